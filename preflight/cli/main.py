@@ -1,0 +1,79 @@
+"""The `preflight` command: finds the command's module, runs it, and turns exceptions into sentences and exit codes."""
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from preflight import __version__
+from preflight.model.errors import PreflightError, UsageError
+
+# Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_") and is imported only when its
+# command is asked for, so that `--help` loads none of paramiko, rich, pydantic or torch. A module has
+# `add_arguments(parser)` and `run(args) -> int`; its docstring is the command's description.
+COMMANDS = {
+    "check": "look at every host, compare, ping, probe; name what is wrong and what to do",
+    "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
+    "configure": "plan and apply ports, device addresses and firewall",
+    "configure-ports": "reserve the HCCL and job ports on every host",
+    "configure-device-ips": "give every device NIC its address",
+    "configure-firewall": "open the firewall for the cluster (or switch it off, as the inventory says)",
+    "facts": "collect the facts of every host in one round trip, and print or save them",
+    "parse": "show what a parser makes of saved tool output",
+    "list-checks": "list all checks",
+    "explain": "explain a check: why it matters, how to look by hand, how to mend it",
+    "lab": "a cluster in a box: real sshd, real kernel settings, stand-in vendor tools",
+}
+
+
+def _parser(only: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="preflight",
+        description="Prepare and prove clusters of accelerator servers before distributed training starts.",
+        epilog="Start with: preflight check --inventory hosts.toml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"preflight {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, help_text in COMMANDS.items():
+        if name == only:
+            module = importlib.import_module(f"preflight.cli.{name.replace('-', '_')}")
+            command = commands.add_parser(
+                name,
+                help=help_text,
+                description=module.__doc__,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+                allow_abbrev=False,
+            )
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+        else:
+            commands.add_parser(name, help=help_text, add_help=False)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (see docs/contracts.md)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    try:
+        args = _parser(wanted).parse_args(arguments)
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        print("preflight: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe went away (`| head`): nothing is left to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except PreflightError as error:
+        print(f"preflight: {error}", file=sys.stderr)
+        if isinstance(error, UsageError):
+            print("preflight: nothing was contacted.", file=sys.stderr)
+        return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        print("preflight: this is a bug in preflight; please report the lines above.", file=sys.stderr)
+        return 4

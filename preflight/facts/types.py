@@ -1,0 +1,267 @@
+"""Typed facts: what one round trip says about one host. A section is a value or `Missing`; there is no third state.
+
+Field names are the JSON of `preflight facts`. Addresses and networks are text as the tools print them; checks turn
+them into `ipaddress` objects. A tuple's order is the order of the source.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A section, or one reading of a device, that could not be looked at, and why."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reading of a device. `error` empty: looked, and `value` None means "not set". Otherwise could not look."""
+
+    value: str | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Os:
+    id: str  # ID of /etc/os-release: debian, ubuntu, openeuler …
+    version: str  # VERSION_ID
+    kernel: str
+    arch: str
+    hostname: str
+    user: str  # the user the collector ran as
+    root: bool
+
+
+@dataclass(frozen=True)
+class Clock:
+    """`offset`: seconds the host is ahead of the controller, taken against the middle of the collector's round trip;
+    true within ± `uncertainty` seconds."""
+
+    offset: float
+    uncertainty: float
+
+
+@dataclass(frozen=True)
+class SysctlFile:
+    """A file that sets `net.ipv4.ip_local_reserved_ports`, in the order in which `sysctl --system` reads it (last
+    wins); `text` is the whole file, `value` what its last line for the key sets. `writable` is False for files of the
+    distribution (/usr/lib, /lib): never edited."""
+
+    path: str
+    value: str
+    text: str
+    writable: bool = True
+
+
+@dataclass(frozen=True)
+class Sysctl:
+    reserved_ports: str  # net.ipv4.ip_local_reserved_ports as the kernel prints it
+    local_port_range: tuple[int, int]
+    reserved_files: tuple[SysctlFile, ...]  # only files that set the key
+    somaxconn: int = 0
+
+
+@dataclass(frozen=True)
+class Socket:
+    """A TCP socket, in any state, whose local port is one of the job's ports."""
+
+    state: str  # LISTEN, ESTAB, TIME-WAIT … in the words of ss
+    local_address: str
+    local_port: int
+    remote_address: str
+    remote_port: int
+    process: str | None = None  # None: not visible to the user who looked (or none, in TIME-WAIT)
+    pid: int | None = None
+
+
+@dataclass(frozen=True)
+class Sockets:
+    on_job_ports: tuple[Socket, ...]
+
+
+@dataclass(frozen=True)
+class Interface:
+    name: str
+    up: bool
+    mtu: int
+    mac: str
+    addresses: tuple[str, ...]  # "10.1.0.11/24", IPv6 too
+
+
+@dataclass(frozen=True)
+class Route:
+    destination: str  # "default" or CIDR
+    gateway: str | None
+    interface: str
+
+
+@dataclass(frozen=True)
+class Network:
+    interfaces: tuple[Interface, ...]
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True)
+class NftChain:
+    """A base chain with hook input. `rules` are all its rules as `nft` prints them, `ours` those whose comment is
+    `preflight`, in order."""
+
+    family: str
+    table: str
+    name: str
+    policy: str  # accept | drop
+    rules: tuple[str, ...]
+    ours: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """State of the host firewall, from `nft -j` and files; ufw and firewalld by their own state."""
+
+    nft_present: bool
+    nft_chains: tuple[NftChain, ...]  # includes the chains that ufw, firewalld and iptables-nft made
+    nft_boot_file: str | None  # text of /etc/nftables.conf
+    nft_preflight_file: str | None  # text of our own /etc/preflight/nftables.nft
+    ufw_installed: bool
+    ufw_enabled: bool
+    ufw_rules: tuple[str, ...]  # "allow tcp 29500,60000:60031 from 10.1.0.0/16", one per tuple of user.rules
+    ufw_ours: tuple[str, ...]  # those with the comment `preflight`
+    firewalld_running: bool
+    iptables_legacy: bool  # legacy tables hold rules: another firewall that nft does not show
+
+
+@dataclass(frozen=True)
+class Names:
+    """How the host resolves names (the files and services it is configured with)."""
+
+    hostname: tuple[str, ...]  # addresses its own name resolves to
+    cluster: dict[str, tuple[str, ...]]  # inventory host name → addresses; empty: does not resolve
+
+
+@dataclass(frozen=True)
+class Limits:
+    nofile_soft: int  # -1: unlimited
+    nofile_hard: int
+    memlock_soft: int  # bytes, -1: unlimited
+    shm_bytes: int  # size of /dev/shm
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions of what a job loads; None: not installed. Read from metadata and version files, nothing imported."""
+
+    python: str | None  # of the inventory's probe.python, behind probe.setup and wrapper
+    torch: str | None
+    torch_npu: str | None
+    numpy: str | None
+    driver: str | None
+    firmware: str | None
+    cann: str | None
+
+
+@dataclass(frozen=True)
+class HccnDevice:
+    """What hccn_tool says of one device."""
+
+    index: int
+    address: Reading
+    netmask: Reading
+    link: Reading  # UP | DOWN
+    net_health: Reading  # Success, Init, Fault …
+    detect: Reading
+    gateway: Reading
+    tls: Reading  # "0" disabled, "1" enabled
+    config_status: Reading  # SUCCESS, NONE, FAIL …
+
+
+@dataclass(frozen=True)
+class Hccn:
+    devices: tuple[HccnDevice, ...]
+
+
+@dataclass(frozen=True)
+class HccnConf:
+    """/etc/hccn.conf: key_<device>=value lines. `present` False: no such file."""
+
+    present: bool
+    entries: dict[str, str]  # "address_0" → "10.0.0.1"
+
+
+@dataclass(frozen=True)
+class NpuChip:
+    device: int  # physical id
+    name: str  # 910A, 910B3, Ascend910 …
+    health: str
+    busy_percent: int | None
+
+
+@dataclass(frozen=True)
+class NpuProcess:
+    device: int
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class NpuSmi:
+    version: str
+    chips: tuple[NpuChip, ...]
+    processes: tuple[NpuProcess, ...]
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """All sections of one host. A section that the product does not have is `None`."""
+
+    os: Os | Missing
+    clock: Clock | Missing
+    sysctl: Sysctl | Missing
+    sockets: Sockets | Missing
+    network: Network | Missing
+    firewall: Firewall | Missing
+    names: Names | Missing
+    limits: Limits | Missing
+    versions: Versions | Missing
+    hccn: Hccn | Missing | None = None
+    hccn_conf: HccnConf | Missing | None = None
+    npu_smi: NpuSmi | Missing | None = None
+
+    def section(self, name: str) -> Any:
+        """A section by its name; raises AttributeError for a name that is none."""
+        return getattr(self, name)
+
+
+SECTIONS = tuple(section.name for section in fields(HostFacts))
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """A host that gave no facts at all: the transport's word for why."""
+
+    trouble: str  # a transport Trouble
+    summary: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """Facts of all hosts, by name. `pings` stays empty until the ping round has run."""
+
+    hosts: dict[str, "HostFacts | Unreachable"]
+    pings: "tuple[Ping, ...]" = field(default=())
+
+
+@dataclass(frozen=True)
+class Ping:
+    """One `hccn_tool -ping` of the second round. `peer` is "node02/3" or "gateway"; `error`: could not look."""
+
+    host: str
+    device: int
+    address: str
+    peer: str
+    sent: int = 0
+    received: int = 0
+    milliseconds: float | None = None  # median of the replies
+    error: str = ""

@@ -1,0 +1,85 @@
+"""Declarative changes: what a finding's fix would write, by compare-and-set."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Area(StrEnum):
+    """What a `configure-*` command limits itself to."""
+
+    PORTS = "ports"
+    ADDRESSES = "device-ips"
+    FIREWALL = "firewall"
+
+
+class Risk(StrEnum):
+    SAFE = "safe"
+    DISTURBING = "disturbing"  # may disturb something that runs on the host now
+
+
+class Kind(StrEnum):
+    """What is written. The value of each kind is text; `None` means absent. `preflight/remote/apply.py` reads and
+    writes each kind; the order here is the order in which a host's changes are applied."""
+
+    FILE = "file"  # target: absolute path; value: the whole content
+    SYSCTL = "sysctl"  # target: key; value: what the kernel prints for it
+    NFT_RULES = "nft-rules"  # target: "FAMILY TABLE CHAIN"; value: our tagged rules in that chain, a line each
+    NFT_INPUT = "nft-input"  # target: "FAMILY TABLE CHAIN"; value: "present", or None to delete the base chain
+    UFW_RULES = "ufw-rules"  # target: "ufw"; value: our tagged rules, a line each
+    UFW_ENABLED = "ufw-enabled"  # target: "ufw"; value: "yes" or "no"
+    DEVICE_ADDRESS = "device-address"  # target: device index; value: "A/PREFIX"
+    DEVICE_GATEWAY = "device-gateway"  # target: device index; value: "A"
+    DEVICE_DETECT = "device-detect"  # target: device index; value: "A"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Set `target` of `kind` on `host` from `before` to `after`.
+
+    On the host: equal to `after` already → nothing to do; neither → somebody else moved it, stop; otherwise write,
+    read back, and say so if it did not stick. Undoing it is the same change with `before` and `after` exchanged.
+    """
+
+    host: str
+    area: Area
+    kind: Kind
+    target: str
+    before: str | None
+    after: str | None
+    why: str  # the check whose finding carries it
+    risk: Risk = Risk.SAFE
+    note: str = ""  # what cannot be taken back, what else to know
+
+
+class StepState(StrEnum):
+    """How one change ended on its host."""
+
+    DONE = "done"
+    ALREADY = "already"
+    MOVED = "moved"  # the value found was neither `before` nor `after`: left alone
+    DID_NOT_STICK = "did-not-stick"
+    FAILED = "failed"  # the write itself failed
+    NOT_RUN = "not-run"  # an earlier step of this host stopped the rest
+    REVERTED = "reverted"  # the dead man's switch took it back
+
+
+@dataclass(frozen=True)
+class StepResult:
+    change: Change
+    state: StepState
+    found: str | None = None  # the value found, where it is not what was hoped for
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All changes of one run, host by host in the order they are applied."""
+
+    changes: tuple[Change, ...] = field(default=())
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(change.host for change in self.changes))
+
+    def of_host(self, name: str) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.host == name)

@@ -1,0 +1,131 @@
+"""What the inventory says: the cluster as its operator wants it."""
+
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from preflight.model.ports import PortSet
+
+
+class Product(StrEnum):
+    """The accelerator generation of the cluster; one cluster has one."""
+
+    ATLAS_A1 = "atlas-a1"
+    ATLAS_A2 = "atlas-a2"
+    ATLAS_A3 = "atlas-a3"
+    NVIDIA = "nvidia"
+    CPU = "cpu"
+
+    @property
+    def is_npu(self) -> bool:
+        return self.value.startswith("atlas-")
+
+
+class Fabric(StrEnum):
+    """How the device NICs are wired: through switches, or by fibre between two servers (no gateway, no LLDP, rails
+    do not reach each other)."""
+
+    SWITCHED = "switched"
+    DIRECT = "direct"
+
+
+class FirewallPolicy(StrEnum):
+    """What the operator wants of the host firewall: open for the cluster, off, or left alone."""
+
+    ALLOW = "allow"
+    OFF = "off"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator of a host as the inventory plans it; `None` where the inventory says nothing."""
+
+    index: int  # physical id: N of /dev/davinciN, the -i of hccn_tool
+    address: IPv4Interface | None = None
+    gateway: IPv4Address | None = None
+    detect: IPv4Address | None = None
+
+
+@dataclass(frozen=True)
+class Bastion:
+    """A jump host. `user` and `port` fall back to what `ssh` itself would use."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class Ssh:
+    """How a host is reached. `None` means: as ~/.ssh/config and ssh's defaults have it."""
+
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None  # absolute path of a private key
+    known_hosts: str | None = None  # absolute path, instead of ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts
+    bastion: Bastion | None = None
+    sudo: bool = False  # run host programs through `sudo -n`
+    transport: str = "fabric"  # fabric | openssh | local
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """How the probe gets to the place where jobs really run, and what it runs there."""
+
+    python: str = "python3"
+    setup: str = ""  # a shell line before python, such as `source …/set_env.sh`
+    wrapper: tuple[str, ...] = ()  # argv in front of python: docker exec -i X, enroot start …
+    user: str = ""  # run as this user through sudo -u
+    backend: str = "gloo"  # hccl | nccl | gloo
+    sizes: tuple[int, ...] = (8, 1 << 20, 16 << 20)  # bytes per rank
+    step_deadline: float = 60.0  # seconds a single step may take before its ranks are called missing
+    idle: bool = False  # the operator says: these hosts are ours, disturbing them is fine
+
+
+@dataclass(frozen=True)
+class Host:
+    """One server. `address` is what is connected to; `nic` is an interface name or a CIDR that names one."""
+
+    name: str
+    address: str
+    ssh: Ssh = field(default_factory=Ssh)
+    nic: str | None = None
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A finding that a person has accepted: shown as a warning until it expires."""
+
+    check: str
+    host: str  # a host name, or "*"
+    owner: str
+    reason: str
+    expires: date
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The inventory, read and resolved: every host with every device written out."""
+
+    name: str
+    product: Product
+    hosts: tuple[Host, ...]
+    cidrs: tuple[IPv4Network, ...] = ()  # where the cluster's hosts live; the firewall is opened for these
+    fabric: Fabric = Fabric.SWITCHED
+    hccl_ports: PortSet = field(default_factory=PortSet)
+    job_ports: PortSet = field(default_factory=PortSet)  # master, rendezvous
+    firewall: FirewallPolicy = FirewallPolicy.ALLOW
+    probe: ProbeSettings = field(default_factory=ProbeSettings)
+    waivers: tuple[Waiver, ...] = ()
+
+    @property
+    def ports(self) -> PortSet:
+        """All ports that a job binds explicitly on a host: to be reserved, free, and let through."""
+        return self.hccl_ports | self.job_ports if self.product.is_npu else self.job_ports
+
+    @property
+    def device_count(self) -> int:
+        return sum(len(host.devices) for host in self.hosts)

@@ -1,0 +1,29 @@
+"""What a check found."""
+
+from dataclasses import dataclass
+
+from preflight.model.change import Change
+from preflight.model.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's word about one subject. `summary` names the subject and the values seen.
+
+    `host` is None for a finding about the cluster as a whole. `rail` is the device index shared by all hosts; `peer`
+    is the other end ("node02" or "node02/3").
+    """
+
+    check: str
+    outcome: Outcome
+    summary: str
+    host: str | None = None
+    device: int | None = None
+    rail: int | None = None
+    peer: str | None = None
+    expected: str = ""
+    found: str = ""
+    cause: str = ""
+    remedy: str = ""
+    evidence: tuple[str, ...] = ()
+    change: Change | None = None

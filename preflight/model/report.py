@@ -1,0 +1,53 @@
+"""The one report that every output renders (docs/contracts.md, `preflight.report/1`)."""
+
+from dataclasses import dataclass, field
+
+from preflight.model.finding import Finding
+from preflight.model.measure import Culprit, TestResult
+from preflight.model.outcome import Outcome, overall
+
+SCHEMA = "preflight.report/1"
+
+
+@dataclass(frozen=True)
+class HostLine:
+    name: str
+    verdict: Outcome
+    checks: dict[str, int]  # outcome → number of checks (the worst outcome of a check on this host counts)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    host: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """`findings` holds every finding, passes and skips too; renderers leave those out unless asked."""
+
+    run: str
+    command: str
+    started: str  # ISO 8601, UTC, ends in Z
+    finished: str
+    hosts: tuple[HostLine, ...]
+    findings: tuple[Finding, ...]
+    tests: tuple[TestResult, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()  # hosts or parts that were not looked at, unasked
+    notes: tuple[str, ...] = field(default=())  # what was asked for: --limit, --ignore, a probe that was left out
+
+    @property
+    def verdict(self) -> Outcome:
+        """The worst outcome; a run that left hosts out unasked is never a pass."""
+        verdict = overall(finding.outcome for finding in self.findings)
+        if self.left_out and verdict in (Outcome.PASS, Outcome.WARN, Outcome.SKIP):
+            return Outcome.UNKNOWN
+        return verdict
+
+    def exit_code(self, fail_on: Outcome = Outcome.FAIL) -> int:
+        """1 something failed (or, with `fail_on` WARN, warned), 3 something could not be looked at, else 0."""
+        outcomes = {finding.outcome for finding in self.findings}
+        if Outcome.FAIL in outcomes or (fail_on is Outcome.WARN and Outcome.WARN in outcomes):
+            return 1
+        return 3 if self.verdict is Outcome.UNKNOWN else 0

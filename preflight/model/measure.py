@@ -46,6 +46,31 @@ class TestResult:
 
 
 @dataclass(frozen=True)
+class RankView:
+    """What one rank reported of one test: the last stage it reached, and its error text if it died there.
+
+    `wrong_values` counts elements that differ from the exact expectation, `first_wrong` says where and what;
+    `suspect_rank` is the contributor whose data was wrong, where the pattern tells.
+    """
+
+    member: Member
+    stage: str
+    error: str = ""
+    seconds: float | None = None  # median over iterations of this rank's own time
+    wrong_values: int = 0
+    first_wrong: str = ""
+    suspect_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A test's result with every rank's own view; what the probe's checks judge."""
+
+    test: TestResult
+    ranks: tuple[RankView, ...]
+
+
+@dataclass(frozen=True)
 class Culprit:
     kind: str  # host | device | rail | link | partition | scale | system
     members: tuple[str, ...]  # "node01" or "node01/3"

@@ -106,3 +106,15 @@ class Options:
     auth_timeout: float = 15.0  # seconds
     pool: int = 32  # hosts in flight; never more than a third of the open-file limit
     environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far work over many hosts has come. `slowest` is the host that has been running longest, for `seconds`."""
+
+    done: int
+    total: int
+    failed: int
+    slowest: str | None = None
+    seconds: float = 0.0
+    phase: str = ""  # what is being done: "facts", "pings", "apply" …

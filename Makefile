@@ -1,0 +1,64 @@
+# Two commands do everything on a fresh Debian or Ubuntu machine, as root: `make demo` and `make test`.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# What the lab and the tests run for real; installed where missing.
+PACKAGES := openssh-server openssh-client nftables ufw iproute2 iputils-ping procps sudo gcc libc6-dev clustershell \
+	python3-venv
+# A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
+CAPTURES ?=
+
+.PHONY: demo test unit lint lab-test bench packages clean help
+
+help:
+	@echo "make demo    bring up a virtual 2 x 8 cluster, show it failing, provision it, prove it (root)"
+	@echo "make test    lint, types, import rules, unit and lab tests (root)"
+	@echo "make unit    the tests that need neither root nor a lab"
+	@echo "make bench   the figures of benchmarks/README.md (root)"
+	@echo "make clean   remove the virtual environment and the caches"
+
+demo: $(VENV)/.ready packages
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash playbooks/demo.sh
+
+test: $(VENV)/.ready packages lint
+	$(BIN)/pytest $(if $(CAPTURES),--captures $(CAPTURES))
+
+unit: $(VENV)/.ready
+	$(BIN)/pytest tests/unit
+
+lab-test: $(VENV)/.ready packages
+	$(BIN)/pytest tests/lab
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready packages
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
+
+packages:
+	@missing=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null \
+		| awk '$$2 == "installed" { print $$1 }' | sort > .packages.have; \
+		printf '%s\n' $(PACKAGES) | sort | comm -23 - .packages.have; rm -f .packages.have); \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" != 0 ]; then echo "missing packages: $$missing; run as root, or install them" >&2; exit 2; fi; \
+		echo "installing" $$missing; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing \
+			> /dev/null; \
+	fi
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "preflight needs Python 3.11 or newer; say which with make PYTHON=python3.12 …" >&2; exit 2; }
+	@$(PYTHON) -m venv --help > /dev/null 2>&1 && $(PYTHON) -c 'import ensurepip' 2> /dev/null || $(MAKE) packages
+	@echo "making the virtual environment $(VENV) (torch is the large part)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[probe,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The whole journey on one machine: a virtual cluster that nobody has set up, found broken by name, provisioned,
+# proven. Called by `make demo`; needs root. Vendor tools and torch_npu in the lab are stand-ins, and say so.
+set -uo pipefail
+
+lab=${LAB_DIR:-.lab}
+inventory=$lab/hosts.toml
+
+step() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
+run() { printf '$ preflight %s\n' "$*"; preflight "$@"; }
+expect() { # expect CODE: the last command must have ended with it
+    local code=$?
+    if [ "$code" != "$1" ]; then echo "demo: expected exit code $1, got $code" >&2; exit 1; fi
+}
+trap 'step "clean up"; run lab down --dir "$lab"' EXIT
+
+step "a cluster in a box: 2 hosts x 8 devices, nothing provisioned"
+run lab up --hosts 2 --devices 8 --product atlas-a1 --dir "$lab"; expect 0
+
+step "what is wrong with it?"
+run check --inventory "$inventory"; expect 1
+
+step "what would be done about it?"
+run configure --inventory "$inventory" --dry-run; expect 0
+
+step "do it"
+run configure --inventory "$inventory" -y; expect 0
+
+step "prove it: 16 ranks over the device NICs"
+run check --inventory "$inventory" --save demo-report.json; expect 0
+echo "the report is in demo-report.json"

@@ -1,0 +1,195 @@
+"""Look at every host in one round trip, compare hosts with each other, ping between devices, and run collectives
+over all devices where that disturbs nobody. Names what is wrong and the next command to run.
+
+The probe starts only when everything before it has passed: on a cluster that is already known to be broken it would
+take minutes to show symptoms of causes that stand above it. `preflight probe` runs it regardless.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from preflight.cli.common import ProgressLine, Session, add_inventory_arguments, session
+from preflight.cli.output import add_output_arguments, finish
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.model.finding import Finding
+from preflight.model.measure import Observation
+from preflight.model.outcome import Outcome
+from preflight.model.report import LeftOut
+
+MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="judge saved facts, contact nobody")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="ID", help="only these checks, areas or prefixes"
+    )
+    parser.add_argument("--skip", action="append", default=[], metavar="ID", help="leave these out")
+    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="show as a warning, recorded")
+    parser.add_argument("--no-ping", action="store_true", help="no pings between devices")
+    parser.add_argument("--mesh", action="store_true", help="ping every host on the rail, not only the neighbours")
+    parser.add_argument("--no-probe", action="store_true", help="no collectives")
+    parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
+    parser.add_argument(
+        "--buddies",
+        choices=("auto",),
+        help="with --limit: probe the limited hosts together with known-good idle partners from the rest",
+    )
+    parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
+    add_output_arguments(parser)
+
+
+def _words(values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in value.split(",") if word]
+
+
+class _Rounds:
+    """The rounds of one check run, each adding to the findings."""
+
+    def __init__(self, args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> None:
+        from preflight.checks.registry import all_checks
+        from preflight.checks.run import select
+
+        self.args = args
+        self.cluster = cluster
+        self.hosts = tuple(hosts)
+        self.checks = select(all_checks(), _words(args.only), _words(args.skip))
+        self.ignored = _words(args.ignore)
+        if self.ignored:
+            select(all_checks(), self.ignored, ())  # unknown ids are refused here, before anything is contacted
+        self.notes: list[str] = []
+        self.findings: list[Finding] = []
+        self.observations: tuple[Observation, ...] = ()
+
+    def judge(self, facts: Any, rounds: dict[str, object]) -> list[Finding]:
+        from preflight.checks.run import run_checks
+        from preflight.checks.waive import apply_waivers
+
+        findings = run_checks(self.cluster, facts, checks=self.checks, hosts=self.hosts, rounds=rounds)
+        return apply_waivers(findings, self.cluster.waivers, self.ignored, date.today())
+
+    def wanted(self, round_: str) -> bool:
+        return any(round_ in check.needs for check in self.checks)
+
+    def why_no_ping(self) -> str:
+        if self.args.no_ping:
+            return "--no-ping"
+        return "" if self.wanted("pings") else "no check that needs it was asked for"
+
+    def why_no_probe(self, facts: Any, so_far: Sequence[Finding]) -> str:
+        from preflight.probe.permission import may_probe
+
+        if self.args.no_probe:
+            return "--no-probe"
+        if not self.wanted("observations"):
+            return "no check that needs it was asked for"
+        failed = sorted({finding.check for finding in so_far if finding.outcome is Outcome.FAIL})
+        if failed:
+            return f"{', '.join(failed[:4])} failed before it; mend first, or run preflight probe"
+        refused = may_probe(self.cluster, facts, self.hosts, asked_idle=self.args.idle)
+        return "; ".join(f"{host}: {why}" for host, why in refused[:3])
+
+
+def _from_file(args: argparse.Namespace) -> int:
+    from preflight.checks.run import NotRun
+    from preflight.facts.document import load as load_facts
+    from preflight.inventory import limit, load
+
+    started = datetime.now(UTC)
+    cluster = load(args.inventory)
+    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    rounds = _Rounds(args, cluster, hosts)
+    try:
+        facts = load_facts(args.source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{args.source}: {error.strerror}; save facts with preflight facts --out FILE") from error
+    left_out = [LeftOut(host.name, f"not in {args.source}") for host in hosts if host.name not in facts.hosts]
+    not_run = NotRun("the facts come from a file")
+    rounds.findings = rounds.judge(facts, {"pings": not_run, "observations": not_run})
+    rounds.notes.append(f"facts from {args.source}; nobody was contacted")
+    return _finish(args, rounds, started, left_out)
+
+
+def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
+    """Known-good, idle partners for the limited hosts: looked at as thoroughly, taken only if nothing is wrong."""
+    from preflight.checks.registry import all_checks
+    from preflight.checks.run import NotRun, run_checks
+    from preflight.facts.collect import collect
+    from preflight.probe.permission import may_probe
+
+    candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
+    s.progress.say(f"looking for partners among {len(candidates)} hosts")
+    facts = collect(s.cluster, candidates, s.transport, progress=s.progress, ports=s.cluster.ports)
+    later = NotRun("only the facts of a partner are looked at")
+    findings = run_checks(
+        s.cluster, facts, checks=all_checks().values(), hosts=candidates,
+        rounds={"pings": later, "observations": later},
+    )  # fmt: skip
+    bad = {finding.host for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)}
+    bad |= {host for host, _ in may_probe(s.cluster, facts, candidates, asked_idle=args.idle)}
+    partners = tuple(host for host in candidates if host.name not in bad)[:MANY_PARTNERS]
+    if not partners:
+        raise UsageError("--buddies auto: no host outside --limit is known good and idle; name one more with --limit")
+    return partners
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.source:
+        return _from_file(args)
+    if args.buddies and not args.limit:
+        raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
+    from preflight.checks.run import NotRun
+    from preflight.facts.collect import collect, expected_seconds, ping, plan_pings
+    from preflight.probe.run import probe
+
+    started = datetime.now(UTC)
+    with session(args) as s:
+        hosts = s.hosts + (_buddies(args, s) if args.buddies else ())
+        rounds = _Rounds(args, s.cluster, hosts)
+        if args.limit:
+            rounds.notes.append(f"limited to {args.limit}, as asked")
+        if args.buddies:
+            rounds.notes.append("partners: " + ", ".join(host.name for host in hosts[len(s.hosts) :]))
+        facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports)
+
+        pings: object = NotRun(rounds.why_no_ping())
+        if not rounds.why_no_ping():
+            plan = plan_pings(s.cluster, facts, mesh=args.mesh)
+            _announce(s.progress, f"{len(plan)} pings between devices, about {expected_seconds(plan):.0f} s")
+            pings = ping(s.cluster, facts, s.transport, plan, progress=s.progress)
+        so_far = rounds.judge(facts, {"pings": pings, "observations": NotRun("not yet")})
+
+        why_not = rounds.why_no_probe(facts, so_far)
+        observations: object = NotRun(why_not)
+        if why_not:
+            rounds.notes.append(f"no probe: {why_not}")
+        else:
+            rounds.observations = probe(s.cluster, hosts, s.transport, backend=None, progress=s.progress)
+            observations = rounds.observations
+        rounds.findings = rounds.judge(facts, {"pings": pings, "observations": observations})
+    return _finish(args, rounds, started, ())
+
+
+def _announce(progress: ProgressLine, text: str) -> None:
+    progress.say(text)
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_out: Sequence[LeftOut]) -> int:
+    return finish(
+        args,
+        "check",
+        started,
+        rounds.hosts,
+        rounds.findings,
+        observations=rounds.observations,
+        left_out=left_out,
+        notes=rounds.notes,
+    )

@@ -1,0 +1,84 @@
+"""The end of check and probe: one Report, rendered as asked, and the exit code that follows from it."""
+
+import argparse
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from preflight.model.cluster import Host
+from preflight.model.errors import PreflightError
+from preflight.model.finding import Finding
+from preflight.model.measure import Observation
+from preflight.model.outcome import Outcome
+from preflight.model.report import LeftOut
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
+    parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
+
+
+def _save(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never sees half a report."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise PreflightError(f"{path}: the report could not be written: {error.strerror}") from error
+
+
+def finish(
+    args: argparse.Namespace,
+    command: str,
+    started: datetime,
+    hosts: Sequence[Host],
+    findings: Sequence[Finding],
+    *,
+    observations: Sequence[Observation] = (),
+    left_out: Sequence[LeftOut] = (),
+    notes: Sequence[str] = (),
+) -> int:
+    """Print the report to stdout and return the exit code (docs/contracts.md)."""
+    from preflight.report.build import build
+
+    report = build(
+        command,
+        started,
+        [host.name for host in hosts],
+        findings,
+        observations=observations,
+        left_out=left_out,
+        notes=notes,
+    )
+    exit_code = report.exit_code(Outcome(getattr(args, "fail_on", "fail")))
+    if args.save or args.output == "json":
+        from preflight.report.document import document
+
+        text = document(report, exit_code, everything=args.all)
+        if args.save:
+            _save(args.save, text)
+        if args.output == "json":
+            print(text)
+            return exit_code
+
+    from preflight.checks.registry import all_checks
+    from preflight.inventory import fold
+    from preflight.probe.table import rows
+    from preflight.report.console import show, width
+    from preflight.report.next_step import next_step
+    from preflight.report.text import render
+
+    show(
+        render(
+            report,
+            {id_: check.title for id_, check in all_checks().items()},
+            fold=fold,
+            next_step=next_step(report, str(args.inventory), probe_ran=bool(observations)),
+            everything=args.all,
+            table=rows(observations),
+            width=width(),
+        )
+    )
+    return exit_code

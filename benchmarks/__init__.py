@@ -1,0 +1,1 @@
+"""What preflight claims about speed, measured side by side with the tools that users have today."""

@@ -1,0 +1,58 @@
+"""`check` over many lab hosts: against clush running a mere `true`, and with devices against without."""
+
+from pathlib import Path
+
+from benchmarks.measure import PREFLIGHT, Command, lab, machine, medians
+
+WENT_WELL = (0, 1, 3)  # a fresh lab is unprovisioned, so the check's own verdict is not 0
+
+
+def check(directory: Path, *more: str) -> Command:
+    inventory = str(directory / "hosts.toml")
+    return Command((*PREFLIGHT, "check", "--inventory", inventory, "--pool", "64", *more), good=WENT_WELL)
+
+
+def clush(directory: Path, hosts: int) -> Command:
+    """clush over the same hosts with the same key and known_hosts, 64 at a time."""
+    import tomllib
+
+    inventory = tomllib.loads((directory / "hosts.toml").read_text())
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    addresses = NodeSet(",".join(entry["address"] for entry in inventory["hosts"]), resolver=RESOLVER_NOGROUP)
+    if len(addresses) != hosts:
+        raise RuntimeError(f"the lab has {len(addresses)} addresses for {hosts} hosts")
+    options = f"-i {directory}/id_ed25519 -oUserKnownHostsFile={directory}/known_hosts -oStrictHostKeyChecking=yes"
+    return Command(("clush", "-S", "-q", "-f", "64", "-l", "root", "-o", options, "-w", str(addresses), "true"))
+
+
+def against_clush(hosts: int = 64, runs: int = 5) -> None:
+    with lab(hosts=hosts, devices=0, product="cpu") as directory:
+        names = (f"clush -f 64, true, {hosts} hosts", f"preflight check --no-probe, {hosts} hosts")
+        result = medians(dict(zip(names, (clush(directory, hosts), check(directory, "--no-probe")), strict=True)), runs)
+    theirs = result[names[0]]
+    print(f"{hosts} hosts without devices, medians of {runs}: seconds, times clush, controller CPU a host")
+    for name in names:
+        sample = result[name]
+        print(f"  {name:<40}{sample.wall:8.2f}{sample.wall / theirs.wall:8.2f}{sample.cpu / hosts * 1e3:8.1f} ms")
+    print(f"  {machine()}")
+
+
+def with_devices(hosts: int = 16, devices: int = 8, runs: int = 5) -> None:
+    with lab(hosts=hosts, devices=0, product="cpu") as bare, lab(hosts=hosts, devices=devices) as full:
+        options = ("--no-probe", "--no-ping")
+        names = (f"{hosts} hosts without devices", f"{hosts} hosts x {devices} devices")
+        result = medians(dict(zip(names, (check(bare, *options), check(full, *options)), strict=True)), runs)
+    print(f"check --no-probe --no-ping, medians of {runs}: seconds, times without devices")
+    for name in names:
+        print(f"  {name:<40}{result[name].wall:8.2f}{result[name].wall / result[names[0]].wall:8.2f}")
+    print(f"  {machine()}")
+
+
+def main() -> None:
+    against_clush()
+    with_devices()
+
+
+if __name__ == "__main__":
+    main()

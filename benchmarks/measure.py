@@ -1,0 +1,92 @@
+"""Run commands in turns and compare their medians; a lab to run them against."""
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFLIGHT = (sys.executable, "-m", "preflight")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one command: seconds of wall time, and of CPU in the process itself and its waited-for children."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line and the exit codes that mean it did its work."""
+
+    argv: Sequence[str]
+    good: tuple[int, ...] = (0,)
+    env: Mapping[str, str] | None = None
+
+
+def sample(command: Command) -> Sample:
+    """Run once; raises RuntimeError with the end of its output if it did not end well."""
+    with tempfile.TemporaryFile() as output:
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            command.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(command.env or {})},
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in command.good:
+            output.seek(0)
+            tail = output.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"{' '.join(command.argv)} ended with {process.returncode}:\n{tail}")
+    return Sample(wall, usage.ru_utime + usage.ru_stime)
+
+
+def medians(commands: Mapping[str, Command], runs: int) -> dict[str, Sample]:
+    """Run all commands in turns, `runs` times after one warm-up each, so that they share the machine's moods."""
+    samples: dict[str, list[Sample]] = {name: [] for name in commands}
+    for turn in range(runs + 1):
+        for name, command in commands.items():
+            taken = sample(command)
+            if turn:
+                samples[name].append(taken)
+    return {
+        name: Sample(statistics.median(s.wall for s in taken), statistics.median(s.cpu for s in taken))
+        for name, taken in samples.items()
+    }
+
+
+@contextmanager
+def lab(*, hosts: int, devices: int, product: str = "atlas-a1", firewall: str = "nftables") -> Iterator[Path]:
+    """A lab for the length of a measurement; yields its directory."""
+    with tempfile.TemporaryDirectory(prefix="preflight-bench-") as directory:
+        arguments = ["--hosts", str(hosts), "--devices", str(devices), "--product", product, "--firewall", firewall]
+        subprocess.run([*PREFLIGHT, "lab", "up", *arguments, "--dir", directory], check=True, stdout=subprocess.DEVNULL)
+        try:
+            yield Path(directory)
+        finally:
+            subprocess.run([*PREFLIGHT, "lab", "down", "--dir", directory], check=True, stdout=subprocess.DEVNULL)
+
+
+def machine() -> str:
+    """The machine in one line, to stand under every table."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    return f"{os.cpu_count()} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}"

@@ -1,0 +1,118 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from preflight.model.change import Area, Change, Kind
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome, overall
+from preflight.model.report import LeftOut, Report
+from preflight.report.build import build
+from preflight.report.document import document
+from preflight.report.next_step import next_step
+from preflight.report.text import printable, render
+
+TITLES = {"NPU101": "every device has its address", "HST101": "the host is reachable"}
+FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
+
+
+def report(
+    *findings: Finding, hosts: tuple[str, ...] = ("node01", "node02"), left_out: tuple[LeftOut, ...] = ()
+) -> Report:
+    return build("check", datetime.now(UTC), hosts, findings, left_out=left_out)
+
+
+def lines(*findings: Finding) -> list[str]:
+    rendered = render(report(*findings), TITLES, fold=lambda names: "+".join(names), next_step="go")
+    return [line.text for line in rendered]
+
+
+def finding(
+    outcome: Outcome, summary: str, host: str = "node01", device: int | None = None, check: str = "NPU101"
+) -> Finding:
+    return Finding(check, outcome, summary, host=host, device=device)
+
+
+def test_the_worst_outcome_decides() -> None:
+    assert overall([PASS, WARN, UNKNOWN]) is UNKNOWN
+    assert overall([SKIP, PASS]) is PASS
+    assert overall([]) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "fail_on", "code"),
+    [
+        ((PASS, SKIP), FAIL, 0),
+        ((PASS, WARN), FAIL, 0),
+        ((PASS, WARN), WARN, 1),
+        ((PASS, FAIL), FAIL, 1),
+        ((UNKNOWN, FAIL), FAIL, 1),
+        ((UNKNOWN, WARN), FAIL, 3),
+        ((), FAIL, 3),
+    ],
+)
+def test_exit_codes_follow_from_the_outcomes(outcomes: tuple[Outcome, ...], fail_on: Outcome, code: int) -> None:
+    assert report(*(finding(outcome, "x") for outcome in outcomes)).exit_code(fail_on) == code
+
+
+def test_a_run_that_left_a_host_out_unasked_is_never_a_pass() -> None:
+    partial = report(finding(PASS, "fine"), left_out=(LeftOut("node09", "not in the file"),))
+    assert partial.verdict is UNKNOWN
+    assert partial.exit_code() == 3
+
+
+def test_equal_findings_are_folded_over_devices_and_hosts() -> None:
+    shown = lines(
+        *(finding(FAIL, f"device {d} has no address", host, d) for host in ("node01", "node02") for d in range(8))
+    )
+    assert "    node01+node02: devices 0-7 has no address" in shown
+
+
+def test_findings_that_differ_are_not_folded() -> None:
+    shown = lines(finding(FAIL, "device 0 has 10.0.0.1", device=0), finding(FAIL, "device 1 has 10.0.0.9", device=1))
+    assert sum("device" in line and "has 10.0.0" in line for line in shown) == 2
+
+
+def test_passes_and_skips_are_counted_but_not_listed() -> None:
+    shown = lines(finding(PASS, "fine"), finding(SKIP, "not here", check="HST101"))
+    assert not any("fine" in line for line in shown)
+    assert "PASS: 1 pass, 1 skip of 2 checks" in shown
+
+
+def test_the_last_line_says_what_to_run_next() -> None:
+    assert lines(finding(PASS, "fine"))[-1] == "next: go"
+
+
+def test_no_line_is_wider_than_asked() -> None:
+    assert max(map(len, lines(finding(FAIL, "word " * 60)))) <= 80
+
+
+def test_escape_sequences_of_a_host_never_reach_the_terminal() -> None:
+    hostile = "\x1b[2Jgone\x07\x9b31m\u202e"
+    assert printable(hostile) == "\\x1b[2Jgone\\x07\\x9b31m\\x202e"
+    assert not any("\x1b" in line or "\x9b" in line for line in lines(finding(FAIL, hostile)))
+
+
+def test_the_document_has_the_contracts_fields() -> None:
+    body = json.loads(document(report(finding(FAIL, "bad", device=3), finding(PASS, "fine")), 1))
+    assert body["schema"] == "preflight.report/1"
+    assert (body["verdict"], body["exit"]) == ("fail", 1)
+    assert body["hosts"][0]["checks"] == {"fail": 1, "unknown": 0, "warn": 0, "pass": 0, "skip": 0}
+    (only,) = body["findings"]
+    assert set(only) == {
+        "check", "outcome", "host", "device", "rail", "peer", "summary", "expected", "found", "cause", "remedy",
+        "evidence", "change",
+    }  # fmt: skip
+    assert len(json.loads(document(report(finding(PASS, "fine")), 0, everything=True))["findings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("areas", "command"),
+    [((Area.PORTS,), "configure-ports"), ((Area.PORTS, Area.FIREWALL), "configure"), ((), "explain NPU101")],
+)
+def test_the_next_step_applies_fixes_before_it_explains(areas: tuple[Area, ...], command: str) -> None:
+    findings = [finding(FAIL, "bad")]
+    for area in areas:
+        change = Change("node01", area, Kind.SYSCTL, "key", "", "1", "PRT101")
+        findings.append(Finding("PRT101", FAIL, "not reserved", host="node01", change=change))
+    assert next_step(report(*findings), "hosts.toml").startswith(f"preflight {command}")

@@ -1,0 +1,81 @@
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from preflight.cli import main as cli
+from preflight.model.errors import PreflightError, UsageError
+
+HEAVY = ("paramiko", "fabric", "rich", "pydantic", "torch", "msgspec", "ClusterShell")
+ROOT = Path(__file__).parents[2]
+
+
+def preflight(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "preflight", *arguments], capture_output=True, text=True, **more)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list-checks"], ["explain", "PRT101"]])
+def test_commands_that_touch_no_host_load_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom preflight.cli.main import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        f"print('heavy:', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_every_command_has_help() -> None:
+    for command in cli.COMMANDS:
+        done = preflight(command, "--help")
+        assert done.returncode == 0, done.stderr
+        assert f"preflight {command}" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["chekc"], ["check", "--no-such-option"]])
+def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
+    done = preflight(*arguments)
+    assert done.returncode == 2
+    assert done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (UsageError("hosts.toml: no such file"), 2, "nothing was contacted"),
+        (PreflightError("it broke"), 1, "it broke"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (RuntimeError("oops"), 4, "a bug in preflight"),
+    ],
+)
+def test_exceptions_become_sentences_and_exit_codes(
+    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import preflight.cli.list_checks
+
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(preflight.cli.list_checks, "run", fail)
+    assert cli.main(["list-checks"]) == code
+    assert says in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([sys.executable, "-m", "preflight", "list-checks"], stdout=write, stderr=subprocess.PIPE)
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert done.stderr == b""
+
+
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert preflight("--version").stdout == f"preflight {project['version']}\n"

@@ -1,0 +1,406 @@
+"""The collector: looks at one host and answers with raw text, section by section. Runs on the host; imported by nobody.
+
+Standard library only, Python 3.6 syntax. The rest of stdin is the request, a JSON object:
+
+    marker     word that frames the answer; banners before it and noise after it do no harm
+    sections   names of the sections wanted (SECTIONS below)
+    deadline   seconds a section may take
+    ports      [[low, high], …] job ports, for `sockets`
+    names      host names to resolve, for `names`
+    job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
+    devices    device ids, or null for every /dev/davinciN, for `hccn`
+    readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`
+    pings      [[device, address], …], for `pings`
+
+The answer is `\n<marker> <length>\n<json>\n` with {section: {"value": …} or {"error": "one sentence"}}. Nothing is
+interpreted here: parsing is the controller's, where it can be tested and mended. Heavy modules are avoided, since
+every host pays for them at every look.
+"""
+
+# ruff: noqa: ARG001  (the sections have one signature)
+
+import json
+import os
+import pwd
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+COMMAND_LIMIT = 256 * 1024  # bytes kept of one command's output
+FILE_LIMIT = 1024 * 1024  # bytes read of one file
+ENVIRONMENT = dict(os.environ, LC_ALL="C")
+SEARCH = [*os.environ.get("PATH", "").split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
+HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
+NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
+
+
+class LookError(Exception):
+    """Why a section, or a part of it, could not be looked at: one sentence."""
+
+
+def find(name, *places):
+    """The path of a tool: on PATH first, then in the vendor's place; None if it is nowhere."""
+    for path in [os.path.join(folder, name) for folder in SEARCH if folder] + list(places):
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return None
+
+
+def read(path, limit=FILE_LIMIT):
+    """The text of a file, None if there is none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LookError("%s cannot be read: %s" % (path, error.strerror)) from None
+    if len(data) > limit:
+        raise LookError("%s is larger than %d KiB" % (path, limit // 1024))
+    return data.decode("utf-8", "replace")
+
+
+def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
+    """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit."""
+    name = os.path.basename(argv[0])
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LookError("%s does not start: %s" % (argv[0], error.strerror)) from None
+    try:
+        if stdin:
+            try:
+                process.stdin.write(stdin)  # less than a pipe holds, so it does not block
+                process.stdin.close()
+            except OSError:
+                pass  # it ended without reading: its exit and its words say why
+        texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
+        waiting = select.poll()
+        for descriptor in texts:
+            waiting.register(descriptor, select.POLLIN)
+        still_open = len(texts)
+        while still_open:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise LookError("%s was still running at its deadline" % " ".join([name, *argv[1:3]]))
+            for descriptor, _ in waiting.poll(left * 1000):
+                data = os.read(descriptor, 65536)
+                texts[descriptor] += data
+                if not data:
+                    waiting.unregister(descriptor)
+                    still_open -= 1
+                elif len(texts[descriptor]) > limit:
+                    raise LookError("%s printed more than %d KiB" % (name, limit // 1024))
+        try:
+            code = process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise LookError("%s closed its output but did not end" % name) from None
+        out, err = (texts[stream.fileno()].decode("utf-8", "replace") for stream in (process.stdout, process.stderr))
+        return {"out": out, "err": err, "code": code}
+    finally:
+        if process.returncode is None:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except OSError:
+                pass  # it ended by itself in between
+            process.poll()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def required(name, *places):
+    path = find(name, *places)
+    if path is None:
+        raise LookError("%s is not installed, or not on PATH" % name)
+    return path
+
+
+# Sections. Each takes the request and its deadline (time.monotonic()) and returns something JSON can carry.
+
+
+def look_os(request, deadline):
+    name = os.uname()
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
+    return {
+        "release": read("/etc/os-release") or read("/usr/lib/os-release") or "",
+        "kernel": name.release,
+        "arch": name.machine,
+        "hostname": name.nodename,
+        "user": user,
+        "root": os.geteuid() == 0,
+    }
+
+
+def look_sysctl(request, deadline):
+    """Files in the order in which procps' `sysctl --system` reads them: by name, a name counts where it is first."""
+    values = {}
+    for key in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range", "net.core.somaxconn"):
+        values[key] = read("/proc/sys/" + key.replace(".", "/"))
+    first = {}
+    for folder in ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"):
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.endswith(".conf"):
+                first.setdefault(entry, os.path.join(folder, entry))
+    paths = [first[entry] for entry in sorted(first)] + ["/etc/sysctl.conf"]
+    last = {os.path.realpath(path): path for path in paths}  # 99-sysctl.conf is often a link to /etc/sysctl.conf
+    files = []
+    for path in paths:
+        text = read(path) if last[os.path.realpath(path)] == path else None
+        if text and "ip_local_reserved_ports" in text:
+            files.append({"path": path, "text": text})
+    return {"values": values, "files": files}
+
+
+def look_sockets(request, deadline):
+    """The kernel filters by port. Who owns a socket costs a walk through /proc, so it is asked only if there is one."""
+    tool = required("ss")
+    ranges = ["( sport >= :%d and sport <= :%d )" % (low, high) for low, high in request["ports"]]
+    if not ranges:
+        return {"out": "", "err": "", "code": 0}
+    answer = command([tool, "-Htan", " or ".join(ranges)], deadline)
+    return command([tool, "-Htanp", " or ".join(ranges)], deadline) if answer["out"].strip() else answer
+
+
+def look_network(request, deadline):
+    """JSON where iproute2 can (4.14 and later), its text otherwise; the parser takes either."""
+    tool = required("ip")
+
+    def ask(*arguments):
+        answer = command([tool, "-j", *arguments], deadline)
+        if answer["code"] and "-j" in answer["err"]:
+            answer = command([tool, *arguments], deadline)
+        if answer["code"]:
+            raise LookError("ip %s failed: %s" % (" ".join(arguments), answer["err"].strip()[:200]))
+        return answer["out"]
+
+    return {"addresses": ask("address"), "routes": ask("-4", "route")}
+
+
+def look_firewall(request, deadline):
+    nft = find("nft")
+    iptables = None if nft else find("iptables-nft")
+    legacy = read("/proc/net/ip_tables_names") if os.path.exists("/proc/net/ip_tables_names") else None
+    save = find("iptables-legacy-save") or find("iptables-save") if "filter" in (legacy or "").split() else None
+    return {
+        "nft": command([nft, "list", "ruleset"], deadline, limit=FILE_LIMIT) if nft else None,
+        # Where nft is not installed, its rules can still be there, made by iptables-nft.
+        "iptables_nft": command([iptables, "-S", "INPUT"], deadline) if iptables else None,
+        "iptables_legacy": command([save, "-t", "filter"], deadline, limit=FILE_LIMIT) if save else None,
+        "nft_boot_file": read("/etc/nftables.conf"),
+        "nft_preflight_file": read("/etc/preflight/nftables.nft"),
+        "ufw_installed": find("ufw") is not None,
+        "ufw_conf": read("/etc/ufw/ufw.conf"),
+        "ufw_rules": read("/etc/ufw/user.rules"),
+        "firewalld_running": find("firewalld") is not None and runs("firewalld"),
+    }
+
+
+def runs(name):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/comm" % pid) as file:
+                if file.read().strip() == name:
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def look_names(request, deadline):
+    """Resolved eight at a time: one dead name server must not cost a time-out per host."""
+    own = socket.gethostname()
+    todo = [own] + request["names"]
+    answers = {}
+
+    def work():
+        while todo:
+            try:
+                name = todo.pop()
+            except IndexError:
+                return
+            try:
+                # As bytes: a text would load the IDNA codec, 5 ms.
+                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                answers[name] = [entry[4][0] for entry in found]
+            except (OSError, UnicodeError):
+                answers[name] = []
+
+    wanted = set(todo)
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(8, len(todo)))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(0, deadline - time.monotonic()))
+    late = sorted(wanted - set(answers))
+    if late:
+        raise LookError("%s did not resolve, or fail to, in time" % ", ".join(late[:4]))
+    return {"hostname": answers[own], "cluster": {name: answers[name] for name in request["names"]}}
+
+
+def look_job(request, deadline):
+    """What a job sees. Run right here where the jobs' Python is this very one: a second start costs 20 ms."""
+    job = request["job"]
+    if not job["elsewhere"]:
+        python = find(job["python"])
+        if python is None:
+            return {"python": None}
+        if python == sys.executable:
+            scope = {"__name__": "job_view"}
+            exec(job["source"], scope)
+            return scope["view"](job["npu"])
+    mark = request["marker"] + "-job "
+    payload = json.dumps({"marker": mark, "npu": job["npu"]})
+    answer = command(job["argv"], deadline, stdin=(job["source"] + payload).encode())
+    for line in answer["out"].splitlines():
+        if line.startswith(mark):
+            return json.loads(line[len(mark) :])
+    words = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
+    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], words[:200]))
+
+
+def look_driver(request, deadline):
+    base = "/usr/local/Ascend"
+    for line in (read("/etc/ascend_install.info") or "").splitlines():
+        if line.startswith("Driver_Install_Path_Param="):
+            base = line.partition("=")[2].strip() or base
+    return {name: read(os.path.join(base, name, "version.info")) for name in ("driver", "firmware")}
+
+
+def hccn(tool, device, arguments, deadline):
+    """One call of hccn_tool. Another user of the tool makes it say "busy", on stdout: asked again, ever less often."""
+    pause = 0.05
+    while True:
+        try:
+            answer = command([tool, "-i", str(device), *arguments], deadline)
+        except LookError as error:
+            return {"out": "", "err": "", "code": -1, "trouble": str(error)}
+        if "hccn_tool is busy" not in answer["out"] + answer["err"] or time.monotonic() + pause > deadline:
+            return answer
+        time.sleep(pause)
+        pause = min(1.0, pause * 2)
+
+
+def each_device(work, deadline):
+    """Run {device: function} with a thread a device: reads of different devices do not disturb each other."""
+    results = {}
+
+    def run(device, function):
+        results[device] = function()
+
+    threads = [threading.Thread(target=run, args=item, daemon=True) for item in work.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0, deadline - time.monotonic()) + 1)
+    return dict(results)
+
+
+def davinci():
+    """Ids of the device nodes; a device's -i is the N of /dev/davinciN."""
+    return sorted(int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit())
+
+
+def look_hccn(request, deadline):
+    tool = required(*HCCN_TOOL)
+    devices = davinci() if request["devices"] is None else sorted(set(request["devices"]) | set(davinci()))
+    if not devices:
+        raise LookError("no device: there is no /dev/davinciN")
+
+    def reader(device):
+        return lambda: {
+            name: hccn(tool, device, ["-" + name, option], deadline) for name, option in request["readings"]
+        }
+
+    return {str(device): found for device, found in each_device({d: reader(d) for d in devices}, deadline).items()}
+
+
+def look_pings(request, deadline):
+    tool = required(*HCCN_TOOL)
+    targets = {}
+    for device, address in request["pings"]:
+        targets.setdefault(device, []).append(address)
+
+    def pinger(device):
+        return lambda: {
+            address: hccn(tool, device, ["-ping", "-g", "address", address], deadline) for address in targets[device]
+        }
+
+    return {str(device): found for device, found in each_device({d: pinger(d) for d in targets}, deadline).items()}
+
+
+def look_hccn_conf(request, deadline):
+    return {"text": read("/etc/hccn.conf")}
+
+
+def look_npu_smi(request, deadline):
+    tool = required(*NPU_SMI)
+    return {"info": command([tool, "info"], deadline), "mapping": command([tool, "info", "-m"], deadline)}
+
+
+SECTIONS = {
+    "os": look_os,
+    "sysctl": look_sysctl,
+    "sockets": look_sockets,
+    "network": look_network,
+    "firewall": look_firewall,
+    "names": look_names,
+    "job": look_job,
+    "driver": look_driver,
+    "hccn": look_hccn,
+    "hccn_conf": look_hccn_conf,
+    "npu_smi": look_npu_smi,
+    "pings": look_pings,
+}
+
+
+def section(name, request, deadline, answer):
+    try:
+        answer[name] = {"value": SECTIONS[name](request, deadline)}
+    except LookError as error:
+        answer[name] = {"error": str(error)}
+    except Exception as error:  # whatever a broken host does, the other sections are still wanted
+        answer[name] = {"error": "%s: %s" % (type(error).__name__, error)}
+
+
+def main():
+    started = time.time()
+    request = json.loads(sys.stdin.buffer.read().decode())
+    deadline = time.monotonic() + request["deadline"]
+    sections = {}
+    threads = {}
+    for name in request["sections"]:
+        arguments = (name, request, deadline, sections)
+        threads[name] = threading.Thread(target=section, args=arguments, daemon=True)
+        threads[name].start()
+    for thread in threads.values():
+        thread.join(max(0, deadline - time.monotonic()) + 1)
+    answer = dict(sections)
+    for name in threads:
+        answer.setdefault(name, {"error": "nothing came of it within %g s" % request["deadline"]})
+    answer["clock"] = {"value": {"start": started, "end": time.time()}}
+    text = json.dumps(answer)
+    sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))
+    sys.stdout.flush()
+    os._exit(0)  # a thread that hangs in the kernel must not hold the connection
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A cluster in a box, for rehearsals and tests: each host is a set of namespaces with a real sshd, real kernel settings
+and a real firewall; each device has a real network interface. The vendor's programs are stand-ins, and say so.
+
+  preflight lab up --hosts 2 --devices 8 --product atlas-a1
+  preflight check --inventory .lab/hosts.toml
+  preflight lab break link-down --host node02 --device 3
+  preflight lab mend
+  preflight lab down
+
+Needs root. Several labs may run at once, each in a directory of its own.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from preflight.lab import faults, lifecycle
+from preflight.lab.spec import FABRICS, FIREWALLS, PRODUCTS, Spec
+
+DEFAULT_DIRECTORY = Path(".lab")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the lab's own sub-commands."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    up = actions.add_parser("up", help="put a lab up", allow_abbrev=False)
+    up.add_argument("--hosts", type=int, default=2, metavar="N", help="number of hosts (2)")
+    up.add_argument("--devices", type=int, default=0, metavar="M", help="devices a host (0)")
+    up.add_argument("--product", default="cpu", help=f"{', '.join(PRODUCTS)} (cpu)")
+    up.add_argument("--firewall", default="nftables", help=f"{', '.join(FIREWALLS)} (nftables)")
+    up.add_argument("--fabric", default="switched", help=f"{', '.join(FABRICS)} (switched)")
+    up.add_argument("--user", default="root", help="the account that ssh uses; other than root, it gets sudo (root)")
+    up.set_defaults(act=_up)
+
+    status = actions.add_parser("status", help="show the hosts and devices of a lab", allow_abbrev=False)
+    status.set_defaults(act=_status)
+
+    listing = actions.add_parser("faults", help="list the faults that `break` can make", allow_abbrev=False)
+    listing.set_defaults(act=_faults)
+
+    breaking = actions.add_parser("break", help="make a fault", allow_abbrev=False)
+    breaking.add_argument("name", metavar="NAME", help="see `preflight lab faults`")
+    breaking.add_argument("--host", metavar="H", help="the host it befalls (the first)")
+    breaking.add_argument("--device", type=int, metavar="D", help="the device it befalls (0)")
+    breaking.set_defaults(act=_break)
+
+    mend = actions.add_parser("mend", help="undo one fault by name, or all", allow_abbrev=False)
+    mend.add_argument("name", metavar="NAME", nargs="?")
+    mend.set_defaults(act=_mend)
+
+    down = actions.add_parser("down", help="take a lab down", allow_abbrev=False)
+    down.set_defaults(act=_down)
+
+    for action in (up, status, breaking, mend, down):
+        action.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="the lab's place (.lab)")
+    for action in (status, listing):
+        action.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked; failures come as exceptions."""
+    args.act(args)
+    return 0
+
+
+def _up(args: argparse.Namespace) -> None:
+    spec = Spec(args.hosts, args.devices, args.product, args.firewall, args.fabric, args.user)
+    lifecycle.up(spec, args.dir)
+    print(f"{args.hosts} hosts × {args.devices} devices ({args.product}) are up. Inventory: {args.dir / 'hosts.toml'}")
+    if spec.is_npu:
+        print(f"On these hosts {lifecycle.STAND_INS}.")
+
+
+def _down(args: argparse.Namespace) -> None:
+    print(lifecycle.down(args.dir))
+
+
+def _status(args: argparse.Namespace) -> None:
+    status = lifecycle.status(args.dir)
+    if args.output == "json":
+        _print_json(status)
+        return
+    print(f"lab {status['id']}: {status['product']}, firewall {status['firewall']}, fabric {status['fabric']}")
+    if status["stand_ins"]:
+        print(f"stand-ins: {status['stand_ins']}")
+    for host in status["hosts"]:
+        print(f"{host['name']}  {host['address']}  {'up' if host['up'] else 'DOWN'}  {host['netns']}")
+        for device in host["devices"]:
+            print(f"  device {device['index']}  {device['address'] or 'no address'}  port {device['fabric_interface']}")
+    for entry in status["breaks"]:
+        where = entry["host"] if entry["device"] is None else f"{entry['host']}/{entry['device']}"
+        print(f"broken: {entry['name']} on {where}")
+
+
+def _faults(args: argparse.Namespace) -> None:
+    if args.output == "json":
+        _print_json(faults.describe())
+        return
+    for fault in faults.describe():
+        stand_in = "  (acts on a stand-in)" if fault["stand_in"] else ""
+        print(f"{fault['name']:18} {fault['scope']:7} {', '.join(fault['seen_by']):24} {fault['what']}{stand_in}")
+
+
+def _break(args: argparse.Namespace) -> None:
+    print(faults.break_it(args.name, args.dir, args.host, args.device))
+
+
+def _mend(args: argparse.Namespace) -> None:
+    for sentence in faults.mend(args.name, args.dir):
+        print(sentence)
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1))

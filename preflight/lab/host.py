@@ -1,0 +1,244 @@
+"""One lab host: its own files, and the process that holds its namespaces together."""
+
+import ipaddress
+import secrets
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.lab import kernel
+from preflight.lab.addresses import Management
+from preflight.lab.kernel import Process
+from preflight.lab.spec import Names, Spec
+from preflight.model.errors import PreflightError
+
+INIT = Path(__file__).parent / "standins" / "host" / "init.sh"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ROOT_HOME = "/home/root"
+START_TIMEOUT = 60.0
+
+SSHD_CONFIG = """\
+Port 22
+HostKey /etc/ssh/ssh_host_ed25519_key
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+MaxStartups 1000
+MaxSessions 1000
+PrintMotd no
+Subsystem sftp /usr/lib/openssh/sftp-server
+"""
+
+# Unprovisioned on purpose: nothing but ssh and ping gets in.
+NFTABLES_CONF = """\
+#!/usr/sbin/nft -f
+
+flush ruleset
+
+table inet filter {
+	chain input {
+		type filter hook input priority filter; policy drop;
+		ct state established,related accept
+		iif "lo" accept
+		meta l4proto { icmp, ipv6-icmp } accept
+		tcp dport 22 accept
+	}
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+	}
+	chain output {
+		type filter hook output priority filter; policy accept;
+	}
+}
+"""
+
+FIRST_BOOT = {
+    "nftables": "nft -f /etc/nftables.conf\n",
+    "ufw": "ufw allow 22/tcp\nufw --force enable\n",
+    "none": ":\n",
+}
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a host is. `directory` is its place below the lab's, which it does not see itself."""
+
+    name: str
+    number: int
+    spec: Spec
+    names: Names
+    directory: Path
+
+    @property
+    def netns(self) -> str:
+        """Name of its network namespace."""
+        return self.names.host(self.name)
+
+    @property
+    def init(self) -> Process | None:
+        """Its first process, if it runs; it wrote down itself what it is."""
+        with suppress(OSError, ValueError, IndexError):
+            process = Process.from_stat((self.directory / "process").read_text())
+            return process if process and process.alive else None
+        return None
+
+    @property
+    def root(self) -> Path:
+        """Its file tree, as seen from outside; raises PreflightError when it is down."""
+        return Path(f"/proc/{self.running().pid}/root")
+
+    def running(self) -> Process:
+        """Its first process; raises PreflightError when it is down."""
+        if process := self.init:
+            return process
+        raise PreflightError(f"{self.name} is down; `preflight lab mend host-dead` starts it again.")
+
+    def run(self, *command: str) -> str:
+        """Run a command inside the host, as root; return its stdout."""
+        return kernel.run("nsenter", "-t", str(self.running().pid), "-a", "--", *command)
+
+    def start(self, standins: Path, lab: Path) -> None:
+        """Start it and wait until its sshd answers."""
+        (self.directory / "process").unlink(missing_ok=True)
+        enter = ["nsenter", f"--net={kernel.NETNS / self.netns}", "--"]
+        separate = ["unshare", "--mount", "--uts", "--pid", "--ipc", "--fork", "--kill-child", "--"]
+        init = ["/bin/sh", str(INIT), str(self.directory), str(standins), str(lab), *map(str, kept_visible())]
+        with (self.directory / "console").open("w") as console:
+            subprocess.Popen(
+                [*enter, *separate, *init],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={"PATH": PATH, "LANG": "C.UTF-8"},
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        """Wait until sshd listens; raise PreflightError with what the host printed if it does not."""
+        try:
+            kernel.wait_until(lambda: self.listens(22), START_TIMEOUT, f"{self.name} did not start")
+        except PreflightError as error:
+            said = (self.directory / "console").read_text().strip()
+            raise PreflightError(f"{error}: {said or 'it said nothing'}") from None
+
+    def listens(self, port: int) -> bool:
+        """Whether something listens on this TCP port (IPv4), read from the tables of its network namespace."""
+        process = self.init
+        if process is None:
+            return False
+        with suppress(OSError):
+            rows = Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]
+            return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "0A" for row in rows)
+        return False
+
+
+def kept_visible() -> list[Path]:
+    """The interpreter that runs the lab, wherever it lives: the hosts' Python, named in hosts.toml."""
+    return sorted({Path(sys.prefix), Path(sys.base_prefix)})
+
+
+def prepare(host: Host, management: Management, public_key: str) -> str:
+    """Write the files of a fresh host; return its known_hosts line."""
+    spec, directory = host.spec, host.directory
+    for name in ("etc/ssh", "var-lib", "usr-local", "home", "log", "state", "run"):
+        (directory / name).mkdir(parents=True)
+    for name in ("etc", "var-lib", "usr-local"):
+        (directory / "work" / name).mkdir(parents=True)
+    devices = "".join(f"{index} {host.names.device(host.name, index)}\n" for index in range(spec.devices))
+    (directory / "devices").write_text(devices)
+    (directory / "state" / "devices").write_text(devices)
+    (directory / "state" / "first-boot").write_text(FIRST_BOOT[spec.firewall])
+    if spec.is_npu:
+        (directory / "product").write_text(f"{spec.product}\n")
+        if spec.fabric == "switched":
+            (directory / "leaf").write_text("leaf01\n")
+    _write_etc(host, management)
+    _write_homes(host, public_key)
+    return _write_ssh(host, management.host(host.number))
+
+
+def _write_etc(host: Host, management: Management) -> None:
+    etc = host.directory / "etc"
+    (etc / "hostname").write_text(f"{host.name}\n")
+    (etc / "machine-id").write_text(f"{secrets.token_hex(16)}\n")
+    cluster = (f"{management.host(number)} {name}\n" for number, name in enumerate(host.spec.host_names))
+    (etc / "hosts").write_text("".join(["127.0.0.1 localhost\n", "::1 localhost ip6-localhost\n", *cluster]))
+    users = _accounts(host.spec)
+    (etc / "passwd").write_text(users)
+    (etc / "group").write_text(_groups(host.spec))
+    shadow = etc / "shadow"
+    shadow.touch(0o640)
+    # "*" is "no password"; sshd takes "!" for a locked account and refuses its keys.
+    shadow.write_text("".join(f"{line.split(':')[0]}:*:20000:0:99999:7:::\n" for line in users.splitlines()))
+    if host.spec.firewall == "nftables":
+        (etc / "nftables.conf").write_text(NFTABLES_CONF)
+        (etc / "nftables.conf").chmod(0o755)
+    if host.spec.user != "root":
+        (etc / "sudoers.d").mkdir()
+        (etc / "sudoers.d" / "lab").write_text(f"{host.spec.user} ALL=(ALL) NOPASSWD: ALL\n")
+        (etc / "sudoers.d" / "lab").chmod(0o440)
+
+
+# Accounts of the hosts above the system's own: the one that ssh uses, and the owner of the Ascend driver.
+USER_ID = 1001
+DRIVER_ID = 1000
+
+
+def _accounts(spec: Spec) -> str:
+    """The machine's system accounts, root with a home of its own, and ours."""
+    lines = [line for line in Path("/etc/passwd").read_text().splitlines() if _is_system(line)]
+    lines = [f"root:x:0:0:root:{ROOT_HOME}:/bin/bash", *(line for line in lines if not line.startswith("root:"))]
+    if spec.is_npu:
+        lines.append(f"HwHiAiUser:x:{DRIVER_ID}:{DRIVER_ID}::/home/HwHiAiUser:/usr/sbin/nologin")
+    if spec.user != "root":
+        lines.append(f"{spec.user}:x:{USER_ID}:{USER_ID}::/home/{spec.user}:/bin/bash")
+    return "\n".join(lines) + "\n"
+
+
+def _groups(spec: Spec) -> str:
+    lines = [line for line in Path("/etc/group").read_text().splitlines() if _is_system(line)]
+    if spec.is_npu:
+        lines.append(f"HwHiAiUser:x:{DRIVER_ID}:")
+    if spec.user != "root":
+        lines.append(f"{spec.user}:x:{USER_ID}:")
+    return "\n".join(lines) + "\n"
+
+
+def _is_system(line: str) -> bool:
+    """Whether a line of passwd or group belongs to an account below the first user's number (or to nobody)."""
+    number = int(line.split(":")[2])
+    return number < 1000 or number == 65534
+
+
+def _write_homes(host: Host, public_key: str) -> None:
+    homes = [("root", 0)] + ([(host.spec.user, USER_ID)] if host.spec.user != "root" else [])
+    for name, owner in homes:
+        home = host.directory / "home" / name
+        ssh = home / ".ssh"
+        ssh.mkdir(parents=True)
+        keys = ssh / "authorized_keys"
+        keys.write_text(public_key)
+        for path, mode in ((home, 0o700), (ssh, 0o700), (keys, 0o600)):
+            path.chmod(mode)
+            shutil.chown(path, owner, owner)
+
+
+def _write_ssh(host: Host, address: str) -> str:
+    ssh = host.directory / "etc" / "ssh"
+    (ssh / "sshd_config").write_text(SSHD_CONFIG)
+    key = ssh / "ssh_host_ed25519_key"
+    public = make_key(key, f"root@{host.name}")
+    kind, body = public.split()[:2]
+    return f"{ipaddress.ip_address(address)} {kind} {body}\n"
+
+
+def make_key(path: Path, comment: str) -> str:
+    """Make an ed25519 key pair without passphrase; return the public half."""
+    kernel.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
+    return path.with_name(f"{path.name}.pub").read_text()

@@ -1,0 +1,202 @@
+"""The lab's way to the kernel: `ip -batch`, namespaces, sysctls, and processes that are not mistaken for others."""
+
+import ctypes
+import fcntl
+import ipaddress
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.model.errors import PreflightError
+
+NETNS = Path("/run/netns")
+CLONE_NEWNET = 0x40000000
+SIOCGIFADDR = 0x8915
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def run(*command: str, stdin: str | None = None) -> str:
+    """Run a program, return its stdout; raise PreflightError with its stderr if it fails."""
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        message = (done.stderr or done.stdout).strip()
+        raise PreflightError(f"`{' '.join(command)}` failed with code {done.returncode}: {message}")
+    return done.stdout
+
+
+def ip_batch(lines: Iterable[str], netns: str | None = None) -> None:
+    """Run many `ip` commands in one process, all in the namespace `netns`."""
+    text = "\n".join(lines)
+    if text:
+        run("ip", *(("-n", netns) if netns else ()), "-batch", "-", stdin=text + "\n")
+
+
+def namespaces(prefix: str) -> list[str]:
+    """Names of the network namespaces that begin with `prefix`."""
+    return sorted(path.name for path in NETNS.glob(f"{prefix}*")) if NETNS.is_dir() else []
+
+
+@contextmanager
+def inside(netns: str) -> Iterator[None]:
+    """Run the body in a network namespace; affects the calling thread only."""
+    home = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
+    there = os.open(NETNS / netns, os.O_RDONLY)
+    try:
+        _setns(there)
+        try:
+            yield
+        finally:
+            _setns(home)
+    finally:
+        os.close(there)
+        os.close(home)
+
+
+def _setns(descriptor: int) -> None:
+    if _libc.setns(descriptor, CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
+
+
+def set_sysctls(netns: str, values: dict[str, str]) -> None:
+    """Write settings below /proc/sys/net of a namespace; keys are paths like "ipv4/ip_forward"."""
+    with inside(netns):
+        for key, value in values.items():
+            Path("/proc/sys/net", key).write_text(value)
+
+
+def interface_address(interface: str) -> str | None:
+    """Return the IPv4 address of an interface of the calling thread's namespace, None if it has none."""
+    request = struct.pack("256s", interface.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel, suppress(OSError):
+        return socket.inet_ntoa(fcntl.ioctl(channel, SIOCGIFADDR, request)[20:24])
+    return None
+
+
+def networks_in_use() -> list[ipaddress.IPv4Network]:
+    """All IPv4 destinations that the root namespace has a route for, without the default route."""
+    routes = json.loads(run("ip", "-json", "-4", "route", "show", "table", "all"))
+    found = []
+    for route in routes:
+        with suppress(ValueError, KeyError):
+            found.append(ipaddress.IPv4Network(route["dst"], strict=False))
+    return found
+
+
+@contextmanager
+def machine_wide(name: str, timeout: float = 60) -> Iterator[None]:
+    """Hold a lock that all labs of this machine share. An abstract socket: it leaves no file, and dies with us."""
+    deadline = time.monotonic() + timeout
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        while True:
+            try:
+                lock.bind(f"\0preflight-lab-{name}")
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise PreflightError(f"another lab has held the {name} lock for {timeout:.0f} s") from None
+                time.sleep(0.02)
+        yield
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that cannot be mistaken for a later one with the same pid. `started`: clock ticks after boot."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def read(cls, pid: int) -> "Process | None":
+        """Return the process with this pid, None if there is none."""
+        with suppress(OSError):
+            return cls.from_stat(Path(f"/proc/{pid}/stat").read_text())
+        return None
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        """Return the process with this pid, which must be there."""
+        if process := cls.read(pid):
+            return process
+        raise PreflightError(f"process {pid} has ended")
+
+    @classmethod
+    def from_stat(cls, line: str) -> "Process | None":
+        """Return what a line of /proc/PID/stat says; None for a zombie. The name in it may hold blanks and brackets."""
+        pid, _, rest = line.partition(" (")
+        fields = rest.rpartition(") ")[2].split()
+        return None if fields[0] in "ZX" else cls(int(pid), int(fields[19]))
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return Process.read(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this very process, or to nobody."""
+        with suppress(OSError):
+            handle = os.pidfd_open(self.pid)
+            try:
+                if self.alive:
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                os.close(handle)
+
+
+def processes_in(netns: Iterable[str]) -> list[Process]:
+    """All processes that live in one of these network namespaces."""
+    inodes = set()
+    for name in netns:
+        with suppress(OSError):
+            inodes.add((NETNS / name).stat().st_ino)
+    return [process for process in _all_processes() if _netns_inode(process.pid) in inodes]
+
+
+def processes_below(root: Process) -> list[Process]:
+    """`root` and all its living descendants."""
+    found = [root]
+    for process in found:
+        with suppress(OSError):
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            found += filter(None, (Process.read(int(pid)) for pid in children))
+    return found
+
+
+def _all_processes() -> Iterator[Process]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (process := Process.read(int(entry.name))):
+            yield process
+
+
+def _netns_inode(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError:
+        return -1
+
+
+def kill_and_wait(processes: Iterable[Process], timeout: float = 10) -> None:
+    """SIGKILL, then wait until all are gone; raise PreflightError if they stay."""
+    doomed = list(processes)
+    for process in doomed:
+        process.send(signal.SIGKILL)
+    wait_until(lambda: not any(process.alive for process in doomed), timeout, "killed processes are still there")
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, complaint: str) -> None:
+    """Poll until the condition holds; raise PreflightError with the complaint after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise PreflightError(f"{complaint} (after {timeout:.0f} s)")
+        time.sleep(0.01)

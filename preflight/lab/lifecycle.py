@@ -1,0 +1,202 @@
+"""A lab comes up, says how it is, and goes down again without a trace."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from preflight.lab import kernel, network, state, vendor
+from preflight.lab.addresses import Management, inventory
+from preflight.lab.host import Host, make_key, prepare
+from preflight.lab.spec import Names, Spec, fabric_port
+from preflight.lab.state import State
+from preflight.model.errors import UsageError
+
+# Everything that `up` writes into the lab's directory; `down` removes these and nothing else.
+WRITTEN = ("hosts.toml", "id_ed25519", "id_ed25519.pub", "known_hosts", "standins", "hosts", "lab.json.new", state.FILE)
+
+PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "mount": "mount",
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+}
+PROGRAMS_OF_FIREWALL = {"nftables": {"nft": "nftables"}, "ufw": {"ufw": "ufw"}, "none": {}}
+
+STAND_INS = "hccn_tool, npu-smi, torch_npu with hccl, version files and /dev/davinci* are stand-ins"
+
+
+def up(spec: Spec, directory: Path) -> State:
+    """Put a lab up in `directory`; on any failure take down what was made. UsageError if it cannot begin."""
+    require_root()
+    require_programs(spec)
+    directory = directory.resolve()
+    if set(":,\\") & set(str(directory)):
+        raise UsageError(
+            f"the lab cannot live in {directory}: no ':', ',' or '\\' in the path, overlay mounts take it apart."
+        )
+    made = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    with state.locked(directory):
+        if (directory / state.FILE).exists():
+            raise UsageError(f"there is a lab in {directory} already; `preflight lab down --dir {directory}` ends it.")
+        lab = State(secrets.token_hex(2), spec, made_directory=made)
+        while kernel.namespaces(lab.names.prefix):
+            lab = replace(lab, id=secrets.token_hex(2))
+        lab.save(directory)
+        try:
+            return _build(lab, directory)
+        except BaseException:
+            _take_down(lab, directory)
+            raise
+
+
+def _build(lab: State, directory: Path) -> State:
+    spec = lab.spec
+    standins = directory / "standins"
+    standins.mkdir()
+    if spec.is_npu:
+        vendor.lay_out(spec, standins)
+    management = network.build(spec, lab.names)
+    lab = replace(lab, network=str(management.network))
+    lab.save(directory)
+    public_key = make_key(directory / "id_ed25519", "preflight lab")
+    hosts = hosts_of(lab, directory)
+    known_hosts: dict[str, str] = {}
+
+    def begin(host: Host) -> None:
+        known_hosts[host.name] = prepare(host, management, public_key)
+        if spec.is_npu:
+            (host.directory / "etc" / "ascend_install.info").write_text(vendor.INSTALL_INFO)
+        host.start(standins, directory)
+
+    network.in_parallel(begin, hosts)
+    (directory / "known_hosts").write_text("".join(known_hosts[host.name] for host in hosts))
+    (directory / "hosts.toml").write_text(inventory(spec, management))
+    for host in hosts:
+        host.wait()
+    lab = replace(lab, ready=True)
+    lab.save(directory)
+    return lab
+
+
+def hosts_of(lab: State, directory: Path) -> list[Host]:
+    """All hosts of a lab, in order."""
+    return [
+        Host(name, number, lab.spec, lab.names, directory / "hosts" / name)
+        for number, name in enumerate(lab.spec.host_names)
+    ]
+
+
+def down(directory: Path) -> str:
+    """End the lab of a directory, whatever state it is in; return one sentence. No lab is no error."""
+    require_root()
+    directory = directory.resolve()
+    if not (directory / state.FILE).exists():
+        return f"there is no lab in {directory}."
+    with state.locked(directory):
+        lab = state.load(directory)
+        _take_down(lab, directory)
+    return f"the lab in {directory} is down."
+
+
+def _take_down(lab: State, directory: Path) -> None:
+    end(lab.names)
+    for name in WRITTEN:
+        path = directory / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if lab.made_directory:
+        with suppress(OSError):
+            directory.rmdir()
+
+
+def end(names: Names) -> None:
+    """Kill every process in the lab's namespaces, then remove the namespaces. Hosts take their mounts with them."""
+    namespaces = kernel.namespaces(names.prefix)
+    while processes := kernel.processes_in(namespaces):
+        kernel.kill_and_wait(processes)
+    network.destroy(names)
+
+
+def status(directory: Path) -> dict[str, Any]:
+    """Return the status document (docs/contracts.md). `pid` is null and `up` false for a host that is down."""
+    require_root()
+    directory = directory.resolve()
+    lab = state.load(directory)
+    spec, names = lab.spec, lab.names
+    management = Management(IPv4Network(lab.network)) if lab.network else None
+    return {
+        "schema": 1,
+        "id": lab.id,
+        "product": spec.product,
+        "firewall": spec.firewall,
+        "fabric": spec.fabric,
+        "ready": lab.ready,
+        "inventory": str(directory / "hosts.toml"),
+        "stand_ins": STAND_INS if spec.is_npu else "",
+        "breaks": [{"name": entry.fault, "host": entry.host, "device": entry.device} for entry in lab.breaks],
+        "hosts": [
+            {
+                "name": host.name,
+                "address": management.host(host.number) if management else None,
+                "port": 22,
+                "user": spec.user,
+                "netns": host.netns,
+                "pid": init.pid if (init := host.init) else None,
+                "up": init is not None,
+                "devices": [
+                    {
+                        "index": index,
+                        "netns": names.device(host.name, index),
+                        "interface": f"eth{index}",
+                        "address": device_address(names.device(host.name, index), index),
+                        "fabric_interface": fabric_port(host.name, index),
+                        "fabric_netns": names.fabric,
+                    }
+                    for index in range(spec.devices)
+                ],
+            }
+            for host in hosts_of(lab, directory)
+        ],
+    }
+
+
+def device_address(netns: str, device: int) -> str | None:
+    """The IPv4 address of a device NIC, None if it has none."""
+    try:
+        with kernel.inside(netns):
+            return kernel.interface_address(f"eth{device}")
+    except OSError:
+        return None
+
+
+def require_root() -> None:
+    """Raise UsageError unless this process may make namespaces."""
+    if os.geteuid() != 0:
+        raise UsageError("the lab needs root: it makes network namespaces, mounts and a real sshd. Try sudo.")
+
+
+def require_programs(spec: Spec) -> None:
+    """Raise UsageError that names the Debian package of the first program that is missing."""
+    for program, package in {**PROGRAMS, **PROGRAMS_OF_FIREWALL[spec.firewall]}.items():
+        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+            raise UsageError(f"the lab needs `{program}`: apt-get install {package}")
+
+
+def selected(hosts: Sequence[Host], name: str | None) -> Host:
+    """The named host, the first if none is named; UsageError for a name that the lab does not have."""
+    for host in hosts:
+        if name in (None, host.name):
+            return host
+    raise UsageError(f"the lab has no host {name!r}; it has {hosts[0].name} to {hosts[-1].name}.")

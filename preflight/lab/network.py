@@ -1,0 +1,149 @@
+"""The three networks of a lab: management (controller to hosts), fabric (between device NICs) and HCCS (inside a host).
+
+Each has a namespace of its own for its switch. The root namespace gets one interface, the controller's, and nothing of
+its settings is changed: no bridge there, so no rule of its firewall ever sees a packet between lab hosts.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from preflight.lab import kernel
+from preflight.lab.addresses import Management, choose_network, device_subnets, gateway_of
+from preflight.lab.spec import Names, Spec, fabric_port
+
+PARALLEL = 8
+Item = TypeVar("Item")
+
+# Bridges flood; with neighbour discovery of hundreds of ports that would be all they do. Nobody here speaks IPv6.
+_NO_IPV6 = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
+# The switch routes between the device subnets although all hang on one bridge; it must not tell anyone a shorter way.
+_ROUTER = {
+    "ipv4/ip_forward": "1",
+    "ipv4/conf/all/send_redirects": "0",
+    "ipv4/conf/default/send_redirects": "0",
+}
+# A device has two ways to its siblings, and the answer may come by the other one.
+_DEVICE = {"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"}
+
+
+def build(spec: Spec, names: Names) -> Management:
+    """Put up all namespaces and links; return the management network that was free."""
+    hosts = spec.host_names
+    devices = [(host, device) for host in hosts for device in range(spec.devices)]
+    switches = [names.management, *([names.fabric, names.hccs] if devices else [])]
+    device_namespaces = [names.device(*where) for where in devices]
+
+    kernel.ip_batch(
+        f"netns add {name}" for name in [*switches, *(names.host(host) for host in hosts), *device_namespaces]
+    )
+    for name in (*switches, *device_namespaces):
+        kernel.set_sysctls(name, _NO_IPV6)
+    for name in device_namespaces:
+        kernel.set_sysctls(name, _DEVICE)
+
+    management = _join_controller(spec, names)
+    kernel.ip_batch(
+        f"link add {host} netns {names.management} type veth peer name eth0 netns {names.host(host)}" for host in hosts
+    )
+    kernel.ip_batch(
+        f"link add {fabric_port(host, device)} netns {switch} type veth "
+        f"peer name {interface.format(device=device)} netns {names.device(host, device)}"
+        for host, device in devices
+        for switch, interface in ((names.fabric, "eth{device}"), (names.hccs, "hccs0"))
+    )
+    in_parallel(lambda host: _configure_host(names.host(host), management, hosts.index(host)), hosts)
+    in_parallel(lambda where: _configure_device(names.device(*where), where[1]), devices)
+    kernel.ip_batch(_plug("mgmt", hosts), names.management)
+    if devices:
+        kernel.set_sysctls(names.fabric, _ROUTER)
+        kernel.ip_batch(_fabric(spec), names.fabric)
+        kernel.ip_batch(_hccs(spec), names.hccs)
+    return management
+
+
+def destroy(names: Names) -> None:
+    """Remove every namespace and interface of the lab; what is already gone is no error."""
+    kernel.ip_batch(f"netns del {name}" for name in kernel.namespaces(names.prefix))
+    if Path("/sys/class/net", names.controller).exists():
+        kernel.run("ip", "link", "del", names.controller)
+
+
+def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:
+    """Switch on or off all links of a host, as its power supply would."""
+    state = "up" if on else "down"
+    kernel.ip_batch([f"link set {host} {state}"], names.management)
+    if spec.devices:
+        ports = [f"link set {fabric_port(host, device)} {state}" for device in range(spec.devices)]
+        kernel.ip_batch(ports, names.fabric)
+
+
+def _join_controller(spec: Spec, names: Names) -> Management:
+    """Choose a network and take the controller's address in it before another lab looks."""
+    with kernel.machine_wide("network"):
+        management = Management(choose_network(spec.hosts, kernel.networks_in_use()))
+        kernel.ip_batch(
+            [
+                f"link add {names.controller} type veth peer name controller netns {names.management}",
+                f"link set {names.controller} addrgenmode none",
+                f"addr add {management.controller} dev {names.controller}",
+                f"link set {names.controller} up",
+            ]
+        )
+    kernel.ip_batch(_bridge("mgmt"), names.management)
+    kernel.ip_batch(_plug("mgmt", ["controller"]), names.management)
+    return management
+
+
+def _configure_host(netns: str, management: Management, number: int) -> None:
+    kernel.ip_batch(
+        [
+            "link set lo up",
+            "link set eth0 addrgenmode none",
+            f"addr add {management.host(number)}/{management.network.prefixlen} dev eth0",
+            "link set eth0 up",
+        ],
+        netns,
+    )
+
+
+def _configure_device(netns: str, device: int) -> None:
+    # The rule: see standins/vendor/nic.h.
+    kernel.ip_batch(
+        ["link set lo up", f"link set eth{device} up", "link set hccs0 up", "rule add tos 0x10 lookup 100"], netns
+    )
+
+
+def _fabric(spec: Spec) -> Iterable[str]:
+    if spec.fabric == "direct":
+        for device in range(spec.devices):
+            yield from _bridge(f"rail{device}")
+            yield from _plug(f"rail{device}", [fabric_port(host, device) for host in spec.host_names])
+        return
+    yield from _bridge("fabric")
+    for subnet in device_subnets(spec):
+        yield f"addr add {gateway_of(subnet)}/{subnet.partition('/')[2]} dev fabric"
+    yield from _plug(
+        "fabric", [fabric_port(host, device) for host in spec.host_names for device in range(spec.devices)]
+    )
+
+
+def _hccs(spec: Spec) -> Iterable[str]:
+    for host in spec.host_names:
+        yield from _bridge(host)
+        yield from _plug(host, [fabric_port(host, device) for device in range(spec.devices)])
+
+
+def _bridge(name: str) -> Iterable[str]:
+    return (f"link add {name} type bridge mcast_snooping 0", f"link set {name} up")
+
+
+def _plug(bridge: str, ports: Iterable[str]) -> Iterable[str]:
+    return (f"link set {port} master {bridge} up" for port in ports)
+
+
+def in_parallel(work: Callable[[Item], None], items: Iterable[Item]) -> None:
+    """Do the work for all items, a few at a time; the first failure is raised."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(work, items))

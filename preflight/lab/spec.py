@@ -1,0 +1,128 @@
+"""What a lab is to be: the words of the command line as data, and the names of everything it puts into the kernel.
+
+Every name carries the lab's id. So `down` finds all that a lab made, whatever happened to the process that made it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from preflight.model.errors import UsageError
+
+NPU_PRODUCTS = ("atlas-a1", "atlas-a2", "atlas-a3")
+PRODUCTS = (*NPU_PRODUCTS, "nvidia", "cpu")
+FIREWALLS = ("nftables", "ufw", "none")
+FIREWALLS_TO_COME = ("firewalld", "iptables")
+FABRICS = ("switched", "direct")
+
+# A Linux bridge has 1,024 ports and the fabric is one switch; beyond 120 hosts a /24 of the four-subnet plan is full.
+MAX_DEVICES_PER_HOST = 16
+MAX_FABRIC_PORTS = 1000
+MAX_HOSTS = 500
+MAX_HOSTS_OF_FOUR_SUBNETS = 120
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One lab as asked for. `devices` is per host; `user` is the account that ssh uses ("root", or one with sudo)."""
+
+    hosts: int
+    devices: int = 0
+    product: str = "cpu"
+    firewall: str = "nftables"
+    fabric: str = "switched"
+    user: str = "root"
+
+    def __post_init__(self) -> None:
+        """Raise UsageError with one sentence for the first thing that cannot be."""
+        for refused, sentence in self._impossible():
+            if refused:
+                raise UsageError(sentence)
+
+    def _impossible(self) -> Iterator[tuple[bool, str]]:
+        npu = self.product in NPU_PRODUCTS
+        yield not 1 <= self.hosts <= MAX_HOSTS, f"--hosts must be 1 to {MAX_HOSTS}, not {self.hosts}."
+        yield (
+            not 0 <= self.devices <= MAX_DEVICES_PER_HOST,
+            f"--devices must be 0 to {MAX_DEVICES_PER_HOST}, not {self.devices}.",
+        )
+        yield self.product not in PRODUCTS, f"--product must be one of {', '.join(PRODUCTS)}, not {self.product!r}."
+        yield (
+            self.firewall in FIREWALLS_TO_COME,
+            f"--firewall {self.firewall} is not in this version of the lab; it has {', '.join(FIREWALLS)}.",
+        )
+        yield self.firewall not in FIREWALLS, f"--firewall must be one of {', '.join(FIREWALLS)}."
+        yield self.fabric not in FABRICS, f"--fabric must be one of {', '.join(FABRICS)}."
+        yield (
+            not npu and self.devices > 0,
+            f"--product {self.product} takes --devices 0: the lab has device stand-ins for {', '.join(NPU_PRODUCTS)}.",
+        )
+        yield (
+            self.hosts * self.devices > MAX_FABRIC_PORTS,
+            f"{self.hosts} hosts × {self.devices} devices exceed the {MAX_FABRIC_PORTS} ports of the switch.",
+        )
+        yield (
+            self.product == "atlas-a1" and self.devices > 0 and self.hosts > MAX_HOSTS_OF_FOUR_SUBNETS,
+            f"an atlas-a1 lab with devices has at most {MAX_HOSTS_OF_FOUR_SUBNETS} hosts (its subnets are /24).",
+        )
+        yield self.fabric == "direct" and self.hosts != 2, "--fabric direct is fibre between exactly two hosts."
+        yield (
+            re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", self.user) is None,
+            f"--user {self.user!r} is no name that a Linux account can have.",
+        )
+
+    @property
+    def is_npu(self) -> bool:
+        """Whether the hosts get the Ascend stand-ins."""
+        return self.product in NPU_PRODUCTS
+
+    @property
+    def host_names(self) -> list[str]:
+        """node01 … node64, node001 … node256."""
+        width = max(2, len(str(self.hosts)))
+        return [f"node{number:0{width}d}" for number in range(1, self.hosts + 1)]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Kernel names of the lab with this id (four hexadecimal digits). Interfaces have at most 15 characters."""
+
+    lab: str
+
+    @property
+    def prefix(self) -> str:
+        """All namespaces of the lab begin with this."""
+        return f"preflight-{self.lab}-"
+
+    @property
+    def controller(self) -> str:
+        """The one interface in the root namespace: the controller's leg in the management network."""
+        return f"preflight-{self.lab}"
+
+    @property
+    def management(self) -> str:
+        """Namespace of the switch between the controller and the hosts."""
+        return f"{self.prefix}mgmt"
+
+    @property
+    def fabric(self) -> str:
+        """Namespace of the switch (and router) between the device NICs."""
+        return f"{self.prefix}fabric"
+
+    @property
+    def hccs(self) -> str:
+        """Namespace of the per-host connections between the devices of one host."""
+        return f"{self.prefix}hccs"
+
+    def host(self, name: str) -> str:
+        """Namespace of a host."""
+        return f"{self.prefix}{name}"
+
+    def device(self, name: str, index: int) -> str:
+        """Namespace of a device."""
+        return f"{self.prefix}{name}-d{index}"
+
+
+def fabric_port(host: str, device: int) -> str:
+    """The switch port that a device hangs on, in the fabric namespace; the sibling port in the HCCS one."""
+    return f"{host}d{device}"

@@ -1,0 +1,41 @@
+/* What a stand-in tool knows about the lab host it runs on.
+ *
+ * STAND-IN: part of the lab of preflight, not of any vendor's software. The lab puts these below LAB_PRIVATE:
+ *   product       one word: atlas-a1, atlas-a2 or atlas-a3
+ *   device/N      the network namespace of device N (a mount that setns(2) takes)
+ *   state/N       key=value lines: what a real device would hold in its own memory (netdetect, tls)
+ *   process/N/PID locked by a process for as long as it uses device N
+ *   hccp/N        locked by the process that has a communicator on device N
+ *   leaf          name of the switch, if the fabric is switched
+ */
+#ifndef LAB_H
+#define LAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LAB_PRIVATE "/run/preflight-lab"
+#define LAB_MAX_DEVICES 64
+
+enum product { ATLAS_A1, ATLAS_A2, ATLAS_A3 };
+
+enum product lab_product(void);
+bool lab_device_exists(int device);
+int lab_device_count(void);
+
+/* Move this process into the device's network namespace, and back. Both return 0, or -1 with errno. */
+int lab_enter_device(int device);
+int lab_leave_device(void);
+
+/* Read or replace one key of a file of key=value lines; get returns false if the key is not there. */
+bool lab_get(const char *path, const char *key, char *value, size_t size);
+int lab_set(const char *path, const char *key, const char *value);
+
+/* The same for the state of a device. */
+bool lab_state_get(int device, const char *key, char *value, size_t size);
+int lab_state_set(int device, const char *key, const char *value);
+
+/* Does a living process hold a lock on this file? */
+bool lab_is_locked(const char *path);
+
+#endif

@@ -1,0 +1,79 @@
+"""DIR/lab.json: what a lab is, written before anything is put up, so that `down` works after any crash."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from preflight.lab.spec import Names, Spec
+from preflight.model.errors import UsageError
+
+FILE = "lab.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Break:
+    """One fault that stands: where, and what its mending needs to know."""
+
+    fault: str
+    host: str
+    device: int | None
+    undo: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class State:
+    """One lab. `network` is the management network; "" until it was chosen. `ready` once `up` came to its end."""
+
+    id: str
+    spec: Spec
+    made_directory: bool
+    network: str = ""
+    ready: bool = False
+    breaks: tuple[Break, ...] = field(default=())
+
+    @property
+    def names(self) -> Names:
+        """The kernel names of this lab."""
+        return Names(self.id)
+
+    def save(self, directory: Path) -> None:
+        """Write it whole, or not at all."""
+        unfinished = directory / f"{FILE}.new"
+        with unfinished.open("w") as file:
+            json.dump({"schema": SCHEMA, **asdict(self)}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(directory / FILE)
+
+    def with_breaks(self, breaks: tuple[Break, ...]) -> "State":
+        """The same lab with other faults."""
+        return replace(self, breaks=breaks)
+
+
+def load(directory: Path) -> State:
+    """Return the lab of a directory; raises UsageError if there is none."""
+    try:
+        data = json.loads((directory / FILE).read_text())
+    except FileNotFoundError:
+        raise UsageError(f"there is no lab in {directory}; `preflight lab up --dir {directory}` makes one.") from None
+    if data.pop("schema") != SCHEMA:
+        raise UsageError(f"the lab in {directory} was made by another version of preflight.")
+    spec, breaks = Spec(**data.pop("spec")), data.pop("breaks")
+    return State(spec=spec, breaks=tuple(Break(**entry) for entry in breaks), **data)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One command at a time changes a lab; the lock is on the directory itself and dies with its holder."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

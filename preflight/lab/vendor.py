@@ -1,0 +1,167 @@
+"""The Ascend stand-ins as files: programs built from standins/vendor, version files, and the torch_npu package.
+
+They are laid out once a lab, below DIR/standins, and shared by all hosts through overlays on /usr/local and /usr/bin.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.lab import kernel
+from preflight.lab.spec import Spec
+from preflight.model.errors import UsageError
+
+STANDINS = Path(__file__).parent / "standins"
+SOURCES = STANDINS / "vendor"
+COMMON = ("lab.c",)
+PROGRAMS = {
+    "hccn_tool": ("hccn_tool.c", "hccn_error.c", "nic.c", "icmp.c", *COMMON),
+}
+COMPILE = ("cc", "-O2", "-static", "-Wall")
+
+ASCEND = Path("usr-local/Ascend")
+VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The software of one product generation, as its version files say it."""
+
+    driver: str
+    driver_inner: str
+    driver_takes_firmware: str
+    firmware: str
+    firmware_takes_driver: str
+    cann: str
+    cann_inner: str
+    runtime: str
+
+
+VERSIONS = {
+    "atlas-a1": Versions(
+        "23.0.7",
+        "V100R001C15SPC012B220",
+        "[7.0.0,7.1.99]",
+        "7.1.0.11.220",
+        "[23.0.rc3,23.0.rc3.],[23.0.0,23.0.0.],[23.0.7,23.0.7.]",
+        "8.0.0",
+        "V100R001C20SPC001B251",
+        "7.6.0.1.220",
+    ),
+    "atlas-a2": Versions(
+        "24.1.rc3",
+        "V100R001C19SPC001B145",
+        "[7.0.0,7.5.99]",
+        "7.5.0.1.129",
+        "[24.1.rc2,24.1.rc2.],[24.1.rc3,24.1.rc3.]",
+        "8.1.RC1",
+        "V100R001C21SPC001B238",
+        "7.7.0.1.238",
+    ),
+    "atlas-a3": Versions(
+        "24.1.rc3.3",
+        "V100R001C19SPC003B112",
+        "[7.0.0,7.5.99]",
+        "7.5.0.107.228",
+        "[24.1.rc2,24.1.rc2.],[24.1.rc3,24.1.rc3.]",
+        "8.1.RC1",
+        "V100R001C21SPC001B238",
+        "7.7.0.1.238",
+    ),
+}
+
+SET_ENV = """\
+# STAND-IN of the preflight lab for CANN's set_env.sh: names the places where the lab has put its stand-ins.
+export ASCEND_TOOLKIT_HOME=/usr/local/Ascend/ascend-toolkit/latest
+export ASCEND_HOME_PATH=${ASCEND_TOOLKIT_HOME}
+export ASCEND_OPP_PATH=${ASCEND_TOOLKIT_HOME}/opp
+export ASCEND_AICPU_PATH=${ASCEND_TOOLKIT_HOME}
+export PYTHONPATH=${ASCEND_TOOLKIT_HOME}/python/site-packages${PYTHONPATH:+:${PYTHONPATH}}
+"""
+
+INSTALL_INFO = """\
+UserName=HwHiAiUser
+UserGroup=HwHiAiUser
+Firmware_Install_Type=full
+Firmware_Install_Path_Param=/usr/local/Ascend
+Driver_Install_Type=full
+Driver_Install_Path_Param=/usr/local/Ascend
+Driver_Install_For_All=no
+Driver_Install_Mode=normal
+Driver_Install_Status=complete
+"""
+
+
+def lay_out(spec: Spec, target: Path) -> None:
+    """Fill DIR/standins for an NPU product. Compiles the programs unless the cache has them."""
+    programs = build()
+    ascend = target / ASCEND
+    places = {
+        "hccn_tool": ascend / "driver" / "tools" / "hccn_tool",
+        "npu-smi": target / "usr-local" / "bin" / "npu-smi",
+    }
+    for name, program in programs.items():
+        places[name].parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(program, places[name])
+    links = target / "usr-bin"
+    links.mkdir()
+    (links / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
+    for path, text in version_files(spec).items():
+        place = ascend / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    (ascend / "ascend-toolkit" / "set_env.sh").write_text(SET_ENV)
+    site = ascend / "ascend-toolkit" / "latest" / "python" / "site-packages"
+    shutil.copytree(STANDINS / "python", site, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def version_files(spec: Spec) -> dict[str, str]:
+    """Path below /usr/local/Ascend → text, in the layout of the product's own files."""
+    v, arch = VERSIONS[spec.product], platform.machine()
+    toolkit = "ascend-toolkit/latest"
+    parts = ("runtime", "compiler", "hccl", "opp", "toolkit", "aoe", "ncs")
+    cfg = [f"{part}_{when}_version=[{v.runtime}:{v.cann}]" for when in ("running", "installed") for part in parts]
+    return {
+        "driver/version.info": (
+            f"Version={v.driver}\nascendhal_version=7.35.19\naicpu_version=1.0\ntdt_version=1.0\nlog_version=1.0\n"
+            f"prof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\nInnerversion={v.driver_inner}\n"
+            f"compatible_version=[V100R001C15],[V100R001C18],[V100R001C19],[V100R001C20],[V100R001C21]\n"
+            f"compatible_version_fw={v.driver_takes_firmware}\npackage_version={v.driver}\n"
+        ),
+        "firmware/version.info": (
+            f"Version={v.firmware}\nfirmware_version=1.0\npackage_version={v.driver}\n"
+            f"compatible_version_drv={v.firmware_takes_driver}\n"
+        ),
+        f"{toolkit}/{arch}-linux/ascend_toolkit_install.info": (
+            f"package_name=Ascend-cann-toolkit\nversion={v.cann}\ninnerversion={v.cann_inner}\n"
+            f"compatible_version=[V100R001C15],[V100R001C18],[V100R001C19],[V100R001C20],[V100R001C21]\n"
+            f"arch={arch}\nos=linux\npath=/usr/local/Ascend/ascend-toolkit/{v.cann}/{arch}-linux\n"
+        ),
+        f"{toolkit}/version.cfg": "\n".join(["# version: 1.0", *cfg]) + "\n",
+    }
+
+
+def build() -> dict[str, Path]:
+    """Return the compiled programs by name; a change of any source makes a new place in the cache."""
+    digest = hashlib.sha256(" ".join(COMPILE).encode())
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(source.read_bytes())
+    cache = _cache_home() / "preflight" / "lab" / digest.hexdigest()[:16]
+    programs = {name: cache / name for name in PROGRAMS}
+    missing = [name for name, path in programs.items() if not path.exists()]
+    if missing and shutil.which(COMPILE[0]) is None:
+        raise UsageError("the lab compiles its stand-in tools and finds no `cc`: apt-get install gcc libc6-dev")
+    for name in missing:
+        cache.mkdir(parents=True, exist_ok=True)
+        # Renamed into place: two labs may build at once.
+        unfinished = cache / f"{name}.{os.getpid()}"
+        kernel.run(*COMPILE, "-o", str(unfinished), *(str(SOURCES / source) for source in PROGRAMS[name]))
+        unfinished.replace(programs[name])
+    return programs
+
+
+def _cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

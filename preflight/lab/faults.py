@@ -315,7 +315,7 @@ def _block(place: Place) -> Undo:
     _nft(
         place.host.netns,
         f"table {FIREWALL_TABLE} {{\n chain input {{\n  type filter hook input priority filter - 10; policy accept;\n"
-        f'  iifname != "lo" tcp dport {ports} drop\n }}\n}}\n',
+        f'  iifname != "lo" ct state new tcp dport {ports} drop\n }}\n}}\n',
     )
     return {}
 

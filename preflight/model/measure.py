@@ -17,6 +17,36 @@ class TestOutcome(StrEnum):
     NOT_RUN = "not_run"
 
 
+# What a rank passes through, in order. "none": nobody started it. A rank that reports a stage has got through it, so
+# one that stays at "store" knows where the others meet and waits for them to come; one at "communicator" has met them.
+STAGES = (
+    "none",
+    "spawned",
+    "torch",
+    "backend",
+    "device",
+    "store",
+    "peers",
+    "communicator",
+    "iteration",
+    "values",
+    "closed",
+)
+
+
+class End(StrEnum):
+    """How a rank's process ended."""
+
+    CLOSED = "closed"  # by itself, with its work done
+    ERROR = "error"  # an exception; its text is the view's `error`
+    EXITED = "exited"  # it left without a word
+    KILLED = "killed"  # by a signal that preflight did not send
+    OVERDUE = "overdue"  # it was past its deadline, so its agent killed it
+    STOPPED = "stopped"  # killed because others of its group had failed or were overdue
+    LOST = "lost"  # its host is gone: not reached, no torch, connection broken
+    UNBORN = "unborn"  # never started, because the group was given up before
+
+
 @dataclass(frozen=True)
 class Member:
     host: str
@@ -27,7 +57,12 @@ class Member:
 @dataclass(frozen=True)
 class TestResult:
     """One collective over one group. `bytes` is the tensor's size per rank, `seconds` the median over iterations of
-    the maximum over ranks; bandwidths in GB/s (1e9 bytes), defined as in nccl-tests' PERFORMANCE.md."""
+    the maximum over ranks; bandwidths in GB/s (1e9 bytes), defined as in nccl-tests' PERFORMANCE.md.
+
+    The op `init` stands for the group coming together, up to its first exchange; it has no bytes and no bandwidth.
+    Ids are `r<round>-<number>`: round 1 is all devices, round 2 the rails (pairs of neighbouring hosts, same device),
+    later rounds try again those that failed or were slow, with other partners and then with each other.
+    """
 
     __test__ = False
 
@@ -60,6 +95,10 @@ class RankView:
     wrong_values: int = 0
     first_wrong: str = ""
     suspect_rank: int | None = None
+    end: End | None = None
+    state: str = (
+        ""  # the process's state when it was killed for lateness, as in /proc/PID/stat: T stopped, D in a driver
+    )
 
 
 @dataclass(frozen=True)
@@ -68,6 +107,28 @@ class Observation:
 
     test: TestResult
     ranks: tuple[RankView, ...]
+
+
+_SLEEPING = ("", "S", "R")  # states of a process that merely waits, or works
+_TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
+
+
+def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
+    """The ranks of a failed or hanging test whom the others waited for, as far as the stages tell; else empty.
+
+    In this order: those that vanished or stand still; those with an error of their own, before they met anybody; those
+    that stayed behind the others. When all ranks are equally far, nobody can be named from one test alone.
+    """
+    if observation.test.outcome not in _TROUBLE:
+        return ()
+    views = observation.ranks
+    vanished = (End.LOST, End.KILLED, End.EXITED)
+    gone = tuple(view for view in views if view.end in vanished or view.state not in _SLEEPING)
+    alone = STAGES.index("store")
+    own_error = tuple(view for view in views if view.end is End.ERROR and STAGES.index(view.stage) < alone)
+    last = min(STAGES.index(view.stage) for view in views)
+    behind = tuple(view for view in views if STAGES.index(view.stage) == last)
+    return gone or own_error or (behind if len(behind) < len(views) else ())
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,30 @@
+"""How a host is reached: Fabric's ssh, the system's ssh, or this machine itself; many hosts at once.
 
+Importing this loads neither paramiko nor Fabric; `open_transport` does, where the inventory asks for them.
+"""
+
+from preflight.transport.dispatch import open_transport
+from preflight.transport.fanout import fan_out
+from preflight.transport.types import (
+    Answer,
+    Channel,
+    Options,
+    Program,
+    Progress,
+    Transport,
+    TransportError,
+    Trouble,
+)
+
+__all__ = [
+    "Answer",
+    "Channel",
+    "Options",
+    "Program",
+    "Progress",
+    "Transport",
+    "TransportError",
+    "Trouble",
+    "fan_out",
+    "open_transport",
+]

@@ -1,7 +1,8 @@
 """How the rest of preflight sees a host: send it a program, read what comes back."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -77,6 +78,12 @@ class Channel(Protocol):
     def stderr_tail(self) -> bytes:
         """The last 4 KiB of stderr so far."""
 
+    def trouble(self) -> TransportError | None:
+        """Once `lines` has ended: why the program never ran (no python, sudo refused) or how the connection broke.
+
+        None if the program ran and ended, or `close` was called.
+        """
+
     def close(self) -> None:
         """Drop the connection at once; the program sees end-of-file on stdin. Idempotent, callable from any thread."""
 
@@ -97,6 +104,10 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
+def _to_stderr(notice: str) -> None:
+    print(notice, file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class Options:
     """What the command line says about transport."""
@@ -105,7 +116,7 @@ class Options:
     connect_timeout: float = 10.0  # seconds, TCP connect and banner
     auth_timeout: float = 15.0  # seconds
     pool: int = 32  # hosts in flight; never more than a third of the open-file limit
-    environment: dict[str, str] = field(default_factory=dict)
+    notice: Callable[[str], None] = _to_stderr  # told of host keys accepted as new, and of settings passed over
 
 
 @dataclass(frozen=True)
@@ -117,4 +128,5 @@ class Progress:
     failed: int
     slowest: str | None = None
     seconds: float = 0.0
+    waiting_for: str = ""  # what that host is waiting for: "the ssh banner", "the program" …
     phase: str = ""  # what is being done: "facts", "pings", "apply" …

@@ -1,0 +1,386 @@
+"""Hosts through Fabric: its `Connection`, made safe, opens and authenticates; programs run on a channel of our own.
+
+Fabric's own `Connection` accepts any host key, opens a bastion anew for every host, waits without limits and polls from
+three threads while a command runs (Fabric 3.2). Here: strict host keys, one bastion connection for all, a limit on
+every step, and one thread a host besides paramiko's.
+"""
+
+import contextlib
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from fabric import Config, Connection
+from paramiko import Channel as SshChannel
+from paramiko import MissingHostKeyPolicy, PKey, SSHClient, SSHConfig
+from paramiko import Transport as Session
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from preflight.model.cluster import Host
+from preflight.transport import attempt, bootstrap, troubles
+from preflight.transport.attempt import waiting_for
+from preflight.transport.host_keys import HostKeys
+from preflight.transport.known_hosts import HostKey
+from preflight.transport.login import KeyFiles, Login
+from preflight.transport.ssh_config import Endpoint, SshConfig
+from preflight.transport.streams import STDERR_KEPT, STDERR_TAIL, Tail, split_lines
+from preflight.transport.types import Answer, Channel, Options, Program, TransportError, Trouble
+
+# paramiko logs tracebacks for every host that hangs up; what went wrong is in our own sentences.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
+
+# What a broken or closed paramiko session raises, depending on where it was waiting.
+_BROKEN = (SSHException, OSError, EOFError)
+
+# sshd drops new connections from 10 unauthenticated ones on (MaxStartups); a bastion is asked for no more than this.
+_HANDSHAKES_PER_BASTION = 8
+
+_PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
+
+
+class FabricTransport:
+    """See `preflight.transport.types.Transport`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._ssh_config = SshConfig(options.notice)
+        self._host_keys = HostKeys(accept_new=options.accept_new, notice=options.notice)
+        self._key_files = KeyFiles()
+        # No configuration of Fabric's own (/etc/fabric.yml, FABRIC_*): a gateway or a password there would bypass ours.
+        self._fabric_config = Config(lazy=True, ssh_config=SSHConfig())
+        self._lock = threading.Lock()
+        self._bastions: dict[Endpoint, _Bastion] = {}
+        self._links: set[_Link] = set()
+
+    def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
+        started = time.monotonic()
+        link = self._log_in(self._ssh_config.endpoint(host), started + timeout)
+        watchdog = threading.Timer(started + timeout - time.monotonic(), link.drop)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            with attempt.current().breakable(link.drop):
+                waiting_for("the program")
+                answer = _run(link, program, sudo=host.ssh.sudo, limit=limit, started=started)
+        except _BROKEN as error:
+            if time.monotonic() - started >= timeout:
+                raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
+            raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+        finally:
+            watchdog.cancel()
+            self._forget(link)
+        return answer
+
+    def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
+        link = self._log_in(self._ssh_config.endpoint(host), time.monotonic() + timeout)
+        try:
+            return _Agent(link, program, sudo=host.ssh.sudo, forget=lambda: self._forget(link))
+        except _BROKEN as error:
+            self._forget(link)
+            raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+
+    def close(self) -> None:
+        with self._lock:
+            links = tuple(self._links)
+        for link in links:
+            self._forget(link)
+
+    def _forget(self, link: "_Link") -> None:
+        link.drop()
+        with self._lock:
+            self._links.discard(link)
+
+    def _log_in(self, endpoint: Endpoint, deadline: float) -> "_Link":
+        """A connection on which a program can be run; one refused or dropped before login is tried a second time."""
+        try:
+            return self._log_in_once(endpoint, deadline)
+        except TransportError as error:
+            pause = random.uniform(0.2, 0.7)  # noqa: S311  (jitter: many hosts behind one switch come back together)
+            if error.trouble is not Trouble.REFUSED or time.monotonic() + pause >= deadline:
+                raise
+        time.sleep(pause)
+        return self._log_in_once(endpoint, deadline)
+
+    def _log_in_once(self, endpoint: Endpoint, deadline: float) -> "_Link":
+        bastion = self._bastion(endpoint.via, deadline) if endpoint.via else None
+        with bastion.handshakes if bastion else contextlib.nullcontext():
+            seconds = self._patience(deadline)
+            stream = bastion.forward(endpoint, seconds) if bastion else _tcp(endpoint, seconds)
+            link = _Link(endpoint, stream)
+            with self._lock:
+                self._links.add(link)
+            try:
+                with attempt.current().breakable(link.drop):
+                    self._open(link, deadline)
+            except BaseException:
+                self._forget(link)
+                raise
+            return link
+
+    def _patience(self, deadline: float) -> float:
+        return max(0.1, min(self._options.connect_timeout, deadline - time.monotonic()))
+
+    def _open(self, link: "_Link", deadline: float) -> None:
+        """Banner, key exchange, host key, login."""
+        endpoint = link.endpoint
+        place = endpoint.place
+        patience = self._patience(deadline)
+        known = self._host_keys.known(endpoint.known_hosts)
+
+        def new_session(stream: socket.socket | SshChannel, **settings: object) -> Session:
+            session = Session(stream, **settings)  # type: ignore[arg-type]  # a Channel is as good as a socket
+            session.handshake_timeout = patience
+            _prefer(session, known.key_types(endpoint.known_as))
+            link.session = session
+            return session
+
+        connection = Connection(
+            place.address,
+            user=place.user,
+            port=place.port,
+            config=self._fabric_config,
+            connect_kwargs={
+                "sock": link.stream,
+                "transport_factory": new_session,
+                "auth_strategy": Login(endpoint, self._key_files),
+                "banner_timeout": patience,
+                "auth_timeout": max(0.1, min(self._options.auth_timeout, deadline - time.monotonic())),
+                "channel_timeout": patience,
+            },
+        )
+        connection.client.set_missing_host_key_policy(_Policy(endpoint, self._host_keys))
+        waiting_for("the ssh banner and key exchange")
+        started = time.monotonic()
+        try:
+            connection.open()
+        except _BROKEN as error:
+            if time.monotonic() - started >= patience:
+                raise troubles.timed_out(place, patience, attempt.current().waiting_for) from None
+            raise troubles.hung_up(place, troubles.one_line(str(error)) or "it hung up") from None
+
+    def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
+        """The one connection to a bastion; whoever comes first opens it, the others wait for the outcome."""
+        with self._lock:
+            bastion = self._bastions.setdefault(endpoint, _Bastion())
+        waiting_for(f"the bastion {endpoint.place.address}")
+        with bastion.opening:
+            if bastion.failure is None and not (bastion.link and bastion.link.is_open):
+                try:
+                    bastion.link = self._log_in(endpoint, deadline)
+                except TransportError as error:
+                    bastion.failure = error
+        return bastion
+
+
+class _Link:
+    """One connection from its first byte to its end. Can be dropped from any thread, at any stage."""
+
+    def __init__(self, endpoint: Endpoint, stream: socket.socket | SshChannel) -> None:
+        self.endpoint = endpoint
+        self.stream = stream
+        self.session: Session | None = None
+
+    @property
+    def place(self) -> troubles.Place:
+        return self.endpoint.place
+
+    @property
+    def is_open(self) -> bool:
+        return self.session is not None and self.session.is_active()
+
+    def drop(self) -> None:
+        """End the connection; every call blocked on it returns. Idempotent."""
+        if isinstance(self.stream, socket.socket):
+            # Wakes paramiko's thread at once; closing alone leaves it in recv for up to 0.1 s.
+            with contextlib.suppress(OSError):
+                self.stream.shutdown(socket.SHUT_RDWR)
+        if self.session:
+            self.session.close()
+        self.stream.close()
+
+    def execute(self, command: str) -> SshChannel:
+        """A channel on which `command` runs."""
+        if self.session is None:
+            raise EOFError
+        channel = self.session.open_session()
+        channel.exec_command(command)
+        return channel
+
+
+class _Bastion:
+    """A bastion's one connection, or the reason why there is none."""
+
+    def __init__(self) -> None:
+        self.opening = threading.Lock()
+        self.handshakes = threading.Semaphore(_HANDSHAKES_PER_BASTION)
+        self.link: _Link | None = None
+        self.failure: TransportError | None = None
+
+    def forward(self, endpoint: Endpoint, seconds: float) -> SshChannel:
+        """A channel to the endpoint that the bastion connects for us."""
+        place = endpoint.place
+        if self.failure:
+            raise troubles.bastion_failed(place, self.failure)
+        if not self.link or not self.link.session:
+            raise ValueError("forward before the bastion was opened")
+        waiting_for(f"the bastion {self.link.place.address} to connect")
+        try:
+            return self.link.session.open_channel(
+                "direct-tcpip", (place.address, place.port or 22), ("", 0), timeout=seconds
+            )
+        except ChannelException as error:
+            if error.code == _PROHIBITED:
+                raise troubles.bastion_forbids(place, troubles.one_line(error.text)) from None
+            raise troubles.refused(place, troubles.one_line(error.text)) from None
+        except _BROKEN as error:
+            if "Timeout" in str(error):
+                raise troubles.timed_out(place, seconds, "the bastion to connect") from None
+            raise troubles.bastion_failed(place, troubles.closed(self.link.place, "it was closed")) from None
+
+
+class _Policy(MissingHostKeyPolicy):
+    """Asked for every host, since paramiko's own tables stay empty: the whole decision is `HostKeys`'."""
+
+    def __init__(self, endpoint: Endpoint, host_keys: HostKeys) -> None:
+        self._endpoint = endpoint
+        self._host_keys = host_keys
+
+    def missing_host_key(self, client: SSHClient, hostname: str, key: PKey) -> None:  # noqa: ARG002
+        endpoint = self._endpoint
+        shown = HostKey(key.get_name(), key.asbytes())
+        self._host_keys.check(endpoint.place, endpoint.known_as, shown, endpoint.known_hosts)
+
+
+def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
+    """Ask the server for a host key of these types first, as ssh does."""
+    algorithms = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+    wanted = [algorithm for key_type in key_types for algorithm in algorithms.get(key_type, (key_type,))]
+    options = session.get_security_options()
+    offered = options.key_types
+    options.key_types = [*(a for a in wanted if a in offered), *(a for a in offered if a not in wanted)]
+
+
+def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
+    place = endpoint.place
+    waiting_for("the TCP connection")
+    try:
+        stream = socket.create_connection((place.address, place.port), timeout=seconds)
+    except socket.gaierror as error:
+        raise troubles.unresolved(place, error.strerror or str(error)) from None
+    except TimeoutError:
+        raise troubles.timed_out(place, seconds, "the TCP connection") from None
+    except OSError as error:
+        raise troubles.refused(place, error.strerror or str(error)) from None
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return stream
+
+
+def _run(link: _Link, program: Program, *, sudo: bool, limit: int, started: float) -> Answer:
+    channel = link.execute(bootstrap.command_line(program, sudo=sudo))
+    # A program that ends without reading all of it has its reasons; they are in its exit code and stderr.
+    with contextlib.suppress(OSError):
+        channel.sendall(bootstrap.source_bytes(program) + program.payload)
+        channel.shutdown_write()
+    stdout = bytearray()
+    stderr = Tail(STDERR_KEPT)
+    for is_stderr, data in _chunks(channel):
+        if is_stderr:
+            stderr.add(data)
+        else:
+            stdout += data
+        if len(stdout) > limit:
+            return Answer(bytes(stdout[:limit]), bytes(stderr), -1, time.monotonic() - started, truncated=True)
+    status = channel.recv_exit_status()
+    if status == -1 and not link.is_open:
+        raise EOFError
+    error = bootstrap.not_started(
+        link.place, program, sudo=sudo, status=status, stdout=bytes(stdout), stderr=bytes(stderr)
+    )
+    if error:
+        raise error
+    return Answer(bytes(stdout), bytes(stderr), status, time.monotonic() - started)
+
+
+class _Bell(threading.Event):
+    """Rung by paramiko's buffers when data or the end arrives; only the reader silences it.
+
+    `Channel.fileno` does a similar thing with a pipe a channel: two more open files, and a wake-up gets lost when
+    stdout is emptied while stderr is filled.
+    """
+
+    def clear(self) -> None:
+        """What paramiko calls when one of the two buffers is empty."""
+
+    def silence(self) -> None:
+        super().clear()
+
+
+def _chunks(channel: SshChannel) -> Iterator[tuple[bool, bytes]]:
+    """What arrives until the end of both streams: (is it stderr, data)."""
+    bell = _Bell()
+    channel.in_buffer.set_event(bell)
+    channel.in_stderr_buffer.set_event(bell)
+    while True:
+        bell.silence()
+        at_end = channel.closed or channel.eof_received  # looked at first: data arrives before the end
+        if channel.recv_ready():
+            yield False, channel.recv(1 << 18)
+        elif channel.recv_stderr_ready():
+            yield True, channel.recv_stderr(1 << 18)
+        elif at_end:
+            return
+        else:
+            bell.wait()
+
+
+class _Agent:
+    """See `preflight.transport.types.Channel`."""
+
+    def __init__(self, link: _Link, program: Program, *, sudo: bool, forget: Callable[[], None]) -> None:
+        self._link = link
+        self._program = program
+        self._sudo = sudo
+        self._forget = forget
+        self._stderr = Tail(STDERR_TAIL)
+        self._closed = False
+        self._channel = link.execute(bootstrap.command_line(program, sudo=sudo))
+        # Where the program cannot be started, this may fail already; `trouble` then knows why.
+        with contextlib.suppress(OSError):
+            self._channel.sendall(bootstrap.source_bytes(program) + program.payload)
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._channel.sendall(data)
+        except _BROKEN as error:
+            raise troubles.closed(self._link.place, troubles.one_line(str(error)) or "it was closed") from None
+
+    def lines(self) -> Iterator[bytes]:
+        return split_lines(self._stdout())
+
+    def _stdout(self) -> Iterator[bytes]:
+        for is_stderr, data in _chunks(self._channel):
+            if is_stderr:
+                self._stderr.add(data)
+            else:
+                yield data
+
+    def stderr_tail(self) -> bytes:
+        return bytes(self._stderr)
+
+    def trouble(self) -> TransportError | None:
+        if self._closed:
+            return None
+        status = self._channel.recv_exit_status()
+        if status == -1 and not self._link.is_open:
+            return troubles.closed(self._link.place, "it was closed")
+        return bootstrap.not_started(
+            self._link.place, self._program, sudo=self._sudo, status=status, stdout=b"", stderr=self.stderr_tail()
+        )
+
+    def close(self) -> None:
+        self._closed = True
+        self._forget()

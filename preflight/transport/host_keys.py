@@ -1,0 +1,82 @@
+"""The policy for host keys: strict; new ones only on request; a changed or revoked one never.
+
+One object serves all threads: each set of files is read once, and accepting a new key happens under one lock.
+"""
+
+import fcntl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from preflight.transport import troubles
+from preflight.transport.known_hosts import HostKey, Judgement, KnownHosts, Standing, line_for
+from preflight.transport.troubles import Place
+from preflight.transport.types import TransportError
+
+
+class HostKeys:
+    """`accept_new`: a host that no file knows is trusted on first sight, written down and announced by `notice`."""
+
+    def __init__(self, *, accept_new: bool, notice: Callable[[str], None]) -> None:
+        self._accept_new = accept_new
+        self._notice = notice
+        self._lock = threading.Lock()
+        self._read: dict[tuple[str, ...], KnownHosts] = {}
+
+    def known(self, files: tuple[str, ...]) -> KnownHosts:
+        with self._lock:
+            if files not in self._read:
+                self._read[files] = KnownHosts.read(files)
+            return self._read[files]
+
+    def check(self, place: Place, name: str, key: HostKey, files: tuple[str, ...]) -> None:
+        """Return if `key` may be trusted for `name`; raise TransportError if not.
+
+        `files`: the known_hosts files that count for this host; a new key is appended to the first.
+        """
+        judgement = self.known(files).judge(name, key)
+        if judgement.standing is Standing.UNKNOWN and self._accept_new:
+            try:
+                judgement = self._accept(place, name, key, files)
+            except OSError as failure:
+                note = f" and cannot be written there: {failure.strerror}"
+                raise troubles.key_unknown(place, key.type, key.fingerprint, files[:1], note) from None
+        error = _refusal(place, key, files, judgement)
+        if error:
+            raise error
+
+    def _accept(self, place: Place, name: str, key: HostKey, files: tuple[str, ...]) -> Judgement:
+        """Write the key down, unless another thread or another preflight has written one for this host meanwhile."""
+        path = Path(files[0])
+        with self._lock:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            with path.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                judgement = KnownHosts.read(files).judge(name, key)
+                if judgement.standing is Standing.UNKNOWN:
+                    text = file.read()
+                    newline = b"" if not text or text.endswith(b"\n") else b"\n"
+                    file.write(newline + line_for(name, key).encode())
+                    file.flush()
+                    judgement = Judgement(Standing.TRUSTED)
+                    self._notice(
+                        f"{place.host}: accepted the new {key.type} host key of {place.where}, "
+                        f"{key.fingerprint}, into {path}"
+                    )
+            self._read[files] = KnownHosts.read(files)
+        return judgement
+
+
+def _refusal(place: Place, key: HostKey, files: tuple[str, ...], judgement: Judgement) -> TransportError | None:
+    entry = judgement.entry
+    match judgement.standing:
+        case Standing.TRUSTED:
+            return None
+        case Standing.REVOKED if entry:
+            return troubles.key_revoked(place, key.fingerprint, entry.at)
+        case Standing.CHANGED if entry and entry.host_key:
+            known = f"{entry.key_type} {entry.host_key.fingerprint}"
+            return troubles.key_changed(place, key.type, key.fingerprint, known, entry.at)
+    note = f' ({entry.at} vouches for it by certificate, which only transport = "openssh" can read)' if entry else ""
+    return troubles.key_unknown(place, key.type, key.fingerprint, files, note)

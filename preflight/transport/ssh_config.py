@@ -1,0 +1,155 @@
+"""Where a host's connection goes: the inventory first, then ~/.ssh/config and /etc/ssh/ssh_config, then ssh's defaults.
+
+A host is looked up in those files by its address, as `ssh ADDRESS` would do it.
+"""
+
+import getpass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from paramiko import SSHConfig
+from paramiko.config import SSHConfigDict
+from paramiko.ssh_exception import ConfigParseError
+
+from preflight.model.cluster import Bastion, Host, Ssh
+from preflight.model.errors import UsageError
+from preflight.transport import troubles
+from preflight.transport.troubles import Place
+
+_MOST_JUMPS = 8
+_DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+_DEFAULT_KNOWN_HOSTS = ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"]
+_SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One ssh server to log in to, everything decided."""
+
+    place: Place  # address, port and user are never None here
+    keys: tuple[str, ...]  # private key files in the order to be tried; some may not exist
+    only_these_keys: bool  # IdentitiesOnly: of an agent's keys, none but these
+    known_as: str  # its name in known_hosts
+    known_hosts: tuple[str, ...]  # the files; the first takes new keys
+    via: "Endpoint | None" = None  # the bastion
+
+
+class SshConfig:
+    """The user's and the system's ssh configuration, read once.
+
+    `notice` is told of directives that paramiko does not understand and that would change where a connection goes.
+    """
+
+    def __init__(self, notice: Callable[[str], None], home: Path | None = None) -> None:
+        self._notice = notice
+        self._directory = (home or Path.home()) / ".ssh"
+
+    @cached_property
+    def _config(self) -> SSHConfig:
+        config = SSHConfig()
+        for path in (self._directory / "config", Path("/etc/ssh/ssh_config")):
+            try:
+                text = path.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            self._look_for_includes(path, text)
+            try:
+                config.parse(text.splitlines())
+            except ConfigParseError as error:
+                raise UsageError(
+                    f'{path}: {error}; correct it, or set transport = "openssh", which has ssh read the file'
+                ) from None
+        return config
+
+    def _look_for_includes(self, path: Path, text: str) -> None:
+        for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
+            if any(self._included(path, word) for word in pattern.split()):
+                self._notice(
+                    f'{path}: Include {pattern} is not read; if it matters for these hosts, set transport = "openssh"'
+                )
+
+    def _included(self, path: Path, pattern: str) -> bool:
+        """Whether the pattern names a file that says anything; Debian's own Include names an empty directory."""
+        pattern = str(Path(pattern.strip('"')).expanduser())
+        directory = Path("/") if pattern.startswith("/") else path.parent
+        files = directory.glob(pattern.lstrip("/"))
+        return any(
+            line.strip() and not line.lstrip().startswith("#") for f in files if f.is_file() for line in f.open()
+        )
+
+    def endpoint(self, host: Host) -> Endpoint:
+        """Resolve a host of the inventory; raises TransportError(BASTION) for routes that paramiko cannot take."""
+        hops = (host.ssh.bastion,) if host.ssh.bastion else ()
+        return self._resolve(host.name, host.address, host.ssh, hops)
+
+    def _resolve(self, name: str, alias: str, ssh: Ssh, hops: tuple[Bastion, ...], depth: int = 0) -> Endpoint:
+        """`hops`: the bastions on the way, the last one next to the host; none: as the configuration has it."""
+        if depth > _MOST_JUMPS:
+            raise troubles.too_many_bastions(Place(name, alias), _MOST_JUMPS)
+        config = self._config.lookup(alias)
+        via = None
+        hops = hops or _jumps(name, alias, config)
+        if hops:
+            # The inventory's key and known_hosts are the cluster's, so they count for its bastion as well.
+            login = Ssh(user=hops[-1].user, port=hops[-1].port, key=ssh.key, known_hosts=ssh.known_hosts)
+            via = self._resolve(f"bastion {hops[-1].host}", hops[-1].host, login, hops[:-1], depth + 1)
+        place = Place(
+            host=name,
+            address=config.get("hostname", alias),
+            port=ssh.port or _port(config.get("port", "22"), alias),
+            user=ssh.user or config.get("user") or getpass.getuser(),
+            via=via.place.address if via else "",
+        )
+        return Endpoint(
+            place=place,
+            keys=self._keys(ssh, config),
+            only_these_keys=config.get("identitiesonly", "no").lower() == "yes",
+            known_as=config.get("hostkeyalias") or place.known_as,
+            known_hosts=self._known_hosts(ssh, config),
+            via=via,
+        )
+
+    def _keys(self, ssh: Ssh, config: SSHConfigDict) -> tuple[str, ...]:
+        named = [*([ssh.key] if ssh.key else []), *config.get("identityfile", [])]
+        return tuple(named or (str(self._directory / key) for key in _DEFAULT_KEYS))
+
+    def _known_hosts(self, ssh: Ssh, config: SSHConfigDict) -> tuple[str, ...]:
+        if ssh.known_hosts:
+            return (ssh.known_hosts,)
+        users = config.get("userknownhostsfile", "").split() or _DEFAULT_KNOWN_HOSTS
+        return (*(str(self._expand(file)) for file in users), *_SYSTEM_KNOWN_HOSTS)
+
+    def _expand(self, path: str) -> Path:
+        """A leading ~/ is the home directory."""
+        return self._directory.parent / path[2:] if path.startswith("~/") else Path(path)
+
+
+def _port(text: str, alias: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise UsageError(f"~/.ssh/config: Port {text} for {alias} is not a port")
+    return int(text)
+
+
+def _jumps(name: str, alias: str, config: SSHConfigDict) -> tuple[Bastion, ...]:
+    """ProxyJump: `[user@]host[:port]`, several separated by commas, the last one next to the host."""
+    jump = config.get("proxyjump", "none")
+    if jump.lower() == "none":
+        if config.get("proxycommand"):
+            raise troubles.proxy_command(Place(name, alias))
+        return ()
+    hops = tuple(_jump(hop) for hop in jump.split(","))
+    # A `Host *` block with a ProxyJump applies to the bastion itself, too.
+    return () if any(hop.host == alias for hop in hops) else hops
+
+
+def _jump(text: str) -> Bastion:
+    matched = re.fullmatch(
+        r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:]+)(?::(?P<port>\d+))?/?", text.strip()
+    )
+    if not matched:
+        raise UsageError(f"~/.ssh/config: ProxyJump {text} is not like user@host:port")
+    port = matched["port"]
+    return Bastion(matched["host"].strip("[]"), matched["user"], int(port) if port else None)

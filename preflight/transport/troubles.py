@@ -1,0 +1,195 @@
+"""What is said when a host cannot be reached: one sentence and one remedy for each way of failing.
+
+All texts of the transports stand here. Text that a host sent is passed through `one_line` before it is shown.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from preflight.transport.types import TransportError, Trouble
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whom a sentence is about: the inventory's name, and where it was looked for."""
+
+    host: str
+    address: str
+    port: int | None = None  # None: whatever ssh's configuration says (openssh transport)
+    user: str | None = None
+    via: str = ""  # the bastion, where there is one
+
+    @property
+    def where(self) -> str:
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        where = f"{address}:{self.port}" if self.port else address
+        return f"{where} (through {self.via})" if self.via else where
+
+    @property
+    def known_as(self) -> str:
+        """The name under which known_hosts files keep the host's key."""
+        return self.address if self.port in (None, 22) else f"[{self.address}]:{self.port}"
+
+    @property
+    def login(self) -> str:
+        return f"{self.user}@{self.address}" if self.user else self.address
+
+    def ssh(self, *options: str) -> str:
+        """An ssh command that a person can type to see the same thing."""
+        port = ("-p", str(self.port)) if self.port not in (None, 22) else ()
+        return shlex.join(("ssh", *options, *port, self.login))
+
+
+def one_line(text: bytes | str, limit: int = 200) -> str:
+    """The last line of a host's words that says anything, without control characters and not endless."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    lines = [line for raw in text.splitlines() if (line := "".join(c if c.isprintable() else " " for c in raw).strip())]
+    line = re.sub(r"\s+", " ", lines[-1]) if lines else ""
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def unresolved(place: Place, reason: str) -> TransportError:
+    return TransportError(
+        Trouble.RESOLVE,
+        f"{place.host}: the name {place.address} does not resolve ({reason})",
+        "correct the host's address in the inventory, or make this succeed: "
+        + shlex.join(("getent", "hosts", place.address)),
+    )
+
+
+def refused(place: Place, reason: str) -> TransportError:
+    return TransportError(
+        Trouble.REFUSED,
+        f"{place.host}: no ssh server takes the connection at {place.where} ({reason})",
+        "check address and port in the inventory, and on the host: systemctl status ssh sshd; ss -ltn",
+    )
+
+
+def hung_up(place: Place, reason: str) -> TransportError:
+    """The connection was made and ended before anybody logged in."""
+    return TransportError(
+        Trouble.REFUSED,
+        f"{place.host}: the server at {place.where} ended the connection before login ({reason})",
+        "look into sshd's log on the host: MaxStartups reached, the address denied, or no common algorithm",
+    )
+
+
+def timed_out(place: Place, seconds: float, waiting_for: str) -> TransportError:
+    return TransportError(
+        Trouble.TIMEOUT,
+        f"{place.host}: nothing after {seconds:.0f} s from {place.where} while waiting for {waiting_for}",
+        f"see whether the host is up and its load bearable: {place.ssh('-v')} true",
+    )
+
+
+def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
+    """The outer deadline of a fan-out; the transport itself did not come back in time."""
+    return TransportError(
+        Trouble.TIMEOUT,
+        f"{host}: given up after {seconds:.0f} s while waiting for {waiting_for}",
+        "see whether the host is up and its load bearable, or leave it out with --limit",
+    )
+
+
+def key_unknown(
+    place: Place, key_type: str, fingerprint: str, files: tuple[str, ...], note: str = ""
+) -> TransportError:
+    where = " or ".join(files) or "any known_hosts file"
+    return TransportError(
+        Trouble.HOST_KEY_UNKNOWN,
+        f"{place.host}: the {key_type} host key of {place.where}, {fingerprint}, is not in {where}{note}",
+        "compare it with the host's own (there: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub; likewise the other "
+        "types), then run again with --accept-new",
+    )
+
+
+def key_changed(place: Place, key_type: str, fingerprint: str, known: str, at: str) -> TransportError:
+    """`known`: the fingerprint on record; `at`: its file:line."""
+    file = at.rpartition(":")[0]
+    return TransportError(
+        Trouble.HOST_KEY_CHANGED,
+        f"{place.host}: the host key of {place.where} has changed: it shows {key_type} {fingerprint}, "
+        f"{at} holds {known}",
+        "somebody may be listening in; if the host was reinstalled: "
+        + shlex.join(("ssh-keygen", "-R", place.known_as, "-f", file)),
+    )
+
+
+def key_revoked(place: Place, fingerprint: str, at: str) -> TransportError:
+    return TransportError(
+        Trouble.HOST_KEY_CHANGED,
+        f"{place.host}: the host key of {place.where}, {fingerprint}, is revoked at {at}",
+        "give the host a new key (ssh-keygen -A after removing the old ones); do not connect to it before",
+    )
+
+
+def not_let_in(place: Place, reason: str, encrypted_key: str = "") -> TransportError:
+    """`encrypted_key`: a key file that could not be tried for want of its passphrase."""
+    login = f"make this succeed without a password: {place.ssh('-o', 'BatchMode=yes')} true"
+    return TransportError(
+        Trouble.AUTHENTICATION,
+        f"{place.host}: {place.where} does not let {place.user or 'the user'} in: {reason}",
+        f"give it to the agent: {shlex.join(('ssh-add', encrypted_key))}" if encrypted_key else login,
+    )
+
+
+def no_python(place: Place, python: str, stderr: bytes) -> TransportError:
+    said = one_line(stderr)
+    return TransportError(
+        Trouble.NO_PYTHON,
+        f"{place.host}: {python} could not be started on the host" + (f" ({said})" if said else ""),
+        "install Python 3.6 or newer there, or correct probe.python and probe.wrapper in the inventory",
+    )
+
+
+def sudo_refused(place: Place, user: str, stderr: bytes) -> TransportError:
+    """`user`: the one whom sudo was to become."""
+    who = place.user or "the login user"
+    rule = f"{place.user or 'USER'} ALL=({user}) NOPASSWD: ALL"
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo does not make {who} {user} without a password ({one_line(stderr)})",
+        f"allow it with a line in /etc/sudoers.d on the host: {rule}",
+    )
+
+
+def closed(place: Place, reason: str) -> TransportError:
+    return TransportError(
+        Trouble.CLOSED,
+        f"{place.host}: the connection to {place.where} broke while the program ran ({reason})",
+        "run again; if it happens again, look into the host's journal for a restart, a killed sshd or a full memory",
+    )
+
+
+def bastion_failed(place: Place, cause: TransportError) -> TransportError:
+    return TransportError(
+        Trouble.BASTION,
+        f"{place.host}: not reached, because of {cause.summary}",
+        cause.remedy,
+    )
+
+
+def bastion_forbids(place: Place, reason: str) -> TransportError:
+    return TransportError(
+        Trouble.BASTION,
+        f"{place.host}: the bastion does not forward to {place.address}:{place.port} ({reason})",
+        "allow it in the bastion's sshd_config: AllowTcpForwarding, PermitOpen",
+    )
+
+
+def proxy_command(place: Place) -> TransportError:
+    return TransportError(
+        Trouble.BASTION,
+        f"{place.host}: ~/.ssh/config reaches {place.address} through a ProxyCommand, which only ssh itself can run",
+        'set transport = "openssh" for the host, or name its bastion in the inventory',
+    )
+
+
+def too_many_bastions(place: Place, limit: int) -> TransportError:
+    return TransportError(
+        Trouble.BASTION,
+        f"{place.host}: ~/.ssh/config sends the connection over more than {limit} bastions, or in a circle",
+        f"look at ProxyJump in: ssh -G {shlex.quote(place.address)}",
+    )

@@ -1,0 +1,428 @@
+"""`preflight/remote/apply.py` as the host runs it: a process of its own, its request on stdin, its answer framed."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "preflight/remote/apply.py"
+NFT = shutil.which("nft") or "/usr/sbin/nft"
+pytestmark = pytest.mark.lab
+
+
+class LocalHost:
+    """Runs the program with a journal and a lock of its own, optionally inside a network namespace."""
+
+    def __init__(self, directory: Path) -> None:
+        self.journal = directory / "journal"
+        self.lock = directory / "lock"
+        self.inside: tuple[str, ...] = ()
+        self.path = os.environ["PATH"]
+
+    def start(self, request: dict[str, Any]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [*self.inside, sys.executable, "-I", str(PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PATH": self.path},
+        )
+        assert process.stdin
+        settings = {"marker": "MARK", "journal": str(self.journal), "lock": str(self.lock), "owner": "a test"}
+        process.stdin.write(json.dumps({**settings, **request}).encode())
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        return answer_of(self.start(request))
+
+    def apply(self, *changes: dict[str, Any], run: str = "r1", seconds: float = 30) -> dict[str, Any]:
+        return self.ask(action="apply", run=run, seconds=seconds, changes=changes)
+
+    def confirm(self, run: str = "r1") -> dict[str, Any]:
+        return self.ask(action="confirm", run=run)
+
+    def events(self, run: str = "r1") -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.journal / f"{run}.jsonl").read_text().splitlines()]
+
+
+def answer_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    out, _ = process.communicate(timeout=60)
+    head, body = out.lstrip(b"\n").split(b"\n", 1)
+    marker, length = head.split()
+    assert marker == b"MARK"
+    assert len(body) == int(length) + 1
+    answer: dict[str, Any] = json.loads(body)
+    return answer
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> LocalHost:
+    return LocalHost(tmp_path)
+
+
+def change(kind: str, target: object, before: str | None, after: str | None, area: str = "ports") -> dict[str, Any]:
+    return {"area": area, "kind": kind, "target": str(target), "before": before, "after": after}
+
+
+def states(answer: dict[str, Any]) -> list[str]:
+    return [result["state"] for result in answer["results"]]
+
+
+# Files.
+
+
+def test_a_new_file_is_written_with_its_directory(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "etc/preflight/new.conf"
+    assert states(host.apply(change("file", path, None, "a\n"))) == ["done"]
+    assert path.read_text() == "a\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_keeps_owner_mode_and_every_byte_it_was_told_to_keep(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "sysctl.conf"
+    path.write_bytes(b"kept \xff\r\nno newline at the end")
+    path.chmod(0o640)
+    os.chown(path, 12345, 54321)
+    before = "kept \udcff\r\nno newline at the end"
+    assert states(host.apply(change("file", path, before, "new\n" + before))) == ["done"]
+    assert path.read_bytes() == b"new\nkept \xff\r\nno newline at the end"
+    found = path.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o640, 12345, 54321)
+
+
+def test_a_file_that_is_already_right_is_not_written(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("after")
+    inode = path.stat().st_ino
+    assert states(host.apply(change("file", path, "before", "after"))) == ["already"]
+    assert path.stat().st_ino == inode
+    assert [event["event"] for event in host.events()] == ["start", "end"]
+
+
+def test_a_file_that_somebody_else_changed_is_left_alone_and_stops_the_host(host: LocalHost, tmp_path: Path) -> None:
+    path, later = tmp_path / "a.conf", tmp_path / "b.conf"
+    path.write_text("somebody's")
+    answer = host.apply(change("file", path, "before", "after"), change("file", later, None, "b"))
+    assert states(answer) == ["moved", "not-run"]
+    assert answer["results"][0]["found"] == "somebody's"
+    assert path.read_text() == "somebody's"
+    assert not later.exists()
+
+
+def test_a_link_is_kept_and_what_it_points_to_is_changed(host: LocalHost, tmp_path: Path) -> None:
+    target, link = tmp_path / "sysctl.conf", tmp_path / "99-sysctl.conf"
+    target.write_text("old")
+    link.symlink_to("sysctl.conf")
+    assert states(host.apply(change("file", link, "old", "new"))) == ["done"]
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_link_that_leads_elsewhere_is_refused(host: LocalHost, tmp_path: Path) -> None:
+    link = tmp_path / "masked.conf"
+    link.symlink_to("/dev/null")
+    answer = host.apply(change("file", link, "", "new"))
+    assert states(answer) == ["failed"]
+    assert "is a link to /dev/null; change that by hand" in answer["results"][0]["message"]
+
+
+def test_a_directory_in_a_files_place_is_refused(host: LocalHost, tmp_path: Path) -> None:
+    answer = host.apply(change("file", tmp_path, None, "new"))
+    assert states(answer) == ["failed"]
+    assert "is not a regular file" in answer["results"][0]["message"]
+
+
+def test_a_file_that_cannot_be_written_fails_with_the_systems_word(host: LocalHost) -> None:
+    answer = host.apply(change("file", "/proc/preflight.conf", None, "new"))
+    assert states(answer) == ["failed"]
+    assert "/proc/" in answer["results"][0]["message"]
+
+
+def test_a_removed_file_is_gone(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("old")
+    assert states(host.apply(change("file", path, "old", None))) == ["done"]
+    assert not path.exists()
+
+
+def test_every_step_is_in_the_journal_before_and_after(host: LocalHost, tmp_path: Path) -> None:
+    host.apply(change("file", tmp_path / "a", None, "1"), change("file", tmp_path / "b", "x", "2"))
+    start, begin, done, moved = host.events()
+    assert (start["event"], start["owner"], start["changes"]) == ("start", "a test", 2)
+    assert (begin["event"], begin["step"], begin["before"], begin["after"]) == ("begin", 0, None, "1")
+    assert (done["event"], done["step"], done["state"]) == ("end", 0, "done")
+    assert (moved["event"], moved["step"], moved["state"]) == ("end", 1, "moved")
+    assert stat.S_IMODE(host.journal.stat().st_mode) == 0o700
+
+
+# Kernel settings and nftables, in a network namespace that goes with the test.
+
+RESERVED = "net.ipv4.ip_local_reserved_ports"
+CHAIN = "inet filter input"
+RULE = 'ip saddr 10.0.0.0/16 tcp dport { 29500, 60000-60031 } accept comment "preflight"'
+RULESET = """
+table inet filter {
+  chain input {
+    type filter hook input priority 0; policy drop;
+    ct state established,related accept
+    tcp dport 22 accept comment "somebody else's # handle 99"
+  }
+}
+"""
+
+
+@pytest.fixture
+def netns(host: LocalHost) -> Any:
+    name = f"provision-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    host.inside = ("ip", "netns", "exec", name)
+    try:
+        yield host
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def inside(host: LocalHost, *command: str, stdin: str = "") -> str:
+    return subprocess.run([*host.inside, *command], input=stdin, capture_output=True, text=True, check=True).stdout
+
+
+def reserved(host: LocalHost) -> str:
+    return inside(host, "cat", "/proc/sys/" + RESERVED.replace(".", "/")).strip()
+
+
+def test_reserved_ports_are_written_and_compared_as_sets(netns: LocalHost) -> None:
+    assert states(netns.apply(change("sysctl", RESERVED, "", "30001,30000,60000-60031"))) == ["done"]
+    assert reserved(netns) == "30000-30001,60000-60031"
+    assert states(netns.apply(change("sysctl", RESERVED, "", "30000,30001,60000-60031"), run="r2")) == ["already"]
+    assert states(netns.apply(change("sysctl", RESERVED, "30000-30001,60000-60031", ""), run="r3")) == ["done"]
+    assert reserved(netns) == ""
+
+
+def test_reserved_ports_that_changed_meanwhile_are_left_alone(netns: LocalHost) -> None:
+    inside(netns, "sysctl", "-qw", f"{RESERVED}=40000")
+    answer = netns.apply(change("sysctl", RESERVED, "", "60000"))
+    assert states(answer) == ["moved"]
+    assert answer["results"][0]["found"] == "40000"
+
+
+def test_a_value_longer_than_one_write_takes_fails_and_says_so(netns: LocalHost) -> None:
+    answer = netns.apply(change("sysctl", RESERVED, "", ",".join(str(port) for port in range(2, 6000, 2))))
+    assert states(answer) == ["failed"]
+
+
+def test_our_rules_go_in_at_the_top_and_replace_only_ours(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    assert states(netns.apply(change("nft-rules", CHAIN, None, RULE))) == ["done"]
+    second = RULE.replace("/16", "/12") + "\n" + RULE.replace("{ 29500, 60000-60031 }", "{ 29501 }")
+    assert states(netns.apply(change("nft-rules", CHAIN, RULE, second), run="r2")) == ["done"]
+    rules = [line.strip() for line in inside(netns, "nft", "list", "chain", *CHAIN.split()).splitlines()[3:-2]]
+    assert rules[0] == RULE.replace("/16", "/12")
+    assert rules[1] == RULE.replace("{ 29500, 60000-60031 }", "29501")
+    assert len(rules) == 4
+    assert states(netns.apply(change("nft-rules", CHAIN, second, None), run="r3")) == ["done"]
+    assert "60031" not in inside(netns, "nft", "list", "ruleset")
+
+
+def test_a_chain_that_is_not_there_fails_in_words(netns: LocalHost) -> None:
+    answer = netns.apply(change("nft-rules", CHAIN, None, RULE))
+    assert states(answer) == ["failed"]
+    assert "nft -a list chain" in answer["results"][0]["message"]
+
+
+# The dead man's switch.
+
+
+def test_a_firewall_change_that_nobody_confirms_is_taken_back(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = inside(netns, "nft", "list", "ruleset")
+    boot_file = netns.journal.parent / "nftables.nft"
+    answer = netns.apply(
+        change("file", boot_file, None, RULE, "firewall"),
+        change("nft-rules", CHAIN, None, RULE, "firewall"),
+        seconds=0.5,
+    )
+    assert states(answer) == ["done", "done"]
+    assert answer["guarded"]
+    time.sleep(1)
+    assert netns.confirm() == {"verdict": "reverted", "left": []}
+    assert inside(netns, "nft", "list", "ruleset") == before
+    assert not boot_file.exists()
+
+
+def test_a_deleted_base_chain_comes_back_as_it_was(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = inside(netns, "nft", "list", "ruleset")
+    assert states(netns.apply(change("nft-input", CHAIN, "present", None, "firewall"), seconds=1)) == ["done"]
+    assert "chain input" not in inside(netns, "nft", "list", "ruleset")
+    time.sleep(1.5)
+    assert netns.confirm()["verdict"] == "reverted"
+    assert inside(netns, "nft", "list", "ruleset") == before
+
+
+def test_a_confirmed_firewall_change_stays_and_frees_the_lock(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=1)
+    assert netns.confirm() == {"verdict": "confirmed", "left": []}
+    time.sleep(1.5)
+    assert RULE in inside(netns, "nft", "list", "ruleset")
+    assert states(netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2")) == ["already"]
+    assert netns.confirm("r2")["verdict"] == "confirmed"
+
+
+def test_the_guardian_takes_back_what_a_killed_program_had_begun(netns: LocalHost, tmp_path: Path) -> None:
+    """nft hangs in the second change: the program is killed there, and its end starts the countdown."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    first = tmp_path / "first.nft"
+    fifo = tmp_path / "hangs"
+    os.mkfifo(fifo)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    script(tools / "nft", f'case "$*" in "-f -") echo $$ >{tmp_path}/hanging; exec cat {fifo};; esac; exec {NFT} "$@"')
+    netns.path = f"{tools}:{netns.path}"
+    process = netns.start(
+        {
+            "action": "apply",
+            "run": "r1",
+            "seconds": 0.2,
+            "changes": [
+                change("file", first, None, "x", "firewall"),
+                change("nft-rules", CHAIN, None, RULE, "firewall"),
+            ],
+        }
+    )
+    while not (tmp_path / "hanging").exists():
+        time.sleep(0.05)
+    assert first.exists()
+    process.kill()
+    process.wait()
+    fifo.write_text("")  # lets the hanging nft end
+    time.sleep(1)
+    assert not first.exists()
+
+
+def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=2)  # its guardian waits, and holds the lock
+    assert netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2") == {
+        "error": "another run is at work on this host (a test); wait until it is done"
+    }
+    assert reserved(netns) == ""
+    assert netns.confirm()["verdict"] == "confirmed"
+
+
+def test_a_run_that_comes_twice_is_refused(host: LocalHost, tmp_path: Path) -> None:
+    host.apply(change("file", tmp_path / "a", None, "1"))
+    assert "under two names" in host.apply(change("file", tmp_path / "a", "1", "2"))["error"]
+    assert (tmp_path / "a").read_text() == "1"
+
+
+def test_a_journal_that_cannot_be_written_stops_everything(host: LocalHost, tmp_path: Path) -> None:
+    host.journal.write_text("a file where the directory should be")
+    assert "error" in host.apply(change("file", tmp_path / "a", None, "1"))
+    assert not (tmp_path / "a").exists()
+
+
+def test_firewall_changes_in_front_of_others_are_refused(host: LocalHost, tmp_path: Path) -> None:
+    answer = host.apply(
+        change("file", tmp_path / "a", None, "1", "firewall"), change("file", tmp_path / "b", None, "1", "ports")
+    )
+    assert answer == {"error": "the firewall's changes have to come last"}
+
+
+# Devices, with a tool that keeps its state in files.
+
+HCCN_TOOL = r"""
+cd {state}
+echo "$*" >>calls
+busy=$(cat busy)
+if [ $busy -gt 0 ]; then echo $((busy - 1)) >busy; echo "hccn_tool is busy, please try again."; exit 11; fi
+case "$3 $4" in
+"-ip -g") [ -s ip ] && cat ip || {{ echo "Get ipconf failed, because no ip was preset there!" >&2; exit 13; }};;
+"-ip -s") if [ -e conflict ]; then echo "The ip address configured is conflicted!" >&2; exit 7; fi
+          [ -e deaf ] || printf 'ipaddr:%s\nnetmask:%s\n' "$6" "$8" >ip; echo "Cmd executed successfully!";;
+"-gateway -g") [ -s gateway ] && echo "default gateway:$(cat gateway), Iface:eth0" ||
+          {{ echo "Get gateway failed, because no gateway was preset there!" >&2; exit 2; }};;
+"-gateway -s") echo "$6" >gateway; echo "Cmd executed successfully!";;
+"-netdetect -g") echo "netdetect addr: $(cat detect 2>/dev/null || echo 0.0.0.0)";;
+"-netdetect -s") echo "$6" >detect; echo "Cmd executed successfully!";;
+*) echo "Get invalid major cmd." >&2; exit 3;;
+esac
+"""
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def devices(host: LocalHost, tmp_path: Path) -> Path:
+    """The directory of the stand-in's state; the stand-in is on the host's PATH."""
+    state = tmp_path / "device"
+    state.mkdir()
+    (state / "busy").write_text("0")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    script(tools / "hccn_tool", HCCN_TOOL.format(state=state))
+    host.path = f"{tools}:{host.path}"
+    return state
+
+
+def test_address_gateway_and_detect_address_are_set_and_read_back(host: LocalHost, devices: Path) -> None:
+    answer = host.apply(
+        change("device-address", 0, None, "10.0.0.1/23"),
+        change("device-gateway", 0, None, "10.0.0.254"),
+        change("device-detect", 0, None, "10.0.0.254"),
+    )
+    assert states(answer) == ["done", "done", "done"]
+    assert "-i 0 -ip -s address 10.0.0.1 netmask 255.255.254.0\n" in (devices / "calls").read_text()
+
+
+def test_a_busy_tool_is_asked_again(host: LocalHost, devices: Path) -> None:
+    (devices / "busy").write_text("3")
+    assert states(host.apply(change("device-address", 0, None, "10.0.0.1/24"))) == ["done"]
+
+
+def test_a_refused_address_fails_in_the_tools_words_and_stops_the_host(host: LocalHost, devices: Path) -> None:
+    (devices / "conflict").touch()
+    answer = host.apply(
+        change("device-address", 0, None, "10.0.0.1/24"), change("device-gateway", 0, None, "10.0.0.254")
+    )
+    assert states(answer) == ["failed", "not-run"]
+    assert "The ip address configured is conflicted!" in answer["results"][0]["message"]
+
+
+def test_an_address_that_does_not_stick_is_called_so(host: LocalHost, devices: Path) -> None:
+    (devices / "deaf").touch()
+    answer = host.apply(change("device-address", 0, None, "10.0.0.1/24"))
+    assert states(answer) == ["did-not-stick"]
+    assert answer["results"][0]["found"] is None
+
+
+def test_a_device_with_another_address_than_expected_is_left_alone(host: LocalHost, devices: Path) -> None:
+    (devices / "ip").write_text("ipaddr:10.9.9.9\nnetmask:255.255.0.0\n")
+    answer = host.apply(change("device-address", 0, None, "10.0.0.1/24"))
+    assert states(answer) == ["moved"]
+    assert answer["results"][0]["found"] == "10.9.9.9/16"
+
+
+def test_unsetting_an_address_says_that_no_command_does_it(host: LocalHost, devices: Path) -> None:
+    (devices / "ip").write_text("ipaddr:10.0.0.1\nnetmask:255.255.255.0\n")
+    answer = host.apply(change("device-address", 0, "10.0.0.1/24", None))
+    assert states(answer) == ["failed"]
+    assert "hccn_tool cannot unset the ip; device 0 keeps it" in answer["results"][0]["message"]
+
+
+def test_the_program_is_python_3_6() -> None:
+    import ast
+
+    ast.parse(PROGRAM.read_text(), feature_version=(3, 6))

@@ -19,7 +19,8 @@ class Risk(StrEnum):
 
 class Kind(StrEnum):
     """What is written. The value of each kind is text; `None` means absent. `preflight/remote/apply.py` reads and
-    writes each kind; the order here is the order in which a host's changes are applied."""
+    writes each kind; the order here is the order in which a host's changes are applied, the firewall's after all
+    others: its dead man's switch then runs no longer than it has to."""
 
     FILE = "file"  # target: absolute path; value: the whole content
     SYSCTL = "sysctl"  # target: key; value: what the kernel prints for it

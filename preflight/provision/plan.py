@@ -1,0 +1,123 @@
+"""Findings → the plan, and what of it has to wait. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi
+from preflight.model.change import Area, Change, Kind, Plan, Risk
+from preflight.model.errors import PreflightError
+from preflight.model.finding import Finding
+
+DEVICE_KINDS = frozenset({Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT})
+_ORDER = tuple(Kind)
+
+
+def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:
+    """The changes that findings carry, limited to `areas`, host by host in the order they are applied.
+
+    `temporary`: of the ports only what the kernel holds now; no file. Raises PreflightError where two checks want
+    different things of one target.
+    """
+    wanted = frozenset(areas)
+    chosen: dict[tuple[str, Kind, str], Change] = {}
+    for finding in findings:
+        change = finding.change
+        if change is None or change.area not in wanted:
+            continue
+        if temporary and change.area is Area.PORTS and change.kind is not Kind.SYSCTL:
+            continue
+        key = (change.host, change.kind, change.target)
+        first = chosen.setdefault(key, change)
+        if (first.before, first.after) != (change.before, change.after):
+            raise PreflightError(_conflict(first, change))
+        if change.risk is Risk.DISTURBING:  # that one check thinks so is enough
+            chosen[key] = replace(first, risk=change.risk, note=change.note or first.note)
+    return _ordered(chosen.values())
+
+
+def _ordered(changes: Iterable[Change]) -> Plan:
+    by_host: dict[str, list[Change]] = {}
+    for change in changes:
+        by_host.setdefault(change.host, []).append(change)
+    return Plan(tuple(change for of_host in by_host.values() for change in sorted(of_host, key=_place)))
+
+
+def _place(change: Change) -> tuple[bool, int]:
+    return change.area is Area.FIREWALL, _ORDER.index(change.kind)
+
+
+def _conflict(one: Change, other: Change) -> str:
+    values = " and ".join(f"{change.why} {_short(change.after)}" for change in (one, other))
+    return f"{one.host}: two checks want different things of {one.kind} {one.target}: {values}; nothing was changed"
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "none"
+    return repr(value) if len(value) <= 60 else f"{len(value)} characters"
+
+
+def held_back(plan: Plan, facts: ClusterFacts, *, allow_disturbing: bool = False) -> tuple[Plan, tuple[str, ...]]:
+    """The plan without what must not be done now, and a sentence for each thing left out.
+
+    Left out are changes of devices that a job uses, or of which nobody can tell, and disturbing ones unless allowed.
+    """
+    kept: list[Change] = []
+    notes: dict[str, None] = {}  # in order, each once
+    for change in plan.changes:
+        why = _why_not(change, facts, allow_disturbing)
+        if why:
+            notes[why] = None
+        else:
+            kept.append(change)
+    return Plan(tuple(kept)), tuple(notes)
+
+
+def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool) -> str:
+    if change.kind in DEVICE_KINDS:
+        busy = _busy(facts, change.host, int(change.target))
+        if busy:
+            return f"{change.host}: device {change.target} is left alone: {busy}"
+    if change.risk is Risk.DISTURBING and not allow_disturbing:
+        more = f" ({change.note})" if change.note else ""
+        return (
+            f"{change.host}: {subject(change)}: {_short(change.before)} -> {_short(change.after)} may disturb what "
+            f"runs there{more}: left out without --allow-disturbing"
+        )
+    return ""
+
+
+def _busy(facts: ClusterFacts, host: str, device: int) -> str:
+    """Who uses the device; empty if nobody does. "Cannot tell" counts as busy: it may be a container's."""
+    found = facts.hosts.get(host)
+    npu_smi = found.npu_smi if isinstance(found, HostFacts) else None
+    if not isinstance(npu_smi, NpuSmi):
+        return "cannot tell whether a job uses it" + (f": {npu_smi.error}" if npu_smi else "")
+    for process in npu_smi.processes:
+        if process.device == device:
+            return f"process {process.name or 'without a name'} (pid {process.pid}) uses it"
+    for chip in npu_smi.chips:
+        if chip.device == device and chip.busy_percent:
+            return f"its AI cores are {chip.busy_percent} % busy, though no process is shown"
+    return ""
+
+
+def subject(change: Change) -> str:
+    """What is changed, in the words of the plan."""
+    match change.kind:
+        case Kind.FILE | Kind.SYSCTL:
+            return change.target
+        case Kind.NFT_RULES:
+            return f"nftables {change.target}"
+        case Kind.NFT_INPUT:
+            return f"nftables chain {change.target}"
+        case Kind.UFW_RULES:
+            return "ufw rules"
+        case Kind.UFW_ENABLED:
+            return "ufw enabled"
+        case Kind.DEVICE_ADDRESS:
+            return f"device {change.target} address"
+        case Kind.DEVICE_GATEWAY:
+            return f"device {change.target} gateway"
+        case Kind.DEVICE_DETECT:
+            return f"device {change.target} detect address"

@@ -1,0 +1,150 @@
+"""The plan as a person reads it: a diff a host, hosts with the same changes folded. Pure; plain text with styles."""
+
+import difflib
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from preflight.model.change import Change, Kind, Plan, Risk
+from preflight.provision.plan import DEVICE_KINDS, subject
+
+COLUMNS = 80
+_RULES = (Kind.NFT_RULES, Kind.UFW_RULES)
+_DEVICE_COLUMNS = {
+    Kind.DEVICE_ADDRESS: "address",
+    Kind.DEVICE_GATEWAY: "gateway",
+    Kind.DEVICE_DETECT: "detect address",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line; `style` is "title", "add", "remove", "warn", "dim" or empty, for those who can colour."""
+
+    text: str
+    style: str = ""
+
+
+def render(plan: Plan, notes: Sequence[str], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
+    """The plan's diff, then what was left out of it and why. `fold` names a set of hosts: `node[01-16]`.
+
+    Lines stay within 80 columns, except those of files and firewall rules, which are never cut.
+    """
+    lines: list[Line] = []
+    for hosts, changes in _folded(plan):
+        count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
+        lines.append(Line(f"{fold(hosts)}{count}", "title"))
+        for change in changes:
+            lines += _of_change(change)
+        lines.append(Line(""))
+    table = _device_table(plan)
+    if table:
+        lines += [Line("device NICs", "title"), *table, Line("")]
+    for note in notes:
+        lines += [Line(text, "warn") for text in _wrapped(note, "! ", "  ")]
+    return lines
+
+
+def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:
+    """Hosts grouped by what is done to them; device addresses differ everywhere and have a table of their own."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    changes: dict[tuple[object, ...], tuple[Change, ...]] = {}
+    for host in plan.hosts:
+        here = tuple(change for change in plan.of_host(host) if change.kind not in DEVICE_KINDS)
+        if here:
+            key = tuple((c.kind, c.target, c.before, c.after, c.risk, c.note) for c in here)
+            groups.setdefault(key, []).append(host)
+            changes[key] = here
+    return [(tuple(hosts), changes[key]) for key, hosts in groups.items()]
+
+
+def _of_change(change: Change) -> list[Line]:
+    sign = "+" if change.before is None else "-" if change.after is None else "~"
+    name = f"  {sign} {_printable(subject(change))}"
+    if change.kind is Kind.FILE:
+        lines = [Line(name), *_file_diff(change.before, change.after)]
+    elif change.kind in _RULES:
+        lines = [Line(name), *_rules_diff(change.before, change.after)]
+    elif change.kind is Kind.NFT_INPUT:
+        lines = [Line(f"{name}: {'put back' if change.after else 'deleted, with all its rules'}", "remove")]
+    else:
+        lines = _value(name, change.before, change.after)
+    remarks = ["may disturb what runs there"] if change.risk is Risk.DISTURBING else []
+    remarks += [change.note] if change.note else []
+    return lines + [Line(text, "warn") for remark in remarks for text in _wrapped(remark, "      ! ", "        ")]
+
+
+def _value(name: str, before: str | None, after: str | None) -> list[Line]:
+    """`name: before -> after`, on lines of their own where that is too long."""
+    old, new = (_printable(value or "nothing") for value in (before, after))
+    short = f"{name}: {old} -> {new}"
+    if len(short) <= COLUMNS:
+        return [Line(short)]
+    wrapped = [Line(name)]
+    wrapped += [Line(text, "remove") for text in _wrapped(old, "      - ", "        ", comma=True)]
+    wrapped += [Line(text, "add") for text in _wrapped(new, "      + ", "        ", comma=True)]
+    return wrapped
+
+
+def _file_diff(before: str | None, after: str | None) -> list[Line]:
+    old, new = ((text or "").splitlines(keepends=True) for text in (before, after))
+    lines: list[Line] = []
+    for text in list(difflib.unified_diff(old, new, n=2))[2:]:  # without the names, which stand above
+        style = {"+": "add", "-": "remove", "@": "dim"}.get(text[0], "")
+        if text[0] == "@" and (before is None or after is None):
+            continue
+        lines.append(Line(f"      {_printable(text.removesuffix(chr(10)))}", style))
+        if text[0] != "@" and not text.endswith("\n"):
+            lines.append(Line("      \\ no newline at the end of the file", "dim"))
+    return lines
+
+
+def _rules_diff(before: str | None, after: str | None) -> list[Line]:
+    old, new = ((text or "").splitlines() for text in (before, after))
+    return [
+        *(Line(f"      - {_printable(rule)}", "remove") for rule in old if rule not in new),
+        *(Line(f"      + {_printable(rule)}", "add") for rule in new if rule not in old),
+    ]
+
+
+def _device_table(plan: Plan) -> list[Line]:
+    """A line a device: `before -> after`, or only `after` where nothing was set."""
+    rows: dict[tuple[str, int], dict[Kind, str]] = {}
+    remarks: dict[str, None] = {}
+    for change in plan.changes:
+        if change.kind in DEVICE_KINDS:
+            cell = f"{change.before} -> {change.after}" if change.before else str(change.after)
+            rows.setdefault((change.host, int(change.target)), {})[change.kind] = _printable(cell)
+            if change.note:
+                remarks[change.note] = None
+    kinds = [kind for kind in _DEVICE_COLUMNS if any(kind in cells for cells in rows.values())]
+    if not kinds:
+        return []
+    table = [["host", "device", *(_DEVICE_COLUMNS[kind] for kind in kinds)]]
+    table += [[host, str(device), *(cells.get(kind, "") for kind in kinds)] for (host, device), cells in rows.items()]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = [
+        Line("  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        for row in table
+    ]
+    lines[0] = Line(lines[0].text, "dim")
+    return lines + [Line(text, "warn") for remark in remarks for text in _wrapped(remark, "  ! ", "    ")]
+
+
+def _printable(text: str) -> str:
+    """Host output made harmless for a terminal; a tab is a blank, as columns matter here."""
+    return "".join(c if c.isprintable() else " " if c == "\t" else f"\\x{ord(c):02x}" for c in text)
+
+
+def _wrapped(text: str, first: str, rest: str, *, comma: bool = False) -> list[str]:
+    """`text` within 80 columns; port lists are broken after commas."""
+    words = _printable(text)
+    lines = textwrap.wrap(
+        words.replace(",", ", ") if comma else words,
+        COLUMNS,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(", ", ",") for line in lines] if comma else lines

@@ -174,6 +174,7 @@ class HccnDevice:
     gateway: Reading
     tls: Reading  # "0" disabled, "1" enabled
     config_status: Reading  # SUCCESS, NONE, FAIL …
+    leaf: Reading = field(default_factory=Reading)  # LLDP system name of the switch; None: no neighbour speaks LLDP
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ class HccnConf:
 
     present: bool
     entries: dict[str, str]  # "address_0" → "10.0.0.1"
+    text: str = ""  # the whole file, so that a fix can keep what it does not change
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ class NpuSmi:
     version: str
     chips: tuple[NpuChip, ...]
     processes: tuple[NpuProcess, ...]
+    processes_listed: bool = True  # False: the tool prints no process table, so who is busy is not known
 
 
 @dataclass(frozen=True)

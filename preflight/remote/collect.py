@@ -8,7 +8,7 @@ Standard library only, Python 3.6 syntax. The rest of stdin is the request, a JS
     ports      [[low, high], …] job ports, for `sockets`
     names      host names to resolve, for `names`
     job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
-    devices    device ids, or null for every /dev/davinciN, for `hccn`
+    devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
     readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`
     pings      [[device, address], …], for `pings`
 
@@ -208,7 +208,7 @@ def look_firewall(request, deadline):
         "nft_preflight_file": read("/etc/preflight/nftables.nft"),
         "ufw_installed": find("ufw") is not None,
         "ufw_conf": read("/etc/ufw/ufw.conf"),
-        "ufw_rules": read("/etc/ufw/user.rules"),
+        "ufw_rules": [read(path) or "" for path in ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")],
         "firewalld_running": find("firewalld") is not None and runs("firewalld"),
     }
 
@@ -320,9 +320,9 @@ def davinci():
 
 def look_hccn(request, deadline):
     tool = required(*HCCN_TOOL)
-    devices = davinci() if request["devices"] is None else sorted(set(request["devices"]) | set(davinci()))
+    devices = sorted(set(request["devices"]) | set(davinci()))
     if not devices:
-        raise LookError("no device: there is no /dev/davinciN")
+        raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
 
     def reader(device):
         return lambda: {

@@ -1,0 +1,397 @@
+"""From the collector's answer to typed facts. Pure. The answer is a stranger's: whatever it holds, every section ends
+as a value or as `Missing` with a sentence, never as an exception.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from preflight.facts import hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
+from preflight.facts.hccn_conf import hccn_conf
+from preflight.facts.quote import quote
+from preflight.facts.types import (
+    Clock,
+    Firewall,
+    Hccn,
+    HccnConf,
+    HccnDevice,
+    HostFacts,
+    Limits,
+    Missing,
+    Names,
+    Network,
+    NftChain,
+    NpuSmi,
+    Os,
+    Ping,
+    Reading,
+    Sockets,
+    Sysctl,
+    SysctlFile,
+    Versions,
+)
+from preflight.model.cluster import Product
+from preflight.transport.types import Answer
+
+_FAR_FUTURE = 1e11  # seconds since 1970
+
+# What the collector sends, section by section: see preflight/remote/collect.py.
+
+
+@dataclass
+class Output:
+    """What a tool left behind. `trouble`: it could not be run to its end."""
+
+    out: str
+    err: str
+    code: int
+    trouble: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.out + "\n" + self.err if self.err.strip() else self.out
+
+
+@dataclass
+class _Clock:
+    start: float
+    end: float
+
+
+@dataclass
+class _Os:
+    release: str
+    kernel: str
+    arch: str
+    hostname: str
+    user: str
+    root: bool
+
+
+@dataclass
+class _File:
+    path: str
+    text: str
+
+
+@dataclass
+class _Sysctl:
+    values: dict[str, str | None]
+    files: list[_File]
+
+
+@dataclass
+class _Network:
+    addresses: str
+    routes: str
+
+
+@dataclass
+class _Firewall:
+    nft: Output | None
+    iptables_nft: Output | None
+    iptables_legacy: Output | None
+    nft_boot_file: str | None
+    nft_preflight_file: str | None
+    ufw_installed: bool
+    ufw_conf: str | None
+    ufw_rules: list[str]
+    firewalld_running: bool
+
+
+@dataclass
+class _Names:
+    hostname: list[str]
+    cluster: dict[str, list[str]]
+
+
+@dataclass
+class _Job:
+    """`python` None: the jobs' Python is not installed, and nothing else is known."""
+
+    python: str | None
+    packages: dict[str, str] = field(default_factory=dict)
+    cann_files: list[tuple[str, str]] = field(default_factory=list)
+    nofile: tuple[int, int] = (0, 0)
+    memlock: tuple[int, int] = (0, 0)
+    shm_bytes: int = 0
+
+
+@dataclass
+class _Driver:
+    driver: str | None
+    firmware: str | None
+
+
+@dataclass
+class _HccnConf:
+    text: str | None
+
+
+@dataclass
+class _NpuSmi:
+    info: Output
+    mapping: Output
+
+
+Sections = Mapping[str, msgspec.Raw]
+
+
+def sections(answer: Answer, marker: str) -> Sections | Missing:
+    """The framed document in `answer`, section by section and not yet looked into."""
+    head = f"\n{marker} ".encode()
+    start = answer.stdout.find(head)
+    if start < 0:
+        return Missing(_no_document(answer))
+    size, newline, rest = answer.stdout[start + len(head) :].partition(b"\n")
+    if not newline or not size.isdigit() or len(size) > 12:
+        return Missing("the collector's answer is cut in its first line")
+    if len(rest) < int(size):
+        return Missing(f"the collector's answer is cut: {len(rest)} of {int(size)} bytes came")
+    try:
+        return msgspec.json.decode(rest[: int(size)], type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return Missing(f"the collector's answer is not what was sent: {error}")
+
+
+def _no_document(answer: Answer) -> str:
+    if answer.truncated:
+        return f"the host sent more than {len(answer.stdout)} bytes, and no answer among them"
+    words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
+    return f"the collector ended with {answer.exit} and no answer; its last word: {quote(words[0])}"
+
+
+def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
+    """One section, decoded and checked against its type."""
+    if isinstance(found, Missing):
+        return found
+    raw = found.get(name)
+    if raw is None:
+        return Missing(f"the collector's answer has no section {name}")
+    try:
+        parts = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        if "error" in parts:
+            return Missing(msgspec.json.decode(parts["error"], type=str))
+        return msgspec.json.decode(parts["value"], type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as error:
+        return Missing(f"section {name} of the collector's answer is not understood: {error}")
+
+
+def _os(raw: _Os) -> Os:
+    id_, version = versions.os_release(raw.release)
+    return Os(id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root)
+
+
+def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
+    reserved = raw.values.get("net.ipv4.ip_local_reserved_ports")
+    port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
+    backlog = (raw.values.get("net.core.somaxconn") or "").strip()
+    if reserved is None or port_range is None:
+        return Missing("the kernel's settings under /proc/sys/net/ipv4 are not to be seen here")
+    files = [sysctl.file(file.path, file.text) for file in raw.files]
+    return Sysctl(
+        reserved_ports=reserved.strip(),
+        local_port_range=port_range,
+        reserved_files=tuple(file for file in files if isinstance(file, SysctlFile)),
+        somaxconn=int(backlog) if backlog.isdecimal() and len(backlog) < 10 else 0,
+    )
+
+
+def _sockets(raw: Output) -> Sockets | Missing:
+    if raw.code != 0:
+        return Missing(f"ss ended with {raw.code}: {quote(raw.err)}")
+    found = ss.tcp(raw.out)
+    return found if isinstance(found, Missing) else Sockets(found)
+
+
+def _network(raw: _Network) -> Network | Missing:
+    interfaces, routes = ip.address(raw.addresses), ip.route(raw.routes)
+    if isinstance(interfaces, Missing):
+        return interfaces
+    return routes if isinstance(routes, Missing) else Network(interfaces, routes)
+
+
+def _input_chains(raw: _Firewall) -> tuple[NftChain, ...] | Missing:
+    if raw.nft is not None:
+        if raw.nft.code != 0:
+            return Missing(f"nft list ruleset ended with {raw.nft.code}: {quote(raw.nft.err)}")
+        return nft.ruleset(raw.nft.out)
+    if raw.iptables_nft is not None:
+        filters = iptables.filters_input(raw.iptables_nft.out)
+        if raw.iptables_nft.code != 0:
+            return Missing(f"iptables-nft -S INPUT ended with {raw.iptables_nft.code}: {quote(raw.iptables_nft.err)}")
+        if isinstance(filters, Missing):
+            return filters
+        if filters:
+            return Missing("iptables-nft has rules for what comes in, and nft, which would show them, is not installed")
+    return ()
+
+
+def _firewall(raw: _Firewall) -> Firewall | Missing:
+    chains = _input_chains(raw)
+    if isinstance(chains, Missing):
+        return chains
+    ufw_rules = ufw.rules("\n".join(raw.ufw_rules))
+    if isinstance(ufw_rules, Missing):
+        return ufw_rules
+    legacy = iptables.filters_input(raw.iptables_legacy.out) if raw.iptables_legacy else False
+    if isinstance(legacy, Missing):
+        return legacy
+    return Firewall(
+        nft_present=raw.nft is not None,
+        nft_chains=chains,
+        nft_boot_file=raw.nft_boot_file,
+        nft_preflight_file=raw.nft_preflight_file,
+        ufw_installed=raw.ufw_installed,
+        ufw_enabled=raw.ufw_installed and ufw.enabled(raw.ufw_conf or ""),
+        ufw_rules=tuple(rule.text for rule in ufw_rules),
+        ufw_ours=tuple(rule.text for rule in ufw_rules if rule.ours),
+        firewalld_running=raw.firewalld_running,
+        iptables_legacy=legacy,
+    )
+
+
+def _names(raw: _Names) -> Names:
+    unique = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
+    return Names(tuple(dict.fromkeys(raw.hostname)), unique)
+
+
+def _limits(job: _Job) -> Limits | Missing:
+    if job.python is None:
+        return Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
+    return Limits(*job.nofile, job.memlock[0], job.shm_bytes)
+
+
+def _versions(job: _Job, driver: _Driver | Missing | None) -> Versions | Missing:
+    """`driver` None: not a host with NPUs."""
+    cann = versions.cann(job.cann_files)
+    readings = {"cann": cann}
+    if isinstance(driver, Missing):
+        return driver
+    for name in ("driver", "firmware"):
+        text = getattr(driver, name) if driver else None
+        readings[name] = Reading() if text is None else versions.version_info(text)
+    if errors := [f"{name}: {reading.error}" for name, reading in readings.items() if reading.error]:
+        return Missing("; ".join(errors))
+    return Versions(
+        python=job.python,
+        torch=job.packages.get("torch"),
+        torch_npu=job.packages.get("torch_npu"),
+        numpy=job.packages.get("numpy"),
+        driver=readings["driver"].value,
+        firmware=readings["firmware"].value,
+        cann=cann.value,
+    )
+
+
+def _only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
+    """What the one query of a device was answered with, or an error."""
+    if output is None or output.trouble:
+        return output.trouble if output else f"hccn_tool was not asked for {name}"
+    if output.code != 0 and not output.text.strip():
+        return f"hccn_tool said nothing and ended with {output.code}"
+    found = read(output.text)
+    return found[0] if len(found) == 1 else f"hccn_tool answered {len(found)} times where one answer was expected"
+
+
+def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
+    def reading(name: str) -> Reading:
+        found = _only(name, outputs.get(name), hccn_tool.READERS[name])
+        return Reading(error=found) if isinstance(found, str) else found
+
+    address = _only("ip", outputs.get("ip"), hccn_tool.ip)
+    if isinstance(address, str):
+        address = hccn_tool.Address(Reading(error=address), Reading(error=address))
+    return HccnDevice(
+        index=index,
+        address=address.address,
+        netmask=address.netmask,
+        link=reading("link"),
+        net_health=reading("net_health"),
+        detect=reading("netdetect"),
+        gateway=reading("gateway"),
+        tls=reading("tls"),
+        config_status=reading("cfg"),
+        leaf=reading("lldp") if "lldp" in outputs else Reading(),
+    )
+
+
+def _hccn(raw: dict[int, dict[str, Output]], asked: tuple[int, ...]) -> Hccn:
+    """Every device that was asked for is there, also one whose readings did not come in time."""
+    indices = sorted(set(asked) | set(raw))
+    return Hccn(tuple(_hccn_device(index, raw.get(index) or _late()) for index in indices))
+
+
+def _late() -> dict[str, Output]:
+    late = Output("", "", -1, "hccn_tool did not answer in time")
+    return dict.fromkeys(("ip", *hccn_tool.READERS), late)
+
+
+def _hccn_conf(raw: _HccnConf) -> HccnConf | Missing:
+    return HccnConf(False, {}) if raw.text is None else hccn_conf(raw.text)
+
+
+def _npu_smi(raw: _NpuSmi) -> NpuSmi | Missing:
+    return npu_smi.combined(npu_smi.info(raw.info.text), npu_smi.mapping(raw.mapping.text))
+
+
+def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
+    """The host's clock was read after `sent` and before `received` (both the controller's), which bounds the offset
+    from both sides; nothing is assumed about how the time in between divides."""
+    if not (0 <= raw.start < _FAR_FUTURE and 0 <= raw.end < _FAR_FUTURE):
+        return Missing("the host's clock shows no time at all")
+    low, high = raw.end - received, raw.start - sent
+    return Clock(offset=(low + high) / 2, uncertainty=max(0.0, (high - low) / 2))
+
+
+def _made(found: Sections | Missing, name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+    raw = _section(found, name, type_)
+    return raw if isinstance(raw, Missing) else make(raw)
+
+
+def host_facts(
+    found: Sections | Missing, product: Product, devices: tuple[int, ...], *, sent: float, received: float
+) -> HostFacts:
+    """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it."""
+    made = partial(_made, found)
+    npu = product.is_npu
+    driver = _section(found, "driver", _Driver) if npu else None
+    return HostFacts(
+        os=made("os", _Os, _os),
+        clock=made("clock", _Clock, lambda raw: _clock(raw, sent, received)),
+        sysctl=made("sysctl", _Sysctl, _sysctl),
+        sockets=made("sockets", Output, _sockets),
+        network=made("network", _Network, _network),
+        firewall=made("firewall", _Firewall, _firewall),
+        names=made("names", _Names, _names),
+        limits=made("job", _Job, _limits),
+        versions=made("job", _Job, lambda raw: _versions(raw, driver)),
+        hccn=made("hccn", dict[int, dict[str, Output]], lambda raw: _hccn(raw, devices)) if npu else None,
+        hccn_conf=made("hccn_conf", _HccnConf, _hccn_conf) if npu else None,
+        npu_smi=made("npu_smi", _NpuSmi, _npu_smi) if npu else None,
+    )
+
+
+def pings(found: Sections | Missing, asked: tuple[Ping, ...]) -> tuple[Ping, ...]:
+    """The pings of one host as they were asked for, with what came of each."""
+    raw = _section(found, "pings", dict[int, dict[str, Output]])
+
+    def answered(ping: Ping) -> Ping:
+        if isinstance(raw, Missing):
+            return _with(ping, raw.error)
+        output = raw.get(ping.device, {}).get(ping.address)
+        if output is None:
+            return _with(ping, "hccn_tool did not answer in time")
+        result = _only("ping", output, hccn_tool.ping)
+        if isinstance(result, str):
+            return _with(ping, result)
+        return _with(ping, result.error, result.sent, result.received, result.milliseconds)
+
+    return tuple(answered(ping) for ping in asked)
+
+
+def _with(ping: Ping, error: str, sent: int = 0, received: int = 0, milliseconds: float | None = None) -> Ping:
+    return Ping(ping.host, ping.device, ping.address, ping.peer, sent, received, milliseconds, error)

@@ -1,0 +1,223 @@
+"""Rounds over the hosts: facts in one round trip a host, then the pings between devices that follow from them."""
+
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+
+from preflight.facts import answer
+from preflight.facts.hccn_tool import READERS
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Unreachable
+from preflight.model.cluster import Cluster, Fabric, Host
+from preflight.model.ports import PortSet
+from preflight.transport.bootstrap import host_argv
+from preflight.transport.fanout import fan_out
+from preflight.transport.types import Program, Progress, Transport, TransportError
+
+POOL = 32  # hosts in flight
+SECTION_SECONDS = 30.0  # what a section may take on its host; hccn_tool is called 8 times a device
+WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
+# No source says how long hccn_tool waits between its three packets: a second a ping is assumed where time is foretold,
+# and six, two a packet, are granted.
+PING_SECONDS = 1.0
+PING_GRANTED = 6.0
+
+_HOST_SECTIONS = ("os", "sysctl", "sockets", "network", "firewall", "names", "job")
+_NPU_SECTIONS = ("driver", "hccn", "hccn_conf", "npu_smi")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one host showed: the facts, and the tools' own output that they were read from."""
+
+    facts: HostFacts
+    raw: answer.Sections | Missing
+
+
+def _source(name: str) -> str:
+    return files("preflight").joinpath("remote", name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the collector is asked (see there). `deadline`: seconds for every section."""
+
+    source: str
+    deadline: float
+    words: dict[str, object]
+
+    def ask(self, transport: Transport, host: Host) -> answer.Sections | Missing:
+        """One round trip. Raises TransportError."""
+        marker = "preflight-" + secrets.token_hex(8)
+        payload = json.dumps({"marker": marker, "deadline": self.deadline, **self.words}).encode()
+        program = Program(self.source, payload)
+        return answer.sections(transport.run(host, program, timeout=self.deadline + WAY_SECONDS), marker)
+
+
+def _facts_request(cluster: Cluster, ports: PortSet) -> _Request:
+    """What every host is asked; its own device ids come on top."""
+    probe = cluster.probe
+    job = Program(_source("job_view.py"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
+    queries = [name for name in ("ip", *READERS) if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
+    words: dict[str, object] = {
+        "sections": [*_HOST_SECTIONS, *(_NPU_SECTIONS if cluster.product.is_npu else ())],
+        "ports": ports.ranges,
+        "names": [host.name for host in cluster.hosts],
+        "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
+        "job": {
+            "source": job.source,
+            "npu": cluster.product.is_npu,
+            "python": job.python,
+            "argv": host_argv(job, sudo=False),  # the collector is root already where the host asks for sudo
+            "elsewhere": bool(job.setup or job.wrapper or job.user),
+        },
+    }
+    return _Request(_source("collect.py"), SECTION_SECONDS, words)
+
+
+def _unreachable(error: TransportError) -> Unreachable:
+    return Unreachable(error.trouble.value, error.summary, error.remedy)
+
+
+def look(
+    cluster: Cluster,
+    hosts: Sequence[Host],
+    transport: Transport,
+    *,
+    progress: Callable[[Progress], None] | None,
+    ports: PortSet,
+    pool: int = POOL,
+) -> dict[str, Seen | Unreachable]:
+    """Look at every host in one round trip: its facts together with what they were read from.
+
+    `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight. Raises nothing that a host could cause.
+    """
+    request = _facts_request(cluster, ports)
+
+    def one(host: Host) -> Seen:
+        devices = tuple(device.index for device in host.devices)
+        sent = time.time()
+        raw = replace(request, words={**request.words, "devices": devices}).ask(transport, host)
+        received = time.time()
+        return Seen(answer.host_facts(raw, cluster.product, devices, sent=sent, received=received), raw)
+
+    deadline = SECTION_SECONDS + WAY_SECONDS
+    seen = fan_out(hosts, one, pool=pool, deadline=deadline, progress=progress, phase="facts")
+    return {name: _unreachable(it) if isinstance(it, TransportError) else it for name, it in seen.items()}
+
+
+def collect(
+    cluster: Cluster,
+    hosts: Sequence[Host],
+    transport: Transport,
+    *,
+    progress: Callable[[Progress], None] | None,
+    ports: PortSet,
+    pool: int = POOL,
+) -> ClusterFacts:
+    """The facts of `hosts`, in their order; see `look`."""
+    seen = look(cluster, hosts, transport, progress=progress, ports=ports, pool=pool)
+    return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
+
+
+# The second round: pings between device NICs.
+
+
+def _addressed(facts: ClusterFacts) -> dict[str, dict[int, HccnDevice]]:
+    """host → device index → device, of devices that have an address."""
+    found = {}
+    for name, host in facts.hosts.items():
+        if isinstance(host, HostFacts) and isinstance(host.hccn, Hccn):
+            found[name] = {device.index: device for device in host.hccn.devices if device.address.value}
+    return found
+
+
+def _partners(rail: Sequence[tuple[str, HccnDevice]], position: int, mesh: bool) -> Iterator[tuple[str, HccnDevice]]:
+    """Whom the device at `position` of its rail pings: the next host in the ring and one host of every other leaf, or
+    every host of the rail."""
+    others = [*rail[position + 1 :], *rail[:position]]
+    if mesh:
+        yield from others
+        return
+    yield from others[:1]
+    leaves = {rail[position][1].leaf.value, *(device.leaf.value for _, device in others[:1])}
+    for name, device in others[1:]:
+        if device.leaf.value not in leaves:
+            leaves.add(device.leaf.value)
+            yield name, device
+
+
+def plan_pings(cluster: Cluster, facts: ClusterFacts, *, mesh: bool) -> tuple[Ping, ...]:
+    """The pings worth doing, not done yet: from every device that has an address to its gateway (a switched fabric's,
+    as the inventory or else the device itself says), and along its rail to the next host and to one host of every
+    other leaf that LLDP knows of; with `mesh` to every host of the rail.
+
+    Devices of one host are never pinged: on 910_93 the two dies of a chip do not reach each other over RoCE.
+    """
+    devices = _addressed(facts)
+    inventory = {(host.name, device.index): device for host in cluster.hosts for device in host.devices}
+    pings = []
+    for name, own in devices.items():
+        for index, device in sorted(own.items()):
+            planned = inventory.get((name, index))
+            gateway = str(planned.gateway) if planned and planned.gateway else device.gateway.value
+            if gateway and cluster.fabric is Fabric.SWITCHED:
+                pings.append(Ping(name, index, gateway, "gateway"))
+            rail = [(host, of_host[index]) for host, of_host in devices.items() if index in of_host]
+            position = [host for host, _ in rail].index(name)
+            for partner, peer in _partners(rail, position, mesh):
+                pings.append(Ping(name, index, str(peer.address.value), f"{partner}/{index}"))
+    return tuple(pings)
+
+
+def _longest(plan: Sequence[Ping]) -> int:
+    """The most pings that one device has to do, one after the other; devices and hosts go at the same time."""
+    return max(Counter((ping.host, ping.device) for ping in plan).values(), default=0)
+
+
+def expected_seconds(plan: Sequence[Ping], pool: int = POOL) -> float:
+    """How long the pings will take, by the rule of thumb of PING_SECONDS."""
+    rounds = -(-len({ping.host for ping in plan}) // pool)
+    return _longest(plan) * rounds * PING_SECONDS
+
+
+def ping(
+    cluster: Cluster,
+    facts: ClusterFacts,
+    transport: Transport,
+    plan: Sequence[Ping],
+    progress: Callable[[Progress], None] | None,
+    *,
+    pool: int = POOL,
+) -> tuple[Ping, ...]:
+    """Do the pings of `plan`, one round trip a host, and return them in its order with what came of them.
+
+    A host that cannot be reached (any more) leaves its pings with an error. `facts` names the hosts worth trying.
+    """
+    of_host: dict[str, list[Ping]] = {}
+    for planned in plan:
+        of_host.setdefault(planned.host, []).append(planned)
+    reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
+    hosts = [host for host in cluster.hosts if host.name in of_host and host.name in reachable]
+    source = _source("collect.py")
+    granted = max(SECTION_SECONDS, _longest(plan) * PING_GRANTED)
+
+    def one(host: Host) -> tuple[Ping, ...]:
+        mine = of_host[host.name]
+        targets = [[planned.device, planned.address] for planned in mine]
+        request = _Request(source, granted, {"sections": ["pings"], "pings": targets})
+        return answer.pings(request.ask(transport, host), tuple(mine))
+
+    done = fan_out(hosts, one, pool=pool, deadline=granted + WAY_SECONDS, progress=progress, phase="pings")
+    results: dict[str, Iterator[Ping]] = {}
+    for name, mine in of_host.items():
+        outcome = done.get(name)
+        if isinstance(outcome, tuple):
+            results[name] = iter(outcome)
+        else:
+            why = str(outcome) if outcome else "the host gave no facts"
+            results[name] = iter(replace(planned, error=why) for planned in mine)
+    return tuple(next(results[planned.host]) for planned in plan)

@@ -1,0 +1,88 @@
+"""STAND-IN: what the lab host offers, see lab.h among the sources of the stand-in tools for the places."""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+from pathlib import Path
+
+PRIVATE = Path("/run/preflight-lab")
+CLONE_NEWNET = 0x40000000
+SIOCGIFADDR, SIOCGIFNETMASK, SIOCGIFFLAGS = 0x8915, 0x891B, 0x8913
+IFF_UP, IFF_RUNNING = 0x1, 0x40
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def product():
+    """Return atlas-a1, atlas-a2 or atlas-a3."""
+    return (PRIVATE / "product").read_text().strip()
+
+
+def devices():
+    """Return the number of devices of this host."""
+    return sum(1 for _ in (PRIVATE / "device").iterdir())
+
+
+def tls_switch(device):
+    """Return the device's TLS switch, 0 or 1; on unless somebody has set it."""
+    with contextlib.suppress(OSError):
+        for line in (PRIVATE / "state" / str(device)).read_text().splitlines():
+            if line.startswith("tls="):
+                return int(line[4:])
+    return 1
+
+
+@contextlib.contextmanager
+def inside(device):
+    """Run the body in the device's network namespace. Threads that are started in it stay there."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    there = os.open(PRIVATE / "device" / str(device), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _setns(there)
+        try:
+            yield
+        finally:
+            _setns(home)
+    finally:
+        os.close(there)
+        os.close(home)
+
+
+def _setns(descriptor):
+    if _libc.setns(descriptor, CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "the stand-in needs root to enter a device's namespace: " + os.strerror(number))
+
+
+def interface_address(name):
+    """Return the IPv4 address of an interface of this namespace, None if it has none."""
+    return _ask(name, SIOCGIFADDR)
+
+
+def has_link(name):
+    """Return whether the interface is up and has a carrier."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        answer = fcntl.ioctl(channel, SIOCGIFFLAGS, struct.pack("40s", name.encode()))
+    (flags,) = struct.unpack_from("H", answer, 16)
+    return flags & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING
+
+
+def _ask(name, request):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
+        answer = fcntl.ioctl(channel, request, struct.pack("40s", name.encode()))
+        return socket.inet_ntoa(answer[20:24])
+    return None
+
+
+def lock(path):
+    """Lock a file for the life of this process; return the open file, None if another process holds it."""
+    file = open(path, "a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file

@@ -1,0 +1,140 @@
+"""STAND-IN for the hccl backend: gloo between the devices' own network interfaces."""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from torch_npu import _errors, _lab, _rendezvous, npu
+
+# Operation of a process group → the same on gloo's backend. torch 2.13 has renamed the single-tensor ones.
+_REDUCES = {
+    "allreduce": "allreduce",
+    "allreduce_coalesced": "allreduce_coalesced",
+    "reduce": "reduce",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "_reduce_scatter_base": "_reduce_scatter_base",
+}
+# These only move data and take more types.
+_MOVES = {
+    "broadcast": "broadcast",
+    "allgather": "allgather",
+    "all_gather_single": "_allgather_base",
+    "_allgather_base": "_allgather_base",
+    "gather": "gather",
+    "scatter": "scatter",
+    "alltoall": "alltoall",
+    "all_to_all_single": "alltoall_base",
+    "alltoall_base": "alltoall_base",
+    "send": "send",
+    "recv": "recv",
+    "recv_anysource": "recv_anysource",
+}
+_OF_A1 = {torch.int8, torch.int32, torch.int64, torch.float16, torch.float32}
+_OF_A2 = _OF_A1 | {torch.int16, torch.bfloat16}
+# HCCL turns a bool into a uint8 on the way.
+_REDUCIBLE = {"atlas-a1": _OF_A1 | {torch.bool}, "atlas-a2": _OF_A2 | {torch.bool}, "atlas-a3": _OF_A2 | {torch.bool}}
+
+_endpoint = None
+
+
+def create_process_group(store, rank, size, timeout):
+    """What `init_process_group("hccl")` and `new_group` call. No rank is contacted before the first collective."""
+    return ProcessGroupHCCL(store, rank, size, timeout)
+
+
+class ProcessGroupHCCL(dist.ProcessGroup):
+    """One communicator."""
+
+    def __init__(self, store, rank, size, timeout):
+        super().__init__(rank, size)
+        self._place = (store, rank, size)
+        self._timeout = timeout
+        self._gloo = None
+
+    def getBackendName(self):  # noqa: N802 (torch calls it so)
+        """Return the name that torch shows."""
+        return "hccl"
+
+    def barrier(self, opts=None):
+        """Wait for all: an all_reduce of one element, as the real one does it."""
+        return self.allreduce([torch.zeros(1)], dist.AllreduceOptions())
+
+    def _connected(self):
+        if self._gloo is None:
+            self._gloo = _connect(*self._place, self._timeout)
+        return self._gloo
+
+
+def _connect(store, rank, size, timeout):
+    global _endpoint
+    if _endpoint is None:
+        _endpoint = _rendezvous.Endpoint(npu.physical_device())
+    ranks = _rendezvous.exchange(_endpoint, store, rank, size)
+    _rendezvous.verify(_endpoint, ranks, rank)
+    _rendezvous.establish(_endpoint, ranks, rank)
+    seconds = _rendezvous.connect_timeout()
+    with _lab.inside(_endpoint.device):
+        # gloo's sockets and threads are born here, so they are the device's.
+        options = dist.ProcessGroupGloo._Options()
+        options._devices = [dist.ProcessGroupGloo.create_device(interface=_endpoint.interface)]
+        options._timeout = timedelta(seconds=seconds / _rendezvous.TIME_SCALE)
+        try:
+            gloo = dist.ProcessGroupGloo(dist.PrefixStore("hccl", store), rank, size, options)
+        except RuntimeError as error:
+            someone = {"ip": "?", "rank": "?", "port": _rendezvous.DEVICE_PORT}  # gloo does not say whom it missed
+            status = str(error).splitlines()[0]
+            raise _errors.link_timeout(seconds, _rendezvous.TIME_SCALE, ranks[rank], someone, status) from None
+    gloo._set_default_timeout(timeout)
+    return gloo
+
+
+class _Pending(dist.Work):
+    """A collective under way, with HCCL's words if it fails."""
+
+    def __init__(self, work, operation):
+        super().__init__()
+        self._work = work
+        self._operation = operation
+
+    def wait(self, timeout=timedelta(0)):
+        """Wait for the end; raise EI0002 if it does not come."""
+        try:
+            return self._work.wait(timeout) if timeout else self._work.wait()
+        except RuntimeError as error:
+            raise _errors.notify_timeout(self._operation, str(error).splitlines()[0]) from None
+
+    def is_completed(self):
+        """Return whether the end has come."""
+        return self._work.is_completed()
+
+    def get_future(self):
+        """Return the future of gloo's work."""
+        return self._work.get_future()
+
+
+def _tensors(arguments):
+    """All tensors among arguments and the lists in them."""
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor):
+            yield argument
+        elif isinstance(argument, (list, tuple)):
+            yield from _tensors(argument)
+
+
+def _operation(name, gloo_name):
+    def run(self, *arguments, **options):
+        if name in _REDUCES:
+            for tensor in _tensors(arguments):
+                if tensor.dtype not in _REDUCIBLE[_lab.product()]:
+                    raise _errors.unsupported_type(name, tensor.dtype, _lab.product())
+        return _Pending(getattr(self._connected(), gloo_name)(*arguments, **options), name)
+
+    run.__name__ = name
+    run.__doc__ = f"{name} over gloo, after HCCL's look at the data type."
+    return run
+
+
+for _name, _gloo_name in {**_REDUCES, **_MOVES}.items():
+    setattr(ProcessGroupHCCL, _name, _operation(_name, _gloo_name))

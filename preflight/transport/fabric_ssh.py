@@ -7,7 +7,6 @@ every step, and one thread a host besides paramiko's.
 
 import contextlib
 import logging
-import random
 import socket
 import threading
 import time
@@ -25,9 +24,10 @@ from preflight.transport.attempt import waiting_for
 from preflight.transport.host_keys import HostKeys
 from preflight.transport.known_hosts import HostKey
 from preflight.transport.login import KeyFiles, Login
+from preflight.transport.retry import once_more
 from preflight.transport.ssh_config import Endpoint, SshConfig
 from preflight.transport.streams import STDERR_KEPT, STDERR_TAIL, Tail, split_lines
-from preflight.transport.types import Answer, Channel, Options, Program, TransportError, Trouble
+from preflight.transport.types import Answer, Channel, Options, Program, TransportError
 
 # paramiko logs tracebacks for every host that hangs up; what went wrong is in our own sentences.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -95,15 +95,8 @@ class FabricTransport:
             self._links.discard(link)
 
     def _log_in(self, endpoint: Endpoint, deadline: float) -> "_Link":
-        """A connection on which a program can be run; one refused or dropped before login is tried a second time."""
-        try:
-            return self._log_in_once(endpoint, deadline)
-        except TransportError as error:
-            pause = random.uniform(0.2, 0.7)  # noqa: S311  (jitter: many hosts behind one switch come back together)
-            if error.trouble is not Trouble.REFUSED or time.monotonic() + pause >= deadline:
-                raise
-        time.sleep(pause)
-        return self._log_in_once(endpoint, deadline)
+        """A connection on which a program can be run."""
+        return once_more(lambda: self._log_in_once(endpoint, deadline), deadline)
 
     def _log_in_once(self, endpoint: Endpoint, deadline: float) -> "_Link":
         bastion = self._bastion(endpoint.via, deadline) if endpoint.via else None

@@ -1,0 +1,141 @@
+"""Hosts through the system's ssh: for sites with host certificates, Kerberos, ProxyCommand or Include."""
+
+import tempfile
+import time
+import weakref
+from itertools import count
+from pathlib import Path
+
+from preflight.model.cluster import Host
+from preflight.model.errors import UsageError
+from preflight.transport import bootstrap, process, ssh_log, troubles
+from preflight.transport.attempt import current, waiting_for
+from preflight.transport.process import Process, ProcessChannel
+from preflight.transport.retry import once_more
+from preflight.transport.ssh_command import ssh_argv
+from preflight.transport.troubles import Place
+from preflight.transport.types import Answer, Options, Program, TransportError
+
+_LOOK_AGAIN = 0.02  # seconds between two looks whether ssh has logged in
+_SSH_FAILED = 255
+
+
+class OpensshTransport:
+    """See `preflight.transport.types.Transport`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._directory = tempfile.TemporaryDirectory(prefix="preflight-ssh-")
+        self._numbers = count()
+        self._agents: weakref.WeakSet[ProcessChannel] = weakref.WeakSet()
+
+    def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
+        started = time.monotonic()
+        data = bootstrap.source_bytes(program) + program.payload
+
+        def run_once() -> Answer:
+            call = self._call(host, program)
+            waiting_for("ssh to log in and the program to end")
+            try:
+                answer = process.run(call.begin(), data, started=started, timeout=timeout, limit=limit)
+            except TimeoutError:
+                raise call.timed_out(timeout) from None
+            error = None if answer.truncated else call.error(answer.exit, answer.stdout, answer.stderr)
+            if error:
+                raise error
+            return answer
+
+        return once_more(run_once, started + timeout)
+
+    def start(self, host: Host, program: Program, *, timeout: float) -> ProcessChannel:
+        deadline = time.monotonic() + timeout
+
+        def start_once() -> ProcessChannel:
+            call = self._call(host, program)
+            waiting_for("ssh to log in")
+            ssh = call.begin()
+            with current().breakable(ssh.kill):
+                if not call.wait_for_login(ssh, deadline):
+                    ssh.kill()
+                    raise call.timed_out(timeout)
+            return ProcessChannel(ssh, call.place, grace=0.0, explain=lambda status, err: call.error(status, b"", err))
+
+        agent = once_more(start_once, deadline)
+        self._agents.add(agent)
+        agent.begin(bootstrap.source_bytes(program) + program.payload)
+        return agent
+
+    def close(self) -> None:
+        for agent in tuple(self._agents):
+            agent.close()
+        self._directory.cleanup()
+
+    def _call(self, host: Host, program: Program) -> "_Call":
+        return _Call(host, program, self._options, Path(self._directory.name) / str(next(self._numbers)))
+
+
+class _Call:
+    """One run of ssh, and what it left in its logs."""
+
+    def __init__(self, host: Host, program: Program, options: Options, log: Path) -> None:
+        self._host = host
+        self._program = program
+        self._options = options
+        self._log = log
+        self._bastion_log = log.with_suffix(".bastion")
+        self._known_hosts = (host.ssh.known_hosts,) if host.ssh.known_hosts else ()
+        bastion = host.ssh.bastion
+        self._bastion = Place(f"bastion {bastion.host}", bastion.host, bastion.port, bastion.user) if bastion else None
+        via = bastion.host if bastion else ""
+        self.place = Place(host.name, host.address, host.ssh.port, host.ssh.user, via)
+
+    def begin(self) -> Process:
+        command = bootstrap.command_line(self._program, sudo=self._host.ssh.sudo)
+        argv = ssh_argv(self._host, self._options, log=self._log, bastion_log=self._bastion_log, command=command)
+        try:
+            return Process(argv)
+        except FileNotFoundError:
+            raise UsageError('transport = "openssh" needs ssh on this machine: install openssh-client') from None
+
+    def wait_for_login(self, ssh: Process, deadline: float) -> bool:
+        """True once ssh has logged in; raises TransportError if it gives up. False at the deadline."""
+        while time.monotonic() < deadline:
+            running = ssh.running
+            if ssh_log.logged_in(_text(self._log)):
+                return True
+            if not running:
+                raise self.error(_SSH_FAILED, b"", b"") or troubles.hung_up(self.place, "ssh ended without a word")
+            time.sleep(_LOOK_AGAIN)
+        return False
+
+    def timed_out(self, seconds: float) -> TransportError:
+        stage = "the program" if ssh_log.logged_in(_text(self._log)) else "ssh to log in"
+        return troubles.timed_out(self.place, seconds, stage)
+
+    def error(self, status: int, stdout: bytes, stderr: bytes) -> TransportError | None:
+        """Why the program did not run to its end; None if it did. Announces a key that was accepted as new."""
+        log = _text(self._log)
+        bastion_log = _text(self._bastion_log)
+        self._announce(bastion_log, self._bastion)
+        self._announce(log, self.place)
+        if status == _SSH_FAILED and not ssh_log.program_ended(log):
+            if self._bastion and not ssh_log.reached(log):
+                return ssh_log.bastion_failure(bastion_log, self.place, self._bastion, self._options, self._known_hosts)
+            return ssh_log.failure(
+                log or stderr.decode("utf-8", "replace"), self.place, self._options, self._known_hosts
+            )
+        return bootstrap.not_started(
+            self.place, self._program, sudo=self._host.ssh.sudo, status=status, stdout=stdout, stderr=stderr
+        )
+
+    def _announce(self, log: str, place: Place | None) -> None:
+        notice = ssh_log.accepted_key(log, place) if place else ""
+        if notice:
+            self._options.notice(notice)
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,196 @@
+"""A program behind a local process: the system's ssh, or a shell on this machine.
+
+One loop moves stdin, stdout and stderr, so that neither side waits for the other, and every wait has an end.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from preflight.transport import attempt, troubles
+from preflight.transport.streams import STDERR_KEPT, STDERR_TAIL, Tail, split_lines
+from preflight.transport.troubles import Place
+from preflight.transport.types import Answer, TransportError
+
+_READ = 1 << 16  # bytes at a time: what a pipe holds
+
+
+class Process:
+    """A process with pipes, in a group of its own: Ctrl-C on the terminal does not reach it, `kill` reaches all of it.
+
+    Raises OSError where `argv` cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._popen = subprocess.Popen(
+            argv,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def chunks(self, send: bytes | None = None, deadline: float | None = None) -> Iterator[tuple[bool, bytes]]:
+        """What arrives until the end of both streams: (is it stderr, data).
+
+        `send`: written to stdin meanwhile, then stdin is closed; None leaves stdin alone. Raises TimeoutError when
+        `deadline` (of time.monotonic) has passed.
+        """
+        stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        assert stdin and stdout and stderr  # noqa: S101  (for the type checker: all three are pipes)
+        with selectors.DefaultSelector() as selector, stdout, stderr:
+            selector.register(stdout, selectors.EVENT_READ)
+            selector.register(stderr, selectors.EVENT_READ)
+            if send is not None:
+                os.set_blocking(stdin.fileno(), False)
+                selector.register(stdin, selectors.EVENT_WRITE)
+                left = memoryview(send)
+            while any(key.fileobj is not stdin for key in selector.get_map().values()):
+                patience = None if deadline is None else deadline - time.monotonic()
+                ready = selector.select(patience) if patience is None or patience > 0 else []
+                if not ready:
+                    raise TimeoutError
+                for key, _ in ready:
+                    if key.fileobj is stdin:
+                        left = left[_write_some(stdin.fileno(), left) :]
+                        if not left:
+                            selector.unregister(stdin)
+                            stdin.close()
+                        continue
+                    data = os.read(key.fd, _READ)
+                    if data:
+                        yield key.fileobj is stderr, data
+                    else:
+                        selector.unregister(key.fileobj)
+
+    def send(self, data: bytes) -> None:
+        """Write all of `data`; raises OSError if nobody reads any more."""
+        stdin = self._popen.stdin
+        if stdin is None or stdin.closed:
+            raise BrokenPipeError("its stdin is closed")
+        left = memoryview(data)
+        while left:
+            left = left[os.write(stdin.fileno(), left) :]
+
+    def close_stdin(self) -> None:
+        if self._popen.stdin:
+            self._popen.stdin.close()
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, negative for a signal; raises TimeoutError."""
+        try:
+            return self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+
+    def kill(self) -> None:
+        """End the whole group; idempotent. What sudo started for another user cannot be killed and is left."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+
+
+def _write_some(stdin: int, data: memoryview) -> int:
+    """How much is done with: all of it where the program has stopped reading, which is its own business."""
+    try:
+        return os.write(stdin, data[:_READ])
+    except BrokenPipeError:
+        return len(data)
+
+
+def run(process: Process, data: bytes, *, started: float, timeout: float, limit: int) -> Answer:
+    """Feed `data` to the process and read its output, to the end or to `limit`. Raises TimeoutError."""
+    stdout = bytearray()
+    stderr = Tail(STDERR_KEPT)
+    deadline = started + timeout
+    try:
+        with attempt.current().breakable(process.kill):
+            for is_stderr, chunk in process.chunks(data, deadline):
+                if is_stderr:
+                    stderr.add(chunk)
+                else:
+                    stdout += chunk
+                if len(stdout) > limit:
+                    return Answer(bytes(stdout[:limit]), bytes(stderr), -1, time.monotonic() - started, truncated=True)
+            status = process.wait(max(0.0, deadline - time.monotonic()))
+    finally:
+        process.kill()
+    return Answer(bytes(stdout), bytes(stderr), status, time.monotonic() - started)
+
+
+class ProcessChannel:
+    """See `preflight.transport.types.Channel`.
+
+    `grace`: seconds that the program has after `close` to end by itself, having seen the end of its stdin. `explain`:
+    from exit code and stderr to why the program never ran.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        place: Place,
+        *,
+        grace: float,
+        explain: Callable[[int, bytes], TransportError | None],
+    ) -> None:
+        self._process = process
+        self._place = place
+        self._grace = grace
+        self._explain = explain
+        self._stderr = Tail(STDERR_TAIL)
+        self._sending = threading.Lock()
+        self._closed = False
+
+    def begin(self, data: bytes) -> None:
+        """Send the program its source. Where it cannot be started this may fail already; `trouble` then knows why."""
+        with contextlib.suppress(TransportError):
+            self.send(data)
+
+    def send(self, data: bytes) -> None:
+        try:
+            with self._sending:
+                self._process.send(data)
+        except (OSError, ValueError) as error:
+            raise troubles.closed(self._place, troubles.one_line(str(error))) from None
+
+    def lines(self) -> Iterator[bytes]:
+        return split_lines(self._stdout())
+
+    def _stdout(self) -> Iterator[bytes]:
+        for is_stderr, data in self._process.chunks():
+            if is_stderr:
+                self._stderr.add(data)
+            else:
+                yield data
+
+    def stderr_tail(self) -> bytes:
+        return bytes(self._stderr)
+
+    def trouble(self) -> TransportError | None:
+        return None if self._closed else self._explain(self._process.wait(), self.stderr_tail())
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._grace and self._sending.acquire(timeout=self._grace):
+            self._process.close_stdin()
+            self._sending.release()
+            late = threading.Timer(self._grace, self._process.kill)
+            late.daemon = True
+            late.start()
+        else:
+            self._process.kill()
+            with contextlib.suppress(TimeoutError):
+                self._process.wait(1.0)

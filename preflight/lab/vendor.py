@@ -19,6 +19,7 @@ SOURCES = STANDINS / "vendor"
 COMMON = ("lab.c",)
 PROGRAMS = {
     "hccn_tool": ("hccn_tool.c", "hccn_error.c", "nic.c", "icmp.c", *COMMON),
+    "npu-smi": ("npu_smi.c", *COMMON),
 }
 COMPILE = ("cc", "-O2", "-static", "-Wall")
 

@@ -79,7 +79,7 @@ def _ask(name, request):
 
 def lock(path):
     """Lock a file for the life of this process; return the open file, None if another process holds it."""
-    file = open(path, "a")
+    file = path.open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

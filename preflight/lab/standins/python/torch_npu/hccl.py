@@ -57,7 +57,7 @@ class ProcessGroupHCCL(dist.ProcessGroup):
         """Return the name that torch shows."""
         return "hccl"
 
-    def barrier(self, opts=None):
+    def barrier(self, opts=None):  # noqa: ARG002 (torch calls it so)
         """Wait for all: an all_reduce of one element, as the real one does it."""
         return self.allreduce([torch.zeros(1)], dist.AllreduceOptions())
 

@@ -15,7 +15,10 @@ when one of them could not be collected:
             yield here.bad(f"{missing} not reserved", …)
 
 A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
-also ask for what later rounds supply: `pings`, `observations`. A function that yields nothing has passed.
+also ask for what later rounds supply: `pings`, `observations`. The one check that asks for `contact` gets the host's
+facts, or `Unreachable`. A function that yields nothing has passed.
+
+The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
 """
 
 import importlib

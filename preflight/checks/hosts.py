@@ -1,0 +1,173 @@
+"""Hosts as such: reachable, clocks, the host NIC, names, limits."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
+
+from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.facts.types import Clock, HostFacts, Interface, Limits, Names, Network, Unreachable
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
+OPEN_FILES = 65535
+# What container engines and hypervisors make; HCCL and NCCL take these last or never.
+_VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "tunl", "kube-", "cilium", "lxc")
+
+
+@host_check("HST101", "The host is reachable")
+def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
+    """Why: nothing else can be looked at, and a job that includes this host waits for its connect timeout.
+
+    By hand: ssh -o BatchMode=yes HOST python3 --version
+
+    Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3, sudo)
+    has its own remedy.
+    """
+    if isinstance(contact, Unreachable):
+        yield here.bad(f"{here.host.name}: {contact.summary}", remedy=contact.remedy, evidence=(contact.trouble,))
+
+
+@cluster_check("HST102", "The hosts' clocks agree")
+def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
+    """Why: logs of a failed job are put in order by time, and certificates, tokens and shared file systems refuse
+    clocks that are far apart. Half a second between hosts is a warning, five seconds a failure.
+
+    By hand: chronyc tracking; date +%s.%N on both hosts
+
+    Mend: the same time source on every host: chronyc makestep, or systemctl enable --now chrony
+    """
+    from statistics import median  # its import costs more than listing all checks
+
+    middle = median(seen.offset for seen in clock.values())
+    reference = min(clock, key=lambda name: (abs(clock[name].offset - middle), abs(clock[name].offset), name))
+    for name, seen in clock.items():
+        ahead = seen.offset - clock[reference].offset
+        doubt = 0.0 if name == reference else seen.uncertainty + clock[reference].uncertainty
+        certain = abs(ahead) - doubt
+        word = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} {reference} (±{doubt:.1f} s)"
+        remedy = "synchronise the host: chronyc makestep"
+        if certain > CLOCK_FAIL:
+            yield all_.bad(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
+        elif certain > CLOCK_WARN:
+            yield all_.warn(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
+        elif doubt > CLOCK_FAIL:
+            yield all_.unknown(f"{name}: the clock could not be compared: the answer took too long", host=name)
+
+
+def _routable(interface: Interface) -> list[IPv4Interface]:
+    """The IPv4 addresses of an interface that other hosts can reach."""
+    found = [IPv4Interface(text) for text in interface.addresses if ":" not in text]
+    return [address for address in found if not (address.ip.is_loopback or address.ip.is_link_local)]
+
+
+def _named_by(nic: str, network: Network) -> list[Interface]:
+    """The interfaces that the inventory's `nic` means: by name, or by a CIDR that holds one of its addresses."""
+    if "/" not in nic:
+        return [interface for interface in network.interfaces if interface.name == nic]
+    cidr = IPv4Network(nic, strict=False)
+    return [i for i in network.interfaces if any(address.ip in cidr for address in _routable(i))]
+
+
+@host_check("HST103", "The host NIC is up and has exactly one routable IPv4 address")
+def one_address(here: Here, network: Network) -> Iterator[Finding]:
+    """Why: ranks tell each other one host address. With several to choose from, libraries take the lexically first
+    interface, which may be one that the other hosts cannot reach; the job then hangs until its connect timeout.
+
+    By hand: ip -4 -brief address show
+
+    Mend: name the NIC in the inventory (nic = "eth0", or the CIDR it lives in) and in the job
+    (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
+    """
+    name, nic = here.host.name, here.host.nic
+    if nic is None:
+        usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and _routable(i)]
+        found = ", ".join(f"{i.name} {a.ip}" for i in usable for a in _routable(i))
+        if not usable:
+            yield here.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
+        elif sum(len(_routable(interface)) for interface in usable) > 1:
+            yield here.warn(
+                f"{name}: several interfaces could be the host NIC: {found}", found=found, expected="one address",
+                remedy='name it in the inventory: nic = "NAME" or nic = "CIDR"',
+            )  # fmt: skip
+        return
+    interfaces = _named_by(nic, network)
+    if len(interfaces) != 1:
+        found = ", ".join(interface.name for interface in interfaces or network.interfaces)
+        count = "no interface" if not interfaces else "more than one interface"
+        yield here.bad(f"{name}: {count} is the inventory's nic {nic}; there are {found}", expected=nic, found=found)
+        return
+    interface, addresses = interfaces[0], _routable(interfaces[0])
+    if not interface.up:
+        yield here.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
+    elif len(addresses) != 1:
+        found = ", ".join(str(address) for address in addresses) or "none"
+        yield here.bad(f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=found)
+
+
+@host_check("HST104", "The host name does not resolve to loopback")
+def own_name(here: Here, names: Names) -> Iterator[Finding]:
+    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer
+    writes 127.0.1.1 for it, and then every rank on another host connects to itself. Only a warning where the
+    inventory names the host NIC, since the job's environment then says the interface.
+
+    By hand: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
+
+    Mend: in /etc/hosts, give the host name the host NIC's address instead of 127.x
+    """
+    name = here.host.name
+    report = here.warn if here.host.nic else here.bad
+    loopback = [address for address in names.hostname if ip_address(address.partition("%")[0]).is_loopback]
+    remedy = f"in /etc/hosts on {name}, put {here.host.address} in front of the host name"
+    if loopback:
+        yield report(
+            f"{name}: its own name resolves to {', '.join(loopback)}", found=", ".join(loopback), remedy=remedy
+        )
+    elif not names.hostname:
+        yield report(f"{name}: its own name does not resolve", remedy=remedy)
+
+
+@host_check("HST105", "The cluster's host names resolve to the inventory's addresses", severity=Outcome.WARN)
+def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
+    """Why: MASTER_ADDR, host files and rank tables are often written with names. A stale line in one host's
+    /etc/hosts sends its ranks to another machine.
+
+    By hand: getent ahostsv4 NAME, on every host
+
+    Mend: the same lines in /etc/hosts everywhere, or names in DNS
+    """
+    wrong = []
+    for host in here.cluster.hosts:
+        addresses = names.cluster.get(host.name, ())
+        if host.name == here.host.name or not _is_ipv4(host.address) or host.address in addresses:
+            continue
+        wrong.append(f"{host.name} is {', '.join(addresses) or 'not known'} (inventory: {host.address})")
+    if wrong:
+        yield here.bad(
+            f"{here.host.name}: {len(wrong)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
+            evidence=tuple(wrong), remedy="use addresses in the job, or correct /etc/hosts or DNS",
+        )  # fmt: skip
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+@host_check("HST106", f"A process may open {OPEN_FILES} files", severity=Outcome.WARN)
+def open_files(here: Here, limits: Limits) -> Iterator[Finding]:
+    """Why: a rank holds a socket for every peer and channel, and data loaders hold files; the first rank of a large
+    job runs out first, with "Too many open files" in the middle of the connection phase.
+
+    By hand: ulimit -Sn; ulimit -Hn   (in the way the job starts: through sshd, the scheduler or the container)
+
+    Mend: in /etc/security/limits.d/90-training.conf: * soft nofile 65535 and * hard nofile 65535, then log in again
+    """
+    if 0 <= limits.nofile_soft < OPEN_FILES:
+        yield here.bad(
+            f"{here.host.name}: a process may open only {limits.nofile_soft} files",
+            expected=f"{OPEN_FILES} or more", found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
+            remedy=f"ulimit -n {OPEN_FILES} in the job's script, or a line in /etc/security/limits.d",
+        )  # fmt: skip

@@ -1,0 +1,190 @@
+"""What the probe's tests say: who did not arrive, whose data was wrong, who is slow."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from preflight.checks.registry import All, cluster_check
+from preflight.model.finding import Finding
+from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, kept_waiting
+
+SLOW_FAIL, SLOW_WARN = 0.5, 0.8  # of the median bandwidth of the same-rail pairs
+PAIRS = 4  # a median of fewer says little
+
+
+def _place(member: Member) -> str:
+    return f"{member.host}/{member.device}"
+
+
+@cluster_check("PRB101", "Every rank arrives at every stage of the probe", several=False)
+def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: a collective needs every rank; one that is missing makes all others wait until a time-out, whose message
+    names whoever waited. The probe asks each rank how far it came, so those that stayed behind are named, with the
+    last stage they got through: spawned, torch, backend, device, store, peers, communicator, iteration, values, closed.
+
+    By hand: the job's log of the rank that is named, not of the one that complained
+
+    Mend: by the stage: before device: software on the host; store: route, firewall or port of the first rank;
+    communicator: the device's address, link and TLS switch; iteration: the fabric
+    """
+    if not observations:
+        yield all_.unknown("the probe brought no results", host=None)
+    awaited: dict[tuple[Member, str, str], list[str]] = defaultdict(list)
+    for seen in observations:
+        if seen.test.outcome is TestOutcome.NOT_RUN:
+            yield all_.unknown(f"test {seen.test.id} ({seen.test.op}) did not run", host=None)
+        elif seen.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG):
+            views = kept_waiting(seen)
+            for view in views:
+                awaited[view.member, view.stage, _how(view)].append(seen.test.id)
+            if not views:
+                yield _all_stopped(all_, seen)
+    for (member, stage, how), tests in awaited.items():
+        yield all_.bad(
+            f"{member.host}: device {member.device} (rank {member.rank}) came as far as {stage} and {how}",
+            host=member.host, device=member.device, expected="closed", found=stage, remedy=_REMEDY.get(stage, ""),
+            evidence=(f"tests {', '.join(tests[:8])}",),
+        )  # fmt: skip
+
+
+def _how(view: RankView) -> str:
+    """How it ended, in words, with the first line of its error."""
+    error = view.error.strip().partition("\n")[0][:200]
+    how = {
+        End.EXITED: "left without a word",
+        End.KILLED: "was killed by a signal",
+        End.LOST: "was lost with its host",
+        End.UNBORN: "was never started",
+    }.get(view.end or End.OVERDUE, "died" if error else "did not go on")
+    state = f" (process state {view.state})" if view.state not in ("", "S", "R") else ""
+    return how + state + (f": {error}" if error else "")
+
+
+_REMEDY = {  # by the last stage that the rank got through
+    "none": "look at the host: was it reached, did python start?",
+    "spawned": "import torch by hand in the job's environment on that host",
+    "torch": "import the backend (torch_npu) by hand in the job's environment on that host",
+    "backend": "open the device by hand: driver, permissions of /dev/davinci*, another process on it",
+    "device": "reach the first rank's port by hand: route, firewall (FWL101), port in use (PRT103)",
+    "store": "look at the ranks that are missing, not at this one",
+    "peers": "look at the device's address, link and TLS switch (NPU101, NPU107, NPU108)",
+    "communicator": "look at the fabric of that rail: link, mask, MTU, loss",
+    "iteration": "look at the fabric of that rail: link, mask, MTU, loss",
+}
+
+
+def _all_stopped(all_: All, seen: Observation) -> Finding:
+    stage = seen.test.stage
+    errors = tuple(dict.fromkeys(view.error.strip().partition("\n")[0][:200] for view in seen.ranks if view.error))
+    return all_.bad(
+        f"test {seen.test.id} ({seen.test.op}): all {len(seen.test.members)} ranks stopped after {stage}",
+        host=None, expected="closed", found=stage, evidence=errors,
+        cause="what stops all ranks at the same stage is common to them: network, firewall, versions, the first rank",
+        remedy=_REMEDY.get(stage, "look at the first rank's host"),
+    )  # fmt: skip
+
+
+@cluster_check("PRB102", "Every value that a collective brings is exact", several=False)
+def values_exact(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: a device or link that changes bits brings no error; the loss curve just looks odd, weeks later. The probe
+    sends patterns whose exact result is known on every rank, and compares every element.
+
+    By hand: no tool of the vendor compares values; preflight probe --inventory hosts.toml
+
+    Mend: take the device that is named out of jobs; run the probe again with another partner before it is replaced
+    """
+    compared = [seen for seen in observations if any(view.stage in ("values", "closed") for view in seen.ranks)]
+    if not compared:
+        yield all_.unknown("no test came as far as comparing values", host=None)
+    by_source: dict[Member, list[str]] = defaultdict(list)
+    for seen in observations:
+        members = {member.rank: member for member in seen.test.members}
+        for view in seen.ranks:
+            if not view.wrong_values:
+                continue
+            word = f"{_place(view.member)} saw {view.wrong_values} wrong values in {seen.test.op} {seen.test.dtype}"
+            source = None if view.suspect_rank is None else members.get(view.suspect_rank)
+            if source:
+                by_source[source].append(f"{word} ({seen.test.id}): {view.first_wrong[:120]}")
+            else:
+                yield all_.bad(
+                    f"{view.member.host}: device {view.member.device} received wrong values of an unknown rank",
+                    host=view.member.host, device=view.member.device, expected="0 wrong values",
+                    found=str(view.wrong_values), evidence=(f"{word} ({seen.test.id}): {view.first_wrong[:120]}",),
+                    remedy="broadcast from every rank tells whose data is wrong: preflight probe",
+                )  # fmt: skip
+    for member, evidence in by_source.items():
+        yield all_.bad(
+            f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong", host=member.host,
+            device=member.device, expected="0 wrong values", found=f"wrong in {len(evidence)} results",
+            evidence=tuple(evidence[:5]), remedy="take the device out of jobs, then probe it with another partner",
+        )  # fmt: skip
+
+
+_Pair = tuple[str, str]  # two devices of different hosts, "node01/3", sorted
+
+
+def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, float], float | None]:
+    """The bandwidth of each pair over hosts, GB/s, at the largest size measured; and the median of the same-rail ones,
+    None if there are too few."""
+    pairs: dict[tuple[int, str, str], dict[_Pair, float]] = defaultdict(dict)
+    rails: dict[tuple[int, str, str], dict[_Pair, float]] = defaultdict(dict)
+    for seen in observations:
+        test = seen.test
+        if len(test.members) != 2 or test.busbw_GBps is None or len({member.host for member in test.members}) < 2:
+            continue
+        kind = (test.bytes, test.op, test.dtype)
+        one, other = sorted(map(_place, test.members))
+        # Measured twice, the better value counts: noise only ever makes a pair slower.
+        best = max(test.busbw_GBps, pairs[kind].get((one, other), 0.0))
+        pairs[kind][one, other] = best
+        if len({member.device for member in test.members}) == 1:
+            rails[kind][one, other] = best
+    kinds = [kind for kind, found in rails.items() if len(found) >= PAIRS]
+    if not kinds:
+        return {}, None
+    from statistics import median  # its import costs more than listing all checks
+
+    return pairs[max(kinds)], median(rails[max(kinds)].values())
+
+
+@cluster_check("PRB103", "No rail is slow")
+def no_slow_rail(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: a collective is as slow as its slowest link; a port that came up at a lower speed, or loses packets, slows
+    every job and fails none. Pairs along the rails are compared with their own median: below half of it is a failure,
+    below 80 % a warning. A device is named if it is slow with two partners that are fast elsewhere, else the pair.
+
+    By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
+
+    Mend: cable, optical module, switch port; speed and flow control at both ends
+    """
+    bandwidth, usual = _pair_bandwidths(observations)
+    if usual is None:
+        yield all_.skip(f"fewer than {PAIRS} same-rail pairs were measured: no median to compare with")
+        return
+    slow = {pair for pair, value in bandwidth.items() if value < SLOW_WARN * usual}
+    fast = {place for pair in bandwidth.keys() - slow for place in pair}
+    partners: dict[str, set[str]] = defaultdict(set)
+    for one, other in slow:
+        partners[one].add(other)
+        partners[other].add(one)
+    convicted = {place for place, others in partners.items() if len(others & fast) >= 2 and place not in fast}
+    for place in sorted(convicted):
+        yield _slow(all_, place, {pair: bandwidth[pair] for pair in slow if place in pair}, usual)
+    for pair in sorted(slow):
+        if not convicted & set(pair):
+            yield _slow(all_, pair[0], {pair: bandwidth[pair]}, usual, peer=pair[1])
+
+
+def _slow(all_: All, place: str, values: dict[_Pair, float], usual: float, peer: str | None = None) -> Finding:
+    """The finding about a slow device, or, with `peer`, about a slow pair of which neither end is proven at fault."""
+    host, _, device = place.partition("/")
+    worst = min(values.values())
+    what = f"device {device} and {peer} are slow together" if peer else f"device {device} is slow"
+    report = all_.bad if worst < SLOW_FAIL * usual else all_.warn
+    return report(
+        f"{host}: {what}: {worst:.2f} GB/s, the median pair has {usual:.2f}", host=host, device=int(device),
+        peer=peer, expected=f"{SLOW_WARN * usual:.2f} GB/s or more", found=f"{worst:.2f} GB/s",
+        cause="either end or the path between them" if peer else "slow with two partners that are fast elsewhere",
+        evidence=tuple(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())),
+        remedy="cable, optical module and switch port; counters: hccn_tool -i N -stat -g",
+    )  # fmt: skip

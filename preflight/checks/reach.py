@@ -1,0 +1,66 @@
+"""Devices reach their peers: the second, scheduled round of pings."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from preflight.checks.registry import NPU, All, cluster_check
+from preflight.facts.types import Ping
+from preflight.model.finding import Finding
+
+
+@cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False)
+def reach(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
+    """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
+    depends on cables, switch ports and VLANs between them, and only a packet tells.
+
+    By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
+
+    Mend: one device to all peers: its cable and switch port; a whole rail between two hosts: the VLAN or the uplink
+    """
+    by_device: dict[tuple[str, int], list[Ping]] = defaultdict(list)
+    by_path: dict[tuple[str, str, int], list[Ping]] = defaultdict(list)
+    for ping in pings:
+        by_device[ping.host, ping.device].append(ping)
+        by_path[_path(ping)].append(ping)
+    seen = {host.name for host in all_.hosts}
+    for ping in pings:
+        if ping.host not in seen:
+            continue
+        name = f"{ping.host}: device {ping.device}"
+        if ping.error:
+            yield all_.unknown(f"{name}: {ping.peer} could not be pinged: {ping.error}", host=ping.host,
+                               device=ping.device, peer=ping.peer)  # fmt: skip
+        elif ping.received < ping.sent or not ping.sent:
+            silent = "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
+            yield all_.bad(
+                f"{name}: {ping.peer} ({ping.address}) {silent}", host=ping.host, device=ping.device, rail=_rail(ping),
+                peer=ping.peer, expected=f"{ping.sent} of {ping.sent}", found=f"{ping.received} of {ping.sent}",
+                cause=_cause(ping, by_device[ping.host, ping.device], by_path[_path(ping)]),
+                remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then cable, "
+                "switch port, VLAN",
+            )  # fmt: skip
+
+
+def _rail(ping: Ping) -> int | None:
+    """The rail of a ping along it; None for one to a gateway or across rails."""
+    _, slash, device = ping.peer.rpartition("/")
+    return ping.device if slash and device == str(ping.device) else None
+
+
+def _path(ping: Ping) -> tuple[str, str, int]:
+    """Both directions between two hosts on one rail."""
+    one, other = sorted((ping.host, ping.peer.rpartition("/")[0] or ping.peer))
+    return one, other, ping.device
+
+
+def _lost(ping: Ping) -> bool:
+    return not ping.error and ping.received < ping.sent
+
+
+def _cause(ping: Ping, of_device: list[Ping], of_path: list[Ping]) -> str:
+    if len(of_device) > 1 and all(map(_lost, of_device)):
+        return f"device {ping.device} of {ping.host} reaches none of its {len(of_device)} peers: look at its own link"
+    if len(of_path) > 1 and all(map(_lost, of_path)):
+        one, other, rail = _path(ping)
+        return f"all {len(of_path)} pings on rail {rail} between {one} and {other} are lost, in both directions"
+    return ""

@@ -1,0 +1,164 @@
+"""Runs checks over facts: who is looked at, what could not be looked at, what was left out. Pure."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.checks.registry import ROUNDS, All, Check, Here, all_checks
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_CONTACT = "contact"  # the one input that an unreachable host has, too: its facts, or why there are none
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Stands in `rounds` for a round that was left out, and why: "--no-ping"."""
+
+    reason: str
+
+
+def run_checks(
+    cluster: Cluster,
+    facts: ClusterFacts,
+    *,
+    checks: Iterable[Check],
+    hosts: Sequence[Host],
+    rounds: Mapping[str, object] | None = None,
+) -> list[Finding]:
+    """The findings of `checks` about `hosts`; a host of which there are no facts at all is not spoken about.
+
+    `rounds`: for `pings` and `observations` their tuple, or `NotRun`. A host that was not reached gets one finding, of
+    the check that looks at reachability, whether that one was asked for or not: nothing else is known of it.
+    """
+    looked_at = tuple(host for host in hosts if host.name in facts.hosts)
+    reached = {host.name: fact for host in looked_at if isinstance(fact := facts.hosts[host.name], HostFacts)}
+    by_reach = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
+    asked = {check.id: check for check in checks}
+    findings: list[Finding] = []
+    for check in sorted({**by_reach, **asked}.values(), key=lambda check: check.id):
+        subjects = [host for host in looked_at if host.name in reached or check.id in by_reach]
+        if check.id not in asked:
+            subjects = [host for host in subjects if host.name not in reached]
+        if subjects:
+            findings += _run(check, cluster, subjects, facts, rounds or {})
+    return findings
+
+
+def _run(
+    check: Check, cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, rounds: Mapping[str, object]
+) -> Iterator[Finding]:
+    why_not = _why_not(check, cluster, rounds)
+    if why_not:
+        for host in hosts:
+            yield Here(check, cluster, host).skip(why_not)
+        return
+    inputs: dict[str, dict[str, object]] = {}
+    for host in hosts:
+        values = _inputs(check, facts.hosts[host.name], rounds)
+        if isinstance(values, Missing):
+            yield Here(check, cluster, host).unknown(f"{host.name}: could not look: {values.error}")
+        else:
+            inputs[host.name] = values
+    seen = tuple(host for host in hosts if host.name in inputs)
+    if check.scope == "host":
+        for host in seen:
+            here = Here(check, cluster, host)
+            yield from _call(check, here, inputs[host.name]) or [
+                here.finding(Outcome.PASS, check.title, host=host.name)
+            ]
+    elif seen:
+        if check.several and len(hosts) < 2:
+            yield Here(check, cluster, seen[0]).skip("only one host is looked at: nothing to compare")
+        else:
+            yield from _run_over_all(check, All(check, cluster, seen), inputs)
+
+
+def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+    first = inputs[all_.hosts[0].name]
+    findings = _call(
+        check, all_, {name: first[name] if name in ROUNDS else {host: inputs[host][name] for host in inputs}
+                      for name in check.needs}
+    )  # fmt: skip
+    yield from findings
+    spoken_of = {finding.host for finding in findings}
+    if None not in spoken_of:
+        for host in all_.hosts:
+            if host.name not in spoken_of:
+                yield all_.finding(Outcome.PASS, check.title, host=host.name)
+
+
+def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> str:
+    """Why a check does not apply at all; empty where it does."""
+    if cluster.product not in check.products:
+        return f"does not apply to {cluster.product}"
+    for name in ROUNDS:
+        if name in check.needs:
+            round_ = rounds.get(name, NotRun("not asked for"))
+            if isinstance(round_, NotRun):
+                return f"not run: {round_.reason}"
+    return ""
+
+
+def _inputs(
+    check: Check, contact: HostFacts | Unreachable, rounds: Mapping[str, object]
+) -> dict[str, object] | Missing:
+    """What the check's function gets for one host, by parameter name, or why that cannot be had."""
+    values: dict[str, object] = {}
+    for name in check.needs:
+        if name == _CONTACT:
+            values[name] = contact
+        elif name in ROUNDS:
+            values[name] = rounds[name]
+        else:
+            value = getattr(contact, name)
+            if value is None:
+                return Missing(f"the facts have no section {name}")
+            if isinstance(value, Missing):
+                return value
+            values[name] = value
+    return values
+
+
+def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
+    """The function's findings. One that raises has met something nobody thought of: unknown, and the rest go on."""
+    try:
+        return list(check.function(scribe, **inputs))
+    except Exception as error:
+        import traceback
+
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        host = scribe.host.name if isinstance(scribe, Here) else None
+        return [
+            scribe.finding(
+                Outcome.UNKNOWN,
+                f"check crashed: {type(error).__name__}: {error}",
+                host=host,
+                remedy="this is a bug in preflight; please report it with the facts (preflight facts -o json)",
+                evidence=(f"{where.name}, line {where.lineno}",),
+            )
+        ]
+
+
+def _matching(checks: Mapping[str, Check], word: str) -> set[str]:
+    """The ids that a word of --only, --skip or --ignore means: an id, the start of one, or an area."""
+    found = {id_ for id_, check in checks.items() if id_.startswith(word.upper()) or check.area == word.lower()}
+    if found and word:
+        return found
+    known = [*checks, *sorted({check.area for check in checks.values()})]
+    close = difflib.get_close_matches(word.upper(), known, 1) or difflib.get_close_matches(word.lower(), known, 1)
+    hint = f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
+    raise UsageError(f"there is no check {word!r}; {hint}")
+
+
+def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Check]:
+    """The checks that `only` names (all, if it names none) without those that `skip` names, sorted by id.
+
+    A word is an id, the start of one ("NPU", "PRT10") or an area ("ports"), in any case. Raises UsageError.
+    """
+    wanted = {id_ for word in only for id_ in _matching(checks, word)} or set(checks)
+    unwanted = {id_ for word in skip for id_ in _matching(checks, word)}
+    return [checks[id_] for id_ in sorted(wanted - unwanted)]

@@ -1,0 +1,135 @@
+"""Versions of what a job loads: equal on every host."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
+from preflight.facts.types import Versions
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+
+def _differing(
+    all_: All, versions: Mapping[str, Versions], what: str, read: Callable[[Versions], str | None]
+) -> Iterator[Finding]:
+    """A finding for each host whose version is not the majority's. Without a majority nobody is right, and every host
+    gets one that names both sides."""
+    hosts: dict[str | None, list[str]] = defaultdict(list)
+    for name, seen in versions.items():
+        hosts[read(seen)].append(name)
+    if set(hosts) == {None}:
+        yield all_.skip(f"{what} is installed on no host")
+        return
+    ranked = sorted(hosts, key=lambda version: -len(hosts[version]))
+    majority = len(ranked) == 1 or len(hosts[ranked[0]]) > len(hosts[ranked[1]])
+    for version in ranked[1 if majority else 0 :]:
+        other = ranked[1] if version == ranked[0] else ranked[0]
+        found, usual = version or "not installed", other or "not installed"
+        for name in hosts[version]:
+            yield all_.bad(
+                f"{name}: {what} is {found}, but {usual} on {_some(hosts[other])}", host=name, peer=hosts[other][0],
+                expected="the same everywhere", found=found,
+                remedy=f"install the same release of {what} on every host",
+            )  # fmt: skip
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+@cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
+def driver(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: devices of one job speak to each other through their drivers; different releases are not tested together,
+    and what fails between them fails late and without a name.
+
+    By hand: cat /usr/local/Ascend/driver/version.info
+
+    Mend: install the same driver package on every host; it needs a reboot
+    """
+    return _differing(all_, versions, "the driver", lambda seen: seen.driver)
+
+
+@cluster_check("VER102", "CANN is the same everywhere", products=NPU)
+def cann(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
+    wait for each other.
+
+    By hand: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+
+    Mend: install the same toolkit on every host, or run the job in the same container image
+    """
+    return _differing(all_, versions, "CANN", lambda seen: seen.cann)
+
+
+@cluster_check("VER103", "torch is the same everywhere")
+def torch(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: the ranks' store and process groups speak a protocol that changes between releases of torch; different
+    ones fail in the connection phase with messages about something else.
+
+    By hand: python3 -c 'from importlib.metadata import version; print(version("torch"))'
+
+    Mend: install the same release on every host, or run the job in the same container image
+    """
+    return _differing(all_, versions, "torch", lambda seen: seen.torch)
+
+
+@cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
+def torch_npu(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: torch_npu brings the hccl backend; its releases differ in time-outs, defaults and supported types.
+
+    By hand: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
+
+    Mend: install the same release on every host, or run the job in the same container image
+    """
+    return _differing(all_, versions, "torch_npu", lambda seen: seen.torch_npu)
+
+
+@cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
+def python(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: objects sent between ranks are pickled, and packages are installed for each Python apart: another Python
+    is another set of packages. Often it works, so it is a warning.
+
+    By hand: python3 --version, in the environment of the job
+
+    Mend: the same Python in the job's environment on every host
+    """
+    return _differing(all_, versions, "Python", lambda seen: seen.python)
+
+
+@cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
+def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: the firmware runs the device's network port; releases differ in what they negotiate with switch and peer.
+
+    By hand: cat /usr/local/Ascend/firmware/version.info
+
+    Mend: install the same firmware package on every host; it needs a reboot
+    """
+    return _differing(all_, versions, "the firmware", lambda seen: seen.firmware)
+
+
+def _base(version: str) -> str:
+    """The release a version stands for: 2.1.0 of 2.1.0+cpu, 2.1.0.post3 and 2.1.0rc1."""
+    parts = []
+    for part in version.partition("+")[0].split(".")[:3]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        parts.append(digits)
+    return ".".join(parts)
+
+
+@host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
+def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
+    """Why: torch_npu is compiled against one release of torch and carries its number; with another one the import
+    fails with a missing symbol, or works until an operator is called.
+
+    By hand: pip list | grep -i torch
+
+    Mend: install the torch_npu whose version begins with torch's
+    """
+    torch, npu = versions.torch, versions.torch_npu
+    if torch is None or npu is None:
+        yield here.skip("torch or torch_npu is not installed here")
+    elif _base(torch) != _base(npu):
+        yield here.bad(
+            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}", expected=f"torch_npu {_base(torch)}",
+            found=npu, remedy=f"pip install torch_npu=={_base(torch)}",
+        )  # fmt: skip

@@ -1,0 +1,45 @@
+"""Explain a check: why it matters, how to look by hand, how to mend it."""
+
+import argparse
+import difflib
+import textwrap
+
+from preflight.checks.registry import Check, all_checks
+from preflight.cli.list_checks import WIDTH, products
+from preflight.model.errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="a check's id, such as PRT101")
+
+
+def run(args: argparse.Namespace) -> int:
+    print(text(find(args.id)))
+    return 0
+
+
+def find(id_: str) -> Check:
+    """The check of this id, in any case; raises UsageError with the nearest one."""
+    checks = all_checks()
+    if id_.upper() in checks:
+        return checks[id_.upper()]
+    close = difflib.get_close_matches(id_.upper(), checks, 1)
+    hint = f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
+    raise UsageError(f"there is no check {id_!r}; {hint}")
+
+
+def text(check: Check) -> str:
+    """The explanation, at most 80 columns wide where words allow it."""
+    scope = "compares hosts" if check.scope == "cluster" else "looks at each host by itself"
+    about = f"severity {check.severity}; for {products(check)}; {scope}; needs {', '.join(check.needs)}"
+    lines = [*_wrap(f"{check.id}  {check.title}", ""), *_wrap(about, "")]
+    for paragraph in check.explanation.split("\n\n"):
+        label, _, words = " ".join(paragraph.split()).partition(": ")
+        lines += ["", f"{label}:", *_wrap(words, "  ")]
+    return "\n".join(lines)
+
+
+def _wrap(words: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        words, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,81 @@
+"""List all checks: id, default severity, and the wanted state that each one looks for."""
+
+import argparse
+import textwrap
+from collections.abc import Iterable
+
+from preflight.checks.registry import EVERY, NPU, Check, all_checks
+
+WIDTH = 80
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("console", "json", "markdown"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    render = {"console": console, "json": document, "markdown": markdown}[args.output]
+    print(render(all_checks().values()))
+    return 0
+
+
+def products(check: Check) -> str:
+    """What a check applies to, in words."""
+    if check.products == EVERY:
+        return "every product"
+    return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
+
+
+def console(checks: Iterable[Check]) -> str:
+    """A line a check, wrapped at 80 columns, grouped by area."""
+    lines: list[str] = []
+    area = ""
+    for check in checks:
+        if check.area != area:
+            area = check.area
+            lines += ["", area] if lines else [area]
+        start = f"  {check.id}  {check.severity:<5} "
+        lines += textwrap.wrap(check.title, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+    return "\n".join([*lines, "", "preflight explain ID says why a check matters and how to look by hand."])
+
+
+def document(checks: Iterable[Check]) -> str:
+    """JSON: a list of objects, one a check."""
+    import json
+
+    rows = [
+        {
+            "id": check.id,
+            "area": check.area,
+            "title": check.title,
+            "scope": check.scope,
+            "severity": check.severity.value,
+            "products": sorted(check.products),
+            "needs": list(check.needs),
+            "explanation": check.explanation,
+        }
+        for check in checks
+    ]
+    return json.dumps(rows, indent=2, ensure_ascii=False)
+
+
+def markdown(checks: Iterable[Check]) -> str:
+    """docs/checks.md, whole."""
+    parts = [
+        "# Checks\n\n"
+        "Made by `preflight list-checks -o markdown` from the docstrings of the checks; a test compares the two.\n\n"
+        "The severity is what a finding of the check has unless it says otherwise. A check that could not look (a tool "
+        "failed, no permission) says `unknown`, and one that does not apply to the product or to a single host `skip`. "
+        "`--only`, `--skip` and `--ignore` take ids, the start of one (`NPU`) or an area (`ports`)."
+    ]
+    area = ""
+    for check in checks:
+        if check.area != area:
+            area = check.area
+            parts.append(f"## {area}")
+        several = "; compares hosts, so it is skipped for a single one" if check.several else ""
+        parts.append(f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {products(check)}{several}.")
+        for paragraph in check.explanation.split("\n\n"):
+            label, _, text = " ".join(paragraph.split()).partition(": ")
+            parts.append(f"*{label}:* {f'`{text}`' if label == 'By hand' and '`' not in text else text}")
+    return "\n\n".join(parts)

@@ -17,8 +17,9 @@ class TestOutcome(StrEnum):
     NOT_RUN = "not_run"
 
 
-# What a rank passes through, in order. "none": nobody started it. A rank that reports a stage has got through it, so
-# one that stays at "store" knows where the others meet and waits for them to come; one at "communicator" has met them.
+# What a rank passes through, in order. "none": nobody started it. A rank that reports a stage has got through it: one
+# at "store" knows where to meet and waits for the others to come, one at "communicator" has exchanged data with them.
+# Only "iteration" is reached when it begins, so that a rank which never entered a test is told from those inside it.
 STAGES = (
     "none",
     "spawned",

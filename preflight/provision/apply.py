@@ -23,6 +23,7 @@ JOURNAL = "/var/lib/preflight/journal"  # on the hosts
 LOCK = "/run/preflight.lock"
 CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it takes its firewall changes back
 _PATIENCE = 20.0  # seconds after that in which the host is asked what it did
+_PAUSE = 1.0  # seconds between two attempts to get in again
 _PROGRAM_SECONDS = 60.0  # for a host's program without its devices
 _DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
 
@@ -157,7 +158,7 @@ class _Desk:
             except TransportError:
                 if time.monotonic() >= deadline:
                     raise
-            time.sleep(1)
+            time.sleep(_PAUSE)
 
     def _ask(self, request: Mapping[str, object], type_: type[T], seconds: float) -> T:
         marker = secrets.token_hex(16)

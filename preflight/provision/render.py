@@ -1,11 +1,13 @@
-"""The plan as a person reads it: a diff a host, hosts with the same changes folded. Pure; plain text with styles."""
+"""The plan, and what became of it, as a person reads it: hosts that have the same to say are folded. Pure."""
 
 import difflib
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.model.change import Change, Kind, Plan, Risk
+from preflight.model.change import Change, Kind, Plan, Risk, StepResult, StepState
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
 from preflight.provision.plan import DEVICE_KINDS, subject
 
 COLUMNS = 80
@@ -19,7 +21,7 @@ _DEVICE_COLUMNS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line; `style` is "title", "add", "remove", "warn", "dim" or empty, for those who can colour."""
+    """One line; `style` is "title", "add", "remove", "pass", "fail", "warn", "dim" or empty, for who can colour."""
 
     text: str
     style: str = ""
@@ -129,6 +131,60 @@ def _device_table(plan: Plan) -> list[Line]:
     ]
     lines[0] = Line(lines[0].text, "dim")
     return lines + [Line(text, "warn") for remark in remarks for text in _wrapped(remark, "  ! ", "    ")]
+
+
+_WELL = (StepState.DONE, StepState.ALREADY)
+_WORDS = {
+    StepState.MOVED: "somebody changed it meanwhile, so it was left alone",
+    StepState.DID_NOT_STICK: "was written without an error, and is not so",
+    StepState.FAILED: "failed",
+    StepState.NOT_RUN: "not tried, because of the one before",
+    StepState.REVERTED: "taken back",
+}
+
+
+def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
+    """What went well, counted; everything that did not, by name."""
+    well = [result for result in results if result.state in _WELL]
+    hosts = {result.change.host for result in well}
+    lines = [Line(f"{_count(len(well), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if well else []
+    same: dict[tuple[str, StepState, str | None, str], list[str]] = {}
+    for result in results:
+        if result.state not in _WELL:
+            text = result.message.removeprefix(f"{result.change.host}: ")
+            same.setdefault((subject(result.change), result.state, result.found, text), []).append(result.change.host)
+    for (what, state, found, text), names in same.items():
+        words = f"{fold(names)}: {what}: {_WORDS[state]}{': ' if text else ''}{text}"
+        if found is not None and len(found) <= COLUMNS and "\n" not in found:
+            words += f"; found {found or 'nothing'}"
+        lines += [Line(line, "dim" if state is StepState.NOT_RUN else "fail") for line in _wrapped(words, "", "  ")]
+    return lines
+
+
+def render_fixed(
+    before: Sequence[Finding],
+    after: Sequence[Finding],
+    titles: Mapping[str, str],
+    *,
+    fold: Callable[[Iterable[str]], str],
+) -> list[Line]:
+    """A line for each check that complained before and has nothing more to say: which hosts it is fixed on."""
+    good, bad = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+    still = {(finding.check, finding.host) for finding in after if finding.outcome in bad}
+    now = {(finding.check, finding.host) for finding in after if finding.outcome in good} - still
+    fixed: dict[str, list[str]] = {}
+    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad):
+        if host is not None and (check, host) in now:
+            fixed.setdefault(check, []).append(host)
+    return [
+        Line(line, "pass")
+        for check, names in sorted(fixed.items())
+        for line in _wrapped(f"fixed   {check}  {titles.get(check, '')} ({fold(names)})", "", "                ")
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _printable(text: str) -> str:

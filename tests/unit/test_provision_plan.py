@@ -1,0 +1,339 @@
+"""Findings → plan → what may be done now → how it is shown → what is asked before."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from preflight.facts.types import (
+    ClusterFacts,
+    Hccn,
+    HccnDevice,
+    HostFacts,
+    Missing,
+    NpuChip,
+    NpuProcess,
+    NpuSmi,
+    Ping,
+    Reading,
+    Unreachable,
+)
+from preflight.model.change import Area, Change, Kind, Plan, Risk, StepResult, StepState
+from preflight.model.errors import PreflightError
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.provision.plan import held_back, make_plan
+from preflight.provision.precheck import not_asked, questions, taken
+from preflight.provision.render import COLUMNS, render, render_fixed, render_results
+
+KEY = "net.ipv4.ip_local_reserved_ports"
+EVERY = tuple(Area)
+
+
+def ports(host: str = "node01", before: str = "30000", after: str = "30000,60000-60031", why: str = "PRT101") -> Change:
+    return Change(host, Area.PORTS, Kind.SYSCTL, KEY, before, after, why)
+
+
+def boot_file(host: str = "node01", before: str | None = None) -> Change:
+    return Change(host, Area.PORTS, Kind.FILE, "/etc/sysctl.d/90-preflight.conf", before, f"{KEY} = 60000\n", "PRT102")
+
+
+def rule(host: str = "node01") -> Change:
+    return Change(host, Area.FIREWALL, Kind.NFT_RULES, "inet filter input", None, "tcp dport 60000 accept", "FWL101")
+
+
+def rule_file(host: str = "node01") -> Change:
+    return Change(host, Area.FIREWALL, Kind.FILE, "/etc/preflight/nftables.nft", None, "# ours\n", "FWL102")
+
+
+def address(host: str, device: int, before: str | None, after: str, risk: Risk = Risk.SAFE) -> Change:
+    return Change(host, Area.ADDRESSES, Kind.DEVICE_ADDRESS, str(device), before, after, "NPU101", risk)
+
+
+def gateway(host: str, device: int) -> Change:
+    return Change(host, Area.ADDRESSES, Kind.DEVICE_GATEWAY, str(device), None, "10.0.0.254", "NPU103")
+
+
+def found(*changes: Change | None, outcome: Outcome = Outcome.FAIL) -> list[Finding]:
+    return [Finding(c.why if c else "X", outcome, "…", host=c.host if c else "node01", change=c) for c in changes]
+
+
+# The plan.
+
+
+def test_a_hosts_changes_come_in_the_order_of_their_kinds_and_the_firewall_last() -> None:
+    changes = (
+        rule(),
+        rule_file(),
+        gateway("node01", 0),
+        address("node01", 0, None, "10.0.0.1/24"),
+        ports(),
+        boot_file(),
+    )
+    plan = make_plan(found(*changes), EVERY)
+    assert [change.kind for change in plan.changes] == [
+        Kind.FILE,
+        Kind.SYSCTL,
+        Kind.DEVICE_ADDRESS,
+        Kind.DEVICE_GATEWAY,
+        Kind.FILE,
+        Kind.NFT_RULES,
+    ]
+    assert [change.area for change in plan.changes[4:]] == [Area.FIREWALL, Area.FIREWALL]
+
+
+def test_a_plan_is_limited_to_its_areas() -> None:
+    assert make_plan(found(ports(), rule(), None), (Area.FIREWALL,)).changes == (rule(),)
+
+
+def test_temporary_keeps_of_the_ports_only_what_the_kernel_holds() -> None:
+    plan = make_plan(found(boot_file(), ports(), rule_file()), EVERY, temporary=True)
+    assert plan.changes == (ports(), rule_file())
+
+
+def test_two_checks_that_want_the_same_give_one_change() -> None:
+    assert make_plan(found(ports(), ports(why="PRT199")), EVERY).changes == (ports(),)
+
+
+def test_two_checks_that_want_different_things_stop_everything_by_name() -> None:
+    with pytest.raises(PreflightError) as error:
+        make_plan(found(ports(), ports(after="61000", why="PRT199")), EVERY)
+    assert str(error.value) == (
+        f"node01: two checks want different things of sysctl {KEY}: PRT101 '30000,60000-60031' and PRT199 '61000'; "
+        "nothing was changed"
+    )
+
+
+# What has to wait.
+
+
+MISSING = Missing("not looked at")
+NOTHING = HostFacts(MISSING, MISSING, MISSING, MISSING, MISSING, MISSING, MISSING, MISSING, MISSING)
+
+
+def hosts(**npu_smi: NpuSmi | Missing | None) -> ClusterFacts:
+    return ClusterFacts({name: replace(NOTHING, npu_smi=value) for name, value in npu_smi.items()})
+
+
+def smi(processes: Iterable[NpuProcess] = (), busy: int | None = 0) -> NpuSmi:
+    return NpuSmi("24.1", tuple(NpuChip(device, "910A", "OK", busy) for device in range(2)), tuple(processes))
+
+
+ADDRESSES = Plan((address("node01", 0, None, "10.0.0.1/24"), address("node01", 1, None, "10.0.0.2/24"), ports()))
+
+
+def test_a_device_with_a_running_job_is_left_alone_and_the_process_is_named() -> None:
+    facts = hosts(node01=smi([NpuProcess(1, 4711, "python")]))
+    plan, notes = held_back(ADDRESSES, facts)
+    assert [change.target for change in plan.changes] == ["0", KEY]
+    assert notes == ("node01: device 1 is left alone: process python (pid 4711) uses it",)
+
+
+def test_a_device_that_is_busy_without_a_process_is_left_alone() -> None:
+    plan, notes = held_back(ADDRESSES, hosts(node01=smi(busy=37)))
+    assert plan.changes == (ports(),)
+    assert "node01: device 0 is left alone: its AI cores are 37 % busy, though no process is shown" in notes
+
+
+def test_a_device_of_which_nobody_can_tell_counts_as_busy() -> None:
+    plan, notes = held_back(ADDRESSES, hosts(node01=Missing("npu-smi is not installed")))
+    assert plan.changes == (ports(),)
+    assert notes[0].endswith("cannot tell whether a job uses it: npu-smi is not installed")
+    assert not held_back(Plan(ADDRESSES.changes[:1]), ClusterFacts({"node01": Unreachable("timeout", "…", "…")}))[
+        0
+    ].changes
+
+
+def test_a_disturbing_change_waits_until_it_is_allowed() -> None:
+    change = address("node01", 0, "10.9.9.9/16", "10.0.0.1/24", Risk.DISTURBING)
+    facts = hosts(node01=smi())
+    plan, notes = held_back(Plan((change,)), facts)
+    assert plan.changes == ()
+    assert notes == (
+        "node01: device 0 address: '10.9.9.9/16' -> '10.0.0.1/24' may disturb what runs there: left out without "
+        "--allow-disturbing",
+    )
+    assert held_back(Plan((change,)), facts, allow_disturbing=True) == (Plan((change,)), ())
+
+
+# How it is shown.
+
+
+def fold(names: Iterable[str]) -> str:
+    names = list(names)
+    return names[0] if len(names) == 1 else f"{names[0]}…{names[-1]}"
+
+
+def shown(*changes: Change, notes: tuple[str, ...] = ()) -> list[str]:
+    return [line.text for line in render(Plan(changes), notes, fold=fold)]
+
+
+def test_hosts_with_the_same_changes_are_folded() -> None:
+    assert shown(ports(), ports("node02"), ports("node03", before="", after="60000-60031")) == [
+        "node01…node02 (2 hosts)",
+        f"  ~ {KEY}: 30000 -> 30000,60000-60031",
+        "",
+        "node03",
+        f"  ~ {KEY}: nothing -> 60000-60031",
+        "",
+    ]
+
+
+def test_a_new_file_is_shown_whole_and_a_changed_one_as_a_diff() -> None:
+    conf = Change("node01", Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "a = 1\nb = 2", "a = 1\nb = 3", "PRT102")
+    assert shown(boot_file(), conf) == [
+        "node01",
+        "  + /etc/sysctl.d/90-preflight.conf",
+        f"      +{KEY} = 60000",
+        "  ~ /etc/sysctl.conf",
+        "      @@ -1,2 +1,2 @@",
+        "       a = 1",
+        "      -b = 2",
+        "      \\ no newline at the end of the file",
+        "      +b = 3",
+        "      \\ no newline at the end of the file",
+        "",
+    ]
+
+
+def test_device_addresses_are_one_table() -> None:
+    changes = (
+        address("node01", 0, None, "10.0.0.1/24"),
+        gateway("node01", 0),
+        address("node02", 10, "10.0.0.9/16", "10.0.0.2/24"),
+    )
+    assert shown(*changes) == [
+        "device NICs",
+        "  host    device  address                     gateway",
+        "  node01  0       10.0.0.1/24                 10.0.0.254",
+        "  node02  10      10.0.0.9/16 -> 10.0.0.2/24",
+        "",
+    ]
+
+
+def test_a_long_port_list_is_broken_after_commas_and_nothing_is_lost() -> None:
+    after = ",".join(str(port) for port in range(60000, 60060, 2))
+    lines = shown(ports(after=after))
+    assert all(len(line) <= COLUMNS for line in lines)
+    assert "".join(line.strip().removeprefix("+ ") for line in lines[3:]) == after
+
+
+def test_what_a_host_sent_cannot_steer_the_terminal() -> None:
+    conf = Change("node01", Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "x\x1b[2J\n", "y\n", "PRT102")
+    assert "      -x\\x1b[2J" in shown(conf)
+
+
+def test_a_disturbing_change_and_its_note_are_marked() -> None:
+    off = Change(
+        "node01", Area.FIREWALL, Kind.UFW_ENABLED, "ufw", "yes", "no", "FWL101", Risk.DISTURBING, "all ports open"
+    )
+    assert shown(off, notes=("node02: something was left out",)) == [
+        "node01",
+        "  ~ ufw enabled: yes -> no",
+        "      ! may disturb what runs there",
+        "      ! all ports open",
+        "",
+        "! node02: something was left out",
+    ]
+
+
+def test_results_count_what_went_well_and_name_what_did_not() -> None:
+    results = [
+        StepResult(ports(), StepState.DONE),
+        StepResult(ports("node02"), StepState.MOVED, "40000"),
+        StepResult(ports("node03"), StepState.MOVED, "40000"),
+        StepResult(rule("node03"), StepState.NOT_RUN),
+    ]
+    assert [line.text for line in render_results(results, fold=fold)] == [
+        "1 change made on 1 host",
+        f"node02…node03: {KEY}: somebody changed it meanwhile,",
+        "  so it was left alone; found 40000",
+        "node03: nftables inet filter input: not tried, because of the one before",
+    ]
+
+
+def test_a_check_is_fixed_where_it_complained_before_and_passes_now() -> None:
+    def of(check: str, host: str, outcome: Outcome) -> Finding:
+        return Finding(check, outcome, "…", host=host)
+
+    before = [
+        of("PRT101", "node01", Outcome.FAIL),
+        of("PRT101", "node02", Outcome.FAIL),
+        of("A", "node01", Outcome.PASS),
+    ]
+    after = [
+        of("PRT101", "node01", Outcome.PASS),
+        of("PRT101", "node02", Outcome.FAIL),
+        of("A", "node01", Outcome.PASS),
+    ]
+    lines = render_fixed(before, after, {"PRT101": "The ports are reserved"}, fold=fold)
+    assert [line.text for line in lines] == ["fixed   PRT101  The ports are reserved (node01)"]
+
+
+# Is a new address taken?
+
+
+def nics(**devices: dict[int, str]) -> ClusterFacts:
+    """host → device index → "A/MASK", all with their link up."""
+    unset = Reading()
+
+    def device(index: int, text: str) -> HccnDevice:
+        ip, _, mask = text.partition("/")
+        return HccnDevice(index, Reading(ip), Reading(mask), Reading("UP"), unset, unset, unset, unset, unset)
+
+    return ClusterFacts(
+        {
+            name: replace(NOTHING, hccn=Hccn(tuple(device(index, text) for index, text in here.items())))
+            for name, here in devices.items()
+        }
+    )
+
+
+def test_a_new_address_is_asked_for_from_its_rail_on_another_host() -> None:
+    facts = nics(node01={}, node02={0: "10.0.0.2/255.255.255.0", 3: "10.0.0.5/255.255.255.0"})
+    pings, notes = questions(Plan((address("node01", 3, None, "10.0.0.4/24"),)), facts)
+    assert [(ping.host, ping.device, ping.address, ping.peer) for ping in pings] == [
+        ("node02", 3, "10.0.0.4", "node01/3")
+    ]
+    assert notes == ()
+
+
+def test_questions_are_spread_over_those_who_can_ask() -> None:
+    facts = nics(
+        node01={0: "10.0.0.1/255.255.255.0"}, node02={0: "10.0.0.2/255.255.255.0"}, node03={0: "10.0.0.3/255.255.255.0"}
+    )
+    changes = tuple(address(f"node{n:02}", 0, None, f"10.0.0.{n}/24") for n in range(4, 10))
+    pings, _ = questions(Plan(changes), facts)
+    assert sorted(ping.host for ping in pings) == ["node01", "node01", "node02", "node02", "node03", "node03"]
+
+
+def test_where_nobody_has_an_address_yet_it_is_said_that_nobody_was_asked() -> None:
+    plan = Plan(tuple(address("node01", device, None, f"10.0.{device}.1/24") for device in range(8)))
+    pings, notes = questions(plan, nics(node01={}, node02={0: "10.7.0.2/255.255.255.0"}))
+    assert pings == ()
+    assert notes == (
+        "whether the new addresses of node01/0, node01/1, node01/2, node01/3 and 4 more are free could not be asked: "
+        "no device that was looked at has an address in their subnets",
+    )
+
+
+def test_a_change_of_the_mask_alone_asks_nobody() -> None:
+    facts = nics(node01={0: "10.0.0.1/255.255.0.0"}, node02={0: "10.0.0.2/255.255.255.0"})
+    assert questions(Plan((address("node01", 0, "10.0.0.1/16", "10.0.0.1/24"),)), facts) == ((), ())
+
+
+def test_an_answer_names_who_asked_what_answered_and_who_has_it() -> None:
+    facts = nics(node02={0: "10.0.0.2/255.255.255.0", 1: "10.0.0.4/255.255.255.0"})
+    answered = Ping("node02", 0, "10.0.0.4", "node01/0", 3, 3, 0.1)
+    stranger = Ping("node02", 0, "10.0.0.7", "node01/1", 3, 1, 0.1)
+    silent = Ping("node02", 0, "10.0.0.8", "node01/2", 3, 0)
+    assert taken((answered, stranger, silent), facts) == (
+        "10.0.0.4, planned for node01/0, is taken: it answers a ping from node02/0; device 1 of node02 has it now",
+        "10.0.0.7, planned for node01/1, is taken: it answers a ping from node02/0; nothing in this inventory has it",
+    )
+
+
+def test_a_question_that_could_not_be_put_is_said() -> None:
+    assert not_asked((Ping("node02", 0, "10.0.0.4", "node01/0", error="hccn_tool is not installed"),)) == (
+        "whether 10.0.0.4 is free could not be asked from node02/0: hccn_tool is not installed",
+    )

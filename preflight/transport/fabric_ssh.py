@@ -245,7 +245,7 @@ class _Policy(MissingHostKeyPolicy):
     def missing_host_key(self, client: SSHClient, hostname: str, key: PKey) -> None:  # noqa: ARG002
         endpoint = self._endpoint
         shown = HostKey(key.get_name(), key.asbytes())
-        self._host_keys.check(endpoint.place, endpoint.known_as, shown, endpoint.known_hosts)
+        self._host_keys.check(endpoint, shown)
 
 
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from preflight.transport import troubles
 from preflight.transport.known_hosts import HostKey, Judgement, KnownHosts, Standing, line_for
+from preflight.transport.ssh_config import Endpoint
 from preflight.transport.troubles import Place
 from preflight.transport.types import TransportError
 
@@ -29,15 +30,13 @@ class HostKeys:
                 self._read[files] = KnownHosts.read(files)
             return self._read[files]
 
-    def check(self, place: Place, name: str, key: HostKey, files: tuple[str, ...]) -> None:
-        """Return if `key` may be trusted for `name`; raise TransportError if not.
-
-        `files`: the known_hosts files that count for this host; a new key is appended to the first.
-        """
-        judgement = self.known(files).judge(name, key)
+    def check(self, endpoint: Endpoint, key: HostKey) -> None:
+        """Return if `key` may be trusted for the endpoint; raise TransportError if not."""
+        place, files = endpoint.place, endpoint.known_hosts
+        judgement = self.known(files).judge(endpoint.known_as, key)
         if judgement.standing is Standing.UNKNOWN and self._accept_new:
             try:
-                judgement = self._accept(place, name, key, files)
+                judgement = self._accept(endpoint, key)
             except OSError as failure:
                 note = f" and cannot be written there: {failure.strerror}"
                 raise troubles.key_unknown(place, key.type, key.fingerprint, files[:1], note) from None
@@ -45,8 +44,9 @@ class HostKeys:
         if error:
             raise error
 
-    def _accept(self, place: Place, name: str, key: HostKey, files: tuple[str, ...]) -> Judgement:
+    def _accept(self, endpoint: Endpoint, key: HostKey) -> Judgement:
         """Write the key down, unless another thread or another preflight has written one for this host meanwhile."""
+        name, files = endpoint.known_as, endpoint.known_hosts
         path = Path(files[0])
         with self._lock:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,13 +57,9 @@ class HostKeys:
                 if judgement.standing is Standing.UNKNOWN:
                     text = file.read()
                     newline = b"" if not text or text.endswith(b"\n") else b"\n"
-                    file.write(newline + line_for(name, key).encode())
-                    file.flush()
+                    file.write(newline + line_for(name, key, hashed=endpoint.hash_names).encode())
                     judgement = Judgement(Standing.TRUSTED)
-                    self._notice(
-                        f"{place.host}: accepted the new {key.type} host key of {place.where}, "
-                        f"{key.fingerprint}, into {path}"
-                    )
+                    self._notice(troubles.key_accepted(endpoint.place, key.type, key.fingerprint, str(path)))
             self._read[files] = KnownHosts.read(files)
         return judgement
 

@@ -7,6 +7,7 @@ stops at lines it cannot decode, knows neither markers nor patterns, and forgets
 import base64
 import binascii
 import hmac
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -154,8 +155,12 @@ def parse(text: str, file: str) -> Iterator[Entry]:
         yield Entry(file, number, marker, *words[:3])
 
 
-def line_for(name: str, key: HostKey) -> str:
-    """The line to append for a host seen for the first time."""
+def line_for(name: str, key: HostKey, *, hashed: bool) -> str:
+    """The line to append for a host seen for the first time; `hashed`: without its name in clear."""
+    if hashed:
+        salt = os.urandom(20)
+        digest = hmac.digest(salt, name.lower().encode(), "sha1")
+        name = f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
     return f"{name} {key.type} {base64.b64encode(key.blob).decode()}\n"
 
 

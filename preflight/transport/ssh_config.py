@@ -34,6 +34,7 @@ class Endpoint:
     only_these_keys: bool  # IdentitiesOnly: of an agent's keys, none but these
     known_as: str  # its name in known_hosts
     known_hosts: tuple[str, ...]  # the files; the first takes new keys
+    hash_names: bool  # HashKnownHosts: names are written into it hashed
     via: "Endpoint | None" = None  # the bastion
 
 
@@ -109,6 +110,7 @@ class SshConfig:
             only_these_keys=config.get("identitiesonly", "no").lower() == "yes",
             known_as=config.get("hostkeyalias") or place.known_as,
             known_hosts=self._known_hosts(ssh, config),
+            hash_names=config.get("hashknownhosts", "no").lower() == "yes",
             via=via,
         )
 

@@ -1,4 +1,4 @@
-"""What ssh wrote into its log, turned into the troubles that every transport raises. Reads nothing but known_hosts files.
+"""What ssh wrote into its log, turned into the troubles that every transport raises. Reads only known_hosts files.
 
 Texts of OpenSSH 9.2 at LogLevel DEBUG1: ssh.c, sshconnect.c, sshconnect2.c, clientloop.c. What the server sends
 stands in lines that start with "debug1: Remote:" and is matched by none of the patterns below.
@@ -33,7 +33,7 @@ def accepted_key(log: str, place: Place) -> str:
     """The notice for a host key that ssh accepted as new; empty if there was none."""
     added = re.search(r"^Warning: Permanently added .* to the list of known hosts", log, re.MULTILINE)
     key_type, fingerprint = _shown_key(log)
-    return f"{place.host}: accepted the new {key_type} host key of {place.where}, {fingerprint}" if added else ""
+    return troubles.key_accepted(place, key_type, fingerprint) if added else ""
 
 
 def failure(log: str, place: Place, options: Options, known_hosts: tuple[str, ...]) -> TransportError:

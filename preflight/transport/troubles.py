@@ -105,6 +105,12 @@ def key_unknown(
     )
 
 
+def key_accepted(place: Place, key_type: str, fingerprint: str, file: str = "") -> str:
+    """The notice for a key that was trusted on first sight."""
+    into = f", into {file}" if file else ""
+    return f"{place.host}: accepted the new {key_type} host key of {place.where}, {fingerprint}{into}"
+
+
 def key_changed(place: Place, key_type: str, fingerprint: str, known: str, at: str) -> TransportError:
     """`known`: the fingerprint on record; `at`: its file:line."""
     file = at.rpartition(":")[0]

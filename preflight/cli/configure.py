@@ -163,7 +163,11 @@ def _dry_exit(args: argparse.Namespace, look: _Look, plan: Plan) -> int:
 
 
 def _blind(look: _Look) -> bool:
-    return any(finding.outcome is Outcome.UNKNOWN for finding in look.findings)
+    """Whether something was not to be seen: a host, or a part of one."""
+    from preflight.facts.types import Unreachable
+
+    away = any(isinstance(facts, Unreachable) for facts in look.facts.hosts.values())
+    return away or any(finding.outcome is Outcome.UNKNOWN for finding in look.findings)
 
 
 def _show(s: Session, lines: "Iterable[Line]") -> None:
@@ -179,7 +183,7 @@ def _show_plan(s: Session, plan: Plan, notes: Sequence[str]) -> None:
     from preflight.inventory import fold
     from preflight.provision.render import Line, render
 
-    _show(s, render(plan, notes, fold=fold) if plan.changes or notes else [Line("nothing to change", "pass")])
+    _show(s, render(plan, notes, fold=fold) if plan.changes or notes else [Line("nothing to change on the hosts that were seen")])
 
 
 def _finish(args: argparse.Namespace, s: Session, started: datetime, end: _Outcome, exit_code: int) -> int:

@@ -61,7 +61,8 @@ def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:
 
 
 def _of_change(change: Change) -> list[Line]:
-    sign = "+" if change.before is None else "-" if change.after is None else "~"
+    whole = change.kind is Kind.FILE  # other targets are there before and after
+    sign = "+" if whole and change.before is None else "-" if whole and change.after is None else "~"
     name = f"  {sign} {_printable(subject(change))}"
     if change.kind is Kind.FILE:
         lines = [Line(name), *_file_diff(change.before, change.after)]

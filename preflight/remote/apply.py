@@ -407,10 +407,11 @@ class Journal:
 def step(change, journal, **number):
     """One change, by compare-and-set: {"state", "found", "message"}. `number` is `step` or `undo` for the journal."""
     kind, target, after = KINDS[change["kind"]], change["target"], change["after"]
+    which = dict(number, kind=change["kind"], target=target)
 
     def ended(state, found=None, message=""):
         result = {"state": state, "found": found, "message": message}
-        journal.note("end", **dict(number, **result))
+        journal.note("end", **dict(which, **result))
         return result
 
     try:
@@ -421,7 +422,7 @@ def step(change, journal, **number):
         return ended("already")
     if kind.same(found) != kind.same(change["before"]):
         return ended("moved", found)
-    journal.note("begin", kind=change["kind"], target=target, before=found, after=after, **number)
+    journal.note("begin", before=found, after=after, **which)
     problem = ""
     try:
         kind.write(target, after)

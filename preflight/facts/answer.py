@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
-from preflight.facts.hccn_conf import hccn_conf
+from preflight.facts import hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
 from preflight.facts.quote import quote
 from preflight.facts.types import (
     Clock,
@@ -237,6 +236,9 @@ def _firewall(raw: _Firewall) -> Firewall | Missing:
     ufw_rules = ufw.rules("\n".join(raw.ufw_rules))
     if isinstance(ufw_rules, Missing):
         return ufw_rules
+    ufw_enabled = ufw.enabled(raw.ufw_conf or "") if raw.ufw_installed else False
+    if isinstance(ufw_enabled, Missing):
+        return ufw_enabled
     legacy = iptables.filters_input(raw.iptables_legacy.out) if raw.iptables_legacy else False
     if isinstance(legacy, Missing):
         return legacy
@@ -246,7 +248,7 @@ def _firewall(raw: _Firewall) -> Firewall | Missing:
         nft_boot_file=raw.nft_boot_file,
         nft_preflight_file=raw.nft_preflight_file,
         ufw_installed=raw.ufw_installed,
-        ufw_enabled=raw.ufw_installed and ufw.enabled(raw.ufw_conf or ""),
+        ufw_enabled=ufw_enabled,
         ufw_rules=tuple(rule.text for rule in ufw_rules),
         ufw_ours=tuple(rule.text for rule in ufw_rules if rule.ours),
         firewalld_running=raw.firewalld_running,
@@ -331,7 +333,10 @@ def _late() -> dict[str, Output]:
 
 
 def _hccn_conf(raw: _HccnConf) -> HccnConf | Missing:
-    return HccnConf(False, {}) if raw.text is None else hccn_conf(raw.text)
+    if raw.text is None:
+        return HccnConf(False, {})
+    entries = hccn_conf.entries(raw.text)
+    return entries if isinstance(entries, Missing) else HccnConf(True, entries, raw.text)
 
 
 def _npu_smi(raw: _NpuSmi) -> NpuSmi | Missing:

@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv4Address
 from itertools import pairwise
 from statistics import median
 
-from preflight.facts.quote import quote
+from preflight.facts.quote import LONGEST, quote
 from preflight.facts.types import Reading
 
 # Parts of the tool's failure texts (driver source, 910B generation). A line with one of them is a failed query.
@@ -32,8 +32,6 @@ _FAILURES = (
     "execute timeout",
     "hccn.conf can't access",
 )
-
-PACKETS = 3  # hccn_tool -ping always sends this many
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,11 @@ class PingResult:
 
 
 def _failure(line: str) -> str:
-    return line.strip() if any(words in line for words in _FAILURES) else ""
+    """The line if it is a failure text, else nothing; quoted where it is more than that."""
+    if not any(words in line for words in _FAILURES):
+        return ""
+    line = line.strip()
+    return line if line.isprintable() and len(line) <= LONGEST else quote(line)
 
 
 def _not_understood(text: str) -> str:
@@ -135,8 +137,10 @@ def gateway(text: str) -> tuple[Reading, ...]:
 
 
 def tls(text: str) -> tuple[Reading, ...]:
-    """`-tls -g`: "0" disabled or "1" enabled; not set where no certificate has been installed. The lines about
-    certificates that may follow are not read, and older drivers print no `tls preconfigured`."""
+    """`-tls -g`: "0" disabled or "1" enabled; not set where no certificate has been installed.
+
+    The lines about certificates that may follow are not read, and older drivers print no `tls preconfigured`.
+    """
     pattern = re.compile(r"dev_id ?: ?\d{1,3}, ?tls switch\[([01])\].{0,200}")
     return _readings(text, pattern, "No certificate found")
 
@@ -147,13 +151,14 @@ def cfg_status(text: str) -> tuple[Reading, ...]:
 
 
 def lldp(text: str) -> tuple[Reading, ...]:
-    """`-lldp -g`: the system name of the switch port's switch; not set where no neighbour speaks LLDP."""
+    """`-lldp -g`: the system name of the switch; not set where no neighbour tells one."""
     lines = [line.strip() for line in text.splitlines()]
     names = [after for line, after in pairwise(lines) if line == "System Name TLV" and after]
     if names:
         return tuple(Reading(name) for name in names)
-    failures = tuple(Reading(error=failure) for line in lines if (failure := _failure(line)))
-    return failures or (Reading(),)
+    if failures := tuple(Reading(error=failure) for line in lines if (failure := _failure(line))):
+        return failures
+    return (Reading() if not text.strip() or " TLV" in text else Reading(error=_not_understood(text)),)
 
 
 _SUMMARY = re.compile(r"(\d{1,9}) packets transmitted, ?(\d{1,9}) received, ?[\d.]{1,9}% packet loss")
@@ -161,23 +166,34 @@ _REPLY = re.compile(r"recv seq ?= ?\w{1,9}, ?time ?= ?(\d{1,9}(?:\.\d{1,9})?) ?m
 
 
 def ping(text: str) -> tuple[PingResult, ...]:
-    """`-ping -g address A`: three packets; a lost one prints `recv time out seq=`."""
+    """`-ping -g address A`: packets sent and received, median of the replies.
+
+    The tool sends three. A lost one prints `recv time out seq=`, and the tool then says at the end that it failed.
+    """
     found: list[PingResult] = []
     times: list[float] = []
     lost = 0
+
+    def close(sent: int, received: int) -> None:
+        nonlocal lost
+        found.append(PingResult(sent, received, round(median(times), 6) if times else None))
+        times.clear()
+        lost = 0
+
     for line in map(str.strip, text.splitlines()):
         if match := _REPLY.fullmatch(line):
             times.append(float(match.group(1)))
         elif match := _SUMMARY.fullmatch(line):
-            sent, received = int(match.group(1)), int(match.group(2))
-            found.append(PingResult(sent, received, median(times) if times else None))
-            times, lost = [], 0
+            close(int(match.group(1)), int(match.group(2)))
         elif "recv time out" in line or "Destination Host Unreachable" in line:
             lost += 1
         elif failure := _failure(line):
-            found.append(PingResult(error=failure))
-    if times or (lost and not found):  # a text that ends before its summary
-        return (*found, PingResult(len(times) + lost, len(times), median(times) if times else None))
+            if times or lost:
+                close(len(times) + lost, len(times))
+            elif not found or found[-1].received == found[-1].sent:
+                found.append(PingResult(error=failure))
+    if times or lost:  # a text that ends before its summary
+        close(len(times) + lost, len(times))
     return tuple(found) or (PingResult(error=_not_understood(text)),)
 
 

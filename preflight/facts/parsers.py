@@ -5,7 +5,7 @@ from collections.abc import Callable
 from preflight.facts import hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
 
 PARSERS: dict[str, Callable[[str], object]] = {
-    "hccn.conf": hccn_conf.hccn_conf,
+    "hccn.conf": hccn_conf.entries,
     "hccn_tool.cfg": hccn_tool.cfg_status,
     "hccn_tool.gateway": hccn_tool.gateway,
     "hccn_tool.ip": hccn_tool.ip,

@@ -174,7 +174,7 @@ class HccnDevice:
     gateway: Reading
     tls: Reading  # "0" disabled, "1" enabled
     config_status: Reading  # SUCCESS, NONE, FAIL …
-    leaf: Reading = field(default_factory=Reading)  # LLDP system name of the switch; None: no neighbour speaks LLDP
+    leaf: Reading = field(default_factory=Reading)  # LLDP system name of the switch; None: not known
 
 
 @dataclass(frozen=True)

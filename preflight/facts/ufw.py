@@ -23,10 +23,10 @@ class Rule:
         return self.comment == TAG
 
 
-def enabled(text: str) -> bool:
+def enabled(text: str) -> bool | Missing:
     """Whether ufw.conf switches the firewall on."""
     values = re.findall(r"^[ \t]{0,40}ENABLED[ \t]{0,40}=[ \t]{0,40}\"?(\w{1,10})", text, re.MULTILINE)
-    return bool(values) and values[-1].lower() == "yes"
+    return values[-1].lower() == "yes" if values else Missing("ufw.conf does not say whether ufw is ENABLED")
 
 
 def _rule(words: list[str]) -> Rule | None:

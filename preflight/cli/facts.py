@@ -1,0 +1,106 @@
+"""Collect the facts of every host in one round trip, and print or save them. Nothing is changed, nothing is judged.
+
+  preflight facts --inventory hosts.toml
+  preflight facts --inventory hosts.toml --out facts.json; preflight check --inventory hosts.toml --from facts.json
+  preflight facts --local
+
+--local looks at this machine, without an inventory; what it is (Ascend or not) is told from the tools installed here.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from preflight.cli.common import ProgressLine, Session, add_inventory_arguments, session
+from preflight.cli.outline import outline
+from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.cluster import Cluster, Host, Product, Ssh
+from preflight.model.errors import PreflightError
+from preflight.report.text import printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
+    parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
+
+
+def _local_product() -> Product:
+    """What this machine most likely is. Which Ascend generation is not told: every fact is read alike for all."""
+    from shutil import which
+
+    vendor = Path("/usr/local/Ascend/driver/tools/hccn_tool")
+    if which("hccn_tool") or which("npu-smi") or vendor.exists():
+        return Product.ATLAS_A2
+    return Product.NVIDIA if which("nvidia-smi") else Product.CPU
+
+
+@contextmanager
+def _this_machine() -> Iterator[Session]:
+    from preflight.transport import Options, open_transport
+
+    host = Host("localhost", "localhost", Ssh(transport="local"))
+    cluster = Cluster("this machine", _local_product(), (host,))
+    progress = ProgressLine()
+    transport = open_transport(cluster, Options())
+    try:
+        yield Session(cluster, cluster.hosts, transport, progress)
+    finally:
+        progress.clear()
+        transport.close()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PreflightError(f"{path}: the facts could not be written: {error.strerror}") from error
+
+
+def _complete(facts: HostFacts) -> bool:
+    return not any(isinstance(facts.section(name), Missing) for name in SECTIONS)
+
+
+def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The document for people: a section is its value, or why it could not be looked at."""
+    for name, sections in hosts.items():
+        yield f"{name}:"
+        for section, content in sections.items():
+            if "error" in content:
+                yield f"  {section}: could not look: {printable(content['error'])}"
+            else:
+                yield from outline({section: content.get("value", content)}, "  ")
+            if "raw" in content:
+                yield from outline({"raw": content["raw"]}, "    ")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.facts.collect import Seen, look
+    from preflight.facts.document import dump
+
+    with _this_machine() if args.local else session(args) as s:
+        seen = look(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
+    facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
+    raw = {
+        name: {section: bytes(part) for section, part in it.raw.items()}
+        for name, it in seen.items()
+        if isinstance(it, Seen) and not isinstance(it.raw, Missing)
+    }
+    text = dump(facts, raw if args.raw else None)
+    if args.out:
+        _write(args.out, text)
+        print(f"facts of {len(seen)} hosts written to {args.out}", file=sys.stderr)
+    elif args.output == "json":
+        print(text, end="")
+    else:
+        print("\n".join(_lines(json.loads(text)["hosts"])))
+    for it in seen.values():
+        if isinstance(it, Unreachable):
+            print(f"preflight: {it.summary}; {it.remedy}", file=sys.stderr)
+    return 0 if all(isinstance(it, Seen) and _complete(it.facts) for it in seen.values()) else 3

@@ -1,0 +1,71 @@
+"""Show what one parser makes of saved tool output: the parsers that read a host's facts, on a file or on stdin.
+
+  hccn_tool -i 0 -ip -g > ip.txt; preflight parse hccn_tool.ip ip.txt
+  preflight parse --list
+
+What a parser does not understand is shown as an error with the text it stumbled over, and the exit code is 3.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from preflight.model.errors import UsageError
+
+LONGEST = 16 << 20  # bytes read
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("parser", nargs="?", metavar="PARSER", help="its name, such as hccn_tool.ip")
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="saved output; - or nothing: stdin")
+    parser.add_argument("--list", action="store_true", help="list the parsers")
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def _text(name: str) -> str:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(LONGEST)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(LONGEST)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+    return data.decode("utf-8", "replace")
+
+
+def errors_in(value: Any) -> list[str]:
+    """Every error that a parser's result carries, wherever it stands: `value` as plain lists, dicts and texts."""
+    if isinstance(value, dict):
+        own = [value["error"]] if value.get("error") else []
+        return own + [error for item in value.values() for error in errors_in(item)]
+    if isinstance(value, list):
+        return [error for item in value for error in errors_in(item)]
+    return []
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.facts.parsers import PARSERS
+
+    if args.list:
+        for name, function in sorted(PARSERS.items()):
+            print(f"{name:24}{(function.__doc__ or '').splitlines()[0]}")
+        return 0
+    if args.parser not in PARSERS:
+        import difflib
+
+        close = difflib.get_close_matches(args.parser or "", PARSERS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "preflight parse --list names them"
+        raise UsageError(f"{args.parser!r} is no parser; {hint}" if args.parser else f"which parser? {hint}")
+    import msgspec
+
+    document = msgspec.json.encode(PARSERS[args.parser](_text(args.file)))
+    value = msgspec.json.decode(document)
+    if args.output == "json":
+        print(msgspec.json.format(document, indent=1).decode())
+    else:
+        from preflight.cli.outline import outline
+
+        print("\n".join(outline(value)))
+    return 3 if errors_in(value) else 0

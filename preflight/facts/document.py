@@ -1,0 +1,139 @@
+"""The facts as a JSON document, `preflight.facts/1` (docs/contracts.md), and back.
+
+    {"schema": "preflight.facts/1", "hosts": {NAME: {SECTION: {"value": …} or {"error": "…"}}}}
+
+A host that could not be reached is `{"unreachable": {"trouble", "summary", "remedy"}}`. A section that the product does
+not have is left out. With raw output kept, it stands as "raw" beside "value" or "error".
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.errors import UsageError
+
+SCHEMA = "preflight.facts/1"
+
+# What a fact section was read from, where the collector's section is not the one of the same name.
+_RAW_OF = {"limits": ("job",), "versions": ("job", "driver")}
+
+_OF_NPUS = ("hccn", "hccn_conf", "npu_smi")  # sections that other products do not have
+
+# Tools do not print secrets that we know of; files that a person wrote, such as a sysctl.d drop-in, could hold one.
+_SECRETS = (
+    re.compile(r"()-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL),
+    re.compile(
+        r"((?:pass(?:word|wd|phrase)|secret|token|api_?key|credential)s?[\"']?[ \t]{0,9}[:=][ \t]{0,9})\S{1,4096}",
+        re.IGNORECASE,
+    ),
+    re.compile(r"(authorization[ \t]{0,9}:[ \t]{0,9}\w{1,20}[ \t]{1,9})\S{1,4096}", re.IGNORECASE),
+    re.compile(r"(\w{1,20}://[^\s/:@]{1,100}:)[^\s/@]{1,200}(?=@)"),  # scheme://user:password@host
+)
+
+
+def redact(text: str) -> str:
+    """The text with everything that looks like a key, password or token replaced by `[redacted]`."""
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1[redacted]", text)
+    return text
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}
+    return value
+
+
+def _raw(section: str, raw: Mapping[str, bytes]) -> dict[str, Any]:
+    """What the section was read from, by the collector's own names."""
+    parts = {name: raw[name] for name in _RAW_OF.get(section, (section,)) if name in raw}
+    try:
+        return {name: _redacted(msgspec.json.decode(part).get("value")) for name, part in parts.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
+        return {}  # the section says as an error that nothing could be read there
+
+
+def _host(host: HostFacts | Unreachable, raw: Mapping[str, bytes]) -> dict[str, Any]:
+    if isinstance(host, Unreachable):
+        return {"unreachable": host}
+    sections: dict[str, Any] = {}
+    for name in SECTIONS:
+        value = host.section(name)
+        if value is None:
+            continue
+        sections[name] = {"error": value.error} if isinstance(value, Missing) else {"value": value}
+        if kept := _raw(name, raw):
+            sections[name]["raw"] = kept
+    return sections
+
+
+def dump(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> str:
+    """The document's text. `raw`: host → the collector's section → its JSON, kept beside the values, redacted."""
+    hosts = {name: _host(host, (raw or {}).get(name, {})) for name, host in facts.hosts.items()}
+    return msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, "hosts": hosts}).decode(), indent=1) + "\n"
+
+
+class _Document(msgspec.Struct):
+    schema: str
+    hosts: dict[str, dict[str, msgspec.Raw]]
+
+
+class _Section(msgspec.Struct):
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: str | None = None
+
+
+@cache
+def _section_types() -> dict[str, Any]:
+    """Section → the type of its value: the first of `Os | Missing`, `Hccn | Missing | None`."""
+    return {name: get_args(hint)[0] for name, hint in get_type_hints(HostFacts).items()}
+
+
+def _read_section(raw: msgspec.Raw, type_: Any) -> Any:
+    section = msgspec.json.decode(raw, type=_Section)
+    if section.error is not None:
+        return Missing(section.error)
+    if section.value is msgspec.UNSET:
+        raise msgspec.ValidationError('has neither "value" nor "error"')
+    return msgspec.json.decode(section.value, type=type_)
+
+
+def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> HostFacts | Unreachable:
+    """Sections that this version does not know are passed over; those that the document lacks are missing."""
+    section = "unreachable"
+    try:
+        if section in sections:
+            return msgspec.json.decode(sections[section], type=Unreachable)
+        found = {}
+        for section, type_ in _section_types().items():
+            if section in sections:
+                found[section] = _read_section(sections[section], type_)
+            elif section not in _OF_NPUS:
+                found[section] = Missing(f"not in {source}")
+        return HostFacts(**found)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UsageError(f"{source}: {place}.{section}: {error}") from error
+
+
+def load(text: str, source: str = "the facts") -> ClusterFacts:
+    """The facts of a document that `dump` wrote. `source` names it in errors.
+
+    Raises UsageError for a document that is none, or of another schema.
+    """
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise UsageError(
+            f"{source}: not a facts document ({error}); write one with preflight facts -o json --out FILE"
+        ) from error
+    if document.schema != SCHEMA:
+        raise UsageError(f"{source}: the schema is {document.schema!r}, this preflight reads {SCHEMA}")
+    return ClusterFacts({name: _read_host(host, source, f"hosts.{name}") for name, host in document.hosts.items()})

@@ -1,0 +1,126 @@
+"""Parsers on their cases (`tests/cases/parsers/<parser>/<case>.txt` and `.json`), on captures, and on garbage."""
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from preflight.facts import hccn_tool, npu_smi
+from preflight.facts.parsers import PARSERS
+from preflight.facts.types import Missing, NpuSmi
+
+CASES = Path(__file__).parents[1] / "cases"
+TEXTS = sorted((CASES / "parsers").glob("*/*.txt"))
+CAPTURES = {
+    name: expected
+    for file in sorted((CASES / "captures").glob("*.json"))
+    for name, expected in json.loads(file.read_text(encoding="utf-8")).items()
+}
+
+
+def parse(parser: str, text: str) -> Any:
+    return json.loads(msgspec.json.encode(PARSERS[parser](text)))
+
+
+@pytest.mark.parametrize("case", TEXTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_parser_makes_of_its_case_what_the_case_says(case: Path) -> None:
+    expected = json.loads(case.with_suffix(".json").read_text(encoding="utf-8"))
+    assert parse(case.parent.name, case.read_bytes().decode("utf-8")) == expected
+
+
+def test_every_parser_has_cases_and_every_case_a_parser() -> None:
+    assert {case.parent.name for case in TEXTS} == set(PARSERS)
+    assert {case.with_suffix(".json") for case in TEXTS} == set((CASES / "parsers").glob("*/*.json"))
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_parser_makes_of_a_capture_what_was_read_from_it_by_eye(name: str, request: pytest.FixtureRequest) -> None:
+    directory: Path | None = request.config.getoption("--captures")
+    if directory is None:
+        pytest.skip("not run: captures of real tools are not in this repository; give them with --captures DIR")
+    text = (directory / name).read_bytes().decode("utf-8", "replace")
+    assert parse(CAPTURES[name]["parser"], text) == CAPTURES[name]["value"]
+
+
+def _spoiled(text: str, chance: random.Random) -> str:
+    """Cut, doubled, with bytes of any kind and terminal escapes inside."""
+    at = chance.randrange(len(text) + 1)
+    junk = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 40))).decode("utf-8", "replace")
+    return chance.choice(
+        [
+            text[:at],
+            text[at:],
+            text[:at] + junk + text[at:],
+            text[:at] + "\x1b[2J\x1b]0;x\x07\u2028\x00" + text[at:],
+            text + text,
+            text.replace("1", chance.choice(["9" * 5000, "-1", "\u0663", "1e999", ""])),
+            junk * chance.randrange(1, 50),
+            "[" * chance.randrange(1, 100_000),
+        ]
+    )
+
+
+@pytest.mark.parametrize("parser", sorted(PARSERS))
+def test_a_parser_never_raises_and_never_repeats_an_escape_character_in_an_error(parser: str) -> None:
+    chance = random.Random(20)
+    texts = [case.read_bytes().decode("utf-8") for case in TEXTS if case.parent.name == parser]
+    for _ in range(300):
+        value = parse(parser, _spoiled(chance.choice(texts), chance))
+        errors = _errors(value)
+        assert all(error.isprintable() and len(error) < 400 for error in errors), errors
+
+
+def _errors(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return ([value["error"]] if "error" in value else []) + [e for item in value.values() for e in _errors(item)]
+    return [error for item in value for error in _errors(item)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("parser", sorted(PARSERS))
+def test_a_parser_needs_no_more_than_a_second_for_a_hostile_quarter_of_a_megabyte(parser: str) -> None:
+    texts = [case.read_bytes().decode("utf-8") for case in TEXTS if case.parent.name == parser]
+    size = 1 << 18
+    for stuffing in (" ", "\n", "\t \n", "0", "a", "|", "{", "-", "=", *filter(None, texts)):
+        for text in (stuffing * (size // len(stuffing)), texts[0][:-1] + stuffing * (size // len(stuffing))):
+            started = time.process_time()
+            PARSERS[parser](text)
+            assert time.process_time() - started < 1.0, (stuffing[:20], len(text))
+
+
+def test_chips_are_mapped_to_physical_ids_by_the_mapping_and_not_by_their_npu_id() -> None:
+    table = npu_smi.Table(
+        "1", (npu_smi.ChipRow(10, 0, None, "910B4", "OK", 5),), (npu_smi.ProcessRow(10, 0, 4242, "x"),)
+    )
+    combined = npu_smi.combined(table, (npu_smi.ChipId(10, 0, 3, "Ascend 910B4"),))
+    assert isinstance(combined, NpuSmi)
+    assert [chip.device for chip in combined.chips] == [3]
+    assert [process.device for process in combined.processes] == [3]
+
+
+def test_without_a_mapping_sparse_npu_ids_are_not_guessed() -> None:
+    rows = tuple(npu_smi.ChipRow(npu, 0, None, "910B4", "OK", 0) for npu in (10, 12))
+    combined = npu_smi.combined(npu_smi.Table("1", rows, ()), Missing("no -m"))
+    assert combined == Missing("which chip is which device is not known: no -m")
+
+
+def test_without_a_mapping_dense_npu_ids_mean_themselves() -> None:
+    rows = tuple(npu_smi.ChipRow(npu, 0, None, "910B4", "OK", 0) for npu in range(8))
+    combined = npu_smi.combined(npu_smi.Table("1", rows, None), Missing("no -m"))
+    assert isinstance(combined, NpuSmi)
+    assert [chip.device for chip in combined.chips] == list(range(8))
+    assert not combined.processes_listed
+
+
+def test_a_table_whose_chip_the_mapping_lacks_is_not_trusted() -> None:
+    table = npu_smi.Table("1", (npu_smi.ChipRow(0, 0, None, "910B4", "OK", 0),), ())
+    assert npu_smi.combined(table, ()) == Missing("npu-smi info -m does not list NPU 0 chip 0")
+
+
+def test_every_query_of_the_collector_has_a_reader() -> None:
+    assert {f"hccn_tool.{name}" for name in ("ip", "ping", *hccn_tool.READERS)} == {
+        name for name in PARSERS if name.startswith("hccn_tool.")
+    }

@@ -67,6 +67,10 @@ done
 
 # ---- kernel file systems of these namespaces
 mount -t proc proc /proc
+# Of the kernel's settings only the network's are the host's own; the others are the machine's and not to be touched.
+mount --bind /proc/sys /proc/sys
+mount --bind /proc/sys/net /proc/sys/net
+mount -o remount,bind,ro /proc/sys
 mount -t sysfs sysfs /sys
 cat /proc/sys/kernel/random/uuid > /run/preflight-lab/boot_id
 mount --bind /run/preflight-lab/boot_id /proc/sys/kernel/random/boot_id

@@ -390,6 +390,7 @@ class Agent:
         """Kill everything that was started, and leave."""
         if self.store:
             os.kill(self.store, signal.SIGKILL)
+            os.waitpid(self.store, 0)
         for group in self.groups.values():
             self.kill(group)
         give_up = time.monotonic() + 3  # a process inside a driver dies when the driver lets it

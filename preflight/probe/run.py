@@ -1,0 +1,203 @@
+"""The probe: agents on all hosts, rounds of tests, observations. The one place here that does things in time."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from preflight.model.cluster import Cluster, Host, ProbeSettings
+from preflight.model.measure import Observation, TestOutcome
+from preflight.probe.agents import Agents, Gone
+from preflight.probe.messages import Failed, Ready
+from preflight.probe.observe import absent, observe
+from preflight.probe.rounds import Group, Plan, Round, acquitted, rail_speed, split, with_slow
+from preflight.probe.watch import Watch
+from preflight.transport.types import Progress, Transport
+
+START = 60.0  # seconds for connecting and for importing torch
+HCCL_DEADLINE = 160.0  # HCCL_CONNECT_TIMEOUT is 120 s at least, and 20 s are added: its own words come at 140 s
+_TICK = 0.2  # seconds between two looks at the clock
+
+OnProgress = Callable[[Progress], None]
+
+
+def step_deadline(settings: ProbeSettings, backend: str) -> float:
+    """Seconds that one step of a rank may take: the inventory's, or, where that is left at its default, what the
+    backend needs to fail in its own words."""
+    if backend == "hccl" and settings.step_deadline == ProbeSettings.step_deadline:
+        return HCCL_DEADLINE
+    return settings.step_deadline
+
+
+def probe(
+    cluster: Cluster,
+    hosts: Sequence[Host],
+    transport: Transport,
+    *,
+    backend: str | None = None,
+    sizes: Sequence[int] = (),
+    progress: OnProgress | None = None,
+    begin: Callable[[Sequence[Host]], Sequence[Host]] | None = None,
+) -> tuple[Observation, ...]:
+    """Run collectives over all devices of `hosts` and return what was observed, test by test, in the order of rounds.
+
+    `backend` and `sizes` (bytes) default to the inventory's. `begin` is asked once the agents are ready, and before any
+    device is touched, which hosts to take: what it takes time for passes while the hosts import torch.
+    Never raises for a host: one that gives no agent is in the first observation, and the others go on without it.
+    """
+    chosen = backend or cluster.probe.backend
+    with Agents(cluster, hosts, transport, chosen) as agents:
+        run = _Run(cluster, agents, chosen, tuple(sizes) or cluster.probe.sizes, progress or (lambda _: None))
+        return tuple(run.everything(hosts, begin or (lambda present: present)))
+
+
+class _Run:
+    def __init__(
+        self, cluster: Cluster, agents: Agents, backend: str, sizes: tuple[int, ...], progress: OnProgress
+    ) -> None:
+        self._cluster = cluster
+        self._agents = agents
+        self._backend = backend
+        self._sizes = sizes
+        self._progress = progress
+        self._deadline = step_deadline(cluster.probe, backend)
+        self._ready: dict[str, Ready] = {}
+        self._gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
+
+    def everything(self, hosts: Sequence[Host], begin: Callable[[Sequence[Host]], Sequence[Host]]) -> list[Observation]:
+        self._roll_call(hosts)
+        observations = []
+        if self._gone:
+            everybody = self._plan(hosts).world().groups[0].members
+            observations.append(absent(everybody, self._gone))
+        taken = begin([host for host in hosts if host.name in self._ready])
+        if taken:
+            observations += self._world_and_rails(taken)
+        return observations
+
+    def _plan(self, hosts: Sequence[Host]) -> Plan:
+        plan = Plan(self._cluster, tuple(hosts), self._backend, self._sizes, crowded=False)
+        cores = {host.name: self._ready[host.name].cores for host in hosts if host.name in self._ready}
+        crowded = any(cores.get(host.name, 1) < len(plan.devices(host)) for host in hosts)
+        return Plan(self._cluster, tuple(hosts), self._backend, self._sizes, crowded)
+
+    def _world_and_rails(self, hosts: Sequence[Host]) -> list[Observation]:
+        plan = self._plan(hosts)
+        world = self._round(plan.world())
+        healthy = all(observation.test.outcome is TestOutcome.PASS for observation in world)
+        if len(hosts) == 1 and healthy:
+            return world
+        rails: list[Observation] = []
+        number = 2
+        for pairs in plan.rails():
+            rails += self._round(plan.pair_round(number, pairs))
+            number += 1
+        usual = rail_speed(rails)
+        rails = with_slow(rails, usual)
+        good, bad = split(rails)
+        swapped: list[Observation] = []
+        if good and bad:
+            swapped = with_slow(self._round(plan.pair_round(number, plan.swapped(bad, good))), usual)
+            number += 1
+        again = acquitted(bad, swapped)
+        repeated = with_slow(self._round(plan.pair_round(number, again)), usual) if again else []
+        return world + rails + swapped + repeated
+
+    # agents
+
+    def _roll_call(self, hosts: Sequence[Host]) -> None:
+        """Wait until every host has an agent, or has said why not, or has taken too long."""
+        begin = time.monotonic()
+        waiting = [host.name for host in hosts]
+        while waiting and (passed := time.monotonic() - begin) < START:
+            self._progress(
+                Progress(
+                    done=len(self._ready),
+                    total=len(hosts),
+                    failed=len(self._gone),
+                    slowest=waiting[0],
+                    seconds=passed,
+                    waiting_for="torch",
+                    phase="agents",
+                )
+            )
+            said = self._agents.next(_TICK)
+            if said and said.host in waiting:
+                match said.message:
+                    case Ready():
+                        self._ready[said.host] = said.message
+                    case Failed(stage=stage, error=error):
+                        self._gone[said.host] = (stage, error)
+                    case Gone(why=why):
+                        self._gone[said.host] = ("none", why)
+                    case _:
+                        continue
+                waiting.remove(said.host)
+        for host in waiting:
+            self._gone[host] = ("none", f"no agent after {START:.0f} s: connecting, or importing torch, takes too long")
+
+    def _round(self, round_: Round) -> list[Observation]:
+        """Start the round's groups, watch them to their end, and return what was seen."""
+        if not round_.groups:
+            return []
+        watch = Watch(round_, self._deadline, time.monotonic())
+        for host, (_, why) in self._gone.items():
+            watch.lose(host, why, time.monotonic())
+        self._start(round_, watch.takes_turns)
+        while not watch.over:
+            said = self._agents.next(_TICK)
+            now = time.monotonic()
+            if said:
+                match said.message:
+                    case Gone(why=why):
+                        self._gone[said.host] = ("none", why)
+                        watch.lose(said.host, why, now)
+                    case Ready() | Failed():
+                        pass
+                    case message:
+                        watch.take(said.host, message, now)
+            for order in watch.orders(now):
+                self._tell(order.group, {"do": order.do, "group": order.group.name})
+            self._report(round_, watch, now)
+        return observe(round_.name, watch.groups, self._deadline)
+
+    def _start(self, round_: Round, takes_turns: bool) -> None:
+        """Tell each host, in one go, which ranks of which groups are its own."""
+        commands: dict[str, list[dict[str, object]]] = defaultdict(list)
+        for group in round_.groups:
+            meeting = self._ready[group.members[0].host]
+            for host in dict.fromkeys(member.host for member in group.members):
+                mine = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
+                commands[host].append(
+                    {
+                        "do": "start",
+                        "group": group.name,
+                        "size": len(group.members),
+                        "store": [meeting.address, meeting.store],
+                        "deadline": self._deadline,
+                        "wait": takes_turns,
+                        "workers": mine,
+                        "tests": [vars(test) for test in group.tests],
+                    }
+                )
+        self._agents.send(commands)
+
+    def _tell(self, group: Group, command: dict[str, object]) -> None:
+        self._agents.send({member.host: [command] for member in group.members})
+
+    def _report(self, round_: Round, watch: Watch, now: float) -> None:
+        done, total = watch.progress()
+        rank = watch.waits_for()
+        if rank is None:
+            return
+        ranks = sum(len(group.members) for group in round_.groups)
+        self._progress(
+            Progress(
+                done=done,
+                total=total,
+                failed=0,
+                slowest=f"{rank.member.host}/{rank.member.device}",
+                seconds=now - rank.last,
+                waiting_for=f"the step after {rank.stage}",
+                phase=f"probe round {round_.name[1:]}, {ranks} ranks, tests",
+            )
+        )

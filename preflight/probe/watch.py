@@ -1,0 +1,171 @@
+"""The state of a round, from what agents say and from the clock: who is where, whose turn it is, who is given up."""
+
+from dataclasses import dataclass, field
+
+from preflight.model.measure import STAGES, End, Member
+from preflight.probe.messages import Ended, Entered, RankMessage, Reached, Result
+from preflight.probe.rounds import Group, Round
+
+GRACE = 3.0  # seconds that the others of a group get to say what they saw, once one has failed
+SLACK = 5.0  # seconds on top of a deadline for the agent, which kills at the deadline, to say so
+TURN = 5.0  # seconds after which a pair that measures no longer keeps the next one waiting
+
+_COMMUNICATOR = STAGES.index("communicator")
+
+
+@dataclass
+class RankState:
+    """One rank, as far as it was heard of; times are seconds of a monotonic clock."""
+
+    member: Member
+    last: float  # of its last word
+    stage: str = "none"
+    entered: int = -1  # the last test begun
+    results: dict[int, Result] = field(default_factory=dict)
+    end: End | None = None
+    ended: float = 0.0
+    waited: float = 0.0  # seconds between its last word and its end
+    error: str = ""
+    state: str = ""
+
+    @property
+    def connected(self) -> bool:
+        return STAGES.index(self.stage) >= _COMMUNICATOR
+
+
+@dataclass
+class GroupState:
+    """A group and its ranks, in the order of their numbers."""
+
+    group: Group
+    ranks: list[RankState]
+    go: float | None = None  # when it was told to begin
+    stopped: float | None = None  # when it was told to stop
+
+    @property
+    def over(self) -> bool:
+        return all(rank.end for rank in self.ranks)
+
+    @property
+    def failed(self) -> float | None:
+        """When the first of its ranks ended otherwise than well."""
+        return min((rank.ended for rank in self.ranks if rank.end not in (None, End.CLOSED)), default=None)
+
+
+@dataclass(frozen=True)
+class Order:
+    """To every host of the group: `go` or `stop`."""
+
+    do: str
+    group: Group
+
+
+class Watch:
+    """Follows the groups of one round. Knows nothing of hosts but their names, and of time but what it is told."""
+
+    def __init__(self, round_: Round, deadline: float, now: float) -> None:
+        self._round = round_
+        self._deadline = deadline
+        self._takes_turns = len(round_.groups) > round_.lanes
+        self._groups = {
+            group.name: GroupState(group, [RankState(member, now) for member in group.members])
+            for group in round_.groups
+        }
+
+    @property
+    def groups(self) -> tuple[GroupState, ...]:
+        return tuple(self._groups.values())
+
+    @property
+    def takes_turns(self) -> bool:
+        return self._takes_turns
+
+    @property
+    def over(self) -> bool:
+        return all(group.over for group in self._groups.values())
+
+    def take(self, host: str, message: RankMessage, now: float) -> None:
+        """A rank's word. A host speaks for its own ranks only, and not for those that have ended."""
+        state = self._groups.get(message.group)
+        if state is None or message.rank >= len(state.ranks):
+            return
+        rank = state.ranks[message.rank]
+        if rank.member.host != host or rank.end:
+            return
+        match message:
+            case Reached(stage=stage) if stage in STAGES:
+                rank.stage = stage
+            case Entered(test=test):
+                rank.entered = test
+            case Result(test=test):
+                rank.results[test] = message
+            case Ended():
+                error = _clean(message.error)
+                if message.printed and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
+                    error = f"{error}; it printed: {_clean(message.printed)[-300:]}".removeprefix("; ")
+                self._finish(rank, message.end, error, now)
+                rank.state = message.state[:1]
+        rank.last = now
+
+    def lose(self, host: str, why: str, now: float) -> None:
+        """A host's agent is gone, and with it, as far as anybody can tell, its ranks."""
+        for state in self._groups.values():
+            for rank in state.ranks:
+                if rank.member.host == host and not rank.end:
+                    self._finish(rank, End.LOST, why, now)
+
+    def _finish(self, rank: RankState, end: End, error: str, now: float) -> None:
+        rank.end, rank.error, rank.ended, rank.waited = end, error, now, now - rank.last
+
+    def orders(self, now: float) -> list[Order]:
+        """What is to be told to agents now."""
+        orders = [Order("go", state.group) for state in self._turns(now)]
+        for state in self._groups.values():
+            if state.over:
+                continue
+            self._give_up_silent(state, now)
+            if state.stopped is None and state.failed is not None and now - state.failed > GRACE:
+                state.stopped = now
+                orders.append(Order("stop", state.group))
+        return orders
+
+    def _turns(self, now: float) -> list[GroupState]:
+        """The groups that may begin: their ranks have met, and a lane is free."""
+        if not self._takes_turns:
+            return []
+        alive = [state for state in self._groups.values() if not state.over]
+        busy = sum(state.go is not None and now - state.go < TURN for state in alive)
+        ready = [s for s in alive if s.go is None and all(rank.connected and not rank.end for rank in s.ranks)]
+        begin = ready[: max(0, self._round.lanes - busy)]
+        for state in begin:
+            state.go = now
+            for rank in state.ranks:
+                rank.last = now
+        return begin
+
+    def _give_up_silent(self, state: GroupState, now: float) -> None:
+        """Agents kill at the deadline and say so. One that does not has lost its host, or the way to us."""
+        for rank in state.ranks:
+            waiting = self._takes_turns and state.go is None and rank.connected
+            if rank.end or waiting:
+                continue
+            if state.stopped is not None and now - state.stopped > SLACK:
+                self._finish(rank, End.STOPPED, "its agent did not confirm that it was ended", now)
+            elif now - rank.last > self._deadline + SLACK:
+                why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
+                self._finish(rank, End.LOST, why, now)
+
+    def waits_for(self) -> RankState | None:
+        """Among the ranks that have not ended, the one that was heard of least recently."""
+        alive = [rank for state in self._groups.values() for rank in state.ranks if not rank.end]
+        return min(alive, key=lambda rank: rank.last, default=None)
+
+    def progress(self) -> tuple[int, int]:
+        """Tests that all ranks have done, and all tests."""
+        done = sum(min(len(rank.results) for rank in state.ranks) for state in self._groups.values())
+        return done, sum(len(state.group.tests) for state in self._groups.values())
+
+
+def _clean(text: str) -> str:
+    """A host's words on one line, without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:500]

@@ -1,1 +1,7 @@
+"""hosts.toml → `preflight.model.cluster.Cluster`. pydantic and ClusterShell are loaded when an inventory is."""
 
+from preflight.inventory.errors import InventoryError
+from preflight.inventory.hostset import fold, limit
+from preflight.inventory.load import load
+
+__all__ = ["InventoryError", "fold", "limit", "load"]

@@ -1,0 +1,442 @@
+"""From an answer to facts, from facts to a document and back, and which pings follow from them."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+
+from preflight.facts import answer
+from preflight.facts.collect import collect, expected_seconds, ping, plan_pings
+from preflight.facts.document import dump, load, redact
+from preflight.facts.types import (
+    SECTIONS,
+    Clock,
+    ClusterFacts,
+    Firewall,
+    Hccn,
+    HccnDevice,
+    HostFacts,
+    Missing,
+    Ping,
+    Reading,
+    Unreachable,
+)
+from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
+from preflight.model.errors import UsageError
+from preflight.model.ports import PortSet
+from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
+
+RESERVED = "net.ipv4.ip_local_reserved_ports"
+
+
+def said(out: str, err: str = "", code: int = 0) -> dict[str, object]:
+    return {"out": out, "err": err, "code": code}
+
+
+def device_said(address: str) -> dict[str, object]:
+    return {
+        "ip": said(f"ipaddr:{address}\nnetmask:255.255.255.0\n"),
+        "link": said("link status: UP\n"),
+        "net_health": said("net health status: Success\n"),
+        "netdetect": said("netdetect addr: 10.0.0.1\n"),
+        "gateway": said("", "Get gateway failed, because no gateway was preset there!\n", 2),
+        "tls": said("dev_id:0, tls switch[0](0:disable, 1:enable), tls alarm time threshold[60]days\n"),
+        "cfg": said("config status:SUCCESS\n"),
+        "lldp": said("System Name TLV\n\tleaf01\n"),
+    }
+
+
+def sections() -> dict[str, Any]:
+    """What a healthy collector sends."""
+    eth0 = {"ifname": "eth0", "flags": ["UP", "LOWER_UP"], "mtu": 1500, "address": "02:00", "addr_info": []}
+    values: dict[str, Any] = {
+        "os": {
+            "release": 'ID="openEuler"\nVERSION_ID="22.03"\n',
+            "kernel": "5.10",
+            "arch": "aarch64",
+            "hostname": "n1",
+            "user": "root",
+            "root": True,
+        },
+        "clock": {"start": 1000.2, "end": 1000.3},
+        "sysctl": {
+            "values": {
+                RESERVED: "60000-60031\n",
+                "net.ipv4.ip_local_port_range": "32768\t60999\n",
+                "net.core.somaxconn": "4096\n",
+            },
+            "files": [
+                {"path": "/etc/sysctl.d/90-x.conf", "text": f"{RESERVED} = 60000-60031\n"},
+                {"path": "/usr/lib/sysctl.d/99-y.conf", "text": f"# {RESERVED} = 1\n"},
+            ],
+        },
+        "sockets": said("LISTEN 0 5 0.0.0.0:60001 0.0.0.0:*\n"),
+        "network": {"addresses": json.dumps([eth0]), "routes": "[]"},
+        "firewall": {
+            "nft": said(""),
+            "iptables_nft": None,
+            "iptables_legacy": None,
+            "nft_boot_file": None,
+            "nft_preflight_file": None,
+            "ufw_installed": False,
+            "ufw_conf": None,
+            "ufw_rules": ["", ""],
+            "firewalld_running": False,
+        },
+        "names": {"hostname": ["10.1.0.1", "10.1.0.1"], "cluster": {"n1": ["10.1.0.1"], "n2": []}},
+        "job": {
+            "python": "3.11.2",
+            "packages": {"torch": "2.13.0"},
+            "cann_files": [["/x/version.cfg", "runtime_running_version=[7:8.0.0]\n"]],
+            "nofile": [1024, 4096],
+            "memlock": [-1, -1],
+            "shm_bytes": 1 << 30,
+        },
+        "driver": {"driver": "Version=24.1\n", "firmware": None},
+        "hccn": {"0": device_said("10.0.0.11")},
+        "hccn_conf": {"text": "address_0=10.0.0.11\n"},
+        "npu_smi": {"info": said("There is no NPU card on this server.\n"), "mapping": said("")},
+    }
+    return {name: {"value": value} for name, value in values.items()}
+
+
+def framed(document: object, marker: str = "mark") -> Answer:
+    text = json.dumps(document)
+    return Answer(f"Welcome!\n\n{marker} {len(text)}\n{text}\nlogout\n".encode(), b"", 0, 1.0)
+
+
+def facts_of(reply: Answer, product: Product = Product.ATLAS_A2, devices: tuple[int, ...] = (0,)) -> HostFacts:
+    return answer.host_facts(answer.sections(reply, "mark"), product, devices, sent=1000.0, received=1000.4)
+
+
+def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
+    facts = facts_of(framed(sections()))
+    missing = {name for name in SECTIONS if isinstance(facts.section(name), Missing)}
+    assert missing == {"npu_smi"}
+    assert facts.npu_smi == Missing("npu-smi said 'There is no NPU card on this server.'")
+    assert facts.os.id == "openEuler"  # type: ignore[union-attr]
+    assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]  # type: ignore[union-attr]
+    assert facts.names.hostname == ("10.1.0.1",)  # type: ignore[union-attr]
+    versions = facts.versions
+    assert not isinstance(versions, Missing)
+    assert (versions.torch, versions.driver, versions.cann, versions.torch_npu) == ("2.13.0", "24.1", "8.0.0", None)
+    assert isinstance(facts.hccn, Hccn)
+    device = facts.hccn.devices[0]
+    assert device.address == Reading("10.0.0.11")
+    assert device.gateway == Reading(None)
+    assert device.leaf == Reading("leaf01")
+
+
+def test_a_product_without_npus_has_no_npu_sections() -> None:
+    facts = facts_of(framed(sections()), Product.CPU)
+    assert (facts.hccn, facts.hccn_conf, facts.npu_smi) == (None, None, None)
+
+
+def test_an_offset_is_bounded_by_the_round_trip_and_by_nothing_else() -> None:
+    """Sent at 1000.0, received at 1000.4, the host's clock read 1000.2 and 1000.3: between -0.1 and 0.2 ahead."""
+    clock = facts_of(framed(sections())).clock
+    assert isinstance(clock, Clock)
+    assert clock.offset == pytest.approx(0.05)
+    assert clock.uncertainty == pytest.approx(0.15)
+
+
+def test_a_device_that_was_asked_for_and_did_not_answer_is_there_with_an_error() -> None:
+    hccn = facts_of(framed(sections()), devices=(0, 1)).hccn
+    assert isinstance(hccn, Hccn)
+    assert [device.index for device in hccn.devices] == [0, 1]
+    assert hccn.devices[1].link == Reading(error="hccn_tool did not answer in time")
+
+
+def test_a_silent_tool_with_a_bad_exit_is_not_an_unset_address() -> None:
+    document = sections()
+    document["hccn"]["value"]["0"]["ip"] = said("", "", 1)
+    hccn = facts_of(framed(document)).hccn
+    assert isinstance(hccn, Hccn)
+    assert hccn.devices[0].address == Reading(error="hccn_tool said nothing and ended with 1")
+
+
+def test_two_answers_to_one_query_are_none() -> None:
+    document = sections()
+    document["hccn"]["value"]["0"]["link"] = said("link status: UP\nlink status: DOWN\n")
+    hccn = facts_of(framed(document)).hccn
+    assert isinstance(hccn, Hccn)
+    assert hccn.devices[0].link == Reading(error="hccn_tool answered 2 times where one answer was expected")
+
+
+def test_rules_of_iptables_nft_without_nft_leave_the_firewall_unknown() -> None:
+    document = sections()
+    document["firewall"]["value"].update(nft=None, iptables_nft=said("-P INPUT DROP\n"))
+    firewall = facts_of(framed(document)).firewall
+    assert isinstance(firewall, Missing)
+    assert "nft, which would show them, is not installed" in firewall.error
+
+
+def test_nft_without_permission_leaves_the_firewall_unknown() -> None:
+    document = sections()
+    document["firewall"]["value"]["nft"] = said("", "Operation not permitted (you must be root)\n", 1)
+    assert facts_of(framed(document)).firewall == Missing(
+        "nft list ruleset ended with 1: 'Operation not permitted (you must be root)'"
+    )
+
+
+def test_a_host_without_any_firewall_tool_has_an_open_firewall() -> None:
+    document = sections()
+    document["firewall"]["value"]["nft"] = None
+    firewall = facts_of(framed(document)).firewall
+    assert isinstance(firewall, Firewall)
+    assert (firewall.nft_present, firewall.nft_chains, firewall.iptables_legacy) == (False, (), False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (Answer(b"", b"Traceback\nOops\x1b[2J\n", 1, 1.0), "ended with 1 and no answer; its last word: 'Oops\\x1b[2J'"),
+        (Answer(b"x" * 99, b"", 0, 1.0, truncated=True), "more than 99 bytes, and no answer among them"),
+        (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut: 1 of 100 bytes came"),
+        (Answer(b"\nmark 1", b"", 0, 1.0), "cut in its first line"),
+        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "not what was sent"),
+        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "not what was sent"),
+    ],
+)  # fmt: skip
+def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(reply: Answer, sentence: str) -> None:
+    facts = facts_of(reply)
+    for name in SECTIONS:
+        section = facts.section(name)
+        assert isinstance(section, Missing)
+        assert sentence in section.error
+
+
+def test_a_section_of_another_shape_is_missing_and_the_others_are_not() -> None:
+    document = sections()
+    document["network"] = {"value": {"addresses": 5}}
+    facts = facts_of(framed(document))
+    assert isinstance(facts.network, Missing)
+    assert "section network" in facts.network.error
+    assert not isinstance(facts.os, Missing)
+
+
+def test_whatever_a_host_answers_no_exception_comes_of_it() -> None:
+    chance = random.Random(7)
+    whole = framed(sections()).stdout
+    values: list[Callable[[], object]] = [
+        lambda: None, list, dict, lambda: -1, lambda: 1e308, lambda: "\x1b[2J" * 9, lambda: [[[]]] * 3,
+        lambda: {"value": chance.choice([None, 5, "x", {}])}, lambda: {"error": chance.choice([None, 5, ["x"]])},
+    ]  # fmt: skip
+
+    def spoil(node: Any) -> Any:
+        if chance.random() < 0.03:
+            return chance.choice(values)()
+        if isinstance(node, dict):
+            return {key: spoil(item) for key, item in node.items()}
+        return [spoil(item) for item in node] if isinstance(node, list) else node
+
+    for _ in range(300):
+        dump(ClusterFacts({"n1": facts_of(framed(spoil(sections())))}))
+        cut = bytearray(whole[: chance.randrange(len(whole))])
+        for _ in range(chance.randrange(4)):
+            cut[chance.randrange(len(cut) or 1) : 1] = bytes([chance.randrange(256)])
+        facts_of(Answer(bytes(cut), b"", 0, 1.0))
+
+
+# The document.
+
+
+def test_facts_come_back_from_their_document_as_they_were() -> None:
+    facts = ClusterFacts(
+        {"n1": facts_of(framed(sections())), "n2": Unreachable("timeout", "n2 did not answer", "look at n2"),
+         "n3": facts_of(framed(sections()), Product.CPU), "n4": facts_of(Answer(b"", b"", 1, 0.0))}
+    )  # fmt: skip
+    assert load(dump(facts)) == facts
+
+
+def test_the_document_has_the_shape_of_the_contract() -> None:
+    document = json.loads(dump(ClusterFacts({"n1": facts_of(framed(sections()))})))
+    assert document["schema"] == "preflight.facts/1"
+    assert document["hosts"]["n1"]["sysctl"]["value"]["reserved_ports"] == "60000-60031"
+    assert set(document["hosts"]["n1"]["npu_smi"]) == {"error"}
+
+
+def test_raw_output_is_kept_beside_the_values_without_what_looks_like_a_secret() -> None:
+    found = sections()
+    found["sysctl"]["value"]["files"][0]["text"] += "# admin_password = hunter2\n"
+    raw = {name: json.dumps(section).encode() for name, section in found.items()}
+    text = dump(ClusterFacts({"n1": facts_of(framed(found))}), {"n1": raw})
+    kept = json.loads(text)["hosts"]["n1"]
+    assert "hunter2" not in json.dumps(kept["sysctl"]["raw"])
+    assert kept["sockets"]["raw"]["sockets"]["out"].startswith("LISTEN")
+    assert set(kept["versions"]["raw"]) == {"job", "driver"}
+    assert load(text).hosts["n1"] == facts_of(framed(found))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("password: hunter2 end", "password: [redacted] end"),
+        ('"api_key": "abc"', '"api_key": [redacted]'),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
+        ("http://me:hunter2@proxy:8080/", "http://me:[redacted]@proxy:8080/"),
+        ("a\n-----BEGIN OPENSSH PRIVATE KEY-----\nxyz\n-----END OPENSSH PRIVATE KEY-----\nb", "a\n[redacted]\nb"),
+        ("-----BEGIN PRIVATE KEY-----\nxyz cut", "[redacted]"),
+        ("net.ipv4.ip_local_reserved_ports = 60000-60031", "net.ipv4.ip_local_reserved_ports = 60000-60031"),
+        ("address_0=10.0.0.11", "address_0=10.0.0.11"),
+    ],
+)
+def test_what_looks_like_a_secret_is_redacted_and_the_rest_is_not(text: str, left: str) -> None:
+    assert redact(text) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "not a facts document"),
+        ("{", "not a facts document"),
+        ('{"schema": "preflight.facts/2", "hosts": {}}', "the schema is 'preflight.facts/2'"),
+        (
+            '{"schema": "preflight.facts/1", "hosts": {"n1": {"os": {"value": {"id": 5}}}}}',
+            "hosts.n1.os: Expected `str`",
+        ),
+        ('{"schema": "preflight.facts/1", "hosts": {"n1": {"os": {}}}}', "hosts.n1.os: has neither"),
+        ('{"schema": "preflight.facts/1", "hosts": {"n1": {"unreachable": {}}}}', "hosts.n1.unreachable: "),
+        ("[" * 100_000, "not a facts document"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_the_place(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=r"facts\.json: ") as refused:
+        load(text, "facts.json")
+    assert sentence in str(refused.value)
+
+
+def test_a_section_that_the_document_lacks_is_missing_and_one_that_nobody_knows_is_passed_over() -> None:
+    facts = load('{"schema": "preflight.facts/1", "hosts": {"n1": {"weather": {"value": 1}}}}', "f.json").hosts["n1"]
+    assert isinstance(facts, HostFacts)
+    assert facts.os == Missing("not in f.json")
+    assert facts.hccn is None
+
+
+# Pings.
+
+
+def device(index: int, address: str | None, gateway: str | None = None, leaf: str | None = None) -> HccnDevice:
+    none = Reading()
+    return HccnDevice(index, Reading(address), none, none, none, none, Reading(gateway), none, none, Reading(leaf))
+
+
+def with_devices(*devices: HccnDevice) -> HostFacts:
+    return replace(facts_of(framed(sections())), hccn=Hccn(devices))
+
+
+def cluster(*names: str, fabric: Fabric = Fabric.SWITCHED, gateway: str | None = None) -> Cluster:
+    devices = tuple(Device(index, None, IPv4Address(gateway) if gateway else None) for index in (0, 1))
+    hosts = tuple(Host(name, name, devices=devices) for name in names)
+    return Cluster("c", Product.ATLAS_A3, hosts, fabric=fabric)
+
+
+def pairs(plan: tuple[Ping, ...]) -> list[tuple[str, str, str]]:
+    return [(f"{ping.host}/{ping.device}", ping.address, ping.peer) for ping in plan]
+
+
+THREE = ClusterFacts(
+    {
+        "a": with_devices(device(0, "10.0.0.1", "10.0.0.254"), device(1, "10.0.0.2")),
+        "b": with_devices(device(0, "10.0.0.3")),
+        "gone": Unreachable("timeout", "x", "y"),
+        "c": with_devices(device(0, "10.0.0.5"), device(1, None)),
+    }
+)
+
+
+def test_a_device_pings_its_gateway_and_the_next_host_of_its_rail() -> None:
+    assert pairs(plan_pings(cluster("a", "b", "gone", "c"), THREE, mesh=False)) == [
+        ("a/0", "10.0.0.254", "gateway"),
+        ("a/0", "10.0.0.3", "b/0"),
+        ("b/0", "10.0.0.5", "c/0"),
+        ("c/0", "10.0.0.1", "a/0"),
+    ]
+
+
+def test_the_inventory_s_gateway_goes_before_the_one_the_device_has() -> None:
+    plan = plan_pings(cluster("a", "b", "gone", "c", gateway="10.0.0.9"), THREE, mesh=False)
+    assert [ping.address for ping in plan if ping.peer == "gateway"] == ["10.0.0.9"] * 4
+
+
+def test_a_mesh_pings_every_host_of_the_rail_and_no_other_rail() -> None:
+    plan = plan_pings(cluster("a", "b", "gone", "c"), THREE, mesh=True)
+    rail = [pair for pair in pairs(plan) if pair[2] != "gateway"]
+    assert rail == [(f"{a}/0", {"a": "10.0.0.1", "b": "10.0.0.3", "c": "10.0.0.5"}[b], f"{b}/0")
+                    for a, others in (("a", "bc"), ("b", "ca"), ("c", "ab")) for b in others]  # fmt: skip
+
+
+def test_on_a_direct_fabric_there_is_no_gateway_to_ping() -> None:
+    plan = plan_pings(cluster("a", "b", fabric=Fabric.DIRECT, gateway="10.0.0.9"), THREE, mesh=False)
+    assert {ping.peer for ping in plan} == {"a/0", "b/0", "c/0"}
+
+
+def test_one_host_of_every_other_leaf_is_pinged_besides_the_next() -> None:
+    leaves = {"a": "l1", "b": "l1", "c": "l2", "d": "l2", "e": "l3"}
+    facts = ClusterFacts(
+        {name: with_devices(device(0, f"10.0.0.{n}", leaf=leaf)) for n, (name, leaf) in enumerate(leaves.items(), 1)}
+    )
+    plan = plan_pings(cluster(*leaves), facts, mesh=False)
+    assert [ping.peer for ping in plan if ping.host == "a"] == ["b/0", "c/0", "e/0"]
+    assert [ping.peer for ping in plan if ping.host == "d"] == ["e/0", "a/0"]
+
+
+def test_one_host_alone_pings_nobody_but_its_gateway() -> None:
+    facts = ClusterFacts({"a": THREE.hosts["a"]})
+    assert pairs(plan_pings(cluster("a"), facts, mesh=True)) == [("a/0", "10.0.0.254", "gateway")]
+
+
+def test_the_time_foretold_is_that_of_the_device_with_the_most_pings_for_every_batch_of_hosts() -> None:
+    plan = tuple(Ping(f"h{host}", 0, f"10.0.0.{n}", "x") for host in range(40) for n in range(3))
+    assert expected_seconds(plan, pool=32) == 2 * expected_seconds(plan[:3], pool=32) > 0
+    assert expected_seconds(()) == 0
+
+
+class Wire:
+    """A transport that answers with what `reply` makes of the request; hosts named `gone` are unreachable."""
+
+    def __init__(self, reply: Callable[[dict[str, Any]], object]) -> None:
+        self.reply = reply
+
+    def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:  # noqa: ARG002
+        if host.name == "gone":
+            raise TransportError(Trouble.TIMEOUT, "gone: no answer in 10 s", "is it switched on?")
+        request = json.loads(program.payload)
+        return framed(self.reply(request), request["marker"])
+
+    def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
+def test_a_host_that_cannot_be_reached_is_among_the_facts_with_the_reason() -> None:
+    two = cluster("a", "gone")
+    facts = collect(two, two.hosts, Wire(lambda _: sections()), progress=None, ports=PortSet())
+    assert list(facts.hosts) == ["a", "gone"]
+    assert isinstance(facts.hosts["a"], HostFacts)
+    assert facts.hosts["gone"] == Unreachable("timeout", "gone: no answer in 10 s", "is it switched on?")
+
+
+def test_pings_come_back_in_the_order_of_the_plan_each_with_its_own_result() -> None:
+    lost = "recv time out seq=0\n" * 3 + "3 packets transmitted, 0 received, 100.00% packet loss\n"
+    good = "recv seq=0,time=0.1ms\n" * 3 + "3 packets transmitted, 3 received, 0.00% packet loss\n"
+
+    def reply(request: dict[str, Any]) -> object:
+        value = {"0": {"10.0.0.3": said(good), "10.0.0.254": said(lost, "Command execute failed!\n", 1)}}
+        return {"pings": {"value": value if [0, "10.0.0.254"] in request["pings"] else {}}}
+
+    four = cluster("a", "b", "gone", "c")
+    plan = (*plan_pings(four, THREE, mesh=False), Ping("gone", 0, "10.0.0.1", "a/0"))
+    done = ping(four, THREE, Wire(reply), plan, progress=None)
+    assert [(it.host, it.device, it.address, it.peer) for it in done] == [
+        (it.host, it.device, it.address, it.peer) for it in plan
+    ]
+    assert (done[0].sent, done[0].received, done[0].error) == (3, 0, "")
+    assert (done[1].received, done[1].milliseconds) == (3, 0.1)
+    assert done[2].error == "hccn_tool did not answer in time"
+    assert done[4].error == "the host gave no facts"

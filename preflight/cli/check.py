@@ -161,7 +161,8 @@ def run(args: argparse.Namespace) -> int:
         pings: object = NotRun(rounds.why_no_ping())
         if not rounds.why_no_ping():
             plan = plan_pings(s.cluster, facts, mesh=args.mesh)
-            _announce(s.progress, f"{len(plan)} pings between devices, about {expected_seconds(plan):.0f} s")
+            if plan:
+                _announce(s.progress, f"{len(plan)} pings between devices, about {expected_seconds(plan):.0f} s")
             pings = ping(s.cluster, facts, s.transport, plan, progress=s.progress)
         so_far = rounds.judge(facts, {"pings": pings, "observations": NotRun("not yet")})
 

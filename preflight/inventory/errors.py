@@ -9,10 +9,12 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: `at` is the key's path, ("hosts", 1, "name")."""
+    """One thing that is wrong: `at` is the key's path, ("hosts", 1, "name"); `first` is the other place, where two
+    contradict each other."""
 
     at: Location
     text: str
+    first: Location | None = None
 
 
 class InventoryError(UsageError):

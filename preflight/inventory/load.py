@@ -77,7 +77,10 @@ def _not_toml(path: Path, text: str, message: str) -> str:
 
 def _told(path: Path, lines: Lines, problems: list[Problem]) -> str:
     placed = sorted(((lines.of(problem.at), index, problem) for index, problem in enumerate(problems)))
-    told = [f"{path}:{line}: {dotted(problem.at)}: {problem.text}" for line, _, problem in placed]
+    told = []
+    for line, _, problem in placed:
+        other = f"; first on line {lines.of(problem.first)}" if problem.first else ""
+        told.append(f"{path}:{line}: {dotted(problem.at)}: {problem.text}{other}")
     return "\n".join([f"{len(told)} {'error' if len(told) == 1 else 'errors'} in the inventory", *told])
 
 

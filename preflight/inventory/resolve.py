@@ -8,7 +8,7 @@ from pathlib import Path
 
 from preflight.inventory.errors import Location, Problem
 from preflight.inventory.hostset import expand
-from preflight.inventory.schema import Document, FourSubnets, HostTable, OneSubnet, SshTable
+from preflight.inventory.schema import Document, FourSubnets, HostTable, OneSubnet
 from preflight.model.addressing import refused_range
 from preflight.model.cluster import Bastion, Cluster, Device, Fabric, Host, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.ports import PortSet
@@ -27,8 +27,8 @@ class _Work:
     folder: Path
     problems: list[Problem] = field(default_factory=list)
 
-    def bad(self, at: Location, text: str) -> None:
-        problem = Problem(at, text)
+    def bad(self, at: Location, text: str, first: Location | None = None) -> None:
+        problem = Problem(at, text, first)
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -141,9 +141,8 @@ def _named_hosts(work: _Work) -> list[tuple[int, HostTable, str, str]]:
         for entry in named:
             value, index = str(entry[column]), entry[0]
             if value in first:
-                same = f"hosts[{first[value]}]" if first[value] != index else "the same entry"
                 key = what if what == "name" or work.document.hosts[index].address else "name"
-                work.bad(("hosts", index, key), f"{what} {value} is used twice; first in {same}")
+                work.bad(("hosts", index, key), f"{what} {value} is used twice", ("hosts", first[value], key))
             first.setdefault(value, index)
     if work.document.cluster.fabric is Fabric.DIRECT and len(named) != 2:
         work.bad(("cluster", "fabric"), f"direct means a fibre between two servers; the inventory has {len(named)}")
@@ -260,35 +259,39 @@ def _with_neighbours(document: Document, hosts: list[Host]) -> list[Host]:
 
 
 def _check_addresses(work: _Work, named: list[tuple[int, HostTable, str, str]], hosts: list[Host]) -> None:
+    """Addresses that cannot be; of a plan that goes wrong the same way many times only the first is told."""
     product = work.document.cluster.product
     of_hosts = {host.address: host.name for host in hosts}
-    first: dict[IPv4Address, str] = {}
-    told: set[tuple[Location, str]] = set()
-
-    def bad(at: Location, text: str, kind: str) -> None:
-        if (at, kind) not in told or at[0] == "hosts":
-            told.add((at, kind))
-            work.bad(at, text)
-
+    seen: dict[IPv4Address, tuple[str, Location]] = {}
+    told: set[tuple[str, Location]] = set()
     for (index, table, _, _), host in zip(named, hosts, strict=True):
-        at: Location = (
-            ("hosts", index, "device_addresses") if table.device_addresses is not None else ("device_addresses",)
-        )
+        own = table.device_addresses is not None
+        at: Location = ("hosts", index, "device_addresses") if own else ("device_addresses",)
         for device in host.devices:
             if device.address is None:
                 continue
-            subject, address = f"{host.name} device {device.index}", device.address.ip
-            network = device.address.network
-            if address in first:
-                bad(at, f"{subject}: address {address} is used twice; first by {first[address]}", "twice")
-            first.setdefault(address, subject)
-            if str(address) in of_hosts:
-                bad(at, f"{subject}: {address} is the address of host {of_hosts[str(address)]}", "host")
-            if address in (network.network_address, network.broadcast_address):
-                bad(at, f"{subject}: {address} is the network or broadcast address of {network}", "edge")
-            if refused := refused_range(product, address):
-                bad(at, f"{subject}: hccn_tool refuses {address}: the driver uses {refused} itself", "refused")
-            if device.gateway and device.gateway not in network:
-                bad(at, f"{subject}: gateway {device.gateway} is not in {network}", "gateway")
-            if device.gateway == address:
-                bad(at, f"{subject}: {address} is the gateway's own address", "own")
+            subject = f"{host.name} device {device.index}"
+            for kind, text in _impossible(product, of_hosts, device, device.address):
+                if own or (kind, at) not in told:
+                    work.bad(at, f"{subject}: {text}")
+                told.add((kind, at))
+            holder, place = seen.setdefault(device.address.ip, (subject, at))
+            if holder != subject:
+                work.bad(at, f"{subject}: address {device.address.ip} is used twice, by {holder} too", place)
+
+
+def _impossible(
+    product: Product, of_hosts: dict[str, str], device: Device, address: IPv4Interface
+) -> Iterator[tuple[str, str]]:
+    """(kind, sentence) of everything wrong with one device's address by itself."""
+    ip, network = address.ip, address.network
+    if str(ip) in of_hosts:
+        yield "host", f"{ip} is the address of host {of_hosts[str(ip)]}"
+    if network.prefixlen < 31 and ip in (network.network_address, network.broadcast_address):
+        yield "edge", f"{ip} is the network or broadcast address of {network}"
+    if refused := refused_range(product, ip):
+        yield "refused", f"hccn_tool refuses {ip}: the driver uses {refused} itself"
+    if device.gateway == ip:
+        yield "own", f"{ip} is the gateway's own address"
+    elif device.gateway and device.gateway not in network:
+        yield "gateway", f"gateway {device.gateway} is not in {network}"

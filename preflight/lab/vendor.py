@@ -16,12 +16,12 @@ from preflight.model.errors import UsageError
 
 STANDINS = Path(__file__).parent / "standins"
 SOURCES = STANDINS / "vendor"
-COMMON = ("lab.c",)
+HCCN = tuple(f"hccn_{part}.c" for part in ("tool", "call", "settings", "look", "cfg", "error"))
 PROGRAMS = {
-    "hccn_tool": ("hccn_tool.c", "hccn_error.c", "nic.c", "icmp.c", *COMMON),
-    "npu-smi": ("npu_smi.c", *COMMON),
+    "hccn_tool": (*HCCN, "nic.c", "icmp.c", "lab.c"),
+    "npu-smi": ("npu_smi.c", "lab.c"),
 }
-COMPILE = ("cc", "-O2", "-static", "-Wall")
+COMPILE = ("cc", "-D_GNU_SOURCE", "-O2", "-static")
 
 ASCEND = Path("usr-local/Ascend")
 VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")

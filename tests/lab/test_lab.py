@@ -377,7 +377,8 @@ RANKS = """
 import os, sys
 from datetime import timedelta
 import torch, torch.distributed as dist
-host, address, mebibytes = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+host, hosts, address, mebibytes = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+ranks = 2 * hosts
 store = dist.TCPStore(address, 29500, None, host == 0, timedelta(seconds=20), wait_for_workers=False)
 for device in range(2):
     if os.fork() == 0:
@@ -385,11 +386,11 @@ for device in range(2):
         rank = 2 * host + device
         torch.npu.set_device(device)
         store = dist.TCPStore(address, 29500, None, False, timedelta(seconds=20))
-        dist.init_process_group("hccl", store=store, rank=rank, world_size=4, timeout=timedelta(seconds=20))
+        dist.init_process_group("hccl", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=20))
         try:
             tensor = torch.full((mebibytes << 18,), rank + 1.0, device=torch_npu.tensor_device(device))
             dist.all_reduce(tensor)
-            print(f"rank {rank} right={bool((tensor == 10).all())}", flush=True)
+            print(f"rank {rank} right={bool((tensor == ranks * (ranks + 1) / 2).all())}", flush=True)
             dist.barrier()
         except RuntimeError as error:
             print(f"rank {rank} {error}", flush=True)
@@ -399,13 +400,13 @@ for device in range(2):
 """
 
 
-def _all_reduce(lab: LabHandle, mebibytes: int = 8) -> str:
-    """Run an all_reduce over all four devices; return what the ranks printed."""
+def _all_reduce(lab: LabHandle, mebibytes: int = 1, hosts: int = 2) -> str:
+    """Run an all_reduce over the two devices of each of the first `hosts` hosts; return what the ranks printed."""
     probe = tomllib.loads(lab.inventory.read_text())["probe"]
     runs = []
-    for number, name in enumerate(lab.addresses):
+    for number, name in enumerate(list(lab.addresses)[:hosts]):
         program = f"{probe['setup']}; TORCH_DEVICE_BACKEND_AUTOLOAD=0 OMP_NUM_THREADS=1 timeout 40 {probe['python']} -"
-        command = lab.ssh_command(name, f"{program} {number} {lab.addresses['node01']} {mebibytes}")
+        command = lab.ssh_command(name, f"{program} {number} {hosts} {lab.addresses['node01']} {mebibytes}")
         pipe = subprocess.PIPE
         run = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         runs.append(run)
@@ -451,10 +452,18 @@ def test_what_stops_hccl_stops_the_stand_in_with_the_same_words(
 ) -> None:
     configured.lab("break", fault, "--host", "node02", *(() if device is None else ("--device", str(device))))
     try:
-        assert re.search(text, _all_reduce(configured, mebibytes=1))
+        assert re.search(text, _all_reduce(configured))
     finally:
         configured.lab("mend", fault)
-    assert "rank 3 right=True" in _all_reduce(configured, mebibytes=1)
+
+
+@pytest.mark.lab
+def test_a_dead_port_does_not_cut_a_device_from_its_siblings(configured: LabHandle) -> None:
+    configured.lab("break", "link-down", "--host", "node01", "--device", "1")
+    try:
+        assert sorted(_all_reduce(configured, hosts=1).splitlines()) == ["rank 0 right=True", "rank 1 right=True"]
+    finally:
+        configured.lab("mend")
 
 
 @pytest.mark.lab

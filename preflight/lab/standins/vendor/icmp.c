@@ -1,5 +1,4 @@
 /* STAND-IN: one real ICMP echo, see nic.h. */
-#define _GNU_SOURCE
 #include "nic.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* STAND-IN: see lab.h. */
-#define _GNU_SOURCE
 #include "lab.h"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 /* STAND-IN: see nic.h. */
-#define _GNU_SOURCE
 #include "nic.h"
 
 #include <arpa/inet.h>

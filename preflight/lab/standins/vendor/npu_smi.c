@@ -5,7 +5,6 @@
  *
  *   npu-smi info [-l | -m | -t board|health|usages|topo [-i NPU] [-c CHIP]]
  */
-#define _GNU_SOURCE
 #include "lab.h"
 
 #include <ctype.h>

@@ -1,0 +1,40 @@
+/* STAND-IN: one call of hccn_tool, and the functions that answer it. */
+#ifndef HCCN_H
+#define HCCN_H
+
+#include "hccn_error.h"
+#include "nic.h"
+
+#define HCCN_CONF "/etc/hccn.conf"
+
+struct call {
+    int device;
+    char interface[16]; /* of the device, in its own namespace */
+    int count;          /* words after the action */
+    char **words;
+};
+
+typedef enum hccn_result hccn_function(const struct call *);
+
+/* hccn_call.c: what several commands need */
+const char *hccn_text_of(in_addr_t address);
+const char *hccn_word_after(const struct call *call, const char *word);
+enum hccn_result hccn_parse_address(const char *text, in_addr_t *address);
+enum hccn_result hccn_parse_netmask(const char *text, in_addr_t *netmask);
+enum hccn_result hccn_read_nic(const struct call *call, struct nic *nic);
+
+/* hccn_settings.c: the device's settings. "apply" changes the device, "set" also writes /etc/hccn.conf. */
+enum hccn_result hccn_apply_address(const struct call *call, in_addr_t address, in_addr_t netmask);
+enum hccn_result hccn_apply_gateway(const struct call *call, in_addr_t gateway);
+enum hccn_result hccn_apply_mtu(const struct call *call, int mtu);
+hccn_function hccn_ip_set, hccn_ip_get, hccn_gateway_set, hccn_gateway_get, hccn_netdetect_set, hccn_netdetect_get,
+    hccn_mtu_set, hccn_mtu_get, hccn_tls_set, hccn_tls_get;
+
+/* hccn_look.c: what only looks */
+hccn_function hccn_link_get, hccn_speed_get, hccn_duplex_get, hccn_mac_get, hccn_process_get, hccn_lldp_get,
+    hccn_net_health_get, hccn_ping_get;
+
+/* hccn_cfg.c: /etc/hccn.conf back to the device */
+hccn_function hccn_cfg_status, hccn_cfg_recovery;
+
+#endif

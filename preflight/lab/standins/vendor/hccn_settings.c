@@ -1,0 +1,231 @@
+/* STAND-IN: see hccn.h. */
+#include "hccn.h"
+#include "lab.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum hccn_result persist(const struct call *call, const char *key, const char *value)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s_%d", key, call->device);
+    return lab_set(HCCN_CONF, name, value) == 0 ? HCCN_OK : HCCN_WRITE_CONF;
+}
+
+/* ---- address and netmask */
+
+/* Subnets that the real tool keeps for the host's virtual NICs. The lab's A1 is in SMP mode, its A3 in no super-pod. */
+static bool is_reserved(in_addr_t address)
+{
+    uint32_t ip = ntohl(address);
+    if ((ip & 0xffff0000) != 0xc0a80000) /* 192.168.0.0/16 */
+        return false;
+    unsigned third = ip >> 8 & 0xff;
+    switch (lab_product()) {
+    case ATLAS_A1:
+        return third >= 1 && third <= 5;
+    case ATLAS_A2:
+        return third == 1 || third == 2;
+    default:
+        return third <= 7;
+    }
+}
+
+static in_addr_t address_of(int device)
+{
+    char interface[16];
+    struct nic nic = {0};
+    snprintf(interface, sizeof interface, "eth%d", device);
+    if (lab_enter_device(device) == 0) {
+        nic_read(interface, &nic);
+        lab_leave_device();
+    }
+    return nic.address;
+}
+
+/* Both ends of every path between this device and its siblings; `before` is the address it had. */
+static void connect_siblings(int device, in_addr_t before, in_addr_t address)
+{
+    for (int sibling = 0; lab_device_exists(sibling); sibling++) {
+        if (sibling == device)
+            continue;
+        in_addr_t theirs = address_of(sibling);
+        if (theirs == 0)
+            continue;
+        if (lab_enter_device(sibling) == 0) {
+            if (before != 0 && before != address)
+                nic_remove_sibling(before);
+            nic_add_sibling(address, theirs);
+        }
+        if (lab_enter_device(device) == 0)
+            nic_add_sibling(theirs, address);
+        lab_leave_device();
+    }
+}
+
+enum hccn_result hccn_apply_address(const struct call *call, in_addr_t address, in_addr_t netmask)
+{
+    if (is_reserved(address))
+        return HCCN_IP_CONFLICT;
+    if ((address & ~netmask) == 0)
+        return HCCN_NETWORK_ADDRESS;
+    if ((address | netmask) == INADDR_NONE)
+        return HCCN_BROADCAST_ADDRESS;
+    for (int sibling = 0; lab_device_exists(sibling); sibling++)
+        if (sibling != call->device && address_of(sibling) == address)
+            return HCCN_IP_CONFLICT;
+    in_addr_t before = address_of(call->device);
+    if (lab_enter_device(call->device) != 0)
+        return HCCN_DEVICE_FAILED;
+    int result = nic_set_address(call->interface, address, netmask);
+    lab_leave_device();
+    if (result != 0)
+        return HCCN_DEVICE_FAILED;
+    connect_siblings(call->device, before, address);
+    return HCCN_OK;
+}
+
+enum hccn_result hccn_ip_set(const struct call *call)
+{
+    in_addr_t address, netmask;
+    if (call->count != 4)
+        return HCCN_COUNT;
+    const char *address_text = hccn_word_after(call, "address"), *netmask_text = hccn_word_after(call, "netmask");
+    enum hccn_result result = hccn_parse_address(address_text, &address);
+    if (result == HCCN_OK)
+        result = hccn_parse_netmask(netmask_text, &netmask);
+    if (result == HCCN_OK)
+        result = hccn_apply_address(call, address, netmask);
+    if (result == HCCN_OK)
+        result = persist(call, "address", address_text);
+    return result == HCCN_OK ? persist(call, "netmask", netmask_text) : result;
+}
+
+enum hccn_result hccn_ip_get(const struct call *call)
+{
+    struct nic nic;
+    enum hccn_result result = hccn_read_nic(call, &nic);
+    if (result != HCCN_OK)
+        return result;
+    if (nic.address == 0)
+        return HCCN_NO_IP;
+    printf("ipaddr:%s\n", hccn_text_of(nic.address));
+    printf("netmask:%s\n", hccn_text_of(nic.netmask));
+    return HCCN_OK;
+}
+
+/* ---- gateway, detect address, MTU, TLS switch */
+
+enum hccn_result hccn_apply_gateway(const struct call *call, in_addr_t gateway)
+{
+    struct nic nic;
+    enum hccn_result result = hccn_read_nic(call, &nic);
+    if (result != HCCN_OK)
+        return result;
+    if (nic.address == 0)
+        return HCCN_GATEWAY_NO_IP;
+    if ((gateway & nic.netmask) != (nic.address & nic.netmask) || gateway == nic.address)
+        return HCCN_GATEWAY_SEGMENT;
+    if (lab_enter_device(call->device) != 0)
+        return HCCN_DEVICE_FAILED;
+    int changed = nic_set_gateway(call->interface, gateway);
+    lab_leave_device();
+    return changed == 0 ? HCCN_OK : HCCN_DEVICE_FAILED;
+}
+
+enum hccn_result hccn_gateway_set(const struct call *call)
+{
+    in_addr_t gateway;
+    if (call->count != 2)
+        return HCCN_COUNT;
+    const char *text = hccn_word_after(call, "gateway");
+    enum hccn_result result = hccn_parse_address(text, &gateway);
+    if (result == HCCN_OK)
+        result = hccn_apply_gateway(call, gateway);
+    return result == HCCN_OK ? persist(call, "gateway", text) : result;
+}
+
+enum hccn_result hccn_gateway_get(const struct call *call)
+{
+    struct nic nic;
+    enum hccn_result result = hccn_read_nic(call, &nic);
+    if (result != HCCN_OK)
+        return result;
+    if (nic.gateway == 0)
+        return HCCN_NO_GATEWAY;
+    printf("default gateway:%s, Iface:%s\n", hccn_text_of(nic.gateway), call->interface);
+    return HCCN_OK;
+}
+
+enum hccn_result hccn_netdetect_set(const struct call *call)
+{
+    in_addr_t address;
+    if (call->count != 2)
+        return HCCN_COUNT;
+    const char *text = hccn_word_after(call, "address");
+    enum hccn_result result = hccn_parse_address(text, &address);
+    if (result == HCCN_OK && lab_state_set(call->device, "netdetect", text) != 0)
+        result = HCCN_DEVICE_FAILED;
+    return result == HCCN_OK ? persist(call, "netdetect", text) : result;
+}
+
+enum hccn_result hccn_netdetect_get(const struct call *call)
+{
+    char address[64] = "0.0.0.0";
+    lab_state_get(call->device, "netdetect", address, sizeof address);
+    printf("netdetect addr: %s\n", address);
+    return HCCN_OK;
+}
+
+enum hccn_result hccn_apply_mtu(const struct call *call, int mtu)
+{
+    if (mtu < 68 || mtu > 9702)
+        return HCCN_MTU_RANGE;
+    if (lab_enter_device(call->device) != 0)
+        return HCCN_DEVICE_FAILED;
+    int changed = nic_set_mtu(call->interface, mtu);
+    lab_leave_device();
+    return changed == 0 ? HCCN_OK : HCCN_DEVICE_FAILED;
+}
+
+enum hccn_result hccn_mtu_set(const struct call *call)
+{
+    if (call->count != 1)
+        return HCCN_COUNT;
+    enum hccn_result result = hccn_apply_mtu(call, atoi(call->words[0]));
+    return result == HCCN_OK ? persist(call, "mtu", call->words[0]) : result;
+}
+
+enum hccn_result hccn_mtu_get(const struct call *call)
+{
+    struct nic nic;
+    enum hccn_result result = hccn_read_nic(call, &nic);
+    if (result == HCCN_OK)
+        printf("mtu:%d\n", nic.mtu);
+    return result;
+}
+
+enum hccn_result hccn_tls_set(const struct call *call)
+{
+    if (call->count != 2)
+        return HCCN_COUNT;
+    const char *value = hccn_word_after(call, "enable");
+    if (value == NULL)
+        return HCCN_PARAMETERS;
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return HCCN_TLS_ENABLE;
+    if (lab_state_set(call->device, "tls", value) != 0)
+        return HCCN_DEVICE_FAILED;
+    return persist(call, "tls_enable", value);
+}
+
+enum hccn_result hccn_tls_get(const struct call *call)
+{
+    char value[8] = "1";
+    lab_state_get(call->device, "tls", value, sizeof value);
+    printf("dev_id:%d, tls switch[%s](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset), "
+           "tls alarm time threshold[60]days\n",
+           call->device, value);
+    return HCCN_OK;
+}

@@ -11,6 +11,7 @@ from ipaddress import IPv4Interface
 from preflight.checks.hccn_conf import PATH, with_entries
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, NpuSmi, Reading
+from preflight.model.addressing import refused_range
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host, Product
 from preflight.model.finding import Finding
@@ -225,6 +226,27 @@ def _off_rule(all_: All, host: Host, device: int, interface: IPv4Interface, rule
     )  # fmt: skip
 
 
+@host_check("NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU)
+def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
+    configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
+
+    By hand: compare hccn_tool -i 0 -ip -g with 192.168.1.0/24 and the other ranges of the product's manual
+
+    Mend: plan other addresses in the inventory
+    """
+    for device in hccn.devices:
+        planned, found = _planned(here.host, device.index).address, _interface(device)
+        address = planned.ip if planned else found.ip if found else None
+        range_ = refused_range(here.cluster.product, address) if address else None
+        if range_:
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
+                device=device.index, expected=f"an address outside {range_}", found=str(address),
+                remedy="plan addresses in another range in the inventory",
+            )  # fmt: skip
+
+
 @host_check("NPU107", "Every device's link is up", products=NPU)
 def link_up(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
@@ -327,10 +349,7 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
     for device in hccn.devices:
         index, name = device.index, f"{here.host.name}: device {device.index}"
         planned, found, health = _planned(here.host, index).detect, device.detect.value, device.net_health.value
-        if device.detect.error or device.net_health.error:
-            error = device.detect.error or device.net_health.error
-            yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
-        elif planned and found != str(planned):
+        if planned and found != str(planned) and not device.detect.error:
             yield here.warn(
                 f"{name} has " + (f"detect address {found}" if found else "no detect address"), device=index,
                 expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
@@ -338,6 +357,9 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
             )  # fmt: skip
         elif device.address.value is None or device.link.value == "DOWN" or health == "Success":
             continue
+        elif device.detect.error or device.net_health.error:
+            error = device.detect.error or device.net_health.error
+            yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
         elif health in _UNHEALTHY:
             yield here.bad(
                 f"{name}: net health is {health}", device=index, expected="Success", found=health,
@@ -366,7 +388,10 @@ def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
         planned, found = _planned(here.host, device.index).gateway, device.gateway.value
         name = f"{here.host.name}: device {device.index}"
         if planned and device.gateway.error:
-            yield here.unknown(f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index)
+            if device.address.value is not None:  # without an address, the tool may well refuse to tell
+                yield here.unknown(
+                    f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index
+                )
         elif planned and found != str(planned):
             yield here.bad(
                 f"{name} has " + (f"gateway {found}" if found else "no gateway"), device=device.index,
@@ -423,6 +448,9 @@ def idle(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
 
     Mend: wait for the job, or end what is left of it: kill PID
     """
+    if not npu_smi.processes_listed:
+        yield here.unknown(f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
+                           remedy="look for processes that hold /dev/davinci*: fuser -v /dev/davinci*")  # fmt: skip
     for process in npu_smi.processes:
         yield here.bad(
             f"{here.host.name}: device {process.device} is used by {process.name or 'a process'} (pid {process.pid})",

@@ -143,15 +143,20 @@ def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> lis
         ]
 
 
+def nearest(checks: Mapping[str, Check], word: str) -> str:
+    """A hint for a word that is no check: the area or id that was probably meant, or where they are listed."""
+    areas = sorted({check.area for check in checks.values()})
+    spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual slip
+    close = difflib.get_close_matches(word.lower(), areas, 1) or difflib.get_close_matches(spelled, checks, 1)
+    return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
+
+
 def _matching(checks: Mapping[str, Check], word: str) -> set[str]:
     """The ids that a word of --only, --skip or --ignore means: an id, the start of one, or an area."""
     found = {id_ for id_, check in checks.items() if id_.startswith(word.upper()) or check.area == word.lower()}
     if found and word:
         return found
-    known = [*checks, *sorted({check.area for check in checks.values()})]
-    close = difflib.get_close_matches(word.upper(), known, 1) or difflib.get_close_matches(word.lower(), known, 1)
-    hint = f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
-    raise UsageError(f"there is no check {word!r}; {hint}")
+    raise UsageError(f"there is no check {word!r}; {nearest(checks, word)}")
 
 
 def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Check]:

@@ -1,10 +1,10 @@
 """Explain a check: why it matters, how to look by hand, how to mend it."""
 
 import argparse
-import difflib
 import textwrap
 
 from preflight.checks.registry import Check, all_checks
+from preflight.checks.run import nearest
 from preflight.cli.list_checks import WIDTH, products
 from preflight.model.errors import UsageError
 
@@ -23,9 +23,7 @@ def find(id_: str) -> Check:
     checks = all_checks()
     if id_.upper() in checks:
         return checks[id_.upper()]
-    close = difflib.get_close_matches(id_.upper(), checks, 1)
-    hint = f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
-    raise UsageError(f"there is no check {id_!r}; {hint}")
+    raise UsageError(f"there is no check {id_!r}; {nearest(checks, id_)}")
 
 
 def text(check: Check) -> str:

@@ -1,0 +1,128 @@
+"""What the facts would be after changes: a model of `preflight/remote/apply.py` for tests without hosts."""
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import replace
+from ipaddress import IPv4Interface
+
+from preflight.checks import firewall
+from preflight.checks.hccn_conf import with_entries
+from preflight.facts.hccn_conf import entries as read_entries
+from preflight.facts.sysctl import file as sysctl_file
+from preflight.facts.types import (
+    ClusterFacts,
+    Firewall,
+    Hccn,
+    HccnConf,
+    HccnDevice,
+    HostFacts,
+    Reading,
+    Sysctl,
+    SysctlFile,
+    Unreachable,
+)
+from preflight.model.change import Change, Kind
+from preflight.model.ports import PortSet
+
+_ORDER = tuple(Kind)
+
+
+def applied(changes: Iterable[Change], facts: ClusterFacts) -> ClusterFacts:
+    """The facts after the changes, in the order in which kinds are applied. A change whose `before` is not what the
+    facts say is an error of the check that made it."""
+    hosts: dict[str, HostFacts | Unreachable] = dict(facts.hosts)
+    for change in sorted(dict.fromkeys(changes), key=lambda change: _ORDER.index(change.kind)):
+        host = hosts[change.host]
+        assert isinstance(host, HostFacts)
+        hosts[change.host] = _after(host, change)
+    return replace(facts, hosts=hosts)
+
+
+def _after(host: HostFacts, change: Change) -> HostFacts:
+    if change.kind is Kind.FILE and change.target == "/etc/hccn.conf":
+        assert isinstance(host.hccn_conf, HccnConf)
+        assert change.before == (host.hccn_conf.text if host.hccn_conf.present else None)
+        return replace(host, hccn_conf=_conf(change.after or ""))
+    if change.kind is Kind.SYSCTL or (change.kind is Kind.FILE and "sysctl" in change.target):
+        assert isinstance(host.sysctl, Sysctl)
+        return replace(host, sysctl=_sysctl(host.sysctl, change))
+    if change.kind in (Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT):
+        return _device(host, change)
+    assert isinstance(host.firewall, Firewall)
+    return replace(host, firewall=_firewall(host.firewall, change))
+
+
+def _sysctl(sysctl: Sysctl, change: Change) -> Sysctl:
+    assert change.after is not None
+    if change.kind is Kind.SYSCTL:
+        assert change.before == sysctl.reserved_ports
+        return replace(sysctl, reserved_ports=str(PortSet.parse(change.after)))
+    files = {file.path: file for file in sysctl.reserved_files}
+    old = files.get(change.target)
+    assert change.before == (old.text if old else None)
+    new = sysctl_file(change.target, change.after)
+    assert new is not None
+    files[change.target] = new
+
+    def order(file: SysctlFile) -> tuple[bool, str]:
+        return file.path == "/etc/sysctl.conf", posixpath.basename(file.path)
+
+    return replace(sysctl, reserved_files=tuple(sorted(files.values(), key=order)))
+
+
+def _device(host: HostFacts, change: Change) -> HostFacts:
+    assert isinstance(host.hccn, Hccn)
+    assert isinstance(host.hccn_conf, HccnConf)
+    assert change.after is not None
+    devices = {device.index: device for device in host.hccn.devices}
+    index = int(change.target)
+    device = devices[index]
+    if change.kind is Kind.DEVICE_ADDRESS:
+        before = device.address.value and str(IPv4Interface(f"{device.address.value}/{device.netmask.value}"))
+        new = IPv4Interface(change.after)
+        entries = {f"address_{index}": str(new.ip), f"netmask_{index}": str(new.netmask)}
+        devices[index] = replace(device, address=Reading(str(new.ip)), netmask=Reading(str(new.netmask)))
+    elif change.kind is Kind.DEVICE_GATEWAY:
+        before, entries = device.gateway.value, {f"gateway_{index}": change.after}
+        devices[index] = replace(device, gateway=Reading(change.after))
+    else:
+        before, entries = device.detect.value, {f"netdetect_{index}": change.after}
+        devices[index] = _healthy(replace(device, detect=Reading(change.after)))
+    assert change.before == before
+    conf = _conf(with_entries(host.hccn_conf.text, entries))  # the vendor's tool writes the file, too
+    return replace(host, hccn=Hccn(tuple(devices.values())), hccn_conf=conf)
+
+
+def _conf(text: str) -> HccnConf:
+    entries = read_entries(text)
+    assert isinstance(entries, dict)
+    return HccnConf(True, entries, text)
+
+
+def _healthy(device: HccnDevice) -> HccnDevice:
+    return replace(device, net_health=Reading("Success"))
+
+
+def _firewall(state: Firewall, change: Change) -> Firewall:
+    lines = tuple((change.after or "").splitlines())
+    if change.kind is Kind.FILE and change.target == firewall.OWN_FILE:
+        assert change.before == state.nft_preflight_file
+        return replace(state, nft_preflight_file=change.after)
+    if change.kind is Kind.FILE:
+        assert (change.target, change.before) == (firewall.BOOT_FILE, state.nft_boot_file)
+        return replace(state, nft_boot_file=change.after)
+    if change.kind is Kind.UFW_ENABLED:
+        return replace(state, ufw_enabled=change.after == "yes", nft_chains=())
+    if change.kind is Kind.UFW_RULES:
+        assert change.before == ("\n".join(state.ufw_ours) or None)
+        others = tuple(rule for rule in state.ufw_rules if rule not in state.ufw_ours)
+        return replace(state, ufw_rules=lines + others, ufw_ours=lines)
+    chains = {f"{chain.family} {chain.table} {chain.name}": chain for chain in state.nft_chains}
+    chain = chains[change.target]
+    if change.kind is Kind.NFT_INPUT:
+        del chains[change.target]
+    else:
+        assert change.before == ("\n".join(chain.ours) or None)
+        others = tuple(rule for rule in chain.rules if rule not in chain.ours)
+        chains[change.target] = replace(chain, rules=lines + others, ours=lines)
+    return replace(state, nft_chains=tuple(chains.values()))

@@ -1,0 +1,266 @@
+"""A healthy 2 × 8 Atlas A1 cluster in facts, and how a case differs from it.
+
+A case is a file `tests/cases/checks/<ID>/<outcome>-<story>.toml`:
+
+    [cluster]                 what the inventory says differently; a host by its name: [cluster.hosts.node01]
+    [facts.node02.hccn.devices.3.link]   what the facts say differently; list elements by position
+    value = "DOWN"
+    [facts.node01]
+    hccn_conf = {missing = "no permission"}       a section that could not be collected
+    [[pings]]                 changes of a healthy ping: host, device and peer name it
+    [[tests]]                 probe tests: members = ["node01/3", …], outcome, busbw, ranks."node01/3" = {stage = …}
+    [[expect]]                the findings of the check, in any order: every key is compared; `says` are fragments of
+                              the summary, `change` the fields of the change; no [[expect]]: passes only
+"""
+
+import copy
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from ipaddress import IPv4Interface, IPv4Network
+from typing import Any
+
+import msgspec
+
+from preflight.checks import firewall, hccn_conf, ports, rules
+from preflight.facts.hccn_conf import entries as read_entries
+from preflight.facts.types import (
+    Clock,
+    ClusterFacts,
+    Firewall,
+    Hccn,
+    HccnConf,
+    HccnDevice,
+    HostFacts,
+    Interface,
+    Limits,
+    Missing,
+    Names,
+    Network,
+    NftChain,
+    NpuChip,
+    NpuSmi,
+    Os,
+    Ping,
+    Reading,
+    Route,
+    Sockets,
+    Sysctl,
+    SysctlFile,
+    Unreachable,
+    Versions,
+)  # fmt: skip
+from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.model.ports import PortSet
+
+PORTS = PortSet.parse("29500,60000-60031")
+NETWORK = IPv4Network("10.1.0.0/24")
+BASE_RULES = ("ct state established,related accept", 'iif "lo" accept', "tcp dport 22 accept")
+NFTABLES_CONF = (
+    "flush ruleset\n\ntable inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n"
+    + "".join(f"\t\t{rule}\n" for rule in BASE_RULES)
+    + "\t}\n}\n"
+)
+
+
+def device_address(host: int, device: int) -> IPv4Interface:
+    """By the A1 rule: devices 0/4, 1/5, 2/6, 3/7 share a subnet."""
+    return IPv4Interface(f"10.20.{device % 4}.{10 * host + device // 4}/24")
+
+
+def healthy_cluster() -> Cluster:
+    def host(number: int) -> Host:
+        devices = tuple(Device(index, device_address(number, index)) for index in range(8))
+        return Host(f"node{number:02}", f"10.1.0.{number}", nic="eth0", devices=devices)
+
+    return Cluster(
+        "case", Product.ATLAS_A1, (host(1), host(2)), cidrs=(NETWORK,), hccl_ports=PortSet.parse("60000-60031"),
+        job_ports=PortSet.parse("29500"),
+    )  # fmt: skip
+
+
+def healthy_facts(cluster: Cluster) -> ClusterFacts:
+    return ClusterFacts({host.name: _host_facts(cluster, number) for number, host in enumerate(cluster.hosts, 1)})
+
+
+def _host_facts(cluster: Cluster, number: int) -> HostFacts:
+    host = cluster.hosts[number - 1]
+    ours = rules.nft_rule(NETWORK, PORTS)
+    chain = NftChain("inet", "filter", "input", "drop", (ours, *BASE_RULES), (ours,))
+    addresses = {index: device_address(number, index) for index in range(8)}
+    entries = {
+        key: value
+        for index, address in addresses.items()
+        for key, value in ((f"address_{index}", str(address.ip)), (f"netmask_{index}", str(address.netmask)))
+    }
+    return HostFacts(
+        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True),
+        clock=Clock(0.01 * number, 0.02),
+        sysctl=Sysctl(
+            "29500,60000-60031", (32768, 60999), (SysctlFile(ports.OWN_FILE, str(PORTS), ports.own_file(PORTS)),), 4096
+        ),
+        sockets=Sockets(()),
+        network=Network(
+            (
+                Interface("lo", True, 65536, "00:00:00:00:00:00", ("127.0.0.1/8", "::1/128")),
+                Interface("eth0", True, 1500, "02:00:00:00:00:01", (f"{host.address}/24", "fe80::1/64")),
+            ),
+            (Route("default", "10.1.0.254", "eth0"),),
+        ),
+        firewall=Firewall(
+            nft_present=True,
+            nft_chains=(chain,),
+            nft_boot_file=NFTABLES_CONF + firewall.INCLUDE + "\n",
+            nft_preflight_file=firewall.own_file({"inet filter input": (ours,)}),
+            ufw_installed=False, ufw_enabled=False, ufw_rules=(), ufw_ours=(), firewalld_running=False,
+            iptables_legacy=False,
+        ),
+        names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
+        limits=Limits(1048576, 1048576, -1, 64 << 30),
+        versions=Versions("3.11.2", "2.1.0", "2.1.0.post3", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0"),
+        hccn=Hccn(
+            tuple(
+                HccnDevice(
+                    index, Reading(str(address.ip)), Reading(str(address.netmask)), Reading("UP"), Reading("Success"),
+                    Reading(str(addresses[(index + 4) % 8].ip)), Reading(), Reading("1"), Reading("SUCCESS"),
+                )
+                for index, address in addresses.items()
+            )
+        ),
+        hccn_conf=HccnConf(True, entries, "".join(f"{key}={value}\n" for key, value in entries.items())),
+        npu_smi=NpuSmi("23.0.7", tuple(NpuChip(index, "910A", "OK", 0) for index in range(8)), ()),
+    )  # fmt: skip
+
+
+def healthy_pings() -> list[dict[str, Any]]:
+    return [
+        {"host": f"node{host:02}", "device": index, "peer": f"node{3 - host:02}/{index}", "sent": 3, "received": 3,
+         "address": str(device_address(3 - host, index).ip), "milliseconds": 0.1}
+        for host in (1, 2) for index in range(8)
+    ]  # fmt: skip
+
+
+def healthy_tests() -> list[dict[str, Any]]:
+    """An all_reduce over all devices, and the eight same-rail pairs."""
+    everybody = [f"node{host:02}/{index}" for host in (1, 2) for index in range(8)]
+    pairs = [
+        {"id": f"r2-{index}", "members": [f"node01/{index}", f"node02/{index}"], "busbw": 10.0 + 0.01 * index}
+        for index in range(8)
+    ]
+    return [{"id": "r1-1", "members": everybody, "busbw": 8.0}, *pairs]
+
+
+# From a case's tables to typed objects.
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    def hook(type_: Any, raw: Any) -> Any:
+        return type_.parse(raw) if type_ is PortSet else type_(raw)
+
+    return msgspec.convert(value, hint, dec_hook=hook)
+
+
+def _plain_hint(hint: Any) -> Any:
+    """The hint without Missing and None, which a case writes in its own way."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        rest = [option for option in typing.get_args(hint) if option not in (Missing, type(None))]
+        return rest[0] if len(rest) == 1 else hint
+    return hint
+
+
+def differing(base: Any, changes: Any, hint: Any) -> Any:
+    """`base` with a case's changes; both stay what their types say."""
+    hint = _plain_hint(hint)
+    if isinstance(changes, dict) and set(changes) == {"missing"}:
+        return Missing(changes["missing"])
+    if isinstance(changes, dict) and set(changes) == {"absent"}:
+        return None
+    if isinstance(base, Reading):
+        return _convert(changes, Reading)  # a whole one: {} is "not set"
+    if isinstance(base, HccnConf):
+        return _hccn_conf(base, changes)
+    if isinstance(changes, dict) and dataclasses.is_dataclass(base) and not isinstance(base, type):
+        hints = typing.get_type_hints(type(base))
+        new = {key: differing(getattr(base, key), value, hints[key]) for key, value in changes.items()}
+        return dataclasses.replace(base, **new)
+    if isinstance(changes, dict) and isinstance(base, tuple):
+        elements = list(base)
+        names = [getattr(element, "name", str(position)) for position, element in enumerate(elements)]
+        for key, value in changes.items():
+            position = names.index(key) if key in names else int(key)
+            elements[position] = differing(elements[position], value, typing.get_args(hint)[0])
+        return tuple(elements)
+    if isinstance(changes, dict) and isinstance(base, dict) and typing.get_origin(hint) is dict:
+        return {**base, **{key: _convert(value, typing.get_args(hint)[1]) for key, value in changes.items()}}
+    return _convert(changes, hint)
+
+
+def _hccn_conf(base: HccnConf, changes: dict[str, Any]) -> HccnConf:
+    """`text`: the whole file; `entries`: lines that differ; `present = false`: no file."""
+    if not changes.get("present", True):
+        return HccnConf(False, {})
+    text = changes.get("text", hccn_conf.with_entries(base.text, changes.get("entries", {})))
+    entries = read_entries(text)
+    assert isinstance(entries, dict)
+    return HccnConf(True, entries, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """Everything a case gives to the runner."""
+
+    cluster: Cluster
+    facts: ClusterFacts
+    rounds: dict[str, object]
+
+
+def scene(case: Mapping[str, Any]) -> Scene:
+    cluster = differing(healthy_cluster(), dict(case.get("cluster", {})), Cluster)
+    cluster = dataclasses.replace(cluster, hosts=cluster.hosts[: case.get("hosts", 2)])
+    facts = healthy_facts(cluster)
+    hosts: dict[str, HostFacts | Unreachable] = dict(facts.hosts)
+    for name, changes in case.get("facts", {}).items():
+        gone = changes.get("unreachable")
+        hosts[name] = Unreachable(**gone) if gone else differing(hosts[name], changes, HostFacts)
+    rounds: dict[str, object] = {"pings": pings(case), "observations": observations(case)}
+    return Scene(cluster, ClusterFacts(hosts), rounds)
+
+
+def pings(case: Mapping[str, Any]) -> tuple[Ping, ...]:
+    all_ = healthy_pings()
+    for change in case.get("pings", ()):
+        found = [ping for ping in all_ if all(ping[key] == change[key] for key in ("host", "device", "peer"))]
+        if found:
+            found[0].update(change)
+        else:
+            all_.append({"sent": 3, "received": 3, "address": "10.20.0.254", **change})
+    return tuple(Ping(**ping) for ping in all_)
+
+
+def observations(case: Mapping[str, Any]) -> tuple[Observation, ...]:
+    """The case's tests instead of the healthy ones of the same id; `only_these_tests` leaves the healthy ones out."""
+    mine = {test["id"]: test for test in copy.deepcopy(list(case.get("tests", ())))}
+    tests = [] if case.get("only_these_tests") else [test for test in healthy_tests() if test["id"] not in mine]
+    return tuple(_observation(test) for test in [*tests, *mine.values()])
+
+
+def _observation(test: dict[str, Any]) -> Observation:
+    members = []
+    for rank, place in enumerate(test["members"]):
+        host, _, device = place.partition("/")
+        members.append(Member(host, int(device), rank))
+    outcome = TestOutcome(test.get("outcome", "pass"))
+    stage = test.get("stage", "closed")
+    result = TestResult(
+        test["id"], test.get("op", "all_reduce"), test.get("dtype", "float32"), test.get("bytes", 1 << 24), None,
+        tuple(members), outcome, stage, busbw_GBps=test.get("busbw"),
+    )  # fmt: skip
+    views = []
+    for member in members:
+        said = dict(test.get("ranks", {}).get(f"{member.host}/{member.device}", {}))
+        if "end" in said:
+            said["end"] = End(said["end"])
+        views.append(RankView(member, **{"stage": stage, **said}))
+    return Observation(result, tuple(views))

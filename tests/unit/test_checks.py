@@ -1,0 +1,451 @@
+"""Checks: every case of `tests/cases/checks`, the runner, waivers, and the two commands that show the checks."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.checks import firewall, ports, rules
+from preflight.checks.hccn_conf import with_entries
+from preflight.checks.registry import ROUNDS, Check, Here, all_checks
+from preflight.checks.run import NotRun, run_checks, select
+from preflight.checks.waive import apply_waivers
+from preflight.cli.list_checks import markdown
+from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from preflight.model.cluster import Waiver
+from preflight.model.errors import UsageError
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.model.ports import PortSet
+from tests.unit.apply_to_facts import applied
+from tests.unit.healthy import Scene, scene
+
+ROOT = Path(__file__).parents[2]
+CASES = sorted((ROOT / "tests" / "cases" / "checks").glob("*/*.toml"))
+QUIET = (Outcome.PASS, Outcome.SKIP)
+
+
+def look(case: Scene, checks: Iterable[Check] | None = None) -> list[Finding]:
+    chosen = all_checks().values() if checks is None else checks
+    return run_checks(case.cluster, case.facts, checks=chosen, hosts=case.cluster.hosts, rounds=case.rounds)
+
+
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def differences(expected: dict[str, Any], finding: Finding) -> list[str]:
+    """In what a finding differs from what a case expects."""
+    wrong = []
+    for key, value in expected.items():
+        if key == "says":
+            wrong += [f"no {text!r} in {finding.summary!r}" for text in value if text not in finding.summary]
+        elif key == "change":
+            found = dataclasses.asdict(finding.change) if finding.change else {}
+            wrong += [f"change: {found}"] if bool(value) != bool(found) else []
+            wrong += [f"change.{k}: {found.get(k)!r}" for k, v in (value or {}).items() if found.get(k) != v]
+        elif key == "evidence":
+            wrong += [f"evidence: {finding.evidence}"] if list(finding.evidence) != value else []
+        elif getattr(finding, key) != value:
+            wrong.append(f"{key}: {getattr(finding, key)!r}")
+    return wrong
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(path: Path) -> None:
+    case = read(path)
+    id_ = path.parent.name
+    findings = look(scene(case))
+    found = [finding for finding in findings if finding.check == id_ and finding.outcome is not Outcome.PASS]
+    expected = case.get("expect", [])
+    unmatched = list(found)
+    for wanted in expected:
+        matching = [finding for finding in unmatched if not differences(wanted, finding)]
+        assert matching, [differences(wanted, finding) for finding in unmatched]
+        unmatched.remove(matching[0])
+    assert not unmatched
+    worst = path.stem.partition("-")[0]
+    assert {finding.outcome.value for finding in found} <= {worst, "warn"} if expected else worst == "pass"
+    assert not expected or worst in {finding.outcome.value for finding in found}
+    troubled = {finding.check for finding in findings if finding.outcome not in QUIET}
+    assert troubled - {id_} == set(case.get("also", ()))
+
+
+@pytest.mark.parametrize("id_", all_checks())
+def test_every_check_passes_on_a_healthy_cluster(id_: str) -> None:
+    findings = look(scene({}), [all_checks()[id_]])
+    assert {(finding.host, finding.outcome) for finding in findings} == {("node01", "pass"), ("node02", "pass")}
+
+
+@pytest.mark.parametrize("id_", all_checks())
+def test_every_check_has_a_case_in_which_it_speaks(id_: str) -> None:
+    names = [path.stem.partition("-")[0] for path in CASES if path.parent.name == id_]
+    assert {"fail", "warn"} & set(names)
+
+
+SECTION_CHECKS = [check for check in all_checks().values() if not {*ROUNDS, "contact"} & set(check.needs)]
+
+
+@pytest.mark.parametrize(
+    ("check", "section"), [(check, section) for check in SECTION_CHECKS for section in check.needs],
+    ids=lambda value: value.id if isinstance(value, Check) else value,
+)  # fmt: skip
+def test_a_section_that_could_not_be_collected_is_unknown_for_that_host_alone(check: Check, section: str) -> None:
+    """The unknown case of every check that looks at facts; those of other rounds have files of their own."""
+    case = scene({"facts": {"node02": {section: {"missing": "no permission"}}}})
+    findings = look(case, [check])
+    (unknown,) = (finding for finding in findings if finding.host == "node02")
+    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not look: no permission")
+    assert {finding.outcome for finding in findings if finding.host == "node01"} == {Outcome.PASS}
+
+
+def test_every_check_of_a_later_round_has_a_case_in_which_it_could_not_look() -> None:
+    later = {check.id for check in all_checks().values() if set(ROUNDS) & set(check.needs)}
+    assert later <= {path.parent.name for path in CASES if path.stem.startswith("unknown-")}
+
+
+# What the fixes do.
+
+
+def settled(case: Scene) -> Scene:
+    """The scene after every change that its findings carry, as `configure` would make them."""
+    changes = [finding.change for finding in look(case) if finding.change]
+    return replace(case, facts=applied(changes, case.facts))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_after_all_changes_there_is_nothing_left_to_change(path: Path) -> None:
+    before = scene(read(path))
+    after = settled(before)
+    assert [finding.change for finding in look(after) if finding.change] == []
+    left = {finding.summary for finding in look(after) if finding.outcome not in QUIET}
+    assert not [finding for finding in look(before) if finding.change and finding.summary in left]
+
+
+AWKWARD = [
+    "net.ipv4.ip_local_reserved_ports=1\n",
+    "net.ipv4.ip_local_reserved_ports=1",
+    "net.ipv4.ip_local_reserved_ports = 1\r\nvm.swappiness = 1\r\n",
+    "vm.swappiness = 1\r\nnet.ipv4.ip_local_reserved_ports = 1\r",
+    "  -net/ipv4/ip_local_reserved_ports\t=\t8080-8090, 9000   \n\n\n",
+    "# net.ipv4.ip_local_reserved_ports = 5\n;net.ipv4.ip_local_reserved_ports=6\nnet.ipv4.ip_local_reserved_ports =\n",
+    "net.ipv4.ip_local_reserved_ports = 1\nnet.ipv4.ip_local_reserved_ports_x=2\nnet.ipv4.ip_local_reserved_ports = 3",
+    "kernel.panic = 1\nnet.ipv4.ip_local_reserved_ports = 70000\n# déjà vu\n",
+]
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_an_edit_of_a_sysctl_file_touches_its_own_value_only_and_is_done_once(text: str) -> None:
+    from preflight.facts.sysctl import file as sysctl_file
+
+    wanted = PortSet.parse("29500,60000-60031")
+    after = ports.with_value(text, wanted)
+    assert ports.with_value(after, wanted) == after
+    read_back = sysctl_file("/etc/sysctl.conf", after)
+    assert read_back is not None
+    assert read_back.value == str(wanted)
+    changed = [pair for pair in zip(text.split("\n"), after.split("\n"), strict=True) if pair[0] != pair[1]]
+    assert len(changed) == 1
+    assert changed[0][0].partition("=")[0] == changed[0][1].partition("=")[0]
+    assert after.endswith("\r") == text.endswith("\r")
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+@pytest.mark.parametrize("path", ["/etc/sysctl.conf", "/etc/sysctl.d/10-site.conf", "/usr/lib/sysctl.d/10-x.conf"])
+def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
+    from preflight.facts.sysctl import file as sysctl_file
+
+    fact = sysctl_file(path, text)
+    assert fact is not None
+    case = scene({"facts": {"node01": {"sysctl": {"reserved_files": [dataclasses.asdict(fact)]}}}})
+    after = settled(case)
+    assert [f for f in look(after) if f.check == "PRT102" and f.outcome is not Outcome.PASS] == []
+    host = after.facts.hosts["node01"]
+    assert isinstance(host, HostFacts)
+    assert not isinstance(host.sysctl, Missing)
+    assert PortSet.parse("29500,60000-60031") <= PortSet.parse(host.sysctl.reserved_files[-1].value)
+
+
+def test_an_edit_of_hccn_conf_keeps_every_other_byte() -> None:
+    text = "# vendor\r\naddress_0=10.0.0.1\r\naddress_10=10.0.0.9\r\naddress_0=10.0.0.2"
+    assert with_entries(text, {"address_0": "10.0.0.3", "gateway_0": "10.0.0.254"}) == (
+        "# vendor\r\naddress_0=10.0.0.1\r\naddress_10=10.0.0.9\r\naddress_0=10.0.0.3\r\ngateway_0=10.0.0.254\r\n"
+    )
+
+
+def test_an_unprovisioned_cluster_is_described_by_the_causes_alone() -> None:
+    bare: dict[str, Any] = {
+        "hccn": {"devices": {str(i): {"address": {}, "netmask": {}, "detect": {}, "net_health": {"value": "Init"},
+                                      "config_status": {"value": "NONE"}} for i in range(8)}},
+        "hccn_conf": {"present": False},
+        "sysctl": {"reserved_ports": "", "reserved_files": []},
+        "firewall": {"nft_chains": {"input": {"rules": ["tcp dport 22 accept"], "ours": []}},
+                     "nft_boot_file": "table inet filter {\n chain input {\n  tcp dport 22 accept\n }\n}\n",
+                     "nft_preflight_file": {"absent": True}},
+    }  # fmt: skip
+    case = scene({"facts": {"node01": bare, "node02": bare}})
+    assert {f.check for f in look(case) if f.outcome not in QUIET} == {"PRT101", "PRT102", "FWL101", "FWL102", "NPU101"}
+    after = settled(case)
+    assert {f.check for f in look(after) if f.outcome not in QUIET} <= {"NPU110"}, "only a detect address is missing"
+
+
+# Firewall rules.
+
+NET = IPv4Network("10.1.0.0/16")
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ("tcp dport 60000-60031 drop", "60000-60031"),
+        ("tcp dport { 22, 60000-60010 } reject with tcp reset", "60000-60010"),
+        ("ip saddr 10.1.2.0/24 drop", "29500,60000-60031"),
+        ("ip saddr 10.9.0.0/16 drop", ""),
+        ("ip saddr != 10.9.0.0/16 drop", "29500,60000-60031"),
+        ("ct state invalid drop", ""),
+        ("ct state { established, related } accept", ""),
+        ("ct state vmap { invalid : drop, established : accept }", ""),
+        ("ct state vmap { new : drop, established : accept }", "29500,60000-60031"),
+        ("tcp dport vmap { 22 : accept, 60000 : drop }", "29500,60000-60031"),
+        ("udp dport 60000 drop", ""),
+        ("ip6 saddr ::1 drop", ""),
+        ("meta nfproto ipv6 drop", ""),
+        ("meta l4proto { icmp, ipv6-icmp } drop", ""),
+        ("meta l4proto { tcp, udp } th dport 29500 counter packets 1 bytes 60 drop", "29500"),
+        ('iif "lo" drop', ""),
+        ('iifname != "lo" ct state new tcp dport 29500 drop', "29500"),
+        ("counter log prefix \"seen \" drop", "29500,60000-60031"),
+        ("counter", ""),
+        ("tcp dport @cluster drop", "29500,60000-60031"),
+        ("limit rate 5/second burst 5 packets accept", ""),
+        ("} garbage { \"", ""),
+    ],
+)  # fmt: skip
+def test_a_rule_closes_what_it_may_close_and_no_more(text: str, closed: str) -> None:
+    seen = rules.judge([rules.parse_rule(text)], "accept", NET, PortSet.parse("29500,60000-60031"))
+    assert str(seen.closed) == closed
+
+
+@pytest.mark.parametrize(
+    ("text", "left_closed"),
+    [
+        ("ip saddr 10.0.0.0/8 accept", ""),
+        ("ip saddr 10.1.2.0/24 accept", "29500,60000-60031"),
+        ("tcp dport 29500 accept", "60000-60031"),
+        ("meta nfproto ipv4 ip protocol tcp tcp dport 20000-65535 accept", ""),
+        ("ip saddr 10.1.0.0/16 limit rate 5/second accept", "29500,60000-60031"),
+        ('iifname "eth0" accept', "29500,60000-60031"),
+        ("accept", ""),
+    ],
+)
+def test_an_accept_opens_only_what_it_surely_opens(text: str, left_closed: str) -> None:
+    seen = rules.judge([rules.parse_rule(text)], "drop", NET, PortSet.parse("29500,60000-60031"))
+    assert str(seen.closed) == left_closed
+
+
+def test_ufw_takes_fifteen_ports_a_rule_and_a_range_counts_two() -> None:
+    many = PortSet.of((port, port + (port % 2)) for port in range(1000, 1100, 5))
+    texts = rules.ufw_rules(NET, many)
+    costs = [sum(2 if ":" in item else 1 for item in text.split()[2].split(",")) for text in texts]
+    assert max(costs) <= 15
+    assert not rules.judge([rules.parse_ufw(text) for text in texts], "drop", NET, many).closed
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace with a real nft")
+@pytest.mark.parametrize("listed", ["29500", "29500-29501", "29500,60000-60031", "22,80,443,6000-6009"])
+@pytest.mark.parametrize("network", ["10.1.0.0/16", "10.1.0.7/32", "0.0.0.0/0"])
+def test_our_rule_is_what_a_real_nft_prints_for_it(listed: str, network: str) -> None:
+    rule = rules.nft_rule(IPv4Network(network), PortSet.parse(listed))
+    script = "table inet filter {\n chain input {\n type filter hook input priority 0; policy drop;\n }\n}\n"
+    script += firewall.own_file({"inet filter input": (rule, rules.nft_rule(NET, PortSet.parse("1")))})
+    shown = subprocess.run(
+        ["unshare", "--net", "sh", "-c", "nft -f - && nft list chain inet filter input"], input=script, text=True,
+        capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    lines = [line.strip() for line in shown.splitlines() if "preflight" in line]
+    assert lines == [rule, rules.nft_rule(NET, PortSet.parse("1"))], "in the order wanted"
+
+
+# The runner.
+
+
+def test_an_unreachable_host_gets_one_finding_even_if_nobody_asked_for_reachability() -> None:
+    gone = {"trouble": "timeout", "summary": "no answer within 10 s", "remedy": "is it on?"}
+    case = scene({"facts": {"node02": {"unreachable": gone}}})
+    for chosen in (None, select(all_checks(), ["NPU"]), select(all_checks(), [], ["HST101"])):
+        findings = look(case, chosen)
+        (only,) = (finding for finding in findings if finding.host == "node02" and finding.check != "PNG101")
+        assert (only.check, only.outcome, only.remedy) == ("HST101", Outcome.FAIL, "is it on?")
+    assert not [f for f in look(case) if f.host == "node01" and f.outcome not in QUIET]
+
+
+def test_a_host_without_facts_is_not_spoken_about() -> None:
+    case = scene({})
+    hosts = {name: facts for name, facts in case.facts.hosts.items() if name != "node02"}
+    assert {finding.host for finding in look(replace(case, facts=ClusterFacts(hosts)))} == {"node01"}
+
+
+def test_checks_for_other_products_are_skipped_with_the_reason() -> None:
+    case = scene({"cluster": {"product": "cpu"}})
+    findings = look(case, [all_checks()["NPU101"]])
+    assert {(f.outcome, f.summary) for f in findings} == {(Outcome.SKIP, "does not apply to cpu")}
+
+
+@pytest.mark.parametrize("rounds", [{}, {"pings": NotRun("--no-ping")}])
+def test_a_round_that_was_left_out_is_a_skip_with_the_reason(rounds: dict[str, object]) -> None:
+    case = replace(scene({}), rounds=rounds)
+    (summary,) = {f.summary for f in look(case, [all_checks()["PNG101"]])}
+    assert summary == ("not run: --no-ping" if rounds else "not run: not asked for")
+
+
+def test_checks_that_compare_hosts_are_skipped_for_a_single_one() -> None:
+    case = scene({"hosts": 1})
+    several = [check for check in all_checks().values() if check.several]
+    assert several
+    assert {finding.outcome for finding in look(case, several)} == {Outcome.SKIP}
+
+
+def test_a_check_that_crashes_is_unknown_and_the_others_go_on() -> None:
+    def crashing(here: Here, os: object) -> Iterable[Finding]:
+        raise KeyError(f"nobody thought of {os} on {here.host.name}")
+
+    broken = replace(all_checks()["HST106"], id="HST106", needs=("os",), function=crashing)
+    findings = look(scene({}), [broken, all_checks()["HST104"]])
+    assert [f.outcome for f in findings if f.check == "HST106"] == [Outcome.UNKNOWN] * 2
+    assert "check crashed: KeyError" in next(f.summary for f in findings if f.check == "HST106")
+    assert {f.outcome for f in findings if f.check == "HST104"} == {Outcome.PASS}
+
+
+@pytest.mark.parametrize("junk", ["", "\x1b[2J", "::", "10.0.0.1/33", "999.1.1.1", "x" * 10000])
+def test_nonsense_in_the_facts_is_never_a_pass_of_the_device(junk: str) -> None:
+    case = scene({"facts": {"node01": {"hccn": {"devices": {"2": {"address": {"value": junk}}}}}}})
+    outcomes = {f.outcome for f in look(case) if f.host == "node01" and f.device == 2}
+    assert outcomes & {Outcome.FAIL, Outcome.UNKNOWN}
+
+
+def test_findings_are_sorted_by_check_and_do_not_depend_on_the_order_asked() -> None:
+    case = scene({})
+    forwards, backwards = look(case), look(case, reversed(list(all_checks().values())))
+    assert forwards == backwards
+    assert [f.check for f in forwards] == sorted(f.check for f in forwards)
+
+
+# Choosing.
+
+
+def test_words_choose_by_id_start_of_id_and_area_in_any_case() -> None:
+    checks = all_checks()
+    assert [c.id for c in select(checks, ["prt101"])] == ["PRT101"]
+    assert {c.id for c in select(checks, ["ports"])} == {c.id for c in select(checks, ["PRT"])} == {
+        "PRT101", "PRT102", "PRT103"
+    }  # fmt: skip
+    assert select(checks) == list(checks.values())
+    assert "NPU101" not in {c.id for c in select(checks, [], ["devices"])}
+
+
+@pytest.mark.parametrize(("word", "hint"), [("NPU11O", "did you mean NPU110?"), ("port", "did you mean ports?"),
+                                            ("", "list-checks"), ("zzz", "list-checks")])  # fmt: skip
+def test_unknown_words_are_refused_with_a_hint(word: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=hint.replace("?", r"\?")):
+        select(all_checks(), [word])
+
+
+# Waivers.
+
+TODAY = date(2026, 5, 1)
+FAILED = Finding("NPU107", Outcome.FAIL, "node02: device 3: link is DOWN", "node02", 3)
+
+
+def waiver(**more: Any) -> Waiver:
+    return Waiver(**{"check": "NPU107", "host": "node02", "owner": "kim", "reason": "optics ordered",
+                     "expires": date(2026, 6, 1), **more})  # fmt: skip
+
+
+def test_a_waived_failure_is_a_warning_that_says_who_and_why() -> None:
+    (finding,) = apply_waivers([FAILED], [waiver()], [], TODAY)
+    assert finding.outcome is Outcome.WARN
+    assert "waived by kim until 2026-06-01: optics ordered" in finding.summary
+
+
+@pytest.mark.parametrize("other", [{"host": "node01"}, {"check": "NPU101"}])
+def test_a_waiver_for_something_else_does_not_apply(other: dict[str, str]) -> None:
+    assert apply_waivers([FAILED], [waiver(**other)], [], TODAY) == [FAILED]
+
+
+def test_a_waiver_holds_to_its_last_day_and_an_expired_one_is_mentioned() -> None:
+    (kept,) = apply_waivers([FAILED], [waiver(expires=TODAY, host="*")], [], TODAY)
+    assert kept.outcome is Outcome.WARN
+    (expired,) = apply_waivers([FAILED], [waiver(expires=date(2026, 4, 30))], [], TODAY)
+    assert expired.outcome is Outcome.FAIL
+    assert expired.evidence == ("the waiver by kim expired on 2026-04-30: optics ordered",)
+
+
+def test_ignoring_is_recorded_in_the_finding_and_passes_stay_passes() -> None:
+    passed = replace(FAILED, outcome=Outcome.PASS)
+    unknown = replace(FAILED, outcome=Outcome.UNKNOWN)
+    seen = apply_waivers([FAILED, passed, unknown], [], ["npu107"], TODAY)
+    assert [finding.outcome for finding in seen] == [Outcome.WARN, Outcome.PASS, Outcome.WARN]
+    assert "ignored on the command line" in seen[0].summary
+
+
+@pytest.mark.parametrize("word", ["all", "ALL", "*", "NPU999"])
+def test_ignoring_everything_or_nothing_known_is_refused(word: str) -> None:
+    with pytest.raises(UsageError):
+        apply_waivers([FAILED], [], [word], TODAY)
+
+
+# What users read.
+
+
+def preflight(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "preflight", *arguments], capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("check", all_checks().values(), ids=lambda check: check.id)
+def test_every_check_explains_why_how_to_look_and_how_to_mend(check: Check) -> None:
+    labels = [paragraph.partition(":")[0] for paragraph in check.explanation.split("\n\n")]
+    assert labels == ["Why", "By hand", "Mend"]
+    shown = preflight("explain", check.id.lower())
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith(f"{check.id}  ")
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
+def test_list_checks_names_every_check_on_at_most_80_columns() -> None:
+    shown = preflight("list-checks").stdout
+    assert all(id_ in shown for id_ in all_checks())
+    assert max(map(len, shown.splitlines())) <= 80
+    assert [row["id"] for row in json.loads(preflight("list-checks", "-o", "json").stdout)] == list(all_checks())
+
+
+def test_explaining_an_unknown_check_is_a_usage_error_with_a_hint() -> None:
+    shown = preflight("explain", "PRT1O1")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "did you mean PRT101?" in shown.stderr
+
+
+def test_the_page_of_checks_is_what_the_docstrings_say() -> None:
+    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    assert page == markdown(all_checks().values()) + "\n", "run: preflight list-checks -o markdown > docs/checks.md"
+
+
+@pytest.mark.parametrize("arguments", [["list-checks"], ["explain", "PRT101"]])
+def test_showing_checks_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from preflight.cli.main import main; assert main(sys.argv[1:]) == 0; "
+        "heavy = {'paramiko', 'fabric', 'invoke', 'rich', 'pydantic', 'torch', 'msgspec', 'ClusterShell'}; "
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert (shown.returncode, shown.stderr.strip()) == (0, "[]")

@@ -22,7 +22,7 @@ from preflight.lab.kernel import Process
 from preflight.lab.lifecycle import hosts_of, require_root, selected
 from preflight.lab.spec import fabric_port
 from preflight.lab.state import Break, State
-from preflight.model.errors import UsageError
+from preflight.model.errors import PreflightError, UsageError
 
 Undo = dict[str, Any]
 
@@ -201,7 +201,7 @@ class _Address:
 def _address(place: Place) -> _Address:
     try:
         lines = place.hccn("-ip", "-g").splitlines()
-    except Exception:
+    except PreflightError:
         raise UsageError(f"{place.host.name}/{place.device} has no address yet; configure it first.") from None
     values = dict(line.split(":", 1) for line in lines)
     return _Address(values["ipaddr"], values["netmask"])

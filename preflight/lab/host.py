@@ -1,8 +1,10 @@
 """One lab host: its own files, and the process that holds its namespaces together."""
 
 import ipaddress
+import os
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,6 +20,7 @@ from preflight.model.errors import PreflightError
 INIT = Path(__file__).parent / "standins" / "host" / "init.sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ROOT_HOME = "/home/root"
+HCCN_CONF = Path("/etc/hccn.conf")
 START_TIMEOUT = 60.0
 
 SSHD_CONFIG = """\
@@ -165,6 +168,9 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
 
 def _write_etc(host: Host, management: Management) -> None:
     etc = host.directory / "etc"
+    if HCCN_CONF.exists():
+        # The machine may itself be an Ascend server. Device 0:0 is how an overlay says "not here".
+        os.mknod(etc / HCCN_CONF.name, stat.S_IFCHR, os.makedev(0, 0))
     (etc / "hostname").write_text(f"{host.name}\n")
     (etc / "machine-id").write_text(f"{secrets.token_hex(16)}\n")
     cluster = (f"{management.host(number)} {name}\n" for number, name in enumerate(host.spec.host_names))

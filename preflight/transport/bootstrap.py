@@ -66,7 +66,16 @@ def command_line(program: Program, *, sudo: bool) -> str:
     A single `exec sh -c '…'` with everything else inside the quotes is read alike by sh, bash, zsh, fish and csh, and
     gives exit code 127 where python is missing.
     """
-    return f"exec sh -c {shlex.quote('exec ' + shlex.join(host_argv(program, sudo=sudo)))}"
+    script = "exec " + shlex.join(host_argv(program, sudo=sudo))
+    if "!" in script or "\n" in script:
+        # csh replaces the one by its history and does not take the other, even between quotes.
+        script = f'eval "$(printf "{_octal(script)}")"'
+    return f"exec sh -c {shlex.quote(script)}"
+
+
+def _octal(text: str) -> str:
+    """All but letters, digits and blanks as the `\\ooo` of printf(1)."""
+    return re.sub(rb"[^A-Za-z0-9 ]", lambda char: b"\\%03o" % char[0][0], text.encode()).decode()
 
 
 def becomes(program: Program, *, sudo: bool) -> str:

@@ -59,9 +59,6 @@ class FabricTransport:
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
         started = time.monotonic()
         link = self._log_in(self._ssh_config.endpoint(host), started + timeout)
-        watchdog = threading.Timer(started + timeout - time.monotonic(), link.drop)
-        watchdog.daemon = True
-        watchdog.start()
         try:
             with attempt.current().breakable(link.drop):
                 waiting_for("the program")
@@ -71,17 +68,18 @@ class FabricTransport:
                 raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
             raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
         finally:
-            watchdog.cancel()
             self._forget(link)
         return answer
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
         link = self._log_in(self._ssh_config.endpoint(host), time.monotonic() + timeout)
         try:
-            return _Agent(link, program, sudo=host.ssh.sudo, forget=lambda: self._forget(link))
+            agent = _Agent(link, program, sudo=host.ssh.sudo, forget=lambda: self._forget(link))
         except _BROKEN as error:
             self._forget(link)
             raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+        link.keep()
+        return agent
 
     def close(self) -> None:
         with self._lock:
@@ -103,7 +101,7 @@ class FabricTransport:
         with bastion.handshakes if bastion else contextlib.nullcontext():
             seconds = self._patience(deadline)
             stream = bastion.forward(endpoint, seconds) if bastion else _tcp(endpoint, seconds)
-            link = _Link(endpoint, stream)
+            link = _Link(endpoint, stream, deadline)
             with self._lock:
                 self._links.add(link)
             try:
@@ -151,8 +149,9 @@ class FabricTransport:
         try:
             connection.open()
         except _BROKEN as error:
-            if time.monotonic() - started >= patience:
-                raise troubles.timed_out(place, patience, attempt.current().waiting_for) from None
+            seconds = time.monotonic() - started
+            if seconds >= patience or time.monotonic() >= deadline:
+                raise troubles.timed_out(place, seconds, attempt.current().waiting_for) from None
             raise troubles.hung_up(place, troubles.one_line(str(error)) or "it hung up") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
@@ -164,18 +163,30 @@ class FabricTransport:
             if bastion.failure is None and not (bastion.link and bastion.link.is_open):
                 try:
                     bastion.link = self._log_in(endpoint, deadline)
+                    bastion.link.keep()
                 except TransportError as error:
                     bastion.failure = error
         return bastion
 
 
 class _Link:
-    """One connection from its first byte to its end. Can be dropped from any thread, at any stage."""
+    """One connection from its first byte to its end. Can be dropped from any thread, at any stage.
 
-    def __init__(self, endpoint: Endpoint, stream: socket.socket | SshChannel) -> None:
+    It drops itself at `deadline` unless it is kept: not every wait inside paramiko has an end of its own (a server
+    that sends one banner line after the other, one that never answers the request to run a command).
+    """
+
+    def __init__(self, endpoint: Endpoint, stream: socket.socket | SshChannel, deadline: float) -> None:
         self.endpoint = endpoint
         self.stream = stream
         self.session: Session | None = None
+        self._watchdog = threading.Timer(deadline - time.monotonic(), self.drop)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def keep(self) -> None:
+        """From here on there is no deadline."""
+        self._watchdog.cancel()
 
     @property
     def place(self) -> troubles.Place:
@@ -187,6 +198,7 @@ class _Link:
 
     def drop(self) -> None:
         """End the connection; every call blocked on it returns. Idempotent."""
+        self._watchdog.cancel()
         if isinstance(self.stream, socket.socket):
             # Wakes paramiko's thread at once; closing alone leaves it in recv for up to 0.1 s.
             with contextlib.suppress(OSError):

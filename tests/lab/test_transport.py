@@ -270,9 +270,24 @@ def test_a_listener_that_never_says_anything(server: Sshd, transport: str) -> No
     assert time.monotonic() - started < 4
 
 
+def test_a_server_that_babbles_before_its_banner_does_not_outlast_the_deadline(server: Sshd, transport: str) -> None:
+    def babble(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            while True:
+                connection.sendall(b"please wait\r\n")
+                time.sleep(0.2)
+
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        threading.Thread(target=babble, args=(listener,), daemon=True).start()
+        started = time.monotonic()
+        error = failure(server.host(transport, port=listener.getsockname()[1]), timeout=2)
+    assert error.trouble is Trouble.TIMEOUT
+    assert time.monotonic() - started < 4
+
+
 def test_a_program_that_takes_too_long(server: Sshd, transport: str) -> None:
     started = time.monotonic()
-    error = failure(server.host(transport), "import time; time.sleep(60)", timeout=2)
+    error = failure(server.host(transport), "import time; time.sleep(6)", timeout=2)
     assert error.trouble is Trouble.TIMEOUT
     assert "waiting for the program" in error.summary
     assert time.monotonic() - started < 4
@@ -507,7 +522,7 @@ hosts = [
     Host(f"node{i}", "127.0.0.1", Ssh(user=user, port=int(port), key=key, known_hosts=known_hosts, transport=kind))
     for i in range(6)
 ]
-program = Program(f"import time; open({mark!r}, 'a').write('x'); time.sleep(60)")
+program = Program(f"import time; open({mark!r}, 'a').write('x'); time.sleep(8)")
 with open_transport(Cluster("c", Product.CPU, tuple(hosts)), Options()) as opened:
     fan_out(hosts, lambda host: opened.run(host, program, timeout=60), pool=4, deadline=60)
 """

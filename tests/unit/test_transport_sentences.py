@@ -1,0 +1,99 @@
+"""What is said about a host that cannot be reached, and what a host may not slip into it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from preflight.transport import troubles
+from preflight.transport.streams import Tail, split_lines
+from preflight.transport.troubles import Place, one_line
+from preflight.transport.types import TransportError, Trouble
+
+PLACE = Place("node01", "10.1.0.11", 2222, "ops")
+CAUSE = troubles.refused(Place("bastion jump", "jump", 22), "Connection refused")
+
+EVERY = [
+    troubles.unresolved(PLACE, "Name or service not known"),
+    troubles.refused(PLACE, "Connection refused"),
+    troubles.hung_up(PLACE, "Connection reset by peer"),
+    troubles.timed_out(PLACE, 10, "the TCP connection"),
+    troubles.key_unknown(PLACE, "ssh-ed25519", "SHA256:abc", ("/root/.ssh/known_hosts",)),
+    troubles.key_changed(PLACE, "ssh-ed25519", "SHA256:abc", "ssh-ed25519 SHA256:def", "/root/.ssh/known_hosts:7"),
+    troubles.key_revoked(PLACE, "SHA256:abc", "/root/.ssh/known_hosts:7"),
+    troubles.not_let_in(PLACE, "it accepts none of /root/.ssh/id_ed25519"),
+    troubles.no_python(PLACE, "python3", b"sh: 1: exec: python3: not found\n"),
+    troubles.sudo_refused(PLACE, "root", b"sudo: a password is required\n"),
+    troubles.closed(PLACE, "Connection reset by peer"),
+    troubles.bastion_failed(PLACE, CAUSE),
+    troubles.bastion_forbids(PLACE, "open failed"),
+    troubles.proxy_command(PLACE),
+    troubles.too_many_bastions(PLACE, 8),
+    troubles.abandoned("node01", 30, "the program"),
+]
+
+
+def test_every_way_of_failing_has_a_sentence_here() -> None:
+    assert {error.trouble for error in EVERY} == set(Trouble)
+
+
+@pytest.mark.parametrize("error", EVERY, ids=lambda error: error.summary[:40])
+def test_every_sentence_names_the_host_first_and_has_a_remedy_on_one_line(error: TransportError) -> None:
+    assert error.summary.startswith("node01: ")
+    assert error.remedy
+    assert "\n" not in error.summary + error.remedy
+    assert str(error) == error.summary
+
+
+def test_remedies_are_commands_with_every_word_quoted() -> None:
+    place = Place("node01", "10.1.0.11; reboot", 2222, "ops")
+    assert "ssh -v -p 2222 'ops@10.1.0.11; reboot'" in troubles.timed_out(place, 1, "x").remedy
+    changed = troubles.key_changed(PLACE, "t", "f", "k", "/home/a b/known_hosts:3")
+    assert "ssh-keygen -R '[10.1.0.11]:2222' -f '/home/a b/known_hosts'" in changed.remedy
+
+
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [
+        (PLACE, "10.1.0.11:2222"),
+        (Place("n", "fd00::1", 22), "[fd00::1]:22"),
+        (Place("n", "node01"), "node01"),
+        (Place("n", "node01", 22, via="jump"), "node01:22 (through jump)"),
+    ],
+)
+def test_a_place_is_written_as_people_write_it(place: Place, where: str) -> None:
+    assert place.where == where
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"first\nlast\n\n", "last"),
+        (b"\x1b[2J\x1b]0;title\x07evil\r", "[2J ]0;title evil"),
+        (b"\xff\xfe broken", "\ufffd\ufffd broken"),
+        (b"", ""),
+        (b"x" * 500, "x" * 199 + "…"),
+        ("right\u202eleft".encode(), "right left"),
+    ],
+)
+def test_a_hosts_words_are_shown_on_one_line_without_control_characters(said: bytes, shown: str) -> None:
+    assert one_line(said) == shown
+
+
+def test_lines_are_put_together_from_chunks_and_cut_when_too_long() -> None:
+    assert list(split_lines([b"a\nb", b"c\n", b"\n", b"last"])) == [b"a", b"bc", b"", b"last"]
+    assert list(split_lines([b"12345", b"6789\nab\n", b"0" * 9], longest=4)) == [b"1234", b"ab", b"0000"]
+    assert list(split_lines([])) == []
+
+
+def test_a_tail_keeps_the_end() -> None:
+    tail = Tail(4)
+    for data in (b"ab", b"cdef", b"g"):
+        tail.add(data)
+    assert bytes(tail) == b"defg"
+
+
+def test_importing_the_package_loads_neither_paramiko_nor_fabric() -> None:
+    code = "import sys, preflight.transport; print({'paramiko', 'fabric', 'invoke', 'cryptography'} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "set()\n"

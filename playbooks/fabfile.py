@@ -1,0 +1,70 @@
+"""A site's bring-up as Fabric tasks: read it, copy it, put your own steps between these.
+
+    fab -r playbooks --list
+    fab -r playbooks bring-up --inventory hosts.toml --dry-run
+    fab -r playbooks bring-up --inventory hosts.toml
+
+The hosts come from the inventory, not from fab's -H: preflight opens the connections, with strict host keys (Fabric
+alone accepts any key) and many hosts at a time. Each step shows a diff and asks, unless --yes.
+"""
+
+# Fabric's task has no types.
+# mypy: disable-error-code="untyped-decorator"
+
+from fabric import task
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from preflight.cli.main import main
+
+HELP = {
+    "inventory": "the cluster (hosts.toml)",
+    "limit": "only these hosts, such as node[01-04]",
+    "yes": "do not ask",
+    "dry-run": "only show what would be changed",
+}
+
+
+def preflight(command: str, inventory: str, limit: str = "", yes: bool = False, dry_run: bool = False) -> None:
+    """One preflight command; ends fab with the command's exit code if that is not 0."""
+    words = [command, "--inventory", inventory]
+    words += ["--limit", limit] if limit else []
+    words += ["--yes"] if yes else []
+    words += ["--dry-run"] if dry_run else []
+    print(f"$ preflight {' '.join(words)}", flush=True)
+    code = main(words)
+    if code:
+        raise Exit(code=code)
+
+
+@task(help=HELP)
+def ports(_: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False) -> None:
+    """Reserve the ports that jobs bind, now and at boot."""
+    preflight("configure-ports", inventory, limit, yes, dry_run)
+
+
+@task(help=HELP)
+def device_addresses(
+    _: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
+) -> None:
+    """Give every device NIC its address, gateway and detect address."""
+    preflight("configure-device-ips", inventory, limit, yes, dry_run)
+
+
+@task(help=HELP)
+def firewall(
+    _: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
+) -> None:
+    """Open the firewall for the cluster; takes itself back where it would lock us out."""
+    preflight("configure-firewall", inventory, limit, yes, dry_run)
+
+
+@task(help=HELP)
+def bring_up(
+    c: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
+) -> None:
+    """From new servers to a proven cluster: ports, device addresses, firewall, then check; stops where one fails."""
+    for step in (ports, device_addresses, firewall):
+        step(c, inventory, limit, yes, dry_run)
+    if not dry_run:
+        preflight("check", inventory, limit)

@@ -55,8 +55,8 @@ def _unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice
 def _change(
     here: Here | All, host: Host, kind: Kind, device: int, before: str | None, after: object, *, note: str = ""
 ) -> Change:
-    risk = Risk.DISTURBING if before is not None and kind is Kind.DEVICE_ADDRESS else Risk.SAFE
-    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), here.check.id, risk, note)
+    # Safe: a device that a job uses is left alone when changes are planned, so nobody loses an address in use.
+    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), here.check.id, Risk.SAFE, note)
 
 
 @host_check("NPU101", "Every device has its address", products=NPU)
@@ -77,7 +77,7 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
             before, wrong = _interface(device), found is not None
             settable = planned is not None and (before is not None or not wrong)
             yield here.bad(
-                f"{here.host.name}: device {device.index} has " + (f"address {found}" if wrong else "no address"),
+                f"{here.host.name}: device {device.index}: " + (f"address {found}" if wrong else "no address"),
                 device=device.index, expected=str(planned or "an address"), found=found or "none",
                 remedy="preflight configure-device-ips" if planned else "plan addresses in the inventory",
                 change=_change(here, here.host, Kind.DEVICE_ADDRESS, device.index, str(before) if before else None,
@@ -105,8 +105,8 @@ def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         for host, index in wrong if len(same) > 1 else ():
             others = [f"{h.name}/{i}" for h, i in same if (h, i) != (host, index)]
             yield all_.bad(
-                f"{host.name}: device {index} has {address}, which {', '.join(others)} has, too", host=host.name,
-                device=index, peer=others[0], expected="an address of its own", found=address,
+                f"{host.name}: device {index}: its address {address} is also that of {', '.join(others)}",
+                host=host.name, device=index, peer=others[0], expected="an address of its own", found=address,
                 remedy="preflight configure-device-ips",
             )  # fmt: skip
 
@@ -136,7 +136,7 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             wanted = planned.netmask if planned else usual
             if interface.netmask != wanted:
                 yield all_.bad(
-                    f"{host.name}: device {index} has mask {interface.netmask}", host=host.name, device=index,
+                    f"{host.name}: device {index}: mask {interface.netmask}", host=host.name, device=index,
                     rail=index, expected=str(wanted), found=str(interface.netmask),
                     remedy="preflight configure-device-ips" if planned else
                     f"hccn_tool -i {index} -ip -s address {interface.ip} netmask {wanted}",
@@ -221,7 +221,7 @@ def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
 
 def _off_rule(all_: All, host: Host, device: int, interface: IPv4Interface, rule: str) -> Finding:
     return all_.bad(
-        f"{host.name}: device {device} has {interface} and should {rule}", host=host.name, device=device,
+        f"{host.name}: device {device}: {interface} should {rule}", host=host.name, device=device,
         found=str(interface), remedy="correct the plan in the inventory, then preflight configure-device-ips",
     )  # fmt: skip
 
@@ -300,7 +300,7 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         return
     for name, index in switches[minority]:
         yield all_.bad(
-            f"{name}: device {index}: TLS is {word[minority]}, but {word[other]} on {len(switches[other])} others",
+            f"{name}: device {index}: TLS is {word[minority]}; {word[other]} on {len(switches[other])} others",
             host=name, device=index, expected=other, found=minority,
             remedy=f"hccn_tool -i {index} -tls -s enable {other}, if the majority is right",
         )  # fmt: skip
@@ -326,12 +326,12 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi) -> Iterator[Finding]:
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
     ):
         for word, difference in (
-            ("is missing in", wanted - found),
-            ("is not in the inventory, but in", found - wanted),
+            ("missing in", wanted - found),
+            ("not in the inventory, but in", found - wanted),
         ):
             for index in sorted(difference if wanted else ()):
                 yield here.bad(
-                    f"{here.host.name}: device {index} {word} {tool}", device=index,
+                    f"{here.host.name}: device {index}: {word} {tool}", device=index,
                     expected=f"{len(wanted)} devices", found=f"{len(found)} devices",
                     remedy="compare npu-smi info -l with lspci; correct the inventory if it is wrong",
                 )  # fmt: skip
@@ -351,7 +351,7 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
         planned, found, health = _planned(here.host, index).detect, device.detect.value, device.net_health.value
         if planned and found != str(planned) and not device.detect.error:
             yield here.warn(
-                f"{name} has " + (f"detect address {found}" if found else "no detect address"), device=index,
+                f"{name}: " + (f"detect address {found}" if found else "no detect address"), device=index,
                 expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
                 change=_change(here, here.host, Kind.DEVICE_DETECT, index, found, planned),
             )  # fmt: skip
@@ -394,7 +394,7 @@ def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
                 )
         elif planned and found != str(planned):
             yield here.bad(
-                f"{name} has " + (f"gateway {found}" if found else "no gateway"), device=device.index,
+                f"{name}: " + (f"gateway {found}" if found else "no gateway"), device=device.index,
                 expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
                 change=_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, found, planned),
             )  # fmt: skip
@@ -453,7 +453,7 @@ def idle(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
                            remedy="look for processes that hold /dev/davinci*: fuser -v /dev/davinci*")  # fmt: skip
     for process in npu_smi.processes:
         yield here.bad(
-            f"{here.host.name}: device {process.device} is used by {process.name or 'a process'} (pid {process.pid})",
+            f"{here.host.name}: device {process.device}: used by {process.name or 'a process'} (pid {process.pid})",
             device=process.device, expected="no process", found=f"pid {process.pid}",
             remedy=f"wait for the job, or on {here.host.name}: kill {process.pid}",
         )  # fmt: skip

@@ -108,9 +108,7 @@ def _closed(here: Here, gate: Gate) -> Finding:
 def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
     """What still filters although the inventory wants no firewall."""
     if firewall.ufw_enabled:
-        change = Change(
-            here.host.name, Area.FIREWALL, Kind.UFW_ENABLED, "ufw", "yes", "no", here.check.id, Risk.DISTURBING
-        )
+        change = Change(here.host.name, Area.FIREWALL, Kind.UFW_ENABLED, "ufw", "yes", "no", here.check.id)
         yield here.bad(f"{here.host.name}: ufw is enabled", expected="off", found="enabled", remedy="ufw disable",
                        change=change)  # fmt: skip
     for chain in firewall.nft_chains:
@@ -178,7 +176,7 @@ def after_reboot(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Fin
         yield nothing
         return
     if here.cluster.firewall is FirewallPolicy.OFF:
-        if re.search(r"hook\s+input\b", boot):
+        if re.search(r"hook\s+input\b", boot) and re.search(r"\b(drop|reject)\b", boot):
             yield here.warn(f"{name}: {BOOT_FILE} filters incoming connections again after a reboot",
                             remedy="systemctl disable nftables, if nothing else needs it")  # fmt: skip
         return

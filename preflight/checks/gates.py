@@ -70,12 +70,14 @@ def iptables_command(network: IPv4Network | str, ports: PortSet) -> str:
 
 
 def gates(cluster: Cluster, firewall: Firewall, sysctl: Sysctl) -> list[Gate]:
-    """All gates of a host. ufw's own chain is not one beside ufw; chains for other families see no IPv4."""
+    """All gates of a host. ufw's own chain is not one beside ufw, but tells ufw's default; chains for other families
+    see no IPv4."""
     networks, ports = sources(cluster), needed_ports(cluster, sysctl)
     found = []
     if firewall.ufw_enabled:
         rules = tuple(parse_ufw(text) for text in firewall.ufw_rules)
-        found.append(Gate(Kind.UFW_RULES, "ufw", rules, "drop", firewall.ufw_ours, networks, ports))
+        policy = next((chain.policy for chain in firewall.nft_chains if is_iptables(chain)), "drop")
+        found.append(Gate(Kind.UFW_RULES, "ufw", rules, policy, firewall.ufw_ours, networks, ports))
     for chain in firewall.nft_chains:
         if chain.family not in ("ip", "inet") or (firewall.ufw_enabled and is_iptables(chain)):
             continue

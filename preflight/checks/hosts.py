@@ -24,7 +24,7 @@ def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]
     has its own remedy.
     """
     if isinstance(contact, Unreachable):
-        yield here.bad(f"{here.host.name}: {contact.summary}", remedy=contact.remedy, evidence=(contact.trouble,))
+        yield here.bad(contact.summary, remedy=contact.remedy, evidence=(contact.trouble,))
 
 
 @cluster_check("HST102", "The hosts' clocks agree")

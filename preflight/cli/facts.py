@@ -20,6 +20,7 @@ from preflight.cli.outline import outline
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import PreflightError
+from preflight.model.ports import PortSet
 from preflight.report.text import printable
 
 
@@ -46,7 +47,7 @@ def _this_machine() -> Iterator[Session]:
     from preflight.transport import Options, open_transport
 
     host = Host("localhost", "localhost", Ssh(transport="local"))
-    cluster = Cluster("this machine", _local_product(), (host,))
+    cluster = Cluster("this machine", _local_product(), (host,), hccl_ports=PortSet.parse("60000-60031"))  # the default
     progress = ProgressLine()
     transport = open_transport(cluster, Options())
     try:

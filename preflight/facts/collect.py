@@ -18,15 +18,22 @@ from preflight.transport.fanout import fan_out
 from preflight.transport.types import Program, Progress, Transport, TransportError
 
 POOL = 32  # hosts in flight
-SECTION_SECONDS = 30.0  # what a section may take on its host; hccn_tool is called 8 times a device
+# What a section may take on its host. `job` may have to start a container; hccn_tool is called 8 times a device.
+HOST_SECTIONS = {
+    "os": 5.0,
+    "sysctl": 5.0,
+    "sockets": 10.0,
+    "network": 10.0,
+    "firewall": 10.0,
+    "names": 10.0,
+    "job": 30.0,
+}
+NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
 # No source says how long hccn_tool waits between its three packets: a second a ping is assumed where time is foretold,
 # and six, two a packet, are granted.
 PING_SECONDS = 1.0
 PING_GRANTED = 6.0
-
-_HOST_SECTIONS = ("os", "sysctl", "sockets", "network", "firewall", "names", "job")
-_NPU_SECTIONS = ("driver", "hccn", "hccn_conf", "npu_smi")
 
 
 @dataclass(frozen=True)
@@ -43,18 +50,23 @@ def _source(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Request:
-    """What the collector is asked (see there). `deadline`: seconds for every section."""
+    """What the collector is asked (see there). `deadlines`: section → seconds."""
 
     source: str
-    deadline: float
+    deadlines: dict[str, float]
     words: dict[str, object]
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for the whole round trip."""
+        return max(self.deadlines.values()) + WAY_SECONDS
 
     def ask(self, transport: Transport, host: Host) -> answer.Sections | Missing:
         """One round trip. Raises TransportError."""
         marker = "preflight-" + secrets.token_hex(8)
-        payload = json.dumps({"marker": marker, "deadline": self.deadline, **self.words}).encode()
+        payload = json.dumps({"marker": marker, "deadlines": self.deadlines, **self.words}).encode()
         program = Program(self.source, payload)
-        return answer.sections(transport.run(host, program, timeout=self.deadline + WAY_SECONDS), marker)
+        return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
 def _facts_request(cluster: Cluster, ports: PortSet) -> _Request:
@@ -63,7 +75,6 @@ def _facts_request(cluster: Cluster, ports: PortSet) -> _Request:
     job = Program(_source("job_view.py"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
     queries = [name for name in ("ip", *READERS) if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
     words: dict[str, object] = {
-        "sections": [*_HOST_SECTIONS, *(_NPU_SECTIONS if cluster.product.is_npu else ())],
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
@@ -75,7 +86,8 @@ def _facts_request(cluster: Cluster, ports: PortSet) -> _Request:
             "elsewhere": bool(job.setup or job.wrapper or job.user),
         },
     }
-    return _Request(_source("collect.py"), SECTION_SECONDS, words)
+    deadlines = HOST_SECTIONS | (NPU_SECTIONS if cluster.product.is_npu else {})
+    return _Request(_source("collect.py"), deadlines, words)
 
 
 def _unreachable(error: TransportError) -> Unreachable:
@@ -104,8 +116,7 @@ def look(
         received = time.time()
         return Seen(answer.host_facts(raw, cluster.product, devices, sent=sent, received=received), raw)
 
-    deadline = SECTION_SECONDS + WAY_SECONDS
-    seen = fan_out(hosts, one, pool=pool, deadline=deadline, progress=progress, phase="facts")
+    seen = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
     return {name: _unreachable(it) if isinstance(it, TransportError) else it for name, it in seen.items()}
 
 
@@ -202,16 +213,14 @@ def ping(
         of_host.setdefault(planned.host, []).append(planned)
     reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
     hosts = [host for host in cluster.hosts if host.name in of_host and host.name in reachable]
-    source = _source("collect.py")
-    granted = max(SECTION_SECONDS, _longest(plan) * PING_GRANTED)
+    request = _Request(_source("collect.py"), {"pings": _longest(plan) * PING_GRANTED}, {})
 
     def one(host: Host) -> tuple[Ping, ...]:
         mine = of_host[host.name]
         targets = [[planned.device, planned.address] for planned in mine]
-        request = _Request(source, granted, {"sections": ["pings"], "pings": targets})
-        return answer.pings(request.ask(transport, host), tuple(mine))
+        return answer.pings(replace(request, words={"pings": targets}).ask(transport, host), tuple(mine))
 
-    done = fan_out(hosts, one, pool=pool, deadline=granted + WAY_SECONDS, progress=progress, phase="pings")
+    done = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
     results: dict[str, Iterator[Ping]] = {}
     for name, mine in of_host.items():
         outcome = done.get(name)

@@ -64,13 +64,13 @@ def _not_understood(text: str) -> str:
     return f"hccn_tool said {quote(text)}, which is not understood" if text.strip() else "hccn_tool said nothing"
 
 
-def _readings(text: str, pattern: re.Pattern[str], unset: str = "\0") -> tuple[Reading, ...]:
+def _readings(text: str, pattern: re.Pattern[str], unset: str | None = None) -> tuple[Reading, ...]:
     """A reading for every line that matches `pattern`, says `unset`, or is a failure; other lines are passed over."""
     found = []
     for line in text.splitlines():
         if match := pattern.fullmatch(line.strip()):
             found.append(Reading(match.group(1)))
-        elif unset in line:
+        elif unset is not None and unset in line:
             found.append(Reading())
         elif failure := _failure(line):
             found.append(Reading(error=failure))

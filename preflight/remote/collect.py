@@ -3,8 +3,7 @@
 Standard library only, Python 3.6 syntax. The rest of stdin is the request, a JSON object:
 
     marker     word that frames the answer; banners before it and noise after it do no harm
-    sections   names of the sections wanted (SECTIONS below)
-    deadline   seconds a section may take
+    deadlines  {section: seconds it may take} of the sections wanted (SECTIONS below)
     ports      [[low, high], …] job ports, for `sockets`
     names      host names to resolve, for `names`
     job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
@@ -298,24 +297,24 @@ def hccn(tool, device, arguments, deadline):
         pause = min(1.0, pause * 2)
 
 
-def each_device(work, deadline):
-    """Run {device: function} with a thread a device: reads of different devices do not disturb each other."""
+def each_device(devices, work, deadline):
+    """{device: work(device)} with a thread a device: reads of different devices do not disturb each other."""
     results = {}
 
-    def run(device, function):
-        results[device] = function()
+    def run(device):
+        results[str(device)] = work(device)
 
-    threads = [threading.Thread(target=run, args=item, daemon=True) for item in work.items()]
+    threads = [threading.Thread(target=run, args=(device,), daemon=True) for device in devices]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0, deadline - time.monotonic()) + 1)
+        thread.join(max(0, deadline + 0.5 - time.monotonic()))
     return dict(results)
 
 
 def davinci():
     """Ids of the device nodes; a device's -i is the N of /dev/davinciN."""
-    return sorted(int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit())
+    return [int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit()]
 
 
 def look_hccn(request, deadline):
@@ -324,26 +323,25 @@ def look_hccn(request, deadline):
     if not devices:
         raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
 
-    def reader(device):
-        return lambda: {
-            name: hccn(tool, device, ["-" + name, option], deadline) for name, option in request["readings"]
-        }
+    def readings(device):
+        return {name: hccn(tool, device, ["-" + name, option], deadline) for name, option in request["readings"]}
 
-    return {str(device): found for device, found in each_device({d: reader(d) for d in devices}, deadline).items()}
+    return each_device(devices, readings, deadline)
 
 
 def look_pings(request, deadline):
+    """The pings of one device go one after the other."""
     tool = required(*HCCN_TOOL)
     targets = {}
     for device, address in request["pings"]:
         targets.setdefault(device, []).append(address)
 
-    def pinger(device):
-        return lambda: {
+    def pings(device):
+        return {
             address: hccn(tool, device, ["-ping", "-g", "address", address], deadline) for address in targets[device]
         }
 
-    return {str(device): found for device, found in each_device({d: pinger(d) for d in targets}, deadline).items()}
+    return each_device(targets, pings, deadline)
 
 
 def look_hccn_conf(request, deadline):
@@ -371,7 +369,7 @@ SECTIONS = {
 }
 
 
-def section(name, request, deadline, answer):
+def look(name, request, deadline, answer):
     try:
         answer[name] = {"value": SECTIONS[name](request, deadline)}
     except LookError as error:
@@ -383,18 +381,19 @@ def section(name, request, deadline, answer):
 def main():
     started = time.time()
     request = json.loads(sys.stdin.buffer.read().decode())
-    deadline = time.monotonic() + request["deadline"]
-    sections = {}
+    now = time.monotonic()
+    found = {}
     threads = {}
-    for name in request["sections"]:
-        arguments = (name, request, deadline, sections)
-        threads[name] = threading.Thread(target=section, args=arguments, daemon=True)
+    for name, seconds in request["deadlines"].items():
+        arguments = (name, request, now + seconds, found)
+        threads[name] = threading.Thread(target=look, args=arguments, daemon=True)
         threads[name].start()
-    for thread in threads.values():
-        thread.join(max(0, deadline - time.monotonic()) + 1)
-    answer = dict(sections)
-    for name in threads:
-        answer.setdefault(name, {"error": "nothing came of it within %g s" % request["deadline"]})
+    for name, seconds in request["deadlines"].items():
+        # A second more than a section has for itself: what it found by its deadline is worth waiting for.
+        threads[name].join(max(0, now + seconds + 1 - time.monotonic()))
+    answer = dict(found)
+    for name, seconds in request["deadlines"].items():
+        answer.setdefault(name, {"error": "nothing came of it within %g s" % seconds})
     answer["clock"] = {"value": {"start": started, "end": time.time()}}
     text = json.dumps(answer)
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

@@ -20,9 +20,10 @@ JOB_VIEW = (REMOTE / "job_view.py").read_text(encoding="utf-8")
 LOADER = "import sys; exec(compile(sys.stdin.buffer.read({}), 'collect', 'exec'))"
 
 
-def answer(*sections: str, path: str = "", **request: Any) -> dict[str, Any]:
+def answer(*sections: str, path: str = "", deadline: float = 10.0, **request: Any) -> dict[str, Any]:
     """What the collector answers. `path`: a directory of tools that goes in front of PATH."""
-    words = {"marker": "mark-1", "deadline": 10.0, "sections": sections, "ports": [], "names": [], **request}
+    deadlines = dict.fromkeys(sections, deadline)
+    words = {"marker": "mark-1", "deadlines": deadlines, "ports": [], "names": [], **request}
     source = SOURCE.encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(source))],

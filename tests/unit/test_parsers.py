@@ -80,6 +80,15 @@ def _errors(value: Any) -> list[str]:
     return [error for item in value for error in _errors(item)] if isinstance(value, list) else []
 
 
+@pytest.mark.parametrize("parser", sorted(name for name in PARSERS if name.startswith(("hccn_tool.", "npu-smi."))))
+def test_binary_noise_is_never_a_reading_of_a_device(parser: str) -> None:
+    chance = random.Random(21)
+    for _ in range(100):
+        noise = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 200))).decode("utf-8", "replace")
+        if noise.strip():
+            assert any(_errors(parse(parser, noise))), noise
+
+
 @pytest.mark.parametrize("parser", sorted(PARSERS))
 def test_a_parser_needs_no_more_than_a_second_for_a_hostile_quarter_of_a_megabyte(parser: str) -> None:
     texts = [case.read_bytes().decode("utf-8") for case in TEXTS if case.parent.name == parser]

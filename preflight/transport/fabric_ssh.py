@@ -39,6 +39,8 @@ _BROKEN = (SSHException, OSError, EOFError)
 # sshd drops new connections from 10 unauthenticated ones on (MaxStartups); a bastion is asked for no more than this.
 _HANDSHAKES_PER_BASTION = 8
 
+_EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
+
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 
 
@@ -63,7 +65,9 @@ class FabricTransport:
             with attempt.current().breakable(link.drop):
                 waiting_for("the program")
                 answer = _run(link, program, sudo=host.ssh.sudo, limit=limit, started=started)
-        except _BROKEN as error:
+        except Exception as error:
+            if not _is_the_hosts_fault(error, link):
+                raise
             if time.monotonic() - started >= timeout:
                 raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
             raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
@@ -75,8 +79,11 @@ class FabricTransport:
         link = self._log_in(self._ssh_config.endpoint(host), time.monotonic() + timeout)
         try:
             agent = _Agent(link, program, sudo=host.ssh.sudo, forget=lambda: self._forget(link))
-        except _BROKEN as error:
+        except Exception as error:
+            at_fault = _is_the_hosts_fault(error, link)
             self._forget(link)
+            if not at_fault:
+                raise
             raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
         link.keep()
         return agent
@@ -148,7 +155,9 @@ class FabricTransport:
         started = time.monotonic()
         try:
             connection.open()
-        except _BROKEN as error:
+        except Exception as error:
+            if not _is_the_hosts_fault(error, link):
+                raise
             seconds = time.monotonic() - started
             if seconds >= patience or time.monotonic() >= deadline:
                 raise troubles.timed_out(place, seconds, attempt.current().waiting_for) from None
@@ -258,6 +267,14 @@ class _Policy(MissingHostKeyPolicy):
         endpoint = self._endpoint
         shown = HostKey(key.get_name(), key.asbytes())
         self._host_keys.check(endpoint, shown)
+
+
+def _is_the_hosts_fault(error: Exception, link: _Link) -> bool:
+    """paramiko hands on whatever its own thread died of, and a hostile server can make that any exception at all.
+
+    As long as that thread lives, other exceptions are bugs.
+    """
+    return not isinstance(error, TransportError) and (isinstance(error, _BROKEN) or not link.is_open)
 
 
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
@@ -377,9 +394,9 @@ class _Agent:
         return bytes(self._stderr)
 
     def trouble(self) -> TransportError | None:
-        if self._closed:
+        if self._closed or not self._channel.status_event.wait(_EXIT_CODE):
             return None
-        status = self._channel.recv_exit_status()
+        status = self._channel.exit_status
         if status == -1 and not self._link.is_open:
             return troubles.closed(self._link.place, "it was closed")
         return bootstrap.not_started(

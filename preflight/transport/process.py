@@ -17,6 +17,7 @@ from preflight.transport.streams import STDERR_KEPT, STDERR_TAIL, Tail, split_li
 from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, TransportError
 
+_EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
 _READ = 1 << 16  # bytes at a time: what a pipe holds
 
 
@@ -178,7 +179,12 @@ class ProcessChannel:
         return bytes(self._stderr)
 
     def trouble(self) -> TransportError | None:
-        return None if self._closed else self._explain(self._process.wait(), self.stderr_tail())
+        if self._closed:
+            return None
+        try:
+            return self._explain(self._process.wait(_EXIT_CODE), self.stderr_tail())
+        except TimeoutError:
+            return None
 
     def close(self) -> None:
         if self._closed:

@@ -7,7 +7,6 @@ import getpass
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from paramiko import SSHConfig
@@ -39,7 +38,7 @@ class Endpoint:
 
 
 class SshConfig:
-    """The user's and the system's ssh configuration, read once.
+    """The user's and the system's ssh configuration, read once; raises UsageError where a file is damaged.
 
     `notice` is told of directives that paramiko does not understand and that would change where a connection goes.
     """
@@ -47,9 +46,9 @@ class SshConfig:
     def __init__(self, notice: Callable[[str], None], home: Path | None = None) -> None:
         self._notice = notice
         self._directory = (home or Path.home()) / ".ssh"
+        self._config = self._read()
 
-    @cached_property
-    def _config(self) -> SSHConfig:
+    def _read(self) -> SSHConfig:
         config = SSHConfig()
         for path in (self._directory / "config", Path("/etc/ssh/ssh_config")):
             try:

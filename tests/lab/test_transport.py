@@ -270,6 +270,22 @@ def test_a_listener_that_never_says_anything(server: Sshd, transport: str) -> No
     assert time.monotonic() - started < 4
 
 
+def test_a_server_that_speaks_nonsense_is_the_hosts_fault(server: Sshd, transport: str) -> None:
+    def nonsense(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with listener.accept()[0] as connection:
+                    # A packet of 12 bytes whose padding is longer than itself, and then noise.
+                    connection.sendall(b"SSH-2.0-odd\r\n" + b"\x00\x00\x00\x0c\xff\x14" + os.urandom(2000))
+                    time.sleep(0.2)
+
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        threading.Thread(target=nonsense, args=(listener,), daemon=True).start()
+        error = failure(server.host(transport, port=listener.getsockname()[1]), timeout=10)
+    assert error.trouble is Trouble.REFUSED
+    assert "before login" in error.summary
+
+
 def test_a_server_that_babbles_before_its_banner_does_not_outlast_the_deadline(server: Sshd, transport: str) -> None:
     def babble(listener: socket.socket) -> None:
         with contextlib.suppress(OSError), listener.accept()[0] as connection:

@@ -63,7 +63,11 @@ def test_a_run_that_left_a_host_out_unasked_is_never_a_pass() -> None:
 
 def test_equal_findings_are_folded_over_devices_and_hosts() -> None:
     shown = lines(
-        *(finding(FAIL, f"device {d} has no address", host, d) for host in ("node01", "node02") for d in range(8))
+        *(
+            finding(FAIL, f"{host}: device {d} has no address", host, d)
+            for host in ("node01", "node02")
+            for d in range(8)
+        )
     )
     assert "    node01+node02: devices 0-7 has no address" in shown
 

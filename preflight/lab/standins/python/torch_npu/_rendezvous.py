@@ -5,9 +5,11 @@ listens, every other rank connects there and sends what it is, and gets the list
 firewall between hosts, a port in use or a missing rank therefore shows as it would with HCCL.
 """
 
+import contextlib
 import json
 import os
 import socket
+import struct
 import time
 import uuid
 from datetime import timedelta
@@ -103,6 +105,8 @@ def _matches(name, pattern):
 def _listen(address, port, taken):
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by what it accepts: reset when closed, so that no job's port stays in TIME-WAIT.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     try:
         listener.bind((address, port))
         listener.listen(BACKLOG)
@@ -153,8 +157,12 @@ def _serve(endpoint, group, size, seconds, deadline):
     ranks = [endpoint.describe(0)] + [came[rank][1] for rank in sorted(came)]
     answer = json.dumps(ranks).encode() + b"\n"
     for connection, _ in came.values():
-        with connection:
-            connection.sendall(answer)
+        connection.sendall(answer)
+    for connection, _ in came.values():
+        # The other end closes when it has read all; a reset before that would take the answer back.
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(1)
+            connection.recv(1)
     return ranks
 
 
@@ -162,6 +170,7 @@ def _ask(endpoint, server, rank, seconds, deadline):
     place = (server["address"], server["port"])
     try:
         with socket.create_connection(place, max(0.001, deadline - time.monotonic())) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             message = {"group": server["group"], "rank": endpoint.describe(rank)}
             connection.sendall(json.dumps(message).encode() + b"\n")
             # The server's own deadline began earlier or later than ours; let it be the one to tell who is missing.

@@ -114,8 +114,10 @@ class Plan:
         return [_members([(a.name, index), (b.name, index)]) for index in both]
 
     def pair_round(self, number: int, pairs: Iterable[tuple[Member, ...]]) -> Round:
-        test = Collective("all_reduce", "float32", min(max(self.sizes), _RAIL_BYTES), iterations=3, warmup=1)
-        groups = tuple(Group(f"r{number}g{place}", pair, (test,)) for place, pair in enumerate(pairs))
+        """One test a pair; on crowded hosts several short ones, so that what else the machine does hits all alike."""
+        test = Collective("all_reduce", "float32", min(max(self.sizes), _RAIL_BYTES), iterations=5, warmup=1)
+        tests = (replace(test, iterations=1),) * 3 if self.crowded else (test,)
+        groups = tuple(Group(f"r{number}g{place}", pair, tests) for place, pair in enumerate(pairs))
         return Round(f"r{number}", groups, lanes=1 if self.crowded else len(groups))
 
     def swapped(
@@ -168,34 +170,48 @@ def _ring(hosts: int) -> list[list[tuple[int, int]]]:
     return [edges for edges in (edges[::2], edges[1::2], last) if edges]
 
 
-def pair_of(observation: Observation) -> tuple[Member, ...]:
-    return observation.test.members
-
-
-def rail_speed(observations: Iterable[Observation]) -> float | None:
-    """The median bus bandwidth of pair tests that passed, GB/s; None where too few passed to know what is usual."""
-    speeds = [o.test.busbw_GBps for o in observations if o.test.outcome is TestOutcome.PASS and o.test.busbw_GBps]
-    return statistics.median(speeds) if len(speeds) > 2 else None
-
-
-def with_slow(observations: Iterable[Observation], usual: float | None) -> list[Observation]:
-    """The same observations; those that passed, but below `SLOW` times the usual speed, are called slow."""
-
-    def judged(observation: Observation) -> Observation:
+def _speeds(observations: Iterable[Observation]) -> dict[tuple[Member, ...], list[float]]:
+    """Every bus bandwidth measured, GB/s, by pair."""
+    speeds: dict[tuple[Member, ...], list[float]] = {}
+    for observation in observations:
         test = observation.test
-        slow = usual and test.outcome is TestOutcome.PASS and test.busbw_GBps and test.busbw_GBps < SLOW * usual
-        return replace(observation, test=replace(test, outcome=TestOutcome.SLOW)) if slow else observation
+        if test.outcome is TestOutcome.PASS and test.busbw_GBps:
+            speeds.setdefault(test.members, []).append(test.busbw_GBps)
+    return speeds
 
-    return [judged(observation) for observation in observations]
+
+def slow_below(rails: Iterable[Observation]) -> float:
+    """GB/s under which a pair is slow; 0 where too few passed to know what is usual.
+
+    `SLOW` times the median over pairs; less where a pair differs from itself by more than that from one measurement to
+    the next: then the machines are busy with something else, and smaller differences between pairs mean nothing. Of
+    several measurements of a pair the best counts, because disturbance only ever makes a pair slower.
+    """
+    speeds = _speeds(rails).values()
+    if len(speeds) < 3:
+        return 0.0
+    usual = statistics.median(max(measured) for measured in speeds)
+    unrest = statistics.median(min(measured) / max(measured) for measured in speeds)
+    return usual * min(SLOW, unrest)
+
+
+def with_slow(observations: Sequence[Observation], below: float) -> list[Observation]:
+    """The same observations; the tests of a pair that was never as fast as `below` are called slow."""
+    slow = {pair for pair, measured in _speeds(observations).items() if max(measured) < below}
+    return [
+        replace(seen, test=replace(seen.test, outcome=TestOutcome.SLOW))
+        if seen.test.members in slow and seen.test.outcome is TestOutcome.PASS and seen.test.bytes
+        else seen
+        for seen in observations
+    ]
 
 
 def split(observations: Iterable[Observation]) -> tuple[list[tuple[Member, ...]], list[tuple[Member, ...]]]:
     """The pairs that passed everything, and those that did not."""
-    worst: dict[tuple[Member, ...], bool] = {}
-    for observation in observations:
-        pair = pair_of(observation)
-        worst[pair] = worst.get(pair, True) and observation.test.outcome is TestOutcome.PASS
-    return [pair for pair, good in worst.items() if good], [pair for pair, good in worst.items() if not good]
+    good: dict[tuple[Member, ...], bool] = {}
+    for seen in observations:
+        good[seen.test.members] = good.get(seen.test.members, True) and seen.test.outcome is TestOutcome.PASS
+    return [pair for pair, well in good.items() if well], [pair for pair, well in good.items() if not well]
 
 
 def acquitted(bad: Iterable[tuple[Member, ...]], swapped: Iterable[Observation]) -> list[tuple[Member, ...]]:

@@ -9,23 +9,22 @@ from preflight.model.measure import Observation, TestOutcome
 from preflight.probe.agents import Agents, Gone
 from preflight.probe.messages import Failed, Ready
 from preflight.probe.observe import absent, observe
-from preflight.probe.rounds import Group, Plan, Round, acquitted, rail_speed, split, with_slow
+from preflight.probe.rounds import Group, Plan, Round, acquitted, slow_below, split, with_slow
 from preflight.probe.watch import Watch
 from preflight.transport.types import Progress, Transport
 
 START = 60.0  # seconds for connecting and for importing torch
-HCCL_DEADLINE = 160.0  # HCCL_CONNECT_TIMEOUT is 120 s at least, and 20 s are added: its own words come at 140 s
+# Seconds that a step may take where the inventory's backend is not the one used. HCCL_CONNECT_TIMEOUT is 120 s at least
+# and HCCL adds 20 s, so its own words come at 140 s.
+DEADLINES = {"hccl": 160.0, "nccl": 60.0, "gloo": 60.0}
 _TICK = 0.2  # seconds between two looks at the clock
 
 OnProgress = Callable[[Progress], None]
 
 
 def step_deadline(settings: ProbeSettings, backend: str) -> float:
-    """Seconds that one step of a rank may take: the inventory's, or, where that is left at its default, what the
-    backend needs to fail in its own words."""
-    if backend == "hccl" and settings.step_deadline == ProbeSettings.step_deadline:
-        return HCCL_DEADLINE
-    return settings.step_deadline
+    """Seconds that one step of a rank may take."""
+    return settings.step_deadline if backend == settings.backend else DEADLINES[backend]
 
 
 def probe(
@@ -91,15 +90,14 @@ class _Run:
         for pairs in plan.rails():
             rails += self._round(plan.pair_round(number, pairs))
             number += 1
-        usual = rail_speed(rails)
-        rails = with_slow(rails, usual)
+        below = slow_below(rails)
+        rails = with_slow(rails, below)
         good, bad = split(rails)
-        swapped: list[Observation] = []
-        if good and bad:
-            swapped = with_slow(self._round(plan.pair_round(number, plan.swapped(bad, good))), usual)
-            number += 1
+        if not (good and bad):
+            return world + rails
+        swapped = with_slow(self._round(plan.pair_round(number, plan.swapped(bad, good))), below)
         again = acquitted(bad, swapped)
-        repeated = with_slow(self._round(plan.pair_round(number, again)), usual) if again else []
+        repeated = with_slow(self._round(plan.pair_round(number + 1, again)), below)
         return world + rails + swapped + repeated
 
     # agents

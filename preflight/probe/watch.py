@@ -8,7 +8,7 @@ from preflight.probe.rounds import Group, Round
 
 GRACE = 3.0  # seconds that the others of a group get to say what they saw, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the agent, which kills at the deadline, to say so
-TURN = 5.0  # seconds after which a pair that measures no longer keeps the next one waiting
+TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
 
 _COMMUNICATOR = STAGES.index("communicator")
 
@@ -39,12 +39,23 @@ class GroupState:
 
     group: Group
     ranks: list[RankState]
-    go: float | None = None  # when it was told to begin
+    told: int = 0  # tests it was told to run, where groups take turns
+    told_at: float = 0.0  # when it was told the last of them
     stopped: float | None = None  # when it was told to stop
 
     @property
     def over(self) -> bool:
         return all(rank.end for rank in self.ranks)
+
+    @property
+    def done(self) -> int:
+        """Tests that all its ranks have done."""
+        return min(len(rank.results) for rank in self.ranks)
+
+    @property
+    def coming(self) -> bool:
+        """Some rank is still on its way to the communicator."""
+        return not all(rank.connected or rank.end for rank in self.ranks)
 
     @property
     def failed(self) -> float | None:
@@ -66,6 +77,7 @@ class Watch:
     def __init__(self, round_: Round, deadline: float, now: float) -> None:
         self._round = round_
         self._deadline = deadline
+        self._began = now
         self._takes_turns = len(round_.groups) > round_.lanes
         self._groups = {
             group.name: GroupState(group, [RankState(member, now) for member in group.members])
@@ -100,10 +112,7 @@ class Watch:
             case Result(test=test):
                 rank.results[test] = message
             case Ended():
-                error = _clean(message.error)
-                if message.printed and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
-                    error = f"{error}; it printed: {_clean(message.printed)[-300:]}".removeprefix("; ")
-                self._finish(rank, message.end, error, now)
+                self._finish(rank, message.end, _sentence(message), now)
                 rank.state = message.state[:1]
         rank.last = now
 
@@ -130,15 +139,21 @@ class Watch:
         return orders
 
     def _turns(self, now: float) -> list[GroupState]:
-        """The groups that may begin: their ranks have met, and a lane is free."""
+        """The groups that may run their next test: where a lane is free, those that are furthest behind.
+
+        Not while others are still coming together: their work would be measured along.
+        """
         if not self._takes_turns:
             return []
-        alive = [state for state in self._groups.values() if not state.over]
-        busy = sum(state.go is not None and now - state.go < TURN for state in alive)
-        ready = [s for s in alive if s.go is None and all(rank.connected and not rank.end for rank in s.ranks)]
-        begin = ready[: max(0, self._round.lanes - busy)]
+        sound = [state for state in self._groups.values() if not any(rank.end for rank in state.ranks)]
+        if now - self._began < TURN and any(state.coming for state in self._groups.values()):
+            return []
+        busy = sum(state.told > state.done and now - state.told_at < TURN for state in sound)
+        ready = [s for s in sound if not s.coming and s.told == s.done < len(s.group.tests)]
+        begin = sorted(ready, key=lambda state: state.done)[: max(0, self._round.lanes - busy)]
         for state in begin:
-            state.go = now
+            state.told += 1
+            state.told_at = now
             for rank in state.ranks:
                 rank.last = now
         return begin
@@ -146,7 +161,8 @@ class Watch:
     def _give_up_silent(self, state: GroupState, now: float) -> None:
         """Agents kill at the deadline and say so. One that does not has lost its host, or the way to us."""
         for rank in state.ranks:
-            waiting = self._takes_turns and state.go is None and rank.connected
+            more = state.told < len(state.group.tests)
+            waiting = self._takes_turns and rank.connected and len(rank.results) == state.told and more
             if rank.end or waiting:
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
@@ -162,8 +178,17 @@ class Watch:
 
     def progress(self) -> tuple[int, int]:
         """Tests that all ranks have done, and all tests."""
-        done = sum(min(len(rank.results) for rank in state.ranks) for state in self._groups.values())
+        done = sum(state.done for state in self._groups.values())
         return done, sum(len(state.group.tests) for state in self._groups.values())
+
+
+def _sentence(message: Ended) -> str:
+    """Why a rank ended, on one line; where it could not say so itself, with the last line that it printed."""
+    words = [_clean(message.error)] if message.error else []
+    lines = [line for line in message.printed.splitlines() if line.strip()]
+    if lines and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
+        words.append(f"its last line was: {_clean(lines[-1])}")
+    return "; ".join(words)
 
 
 def _clean(text: str) -> str:

@@ -6,7 +6,7 @@ everything it started. Sent as text and run by any Python from 3.6; the workers'
 
 The agent has one thread and forks: torch is imported before, once, and never used in this process.
 
-Commands: start (a group of workers), go (it is the group's turn), stop (kill the group), end.
+Commands: start (a group of workers), go (it is the group's turn to run a test), stop (kill the group), end.
 Events: ready, failed, stage, enter and result (of a test), end (of a worker).
 """
 
@@ -94,10 +94,15 @@ def network_environment(hello, nic, address):
 
 
 def listen(address, ports):
-    """A socket that listens on the first free port of `ports`, or else on any free one; on `address` only."""
+    """A socket that listens on the first free port of `ports`, or else on any free one; on `address` only.
+
+    Its connections are reset when they are closed (they inherit SO_LINGER), so that none holds a job's port in
+    TIME-WAIT afterwards.
+    """
     for port in [*ports, 0]:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         try:
             sock.bind((address, port))
             sock.listen(1024)
@@ -131,9 +136,14 @@ class Worker:
 class Group:
     """The workers of one communicator on this host: one process group, killed as one."""
 
-    def __init__(self, name, deadline, takes_turns):
-        self.name, self.deadline, self.takes_turns = name, deadline, takes_turns
+    def __init__(self, name, deadline, takes_turns, tests):
+        self.name, self.deadline, self.takes_turns, self.tests = name, deadline, takes_turns, tests
         self.workers = []
+
+    def waits_after(self, event):
+        """Whether a rank that says `event` then waits for a go: before each test, if the group takes turns."""
+        before_next = event["at"] == "result" and event["test"] + 1 < self.tests
+        return self.takes_turns and (before_next or event.get("stage") == "communicator")
 
     @property
     def pgid(self):
@@ -256,7 +266,7 @@ class Agent:
         return port
 
     def start(self, command):
-        group = Group(command["group"], command["deadline"], command["wait"])
+        group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
         self.groups[group.name] = group
         for place in command["workers"]:
             pid, *pipes = self.fork("preflight-rank%d" % place["rank"], group.pgid)
@@ -305,7 +315,7 @@ class Agent:
                 worker.error = event["error"]
                 continue
             worker.closed = event.get("stage") == "closed"
-            worker.waiting = worker.group.takes_turns and event.get("stage") == "communicator"
+            worker.waiting = worker.group.waits_after(event)
             self.say(dict(event, group=worker.group.name, rank=worker.rank))
         return bool(data)
 
@@ -423,7 +433,6 @@ class Agent:
                 self.go(group)
 
     def go(self, group):
-        group.takes_turns = False
         for worker in group.workers:
             worker.waiting, worker.last = False, time.monotonic()
             try:

@@ -75,8 +75,9 @@ def _open_npu(index):
 def _npu_name(index):
     import torch_npu
 
-    # Only a stand-in says that its tensors live elsewhere than on npu:i.
-    return getattr(torch_npu, "tensor_device", "npu:%d" % index)
+    # Only a stand-in has `tensor_device`: its tensors live elsewhere.
+    stand_in = getattr(torch_npu, "tensor_device", None)
+    return stand_in(index) if stand_in else "npu:%d" % index
 
 
 def _npu():
@@ -257,7 +258,8 @@ def _fits(spec, access):
 
 
 def run(spec, say, wait_for_go):
-    """Be one rank: `say` takes a dict for the agent, `wait_for_go` blocks until it is this group's turn.
+    """Be one rank: `say` takes a dict for the agent, `wait_for_go` blocks until it is this group's turn to
+    run its next test.
 
     spec: backend, device, rank, size, group, store [address, port], deadline (seconds a step may take), tests.
     """
@@ -296,8 +298,8 @@ def run(spec, say, wait_for_go):
     if first.item() != size:
         raise RuntimeError("the first all_reduce gave %s instead of %d" % (first.item(), size))
     say({"at": "stage", "stage": "communicator", "seconds": time.perf_counter() - begin})
-    wait_for_go()
     for number, test in enumerate(spec["tests"]):
+        wait_for_go()
         say({"at": "enter", "test": number})
         _measure(test, spec, access, lambda result, number=number: say(dict(result, test=number)))
     dist.destroy_process_group()

@@ -11,6 +11,8 @@ from preflight.model.outcome import Outcome, overall
 from preflight.model.ports import PortSet
 from preflight.model.report import Report
 
+_HOST, _DEVICE = "\0", "\1"  # stand for a finding's own host and device while findings are compared
+
 LINES_A_CHECK = 8  # folded findings shown of one check; the rest is counted
 
 
@@ -41,9 +43,9 @@ def _without_subject(finding: Finding) -> str:
     """The summary with this finding's own host and device taken out, so that equal statements compare equal."""
     text = finding.summary
     if finding.host:
-        text = re.sub(rf"\b{re.escape(finding.host)}\b:?\s*", "\0h", text)
+        text = re.sub(rf"\b{re.escape(finding.host)}\b:?\s*", _HOST, text)
     if finding.device is not None:
-        text = re.sub(rf"\bdevice {finding.device}\b", "\0d", text)
+        text = re.sub(rf"\bdevice {finding.device}\b", _DEVICE, text)
     return text
 
 
@@ -61,8 +63,12 @@ def _folded(findings: Iterable[Finding]) -> list[_Group]:
         hosts = tuple(finding.host for finding in same if finding.host is not None)
         noun = "device" if len(devices) == 1 else "devices"
         listed = str(PortSet.of((device, device) for device in devices))
-        result.append(_Group(same[0], text.replace("\0h", "").replace("\0d", f"{noun} {listed}"), hosts, devices))
+        result.append(_Group(same[0], text.replace(_HOST, "").replace(_DEVICE, f"{noun} {listed}"), hosts, devices))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
+
+
+def _severity(findings: Iterable[Finding]) -> int:
+    return list(Outcome).index(overall(finding.outcome for finding in findings))
 
 
 def _wrap(text: str, indent: str, width: int) -> list[str]:
@@ -123,7 +129,7 @@ def render(
     for finding in report.findings:
         if everything or finding.outcome not in (Outcome.PASS, Outcome.SKIP):
             by_check[finding.check].append(finding)
-    for check, findings in sorted(by_check.items()):
+    for check, findings in sorted(by_check.items(), key=lambda item: (_severity(item[1]), item[0])):
         lines += _check_lines(check, titles.get(check, ""), findings, fold, width)
     if lines:
         lines.append(Line(""))

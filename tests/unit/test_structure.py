@@ -1,0 +1,33 @@
+"""What import-linter cannot see: the programs in `remote/` are text, not a package."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "preflight"
+REMOTE = sorted((PACKAGE / "remote").glob("*.py"))
+STANDARD_LIBRARY_ONLY = {"worker.py": {"torch", "torch_npu"}}
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def test_nobody_imports_a_host_program() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert not any(name.startswith("preflight.remote") for name in imported(path)), path
+
+
+def test_host_programs_need_only_the_standard_library_of_python_3_6() -> None:
+    import sys
+
+    assert len(REMOTE) >= 4
+    for path in REMOTE:
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
+        foreign = {name.partition(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)
+        assert foreign <= STANDARD_LIBRARY_ONLY.get(path.name, set()), path

@@ -26,17 +26,24 @@ def products(check: Check) -> str:
     return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
 
 
+def by_area(checks: Iterable[Check]) -> dict[str, list[Check]]:
+    """The checks of each area, areas in the order of their first check."""
+    areas: dict[str, list[Check]] = {}
+    for check in checks:
+        areas.setdefault(check.area, []).append(check)
+    return areas
+
+
 def console(checks: Iterable[Check]) -> str:
     """A line a check, wrapped at 80 columns, grouped by area."""
     lines: list[str] = []
-    area = ""
-    for check in checks:
-        if check.area != area:
-            area = check.area
-            lines += ["", area] if lines else [area]
-        start = f"  {check.id}  {check.severity:<5} "
-        lines += textwrap.wrap(check.title, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
-    return "\n".join([*lines, "", "preflight explain ID says why a check matters and how to look by hand."])
+    for area, members in by_area(checks).items():
+        lines.append(area)
+        for check in members:
+            start = f"  {check.id}  {check.severity:<5} "
+            lines += textwrap.wrap(check.title, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+        lines.append("")
+    return "\n".join([*lines, "preflight explain ID says why a check matters and how to look by hand."])
 
 
 def document(checks: Iterable[Check]) -> str:
@@ -68,14 +75,14 @@ def markdown(checks: Iterable[Check]) -> str:
         "failed, no permission) says `unknown`, and one that does not apply to the product or to a single host `skip`. "
         "`--only`, `--skip` and `--ignore` take ids, the start of one (`NPU`) or an area (`ports`)."
     ]
-    area = ""
-    for check in checks:
-        if check.area != area:
-            area = check.area
-            parts.append(f"## {area}")
-        several = "; compares hosts, so it is skipped for a single one" if check.several else ""
-        parts.append(f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {products(check)}{several}.")
-        for paragraph in check.explanation.split("\n\n"):
-            label, _, text = " ".join(paragraph.split()).partition(": ")
-            parts.append(f"*{label}:* {f'`{text}`' if label == 'By hand' and '`' not in text else text}")
+    for area, members in by_area(checks).items():
+        parts.append(f"## {area}")
+        for check in members:
+            several = "; compares hosts, so it is skipped for a single one" if check.several else ""
+            parts.append(
+                f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {products(check)}{several}."
+            )
+            for paragraph in check.explanation.split("\n\n"):
+                label, _, text = " ".join(paragraph.split()).partition(": ")
+                parts.append(f"*{label}:* {f'`{text}`' if label == 'By hand' and '`' not in text else text}")
     return "\n\n".join(parts)

@@ -1,0 +1,236 @@
+"""Addresses of the NPUs' own network ports: as planned, unique, by the product's rules, and kept for the next boot."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Interface
+
+from preflight.checks.hccn_conf import PATH, with_entries
+from preflight.checks.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
+from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
+from preflight.facts.types import Hccn, HccnConf
+from preflight.model.addressing import refused_range
+from preflight.model.change import Area, Change, Kind
+from preflight.model.cluster import Host, Product
+from preflight.model.finding import Finding
+
+_CANNOT_UNSET = "a device has no way to drop an address: rolled back, it keeps this one until it is reset"
+_A1 = frozenset({Product.ATLAS_A1})
+
+
+@host_check("NPU101", "Every device has its address", products=NPU)
+def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: between servers, NPUs talk over their own network ports, and the address is all they are found by. A device
+    without one, or with another one than the rank table says, makes every rank wait for its connect timeout.
+
+    By hand: hccn_tool -i 0 -ip -g
+
+    Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
+    """
+    yield from unreadable(here, hccn, "the address", lambda device: device.address)
+    for device in hccn.devices:
+        planned, found = planned_device(here.host, device.index).address, device.address.value
+        if device.address.error or (found is None and planned is None and len(here.cluster.hosts) == 1):
+            continue
+        if found is None or (planned and found != str(planned.ip)):
+            before, wrong = interface_of(device), found is not None
+            change = None
+            if planned and (before or not wrong):
+                change = device_change(
+                    here, here.host, Kind.DEVICE_ADDRESS, device.index, str(before) if before else None, planned,
+                    note="" if wrong else _CANNOT_UNSET,
+                )  # fmt: skip
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: " + (f"address {found}" if wrong else "no address"),
+                device=device.index, expected=str(planned or "an address"), found=found or "none",
+                remedy="preflight configure-device-ips" if planned else "plan addresses in the inventory",
+                change=change,
+            )  # fmt: skip
+
+
+@cluster_check("NPU102", "Every device address is unique in the cluster", products=NPU, several=False)
+def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: with two devices at one address, switches send frames to whichever spoke last: connections come up and
+    break at random, and no error names the reason.
+
+    By hand: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done   (on every host, then look for duplicates)
+
+    Mend: preflight configure-device-ips gives each device its planned address
+    """
+    holders: dict[str, list[tuple[Host, int]]] = defaultdict(list)
+    for host in all_.hosts:
+        for device in hccn[host.name].devices:
+            if device.address.value:
+                holders[device.address.value].append((host, device.index))
+    for address, same in holders.items():
+        # The one that the inventory gives this address to is in its right.
+        wrong = [(h, i) for h, i in same if (p := planned_device(h, i).address) is None or str(p.ip) != address] or same
+        for host, index in wrong if len(same) > 1 else ():
+            others = [f"{h.name}/{i}" for h, i in same if (h, i) != (host, index)]
+            yield all_.bad(
+                f"{host.name}: device {index}: its address {address} is also that of {', '.join(others)}",
+                host=host.name, device=index, peer=others[0], expected="an address of its own", found=address,
+                remedy="preflight configure-device-ips",
+            )  # fmt: skip
+
+
+@cluster_check("NPU103", "Every device has the planned mask, equal across its rail", products=NPU, several=False)
+def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: a device whose mask is too long sends to its peers through a gateway that is not there; one whose mask is
+    too short looks for distant peers on its own wire. Both look like a dead link from one side only.
+
+    By hand: hccn_tool -i 0 -ip -g
+
+    Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
+    """
+    rails: dict[int, list[tuple[Host, IPv4Interface]]] = defaultdict(list)
+    for host in all_.hosts:
+        for device in hccn[host.name].devices:
+            if device.address.value and device.netmask.error:
+                yield all_.unknown(f"{host.name}: device {device.index}: the mask could not be read: "
+                                   f"{device.netmask.error}", host=host.name, device=device.index)  # fmt: skip
+            interface = interface_of(device)
+            if interface and has_planned_address(host, device):
+                rails[device.index].append((host, interface))
+    for index, rail in rails.items():
+        (usual, most), *others = Counter(str(interface.netmask) for _, interface in rail).most_common()
+        if any(count == most for _, count in others):
+            usual = "the same along the rail"  # no majority: nobody is right
+        for host, interface in rail:
+            planned = planned_device(host, index).address
+            wanted = str(planned.netmask) if planned else usual
+            if str(interface.netmask) != wanted:
+                yield all_.bad(
+                    f"{host.name}: device {index}: mask {interface.netmask}", host=host.name, device=index,
+                    rail=index, expected=wanted, found=str(interface.netmask),
+                    remedy="preflight configure-device-ips" if planned else
+                    f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask",
+                    change=device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
+                    if planned else None,
+                )  # fmt: skip
+
+
+@host_check("NPU104", f"{PATH} says what the devices have", products=NPU)
+def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
+    """Why: devices forget their addresses at a reboot and get them back from /etc/hccn.conf, and frameworks read the
+    file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot.
+
+    By hand: hccn_tool -i 0 -ip -g; grep -E '^(address|netmask|gateway)_0=' /etc/hccn.conf
+
+    Mend: preflight configure-device-ips, or set the address again with hccn_tool, which rewrites its lines
+    """
+    wanted: dict[str, str] = {}
+    for device in hccn.devices:
+        interface, planned = interface_of(device), planned_device(here.host, device.index).address
+        if interface and planned in (None, interface):  # else NPU101 or NPU103 sets it, and the tool writes the file
+            wanted[f"address_{device.index}"] = str(interface.ip)
+            wanted[f"netmask_{device.index}"] = str(interface.netmask)
+            if device.gateway.value:
+                wanted[f"gateway_{device.index}"] = device.gateway.value
+    stale = {key: value for key, value in wanted.items() if hccn_conf.entries.get(key) != value}
+    if not stale:
+        return
+    indexes = sorted({int(key.rpartition("_")[2]) for key in stale})
+    before = hccn_conf.text if hccn_conf.present else None
+    known = before is None or bool(before) or not hccn_conf.entries  # facts of old files carry no text
+    yield here.bad(
+        f"{here.host.name}: {PATH} " + ("disagrees with " if hccn_conf.present else "is missing; it should name ")
+        + f"device{'s' if len(indexes) > 1 else ''} {', '.join(map(str, indexes))}",
+        device=indexes[0] if len(indexes) == 1 else None,
+        expected=", ".join(f"{key}={value}" for key, value in stale.items()),
+        found=", ".join(f"{key}={hccn_conf.entries.get(key, '')}" for key in stale),
+        cause="after a reboot the device would have the file's values",
+        remedy="preflight configure-device-ips, or set address and gateway again with hccn_tool",
+        change=Change(here.host.name, Area.ADDRESSES, Kind.FILE, PATH, before, with_entries(before or "", stale),
+                      here.check.id) if known else None,
+    )  # fmt: skip
+
+
+def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:
+    return one.ip in other.network and other.ip in one.network
+
+
+@cluster_check("NPU105", "Device addresses follow the product's subnet rule", products=_A1, several=False)
+def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: on Atlas A1 in SMP mode devices 0/4, 1/5, 2/6 and 3/7 share a subnet each, devices 0–3 stand in four
+    different ones, and a position has the same subnet on every host (vendor's installation guide and address
+    generator). HCCL builds its rings by that rule. In AMP mode one subnet for all eight is right: a warning here.
+
+    By hand: hccn_tool -i 0 -ip -g, for devices 0 to 7
+
+    Mend: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
+    """
+    first: dict[int, tuple[Host, IPv4Interface]] = {}
+    for host in all_.hosts:
+        seen = {
+            device.index: planned_device(host, device.index).address or interface
+            for device in hccn[host.name].devices
+            if (interface := interface_of(device)) and has_planned_address(host, device)
+        }
+        flat = len(seen) > 2 and all(_on_one_wire(a, b) for a in seen.values() for b in seen.values())
+        if flat:
+            yield all_.warn(
+                f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
+            )
+        for index, interface in seen.items():
+            partner = seen.get(index + 4)
+            if index < 4 and partner and not _on_one_wire(interface, partner):
+                yield _off_rule(all_, host, index + 4, partner, f"share a subnet with device {index} ({interface})")
+            for other in range(index + 1, 4):
+                if not flat and other in seen and _on_one_wire(interface, seen[other]):
+                    yield _off_rule(all_, host, other, seen[other], f"be in another subnet than device {index}")
+            model, same = first.setdefault(index, (host, interface))
+            if not _on_one_wire(interface, same):
+                yield _off_rule(all_, host, index, interface, f"share a subnet with {model.name}/{index} ({same})")
+
+
+def _off_rule(all_: All, host: Host, device: int, interface: IPv4Interface, rule: str) -> Finding:
+    return all_.bad(
+        f"{host.name}: device {device}: {interface} should {rule}", host=host.name, device=device,
+        found=str(interface), remedy="correct the plan in the inventory, then preflight configure-device-ips",
+    )  # fmt: skip
+
+
+@host_check("NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU)
+def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
+    configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
+
+    By hand: compare hccn_tool -i 0 -ip -g with 192.168.1.0/24 and the other ranges of the product's manual
+
+    Mend: plan other addresses in the inventory
+    """
+    for device in hccn.devices:
+        planned, found = planned_device(here.host, device.index).address, interface_of(device)
+        address = planned.ip if planned else found.ip if found else None
+        range_ = refused_range(here.cluster.product, address) if address else None
+        if range_:
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
+                device=device.index, expected=f"an address outside {range_}", found=str(address),
+                remedy="plan addresses in another range in the inventory",
+            )  # fmt: skip
+
+
+@host_check("NPU111", "Every device has the planned gateway", products=NPU)
+def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: devices in different subnets reach each other through the gateway only. Within one subnet none is needed,
+    so only what the inventory plans is asked for.
+
+    By hand: hccn_tool -i 0 -gateway -g
+
+    Mend: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
+    """
+    for device in hccn.devices:
+        planned, found = planned_device(here.host, device.index).gateway, device.gateway.value
+        name = f"{here.host.name}: device {device.index}"
+        if planned and device.gateway.error:
+            if device.address.value is not None:  # without an address, the tool may well refuse to tell
+                yield here.unknown(
+                    f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index
+                )
+        elif planned and found != str(planned):
+            yield here.bad(
+                f"{name}: " + (f"gateway {found}" if found else "no gateway"), device=device.index,
+                expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
+                change=device_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, found, planned),
+            )  # fmt: skip

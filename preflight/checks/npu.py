@@ -1,0 +1,52 @@
+"""What the checks of NPUs share: the plan beside the reading, and findings where there is no reading. Pure.
+
+Where one cause makes several readings wrong, the check nearest to the cause speaks and the others are silent: a device
+without an address is not also told that its mask, its health and /etc/hccn.conf are wrong.
+"""
+
+from collections.abc import Callable, Iterator
+from ipaddress import IPv4Interface
+
+from preflight.checks.registry import All, Here
+from preflight.facts.types import Hccn, HccnDevice, Reading
+from preflight.model.change import Area, Change, Kind
+from preflight.model.cluster import Device, Host
+from preflight.model.finding import Finding
+
+
+def planned_device(host: Host, index: int) -> Device:
+    """What the inventory plans for a device; a device that it does not know has no plan."""
+    return next((device for device in host.devices if device.index == index), Device(index))
+
+
+def interface_of(device: HccnDevice) -> IPv4Interface | None:
+    """Address and mask as the device has them; None where one of them is unset, unknown or malformed."""
+    if device.address.value is None or device.netmask.value is None:
+        return None
+    try:
+        return IPv4Interface(f"{device.address.value}/{device.netmask.value}")
+    except ValueError:
+        return None
+
+
+def has_planned_address(host: Host, device: HccnDevice) -> bool:
+    """Whether the device has an address, and no other than the planned one; else NPU101 speaks about it."""
+    planned = planned_device(host, device.index).address
+    return device.address.value is not None and (planned is None or device.address.value == str(planned.ip))
+
+
+def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice], Reading]) -> Iterator[Finding]:
+    """One `unknown` for each device whose reading could not be taken."""
+    for device in hccn.devices:
+        error = reading(device).error
+        if error:
+            yield here.unknown(
+                f"{here.host.name}: device {device.index}: {what} could not be read: {error}", device=device.index
+            )
+
+
+def device_change(
+    scribe: Here | All, host: Host, kind: Kind, device: int, before: str | None, after: object, *, note: str = ""
+) -> Change:
+    """A change of one setting of one device. Safe: the plan leaves a device alone that a job uses."""
+    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, note=note)

@@ -10,7 +10,7 @@ same thing for one of them.
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from preflight.model.outcome import Outcome
 
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
-    from preflight.provision.render import Line
 
 _MODULES = {Area.PORTS: "ports", Area.ADDRESSES: "devices", Area.FIREWALL: "firewall"}  # of preflight/checks
 PENDING = 5
@@ -54,35 +53,27 @@ class _Look:
     plan: Plan
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """What there is to tell at the end."""
-
-    before: _Look
-    after: _Look
-    plan: Plan  # what was to be done
-    results: tuple[StepResult, ...]
-    notes: tuple[str, ...]
-
-
 def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
     """The one way of all `configure` commands, limited to `areas`; returns the exit code."""
+    from preflight.cli.configure_output import Ending, finish, show_plan
+
     _refuse_what_cannot_be_asked(args)
     started = datetime.now(UTC)
     with session(args) as s:
         before = _look(s, areas, args)
         plan, notes = _doable(s, before, args)
         if args.output == "console":
-            _show_plan(s, plan, notes)
+            show_plan(s, plan, notes)
         if args.dry_run:
-            return _finish(args, s, started, _Outcome(before, before, plan, (), notes), _dry_exit(args, before, plan))
+            untouched = Ending(before.findings, before.findings, plan, (), notes)
+            return finish(args, s, started, untouched, _dry_exit(args, before, plan))
         if plan.changes and not (args.yes or _agreed(plan)):
             print("nothing was changed", file=sys.stderr)
             return PENDING
         results = _apply(args, s, plan, started)
         after = _look(s, areas, args) if results else before
-        end = _Outcome(before, after, plan, results, notes)
-        return _finish(args, s, started, end, _exit(end))
+        ending = Ending(before.findings, after.findings, plan, results, notes)
+        return finish(args, s, started, ending, _exit(after, results))
 
 
 def _refuse_what_cannot_be_asked(args: argparse.Namespace) -> None:
@@ -118,19 +109,20 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
 def _doable(s: Session, look: _Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what has to wait, and why it has to. Raises PreflightError where a new address is taken."""
     from preflight.facts.collect import ping
-    from preflight.provision.plan import held_back
+    from preflight.provision.plan import held_back, not_reached
     from preflight.provision.precheck import not_asked, questions, taken
 
-    plan, notes = held_back(look.plan, look.facts, allow_disturbing=args.allow_disturbing)
-    asked, more = questions(plan, look.facts)
+    plan, held = held_back(look.plan, look.facts, allow_disturbing=args.allow_disturbing)
+    asked, nobody_to_ask = questions(plan, look.facts)
+    notes = not_reached(look.facts) + held + nobody_to_ask
     if not asked:
-        return plan, notes + more
+        return plan, notes
     pings = ping(s.cluster, look.facts, s.transport, asked, s.progress, pool=args.pool)
     answered = taken(pings, look.facts)
     if answered:
         s.progress.clear()
         raise PreflightError("\n".join((*answered, "nothing was changed; correct the inventory, or free the address")))
-    return plan, notes + more + not_asked(pings)
+    return plan, notes + not_asked(pings)
 
 
 def _agreed(plan: Plan) -> bool:
@@ -149,11 +141,12 @@ def _apply(args: argparse.Namespace, s: Session, plan: Plan, started: datetime) 
     return tuple(apply(plan, s.hosts, s.transport, run=run_id, pool=args.pool, progress=s.progress))
 
 
-def _exit(end: _Outcome) -> int:
+def _exit(after: _Look, results: Iterable[StepResult]) -> int:
     """1: a change did not end well, or one is still wanted; 3: something could not be looked at; else 0."""
-    if any(result.state not in (StepState.DONE, StepState.ALREADY) for result in end.results) or end.after.plan.changes:
+    well = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
+    if not well or after.plan.changes:
         return 1
-    return 3 if _blind(end.after) else 0
+    return 3 if _blind(after) else 0
 
 
 def _dry_exit(args: argparse.Namespace, look: _Look, plan: Plan) -> int:
@@ -168,68 +161,3 @@ def _blind(look: _Look) -> bool:
 
     away = any(isinstance(facts, Unreachable) for facts in look.facts.hosts.values())
     return away or any(finding.outcome is Outcome.UNKNOWN for finding in look.findings)
-
-
-def _show(s: Session, lines: "Iterable[Line]") -> None:
-    from preflight.report.console import show
-    from preflight.report.text import Line as ReportLine
-
-    s.progress.clear()
-    styles = {"add": "pass", "remove": "fail"}
-    show(ReportLine(line.text, styles.get(line.style, line.style)) for line in lines)
-
-
-def _show_plan(s: Session, plan: Plan, notes: Sequence[str]) -> None:
-    from preflight.inventory import fold
-    from preflight.provision.render import Line, render
-
-    _show(s, render(plan, notes, fold=fold) if plan.changes or notes else [Line("nothing to change on the hosts that were seen")])
-
-
-def _finish(args: argparse.Namespace, s: Session, started: datetime, end: _Outcome, exit_code: int) -> int:
-    """Say what was done, what is fixed and what is left, from the same checks run again."""
-    from preflight.report.build import build
-
-    report = build(args.command, started, [host.name for host in s.hosts], end.after.findings)
-    if args.limit:
-        report = replace(report, notes=(f"limited to {args.limit}, as asked",))
-    if args.output == "json":
-        from preflight.report.document import document
-
-        print(_document(document(report, exit_code), end))
-        return exit_code
-
-    from preflight.checks.registry import all_checks
-    from preflight.inventory import fold
-    from preflight.provision.render import Line, render_fixed, render_results
-    from preflight.report.console import show, width
-    from preflight.report.text import render
-
-    titles = {id_: check.title for id_, check in all_checks().items()}
-    pending = args.dry_run and end.plan.changes
-    next_step = f"preflight {args.command if pending else 'check'} --inventory {args.inventory}"
-    if pending:
-        _show(s, [Line(f"nothing was changed (--dry-run)\nnext: {next_step}")])
-        return exit_code
-    said = render_results(end.results, fold=fold)
-    said += render_fixed(end.before.findings, end.after.findings, titles, fold=fold)
-    _show(s, [*said, Line("")] if said else [])
-    show(render(report, titles, fold=fold, next_step=next_step, width=width()))
-    return exit_code
-
-
-def _document(report: str, end: _Outcome) -> str:
-    """The report (docs/contracts.md) with the changes and what was left out of them."""
-    import msgspec
-
-    states = {result.change: result for result in end.results}
-    changes = []
-    for change in end.plan.changes:
-        result = states.get(change)
-        entry = msgspec.to_builtins(change)
-        entry["state"] = result.state.value if result else "pending"
-        entry["found"] = result.found if result else None
-        entry["message"] = result.message if result else ""
-        changes.append(entry)
-    body = {**msgspec.json.decode(report), "changes": changes, "held_back": end.notes}
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()

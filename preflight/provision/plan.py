@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi
+from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Unreachable
 from preflight.model.change import Area, Change, Kind, Plan, Risk
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 
 DEVICE_KINDS = frozenset({Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT})
 _ORDER = tuple(Kind)
+_NAMED = 5  # hosts that were not reached and are named; the rest is counted
 
 
 def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:
@@ -85,6 +86,13 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool) -> str
             f"runs there{more}: left out without --allow-disturbing"
         )
     return ""
+
+
+def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
+    """A sentence for each host that the plan cannot know anything about; the first few, and how many more."""
+    away = [found.summary for found in facts.hosts.values() if isinstance(found, Unreachable)]
+    more = (f"{len(away) - _NAMED} more hosts were not reached",) if len(away) > _NAMED else ()
+    return (*away[:_NAMED], *more)
 
 
 def _busy(facts: ClusterFacts, host: str, device: int) -> str:

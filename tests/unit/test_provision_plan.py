@@ -22,7 +22,7 @@ from preflight.model.change import Area, Change, Kind, Plan, Risk, StepResult, S
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.provision.plan import held_back, make_plan
+from preflight.provision.plan import held_back, make_plan, not_reached
 from preflight.provision.precheck import not_asked, questions, taken
 from preflight.provision.render import COLUMNS, render, render_fixed, render_results
 
@@ -337,3 +337,12 @@ def test_a_question_that_could_not_be_put_is_said() -> None:
     assert not_asked((Ping("node02", 0, "10.0.0.4", "node01/0", error="hccn_tool is not installed"),)) == (
         "whether 10.0.0.4 is free could not be asked from node02/0: hccn_tool is not installed",
     )
+
+
+def test_hosts_that_were_not_reached_are_named_and_many_are_counted() -> None:
+    facts = ClusterFacts({f"node{n:02}": Unreachable("timeout", f"node{n:02}: no answer", "…") for n in range(1, 9)})
+    sentences = not_reached(facts)
+    assert sentences[0] == "node01: no answer"
+    assert sentences[-1] == "3 more hosts were not reached"
+    assert len(sentences) == 6
+    assert not_reached(ClusterFacts({"node01": NOTHING})) == ()

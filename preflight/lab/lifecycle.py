@@ -31,7 +31,10 @@ PROGRAMS = {
 }
 PROGRAMS_OF_FIREWALL = {"nftables": {"nft": "nftables"}, "ufw": {"ufw": "ufw"}, "none": {}}
 
-STAND_INS = "hccn_tool, npu-smi, torch_npu with hccl, version files and /dev/davinci* are stand-ins"
+STAND_INS = (
+    "hccn_tool, npu-smi, torch_npu with hccl, version files and /dev/davinci* are stand-ins; "
+    f"device NICs are held to {network.DEVICE_RATE}"
+)
 
 
 def up(spec: Spec, directory: Path) -> State:

@@ -14,6 +14,9 @@ from preflight.lab.addresses import Management, choose_network, device_subnets, 
 from preflight.lab.spec import Names, Spec, fabric_port
 
 PARALLEL = 8
+# Every device NIC sends at most this much. Without a limit a collective would measure how busy the machine's cores are;
+# with it, what is slow is a link. The limit is the device's; the switch port is left to faults.
+DEVICE_RATE = "1gbit"
 Item = TypeVar("Item")
 
 # Bridges flood; with neighbour discovery of hundreds of ports that would be all they do. Nobody here speaks IPv6.
@@ -113,6 +116,8 @@ def _configure_device(netns: str, device: int) -> None:
     kernel.ip_batch(
         ["link set lo up", f"link set eth{device} up", "link set hccs0 up", "rule add tos 0x10 lookup 100"], netns
     )
+    shaper = ("tbf", "rate", DEVICE_RATE, "burst", "256kb", "latency", "100ms")
+    kernel.run("tc", "-n", netns, "qdisc", "add", "dev", f"eth{device}", "root", *shaper)
 
 
 def _fabric(spec: Spec) -> Iterable[str]:

@@ -316,6 +316,12 @@ def test_checks_that_compare_hosts_are_skipped_for_a_single_one() -> None:
     assert {finding.outcome for finding in look(case, several)} == {Outcome.SKIP}
 
 
+def test_a_finding_about_the_cluster_as_a_whole_leaves_no_host_with_a_pass() -> None:
+    stopped = {"id": "r1-1", "members": ["node01/0", "node02/0"], "outcome": "hang", "stage": "peers"}
+    findings = look(scene({"tests": [stopped]}), [all_checks()["PRB101"]])
+    assert [(finding.host, finding.outcome) for finding in findings] == [(None, Outcome.FAIL)]
+
+
 def test_a_check_that_crashes_is_unknown_and_the_others_go_on() -> None:
     def crashing(here: Here, os: object) -> Iterable[Finding]:
         raise KeyError(f"nobody thought of {os} on {here.host.name}")

@@ -106,9 +106,11 @@ def _from_file(args: argparse.Namespace) -> int:
     hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
     rounds = _Rounds(args, cluster, hosts)
     try:
-        facts = load_facts(args.source.read_text(encoding="utf-8"))
+        facts = load_facts(args.source.read_text(encoding="utf-8"), str(args.source))
     except OSError as error:
         raise UsageError(f"{args.source}: {error.strerror}; save facts with preflight facts --out FILE") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{args.source}: not text in UTF-8, so not a facts file") from error
     left_out = [LeftOut(host.name, f"not in {args.source}") for host in hosts if host.name not in facts.hosts]
     not_run = NotRun("the facts come from a file")
     rounds.findings = rounds.judge(facts, {"pings": not_run, "observations": not_run})
@@ -125,7 +127,7 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
     candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
     s.progress.say(f"looking for partners among {len(candidates)} hosts")
-    facts = collect(s.cluster, candidates, s.transport, progress=s.progress, ports=s.cluster.ports)
+    facts = collect(s.cluster, candidates, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
     later = NotRun("only the facts of a partner are looked at")
     findings = run_checks(
         s.cluster, facts, checks=all_checks().values(), hosts=candidates,
@@ -156,14 +158,16 @@ def run(args: argparse.Namespace) -> int:
             rounds.notes.append(f"limited to {args.limit}, as asked")
         if args.buddies:
             rounds.notes.append("partners: " + ", ".join(host.name for host in hosts[len(s.hosts) :]))
-        facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports)
+        facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
 
         pings: object = NotRun(rounds.why_no_ping())
         if not rounds.why_no_ping():
             plan = plan_pings(s.cluster, facts, mesh=args.mesh)
             if plan:
-                _announce(s.progress, f"{len(plan)} pings between devices, about {expected_seconds(plan):.0f} s")
-            pings = ping(s.cluster, facts, s.transport, plan, progress=s.progress)
+                _announce(
+                    s.progress, f"{len(plan)} pings between devices, about {expected_seconds(plan, args.pool):.0f} s"
+                )
+            pings = ping(s.cluster, facts, s.transport, plan, s.progress, pool=args.pool)
         so_far = rounds.judge(facts, {"pings": pings, "observations": NotRun("not yet")})
 
         why_not = rounds.why_no_probe(facts, so_far)

@@ -23,7 +23,12 @@ from preflight.model.outcome import Outcome
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
 
-_MODULES = {Area.PORTS: "ports", Area.ADDRESSES: "devices", Area.FIREWALL: "firewall"}  # of preflight/checks
+# The modules of preflight/checks that belong to an area: they carry its changes, or judge what became of them.
+MODULES = {
+    Area.PORTS: ("ports",),
+    Area.ADDRESSES: ("addresses", "devices"),
+    Area.FIREWALL: ("firewall",),
+}
 PENDING = 5
 
 
@@ -92,7 +97,7 @@ def _look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> _Look:
     from preflight.facts.collect import collect
     from preflight.provision.plan import make_plan
 
-    modules = {_MODULES[area] for area in areas}
+    modules = {module for area in areas for module in MODULES[area]}
     checks = [check for check in all_checks().values() if check.area in modules and not set(check.needs) & set(ROUNDS)]
     facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
     found = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)

@@ -47,8 +47,8 @@ class StepError(Exception):
 
 
 def sentence(error):
-    if isinstance(error, OSError) and error.filename:
-        return "%s: %s" % (error.filename, error.strerror)
+    if isinstance(error, OSError) and error.strerror:
+        return "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
     return str(error)
 
 
@@ -391,17 +391,20 @@ class Journal:
 
     def __init__(self, directory, run):
         os.makedirs(directory, 0o700, exist_ok=True)
-        path = os.path.join(directory, run + ".jsonl")
+        self.path = os.path.join(directory, run + ".jsonl")
         try:
-            self.handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            self.handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         except FileExistsError:
             message = "run %s has been on this host before; is the host in the inventory under two names?"
             raise StepError(message % run) from None
 
     def note(self, event, **more):
         record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-        os.write(self.handle, (json.dumps(record, sort_keys=True) + "\n").encode())
-        os.fsync(self.handle)
+        try:
+            os.write(self.handle, (json.dumps(record, sort_keys=True) + "\n").encode())
+            os.fsync(self.handle)
+        except OSError as error:
+            raise StepError("%s cannot be written: %s" % (self.path, error.strerror)) from None
 
 
 def step(change, journal, **number):

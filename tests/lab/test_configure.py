@@ -186,15 +186,12 @@ def test_a_device_with_a_running_job_is_left_alone(fresh: LabHandle) -> None:
     assert "192.168.103.1" in on(fresh, "node01", "hccn_tool -i 3 -netdetect -g")
 
 
-def test_an_address_that_disturbs_is_changed_only_when_that_is_allowed(fresh: LabHandle) -> None:
-    on(fresh, "node01", "hccn_tool -i 2 -ip -s address 192.168.102.99 netmask 255.255.255.0")
-    refused = configure(fresh, "-y", area="device-ips")
-    assert refused.returncode == 1
-    assert "--allow-disturbing" in refused.stdout
-    assert "192.168.102.99" in on(fresh, "node01", "hccn_tool -i 2 -ip -g")
-    allowed = configure(fresh, "-y", "--allow-disturbing", area="device-ips")
-    assert allowed.returncode == 0, allowed.stdout
-    assert "192.168.102.11" in on(fresh, "node01", "hccn_tool -i 2 -ip -g")
+def test_a_wrong_mask_is_set_right_without_asking_around_for_the_address(fresh: LabHandle) -> None:
+    on(fresh, "node01", "hccn_tool -i 2 -ip -s address 192.168.102.11 netmask 255.255.0.0")
+    done = configure(fresh, "-y", area="device-ips")
+    assert done.returncode == 0, done.stdout
+    assert "192.168.102.11/16 -> 192.168.102.11/24" in done.stdout
+    assert "netmask:255.255.255.0" in on(fresh, "node01", "hccn_tool -i 2 -ip -g")
 
 
 def test_an_address_that_somebody_has_stops_the_plan_by_name(fresh: LabHandle) -> None:
@@ -203,14 +200,14 @@ def test_an_address_that_somebody_has_stops_the_plan_by_name(fresh: LabHandle) -
     on(fresh, "node01", "hccn_tool -i 2 -ip -s address 192.168.102.12 netmask 255.255.255.0")
     before = state(fresh)
     try:
-        done = configure(fresh, "-y", "--allow-disturbing", area="device-ips")
+        done = configure(fresh, "-y", area="device-ips")
         assert done.returncode == 1
         assert "192.168.102.12, planned for node01/6, is taken: it answers a ping from node02/6" in done.stderr
         assert "device 2 of node01 has it now" in done.stderr
         assert state(fresh) == before
     finally:
         on(fresh, "node01", "hccn_tool -i 2 -ip -s address 192.168.102.11 netmask 255.255.255.0")
-    assert configure(fresh, "-y", "--allow-disturbing", area="device-ips").returncode == 0
+    assert configure(fresh, "-y", area="device-ips").returncode == 0
 
 
 def test_a_rule_that_cuts_us_off_is_taken_back_by_the_host(fresh: LabHandle) -> None:
@@ -269,15 +266,60 @@ def test_ufw_is_opened_for_the_cluster_and_stays_enabled(ufw: LabHandle) -> None
     assert document(configure(ufw, "-y", "-o", "json"))["changes"] == []
 
 
-def test_ufw_is_switched_off_only_where_the_inventory_says_so_and_disturbing_is_allowed(ufw: LabHandle) -> None:
-    off = ufw.dir / "off.toml"
-    off.write_text(ufw.inventory.read_text().replace('policy = "allow"', 'policy = "off"'))
-    refused = preflight("configure-firewall", "--inventory", off, "-y", check=False)
-    assert refused.returncode == 1, refused.stdout
-    assert on(ufw, "node01", "ufw status").startswith("Status: active")
-    allowed = preflight("configure-firewall", "--inventory", off, "-y", "--allow-disturbing", "-o", "json", check=False)
-    assert {(change["kind"], change["state"]) for change in document(allowed)["changes"]} == {("ufw-enabled", "done")}
+def with_firewall_off(lab: LabHandle) -> Path:
+    off = lab.dir / "off.toml"
+    off.write_text(lab.inventory.read_text().replace('policy = "allow"', 'policy = "off"'))
+    return off
+
+
+def test_ufw_is_switched_off_where_the_inventory_says_so(ufw: LabHandle) -> None:
+    off = with_firewall_off(ufw)
+    done = preflight("configure-firewall", "--inventory", off, "-y", "-o", "json", check=False)
+    assert {(change["kind"], change["state"]) for change in document(done)["changes"]} == {("ufw-enabled", "done")}
     assert on(ufw, "node01", "ufw status").startswith("Status: inactive")
+
+
+def test_a_base_chain_is_deleted_only_when_disturbing_is_allowed(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=1, devices=0, product="cpu")
+    off = with_firewall_off(lab)
+    held = preflight("configure-firewall", "--inventory", off, "-y", check=False)
+    assert held.returncode == 1, held.stdout
+    assert "! node01: nftables chain inet filter input: 'present' -> none may disturb" in held.stdout
+    assert "hook input" in on(lab, "node01", "nft list ruleset")
+    done = preflight("configure-firewall", "--inventory", off, "-y", "--allow-disturbing", check=False)
+    assert done.returncode == 0, done.stdout
+    assert "hook input" not in on(lab, "node01", "nft list ruleset")
+
+
+TOUCHED = "/etc/sysctl.conf /etc/sysctl.d /etc/nftables.conf /etc/ufw"
+
+
+@pytest.mark.parametrize("firewall", ["nftables", "ufw"])
+def test_the_same_changes_exchanged_bring_back_every_byte(make_lab: MakeLab, firewall: str) -> None:
+    lab = make_lab(hosts=1, devices=0, product="cpu", firewall=firewall)
+    on(lab, "node01", "echo 'net.ipv4.ip_local_reserved_ports = 40000' >>/etc/sysctl.conf; chmod 640 /etc/sysctl.conf")
+
+    def everything() -> str:
+        files = f"find {TOUCHED} -type f -exec stat -c '%n %a %U' {{}} + -exec sha256sum {{}} + | sort"
+        return on(lab, "node01", f"{files}; cat {RESERVED}; nft list ruleset | sed 's/packets [0-9]* bytes [0-9]*//'")
+
+    before = everything()
+    done = configure(lab, "-y", "-o", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert everything() != before
+    made = [
+        Change(c["host"], Area(c["area"]), Kind(c["kind"]), c["target"], c["after"], c["before"], c["why"])
+        for c in reversed(document(done)["changes"])
+    ]
+    plan = Plan(tuple(sorted(made, key=lambda change: change.area is Area.FIREWALL)))
+    cluster = load(lab.inventory)
+    transport = open_transport(cluster, Options())
+    try:
+        results = apply(plan, cluster.hosts, transport, run="back-again")
+    finally:
+        transport.close()
+    assert {result.state for result in results} == {StepState.DONE}, results
+    assert everything() == before
 
 
 def test_wrong_usage_of_a_path_that_is_no_inventory_ends_with_two(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """Findings → plan → what may be done now → how it is shown → what is asked before."""
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
+from preflight.checks.registry import all_checks
+from preflight.cli.configure import MODULES
 from preflight.facts.types import (
     ClusterFacts,
     Hccn,
@@ -346,3 +349,14 @@ def test_hosts_that_were_not_reached_are_named_and_many_are_counted() -> None:
     assert sentences[-1] == "3 more hosts were not reached"
     assert len(sentences) == 6
     assert not_reached(ClusterFacts({"node01": NOTHING})) == ()
+
+
+def test_every_check_module_that_carries_changes_belongs_to_an_area() -> None:
+    """A module that is forgotten would have its findings shown by check and never mended by configure."""
+    carrying = {
+        check.area
+        for check in all_checks().values()
+        if "Kind." in inspect.getsource(inspect.getmodule(check.function) or pytest.fail(check.id))
+    }
+    assert carrying
+    assert carrying <= {module for modules in MODULES.values() for module in modules}

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from preflight.facts import hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
+from preflight.facts.decode import decode
 from preflight.facts.quote import quote
 from preflight.facts.types import (
     Clock,
@@ -151,7 +152,7 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
     if len(rest) < int(size):
         return Missing(f"the collector's answer is cut: {len(rest)} of {int(size)} bytes came")
     try:
-        return msgspec.json.decode(rest[: int(size)], type=dict[str, msgspec.Raw])
+        return decode(rest[: int(size)], dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Missing(f"the collector's answer is not what was sent: {error}")
 
@@ -171,10 +172,10 @@ def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mi
     if raw is None:
         return Missing(f"the collector's answer has no section {name}")
     try:
-        parts = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        parts = decode(raw, dict[str, msgspec.Raw])
         if "error" in parts:
-            return Missing(msgspec.json.decode(parts["error"], type=str))
-        return msgspec.json.decode(parts["value"], type=type_)
+            return Missing(decode(parts["error"], str))
+        return decode(parts["value"], type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as error:
         return Missing(f"section {name} of the collector's answer is not understood: {error}")
 

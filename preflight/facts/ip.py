@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from preflight.facts.decode import decode
 from preflight.facts.quote import quote
 from preflight.facts.types import Interface, Missing, Route
 
@@ -43,7 +44,7 @@ def _address_json(text: str) -> tuple[Interface, ...] | Missing:
     import msgspec
 
     try:
-        links = msgspec.json.decode(text, type=list[_JsonLink])
+        links = decode(text, list[_JsonLink])
     except (msgspec.MsgspecError, RecursionError) as error:
         return Missing(f"ip -j address: {error}")
     return tuple(
@@ -63,7 +64,7 @@ def _route_json(text: str) -> tuple[Route, ...] | Missing:
     import msgspec
 
     try:
-        routes = msgspec.json.decode(text, type=list[_JsonRoute])
+        routes = decode(text, list[_JsonRoute])
     except (msgspec.MsgspecError, RecursionError) as error:
         return Missing(f"ip -j route: {error}")
     return tuple(Route(route.dst, route.gateway, route.dev) for route in routes if route.dst and route.dev)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from preflight.facts.decode import decode
 from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.transport import fan_out
@@ -183,9 +184,10 @@ def _read(answer: Answer, marker: str, type_: type[T]) -> T:
         words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
         raise _NotDone(f"the program on the host ended with {answer.exit} and said {words[0][:200]!r}")
     try:
-        document = msgspec.json.decode(body[: int(length)], type=dict[str, object])
-        if "error" in document:
-            raise _NotDone(str(document["error"]))
-        return msgspec.convert(document, type_)
+        document = body[: int(length)]
+        parts = decode(document, dict[str, msgspec.Raw])
+        if "error" in parts:
+            raise _NotDone(decode(parts["error"], str))
+        return decode(document, type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _NotDone(f"the answer of the program on the host is not understood: {error}") from error

@@ -74,8 +74,8 @@ def apply(
     deadlines = {host.name: _seconds(plan.of_host(host.name)) for host in todo}
 
     def one_host(host: Host) -> list[StepResult]:
-        desk = _Desk(host, transport, run, deadlines[host.name], confirm_seconds)
-        return desk.carry_out(plan.of_host(host.name))
+        host_run = _HostRun(host, transport, run, deadlines[host.name], confirm_seconds)
+        return host_run.carry_out(plan.of_host(host.name))
 
     longest = max(deadlines.values(), default=0.0) + 2 * (confirm_seconds + _PATIENCE)
     done = fan_out(todo, one_host, pool=pool, deadline=longest, progress=progress, phase="apply")
@@ -89,10 +89,11 @@ def _seconds(changes: Sequence[Change]) -> float:
 def _of_host(result: list[StepResult] | TransportError, changes: Sequence[Change], run: str) -> list[StepResult]:
     if not isinstance(result, TransportError):
         return result
-    return _all_failed(changes, f"{result.summary}; what was done there until then stands in {JOURNAL}/{run}.jsonl")
+    message = f"{result.summary}; what was done there until then stands in {JOURNAL}/{run}.jsonl"
+    return [StepResult(change, StepState.FAILED, message=message) for change in changes]
 
 
-def _all_failed(changes: Sequence[Change], message: str) -> list[StepResult]:
+def _refused(changes: Sequence[Change], message: str) -> list[StepResult]:
     first, *rest = changes
     return [
         StepResult(first, StepState.FAILED, message=message),
@@ -100,7 +101,7 @@ def _all_failed(changes: Sequence[Change], message: str) -> list[StepResult]:
     ]
 
 
-class _Desk:
+class _HostRun:
     """One host's part of a run."""
 
     def __init__(self, host: Host, transport: Transport, run: str, seconds: float, confirm_seconds: float) -> None:
@@ -111,7 +112,7 @@ class _Desk:
         self._confirm_seconds = confirm_seconds
 
     def carry_out(self, changes: Sequence[Change]) -> list[StepResult]:
-        """Apply, then confirm where the host asks for it. Raises TransportError only before anything was applied."""
+        """Apply, then confirm where the host asks for it. Raises TransportError if the program was not heard out."""
         request = {
             "action": "apply",
             "owner": f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}",
@@ -124,7 +125,7 @@ class _Desk:
             if len(answer.results) != len(changes):
                 raise _NotDone(f"{len(changes)} changes were sent and {len(answer.results)} results came back")
         except _NotDone as error:
-            return _all_failed(changes, f"{self._host.name}: {error}")
+            return _refused(changes, f"{self._host.name}: {error}")
         results = [
             StepResult(change, step.state, step.found, step.message)
             for change, step in zip(changes, answer.results, strict=True)

@@ -149,17 +149,31 @@ def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[st
     well = [result for result in results if result.state in _WELL]
     hosts = {result.change.host for result in well}
     lines = [Line(f"{_count(len(well), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if well else []
-    same: dict[tuple[str, StepState, str | None, str], list[str]] = {}
-    for result in results:
-        if result.state not in _WELL:
-            text = result.message.removeprefix(f"{result.change.host}: ")
-            same.setdefault((subject(result.change), result.state, result.found, text), []).append(result.change.host)
-    for (what, state, found, text), names in same.items():
-        words = f"{fold(names)}: {what}: {_WORDS[state]}{': ' if text else ''}{text}"
-        if found is not None and len(found) <= COLUMNS and "\n" not in found:
-            words += f"; found {found or 'nothing'}"
-        lines += [Line(line, "dim" if state is StepState.NOT_RUN else "fail") for line in _wrapped(words, "", "  ")]
+    for names, of_host in _same_end([result for result in results if result.state not in _WELL]):
+        first, more = of_host[0], len(of_host) - 1
+        what = subject(first.change) + (f" and {_count(more, 'more change')}" if more else "")
+        text = first.message.removeprefix(f"{first.change.host}: ")
+        words = f"{fold(names)}: {what}: {_WORDS[first.state]}{': ' if text else ''}{text}"
+        if first.found is not None and len(first.found) <= COLUMNS and "\n" not in first.found:
+            words += f"; found {first.found or 'nothing'}"
+        style = "dim" if first.state is StepState.NOT_RUN else "fail"
+        lines += [Line(line, style) for line in _wrapped(words, "", "  ")]
     return lines
+
+
+def _same_end(results: Iterable[StepResult]) -> list[tuple[list[str], list[StepResult]]]:
+    """Results of a host that ended alike, put together; then hosts of which the same is to be said."""
+    by_host: dict[tuple[str, StepState, str | None, str], list[StepResult]] = {}
+    for result in results:
+        text = result.message.removeprefix(f"{result.change.host}: ")
+        by_host.setdefault((result.change.host, result.state, result.found, text), []).append(result)
+    alike: dict[tuple[object, ...], list[str]] = {}
+    examples: dict[tuple[object, ...], list[StepResult]] = {}
+    for (host, *end), of_host in by_host.items():
+        key = (*end, *(subject(result.change) for result in of_host))
+        alike.setdefault(key, []).append(host)
+        examples[key] = of_host
+    return [(hosts, examples[key]) for key, hosts in alike.items()]
 
 
 def render_fixed(

@@ -255,6 +255,18 @@ def test_results_count_what_went_well_and_name_what_did_not() -> None:
     ]
 
 
+def test_changes_of_a_host_that_end_alike_are_said_once() -> None:
+    results = [
+        StepResult(change, StepState.FAILED, message=f"{host}: no answer")
+        for host in ("node01", "node02")
+        for change in (ports(host), rule(host))
+    ]
+    assert [line.text for line in render_results(results, fold=fold)] == [
+        f"node01…node02: {KEY} and 1 more change: failed: no",
+        "  answer",
+    ]
+
+
 def test_a_check_is_fixed_where_it_complained_before_and_passes_now() -> None:
     def of(check: str, host: str, outcome: Outcome) -> Finding:
         return Finding(check, outcome, "…", host=host)

@@ -15,7 +15,8 @@ def rows(observations: Sequence[Observation]) -> list[str]:
     Broadcasts that differ only in root and type share a line, as do pairs that differ only in hosts or rail; such a
     line shows the slowest of them and says so. A test that brought no time shows its outcome in place of one.
     """
-    tests = [observation.test for observation in observations if observation.test.bytes]
+    measured = [observation.test for observation in observations if observation.test.bytes]
+    tests = [test for test in measured if test.outcome is not TestOutcome.NOT_RUN]
     lines: list[str] = []
     heading = ""
     for same in _alike(tests):
@@ -24,6 +25,8 @@ def rows(observations: Sequence[Observation]) -> list[str]:
             lines += [title, _HEAD, _UNITS] if not heading else [title]
             heading = title
         lines.append(_row(same))
+    if len(tests) < len(measured):
+        lines.append(f"not run, because their ranks had failed before: {len(measured) - len(tests)} tests")
     return lines
 
 

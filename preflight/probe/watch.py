@@ -1,5 +1,6 @@
 """The state of a round, from what agents say and from the clock: who is where, whose turn it is, who is given up."""
 
+import re
 from dataclasses import dataclass, field
 
 from preflight.model.measure import STAGES, End, Member
@@ -9,6 +10,9 @@ from preflight.probe.rounds import Group, Round
 GRACE = 3.0  # seconds that the others of a group get to say what they saw, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the agent, which kills at the deadline, to say so
 TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
+
+# CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …".
+_VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): ")
 
 _COMMUNICATOR = STAGES.index("communicator")
 
@@ -184,7 +188,9 @@ class Watch:
 
 def _sentence(message: Ended) -> str:
     """Why a rank ended, on one line; where it could not say so itself, with the last line that it printed."""
-    words = [_clean(message.error)] if message.error else []
+    cause = _VENDOR_CAUSE.search(message.error)
+    error = message.error[cause.start() :] if cause else message.error
+    words = [_clean(error)] if error else []
     lines = [line for line in message.printed.splitlines() if line.strip()]
     if lines and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
         words.append(f"its last line was: {_clean(lines[-1])}")

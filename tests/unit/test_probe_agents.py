@@ -1,0 +1,204 @@
+"""Real agents and workers: two hosts of two ranks each, both this machine, over gloo on the loopback interface."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
+from preflight.model.measure import End, Observation, TestOutcome, kept_waiting
+from preflight.probe.run import probe
+from preflight.transport.local import LocalTransport
+from preflight.transport.types import Channel, Program, TransportError, Trouble
+
+FAULTS = Path(__file__).parent / "probe_faults"
+MARK = "PREFLIGHT_TEST_MARK"
+
+
+def processes(mark: str) -> list[int]:
+    """Those that were started with `mark` in their environment, and their forks, zombies left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"{MARK}={mark}\0".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def cluster(mark: str, fault: str = "none -1", *, deadline: float = 20.0, python: str = sys.executable) -> Cluster:
+    devices = (Device(0), Device(1))
+    hosts = (Host("node01", "127.0.0.1", devices=devices), Host("node02", "127.0.0.1", devices=devices))
+    words = {"PYTHONPATH": str(FAULTS), "FAULT": fault, MARK: mark}
+    setup = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())
+    settings = ProbeSettings(python, setup, backend="hccl", step_deadline=deadline, sizes=(8, 1 << 16))
+    return Cluster("test", Product.ATLAS_A1, hosts, probe=settings)
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A name for the processes of one test; afterwards none of them may be left."""
+    name = f"{os.getpid()}-{time.monotonic_ns()}"
+    yield name
+    left = gone_within(5, name)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def gone_within(seconds: float, mark: str) -> list[int]:
+    until = time.monotonic() + seconds
+    while processes(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    return processes(mark)
+
+
+def run(cluster: Cluster) -> tuple[Observation, ...]:
+    transport = LocalTransport()
+    try:
+        return probe(cluster, cluster.hosts, transport)
+    finally:
+        transport.close()
+
+
+def world(observations: tuple[Observation, ...]) -> list[Observation]:
+    return [seen for seen in observations if seen.test.id.startswith("r1-")]
+
+
+def pairs(observations: tuple[Observation, ...]) -> list[Observation]:
+    return [seen for seen in observations if not seen.test.id.startswith(("r0-", "r1-"))]
+
+
+def failing(observations: list[Observation]) -> Observation:
+    return next(seen for seen in observations if seen.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG))
+
+
+def test_a_healthy_cluster_passes_every_test(mark: str) -> None:
+    observations = run(cluster(mark))
+    assert {seen.test.outcome for seen in observations} == {TestOutcome.PASS}
+    assert {seen.test.stage for seen in observations} == {"closed"}
+    assert {(seen.test.op, seen.test.root) for seen in world(observations)} == {
+        ("init", None), ("all_reduce", None), *(("broadcast", root) for root in range(4)),
+    }  # fmt: skip
+    assert [len(seen.test.members) for seen in pairs(observations) if seen.test.op == "init"] == [2, 2]
+
+
+@pytest.mark.parametrize(("fault", "end"), [("die 2", End.KILLED), ("exit 2", End.EXITED)])
+def test_a_rank_that_dies_midway_is_named_and_the_pairs_go_on(mark: str, fault: str, end: End) -> None:
+    observations = run(cluster(mark, fault))
+    (view,) = kept_waiting(failing(world(observations)))
+    assert (view.member.host, view.member.device, view.end, view.stage) == ("node02", 0, end, "iteration")
+    assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
+
+
+def test_a_rank_that_stands_still_is_named_within_its_deadline(mark: str) -> None:
+    begin = time.monotonic()
+    observations = run(cluster(mark, "stop 1", deadline=3.0))
+    assert time.monotonic() - begin < 3 + 5 + 10
+    (view,) = kept_waiting(failing(world(observations)))
+    assert (view.member.host, view.member.device, view.state) == ("node01", 1, "T")
+    assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
+
+
+def test_a_rank_that_never_gets_its_backend_is_named_with_its_stage(mark: str) -> None:
+    observations = run(cluster(mark, "hang-at-import 3", deadline=3.0))
+    seen = failing(world(observations))
+    assert seen.test.op == "init"
+    (view,) = kept_waiting(seen)
+    assert (view.member.host, view.member.device, view.stage) == ("node02", 1, "torch")
+    assert {seen.test.outcome for seen in world(observations)[1:]} == {TestOutcome.NOT_RUN}
+
+
+def test_a_device_that_does_not_open_is_named_with_its_own_words(mark: str) -> None:
+    (view,) = kept_waiting(failing(world(run(cluster(mark, "no-device 0")))))
+    assert (view.member.rank, view.stage) == (0, "backend")
+    assert "device 0 is held by another process" in view.error
+
+
+def test_data_that_a_rank_adds_twice_is_found_everywhere_and_names_that_rank(mark: str) -> None:
+    wrong = [seen for seen in run(cluster(mark, "twice 2")) if seen.test.outcome is TestOutcome.WRONG_DATA]
+    assert {seen.test.op for seen in wrong} == {"all_reduce"}
+    assert {view.suspect_rank for seen in wrong for view in seen.ranks} == {2}
+    assert {view.wrong_values for seen in wrong for view in seen.ranks} == {1 << 14}
+
+
+def test_a_value_that_one_rank_spoils_for_itself_is_seen_by_that_rank_alone(mark: str) -> None:
+    (wrong,) = [seen for seen in run(cluster(mark, "flip 1")) if seen.test.outcome is TestOutcome.WRONG_DATA]
+    (view,) = [view for view in wrong.ranks if view.wrong_values]
+    assert (view.member.rank, view.wrong_values, view.suspect_rank) == (1, 1, None)
+    assert view.first_wrong == "index 3 of 16384: found 41.0, expected 40.0"
+
+
+def test_what_workers_print_is_neither_a_result_nor_in_the_way(mark: str) -> None:
+    assert {seen.test.outcome for seen in run(cluster(mark, "noise -1"))} == {TestOutcome.PASS}
+
+
+def test_a_process_that_a_worker_left_behind_is_ended_with_its_group(mark: str) -> None:
+    assert {seen.test.outcome for seen in run(cluster(mark, "orphan 0"))} == {TestOutcome.PASS}
+
+
+def test_a_host_without_torch_is_named_and_the_other_goes_on(mark: str) -> None:
+    two = cluster(mark)
+
+    class OneWithoutTorch(LocalTransport):
+        def start(self, host: Host, program: Program, *, timeout: float) -> Channel:  # type: ignore[override]
+            if host.name == "node02":
+                program = Program(program.source, program.payload.replace(b"import torch\\n", b"import no_torch\\n"))
+            return super().start(host, program, timeout=timeout)
+
+    observations = probe(two, two.hosts, OneWithoutTorch())
+    called = observations[0]
+    assert [(view.member.host, view.stage) for view in kept_waiting(called)] == [("node02", "spawned")] * 2
+    assert "No module named 'no_torch'" in called.ranks[2].error
+    assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
+    assert {member.host for seen in observations[1:] for member in seen.test.members} == {"node01"}
+
+
+def test_a_host_that_is_not_reached_is_named_with_the_transports_sentence(mark: str) -> None:
+    two = cluster(mark)
+
+    class OneDead(LocalTransport):
+        def start(self, host: Host, program: Program, *, timeout: float) -> Channel:  # type: ignore[override]
+            if host.name == "node01":
+                raise TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up")
+            return super().start(host, program, timeout=timeout)
+
+    observations = probe(two, two.hosts, OneDead())
+    assert {view.error for view in kept_waiting(observations[0])} == {"node01: nothing after 10 s"}
+    assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
+
+
+CONTROLLER = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_probe_agents import cluster, run
+run(cluster({mark!r}, "stop 1", deadline=300.0))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_when_the_controller_ends_nothing_is_left_on_the_hosts_after_five_seconds(
+    mark: str, how: signal.Signals
+) -> None:
+    code = CONTROLLER.format(tests=str(Path(__file__).parent), mark=mark)
+    controller = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not any("T" in state(pid) for pid in processes(mark)):
+        assert time.monotonic() < until
+        assert controller.poll() is None
+        time.sleep(0.1)
+    controller.send_signal(how)
+    controller.wait(5)
+    assert gone_within(5, mark) == []
+
+
+def state(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""

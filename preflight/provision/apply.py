@@ -181,7 +181,7 @@ def _read(answer: Answer, marker: str, type_: type[T]) -> T:
     """The framed document. Raises _NotDone for the program's own refusal and for anything that is no answer."""
     _, found, rest = answer.stdout.partition(f"\n{marker} ".encode())
     length, _, body = rest.partition(b"\n")
-    if not found or not length.isdigit() or len(body) < int(length):
+    if not found or not length.isdigit() or len(length) > 12 or len(body) < int(length):
         words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
         raise _NotDone(f"the program on the host ended with {answer.exit} and said {words[0][:200]!r}")
     try:

@@ -46,6 +46,7 @@ class Scripted:
         if isinstance(reply, dict):
             text = json.dumps(reply).encode()
             reply = b"Welcome to node01\n\n%s %d\n%s\nbye\n" % (request["marker"].encode(), len(text), text)
+        reply = reply.replace(b"MARK", request["marker"].encode())
         return Answer(reply, b"Traceback\nValueError: last words", 1, 0.1)
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
@@ -142,6 +143,9 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
         ({"error": "another run is at work on this host (ann); wait until it is done"}, "another run is at work"),
         (b"", "ended with 1 and said 'ValueError: last words'"),
         (b"\xff\x00 binary", "ended with 1"),
+        (b"\nMARK %s\n{}" % (b"9" * 5000), "ended with 1"),
+        (b"\nMARK 20\n{}", "ended with 1"),
+        (b"\nMARK 2\n[]", "is not understood"),
         ({"results": [], "guarded": False}, "1 changes were sent and 0 results came back"),
         ({"results": [{"state": "splendid"}], "guarded": False}, "is not understood"),
         ({"verdict": "confirmed"}, "is not understood"),

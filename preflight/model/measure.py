@@ -117,8 +117,9 @@ _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
     """The ranks of a failed or hanging test whom the others waited for, as far as the stages tell; else empty.
 
-    In this order: those that vanished or stand still; those with an error of their own, before they met anybody; those
-    that stayed behind the others. When all ranks are equally far, nobody can be named from one test alone.
+    In this order: those that vanished or stand still; those with an error of their own, before they met anybody; the
+    only one with an error, while the others waited until they were ended; those that stayed behind the others. When all
+    ranks are equally far, nobody can be named from one test alone.
     """
     if observation.test.outcome not in _TROUBLE:
         return ()
@@ -127,6 +128,10 @@ def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
     gone = tuple(view for view in views if view.end in vanished or view.state not in _SLEEPING)
     alone = STAGES.index("store")
     own_error = tuple(view for view in views if view.end is End.ERROR and STAGES.index(view.stage) < alone)
+    errors = tuple(view for view in views if view.end is End.ERROR)
+    waited = all(view.end is End.STOPPED for view in views if view.end is not End.ERROR)
+    if not own_error and len(errors) == 1 < len(views) and waited and observation.test.outcome is TestOutcome.FAIL:
+        own_error = errors
     last = min(STAGES.index(view.stage) for view in views)
     behind = tuple(view for view in views if STAGES.index(view.stage) == last)
     return gone or own_error or (behind if len(behind) < len(views) else ())

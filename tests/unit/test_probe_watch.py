@@ -150,6 +150,26 @@ def test_an_error_of_its_own_before_the_others_are_met_names_the_rank() -> None:
     assert missing(play.seen()[0]) == [1]
 
 
+def test_the_only_rank_with_an_error_is_named_while_the_others_just_waited() -> None:
+    play = Play()
+    play.reach("peers")
+    play.end(End.ERROR, 2, error="The network port is down")
+    play.now = GRACE + 1
+    assert play.orders() == [("stop", "g")]
+    play.end(End.STOPPED, 0, 1, 3, state="S")
+    assert missing(play.seen()[0]) == [2]
+
+
+def test_errors_of_several_ranks_name_nobody_because_one_may_follow_from_another() -> None:
+    play = Play()
+    play.reach("peers")
+    play.end(End.ERROR, 1, 2, error="Connection closed by peer")
+    play.now = GRACE + 1
+    assert play.orders() == [("stop", "g")]
+    play.end(End.STOPPED, 0, 3, state="S")
+    assert missing(play.seen()[0]) == []
+
+
 def test_when_all_are_equally_far_nobody_is_named() -> None:
     play = Play()
     play.reach("peers")

@@ -1,0 +1,138 @@
+"""Each fault, made by `lab break` or by hand, brings the finding that is meant to see it and changes no other."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.test_first_flight import preflight
+
+pytestmark = pytest.mark.lab
+
+Subject = tuple[str, str | None, int | None]
+
+FAULTS: list[dict[str, Any]] = json.loads(
+    subprocess.run(
+        [sys.executable, "-m", "preflight", "lab", "faults", "-o", "json"], capture_output=True, text=True, check=True
+    ).stdout
+)
+
+
+@pytest.fixture(scope="module")
+def provisioned(make_lab: Callable[..., Any]) -> Any:
+    lab = make_lab(hosts=2, devices=8, product="atlas-a1")
+    done = preflight("configure", "--inventory", lab.inventory, "-y")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return lab
+
+
+def look(lab: Any) -> dict[Subject, str]:
+    """Outcome of every check per host and device; a pass of the whole host has device None."""
+    done = preflight("check", "--inventory", lab.inventory, "-o", "json", "--all")
+    assert done.returncode in (0, 1, 3), done.stderr
+    return {(f["check"], f["host"], f["device"]): f["outcome"] for f in json.loads(done.stdout)["findings"]}
+
+
+def troubled(findings: dict[Subject, str]) -> set[str]:
+    return {check for (check, _, _), outcome in findings.items() if outcome in ("fail", "unknown")}
+
+
+@pytest.fixture(scope="module")
+def healthy(provisioned: Any) -> dict[Subject, str]:
+    findings = look(provisioned)
+    assert not troubled(findings)
+    return findings
+
+
+@pytest.fixture
+def mended(provisioned: Any) -> Iterator[Any]:
+    yield provisioned
+    assert preflight("lab", "mend", "--dir", provisioned.dir).returncode == 0
+
+
+def changed(before: dict[Subject, str], after: dict[Subject, str]) -> set[str]:
+    """Checks whose word differs. One that is skipped now says nothing: the probe waits while something else fails, and
+    a comparison needs two hosts that answer."""
+    words: list[dict[str, set[str]]] = [{}, {}]
+    for findings, word in zip((before, after), words, strict=True):
+        for (check, _, _), outcome in findings.items():
+            word.setdefault(check, set()).add(outcome)
+    return {check for check, outcomes in words[1].items() if outcomes != {"skip"} and outcomes != words[0].get(check)}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault["name"] for fault in FAULTS])
+def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
+    mended: Any, healthy: dict[Subject, str], fault: dict[str, Any]
+) -> None:
+    where = ["--host", "node02", *(["--device", "3"] if fault["scope"] == "device" else [])]
+    broken = preflight("lab", "break", fault["name"], *where, "--dir", mended.dir)
+    assert broken.returncode == 0, broken.stderr
+    after = look(mended)
+    assert changed(healthy, after) <= set(fault["seen_by"])
+    first = fault["seen_by"][0]
+    assert first in troubled(after)
+    named = {(host, device) for (check, host, device), outcome in after.items() if check == first and outcome == "fail"}
+    assert any(host == "node02" for host, _ in named), named
+    if fault["scope"] == "device":
+        assert ("node02", 3) in named
+    assert preflight("lab", "mend", fault["name"], "--dir", mended.dir).returncode == 0
+    assert not troubled(look(mended)), "mended, everything passes again"
+
+
+def device(lab: Any, host: str, index: int) -> dict[str, Any]:
+    status = json.loads(preflight("lab", "status", "--dir", lab.dir, "-o", "json").stdout)
+    (entry,) = (entry for entry in status["hosts"] if entry["name"] == host)
+    (found,) = (entry for entry in entry["devices"] if entry["index"] == index)
+    return {**found, "host_netns": entry["netns"]}
+
+
+def by_hand(netns: str, *command: str) -> None:
+    subprocess.run(["ip", "netns", "exec", netns, *command], check=True)
+
+
+SLOW = "tbf rate 100mbit burst 64k latency 50ms"
+
+HAND_MADE: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[list[str], list[str]]]]] = {
+    "link down with ip": (
+        "NPU107",
+        lambda d: (
+            [d["fabric_netns"], "ip", "link", "set", d["fabric_interface"], "down"],
+            [d["fabric_netns"], "ip", "link", "set", d["fabric_interface"], "up"],
+        ),
+    ),
+    "slow link with tc": (
+        "PRB103",
+        lambda d: (
+            [d["fabric_netns"], *f"tc qdisc replace dev {d['fabric_interface']} root {SLOW}".split()],
+            [d["fabric_netns"], "tc", "qdisc", "del", "dev", d["fabric_interface"], "root"],
+        ),
+    ),
+    "job ports dropped with nft": (
+        "FWL101",
+        lambda d: (
+            [d["host_netns"], "nft", "insert rule inet filter input tcp dport 60000-60031 drop comment \"by-hand\""],
+            [d["host_netns"], "sh", "-c", "nft delete rule inet filter input handle "
+             "$(nft -a list chain inet filter input | sed -n 's/.*by-hand.*handle //p')"],
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_the_same_fault_made_by_hand_is_seen_by_the_same_check(
+    provisioned: Any, healthy: dict[Subject, str], name: str
+) -> None:
+    check, commands = HAND_MADE[name]
+    make, undo = commands(device(provisioned, "node01", 5))
+    by_hand(make[0], *make[1:])
+    try:
+        after = look(provisioned)
+    finally:
+        by_hand(undo[0], *undo[1:])
+    assert check in troubled(after)
+    fault_of_check = {seen for fault in FAULTS if fault["seen_by"][0] == check for seen in fault["seen_by"]}
+    assert changed(healthy, after) <= fault_of_check
+    assert not troubled(look(provisioned))

@@ -1,0 +1,118 @@
+"""The whole journey of the README: an unprovisioned cluster is found broken by name, provisioned, and proven."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+
+def preflight(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "preflight", *map(str, arguments)], capture_output=True, text=True, timeout=timeout
+    )
+
+
+def report(*arguments: str | Path) -> dict[str, Any]:
+    done = preflight(*arguments, "-o", "json", "--all")
+    body: dict[str, Any] = json.loads(done.stdout)
+    assert body["exit"] == done.returncode, done.stderr
+    return body
+
+
+def outcomes(body: dict[str, Any]) -> dict[str, set[str]]:
+    seen: dict[str, set[str]] = {}
+    for finding in body["findings"]:
+        seen.setdefault(finding["check"], set()).add(finding["outcome"])
+    return seen
+
+
+def test_from_an_empty_machine_to_a_proven_cluster(make_lab: Callable[..., Any], tmp_path: Path) -> None:
+    inventory = make_lab(hosts=2, devices=8, product="atlas-a1").inventory
+
+    fresh = report("check", "--inventory", inventory)
+    assert fresh["exit"] == 1
+    for check in ("PRT101", "PRT102", "FWL101", "NPU101"):
+        assert "fail" in outcomes(fresh)[check], check
+    assert outcomes(fresh)["PRB101"] == {"skip"}, "the probe waits until the cheap checks pass"
+    assert {f["device"] for f in fresh["findings"] if f["check"] == "NPU101" and f["outcome"] == "fail"} == set(
+        range(8)
+    )
+
+    dry = preflight("configure", "--inventory", inventory, "--dry-run", "--exit-code")
+    assert dry.returncode == 5, dry.stderr
+    assert "192.168.100.11/24" in dry.stdout
+    assert outcomes(report("check", "--inventory", inventory)) == outcomes(fresh), "a dry run changes nothing"
+
+    done = preflight("configure", "--inventory", inventory, "-y")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = preflight("configure", "--inventory", inventory, "-y", "--dry-run", "--exit-code")
+    assert again.returncode == 0, again.stdout
+
+    saved = tmp_path / "report.json"
+    shown = preflight("check", "--inventory", inventory, "--save", saved)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert re.search(r"^PASS|^WARN", shown.stdout, re.MULTILINE)
+    assert shown.stdout.rstrip().splitlines()[-1].startswith("next: ")
+    assert all(len(line) <= 80 for line in shown.stdout.splitlines())
+    proven = json.loads(saved.read_text())
+    world = [test for test in proven["tests"] if len(test["members"]) == 16]
+    assert {"all_reduce", "broadcast"} <= {test["op"] for test in world}
+    assert {test["root"] for test in world if test["op"] == "broadcast"} == set(range(16))
+    assert all(test["outcome"] == "pass" and test["wrong_values"] == 0 for test in proven["tests"])
+
+
+def test_a_fact_file_gives_the_same_findings_without_contacting_anybody(
+    make_lab: Callable[..., Any], tmp_path: Path
+) -> None:
+    lab = make_lab(hosts=2, devices=2, product="atlas-a2")
+    saved = tmp_path / "facts.json"
+    assert preflight("facts", "--inventory", lab.inventory, "-o", "json", "--out", saved).returncode == 0
+    live = report("check", "--inventory", lab.inventory, "--no-ping", "--no-probe")
+    offline = report("check", "--inventory", lab.inventory, "--from", saved)
+    assert outcomes(offline) == outcomes(live)
+
+
+def test_check_names_a_host_that_is_left_and_goes_on_with_the_others(make_lab: Callable[..., Any]) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu")
+    text = Path(lab.inventory).read_text().replace("known_hosts = ", "# known_hosts = ")
+    stranger = Path(lab.inventory).with_name("stranger.toml")
+    stranger.write_text(text)
+    body = report("check", "--inventory", stranger, "--no-probe")
+    keys = [f for f in body["findings"] if f["check"] == "HST101"]
+    assert {f["host"] for f in keys} == {"node01", "node02"}
+    assert all("host key" in f["summary"] for f in keys), "an unknown host key is refused, by name"
+
+
+def test_limit_and_ignore_are_recorded_in_the_report(make_lab: Callable[..., Any]) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu")
+    body = report("check", "--inventory", lab.inventory, "--no-probe", "--limit", "node01", "--ignore", "FWL101")
+    assert [host["name"] for host in body["hosts"]] == ["node01"]
+    assert any("node01" in note for note in body["notes"])
+    assert outcomes(body)["FWL101"] == {"warn"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", "--inventory", "nowhere.toml"), "nowhere.toml"),
+        (("check", "--inventory", "{inventory}", "--limit", "node99"), "node99"),
+        (("check", "--inventory", "{inventory}", "--only", "NPU11O"), "NPU11O"),
+        (("configure", "--inventory", "{inventory}"), "-y"),
+        (("check", "--inventory", "{inventory}", "--buddies", "auto"), "--limit"),
+    ],
+)
+def test_wrong_usage_ends_with_two_and_says_where(
+    make_lab: Callable[..., Any], arguments: tuple[str, ...], says: str
+) -> None:
+    inventory = make_lab(hosts=1, devices=0, product="cpu").inventory
+    done = preflight(*(argument.format(inventory=inventory) for argument in arguments))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr

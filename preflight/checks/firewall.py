@@ -6,10 +6,10 @@ Only what is ours is ever changed: rules with the comment `preflight`, our own f
 import re
 from collections.abc import Iterator
 
-from preflight.checks.gates import Gate, gates, iptables_command, is_iptables, sources
+from preflight.checks.gates import Gate, gates, iptables_command, sources
 from preflight.checks.registry import Here, host_check
 from preflight.checks.rules import parse_rule
-from preflight.facts.types import Firewall, Sysctl
+from preflight.facts.types import Firewall, NftChain, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
@@ -112,11 +112,11 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
         yield here.bad(f"{here.host.name}: ufw is enabled", expected="off", found="enabled", remedy="ufw disable",
                        change=change)  # fmt: skip
     for chain in firewall.nft_chains:
-        filters = chain.policy == "drop" or any(parse_rule(rule).verdict in ("drop", "jump") for rule in chain.rules)
-        if not filters or (firewall.ufw_enabled and chain.table == "filter" and chain.name == "INPUT"):
+        of_iptables = chain.family in ("ip", "ip6") and (chain.table, chain.name) == ("filter", "INPUT")
+        if not _filters(chain) or (firewall.ufw_enabled and of_iptables):
             continue
         target = f"{chain.family} {chain.table} {chain.name}"
-        foreign = is_iptables(chain) or bool(_FOREIGN.search(" ".join((chain.table, chain.name, *chain.rules))))
+        foreign = of_iptables or bool(_FOREIGN.search(" ".join((chain.table, chain.name, *chain.rules))))
         change = Change(
             here.host.name, Area.FIREWALL, Kind.NFT_INPUT, target, "present", None, here.check.id, Risk.DISTURBING
         )
@@ -125,6 +125,12 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
             found=f"policy {chain.policy}, {len(chain.rules)} rules", change=None if foreign else change,
             remedy="another program keeps this chain; open it there, by hand" if foreign else _CONFIGURE,
         )  # fmt: skip
+
+
+def _filters(chain: NftChain) -> bool:
+    """Whether a chain may keep anything out. ufw leaves jumps behind when it is disabled, to chains that it emptied."""
+    stopping = (rule for rule in chain.rules if not re.search(r"\bjump ufw6?-", rule))
+    return chain.policy == "drop" or any(parse_rule(rule).verdict in ("drop", "jump") for rule in stopping)
 
 
 def own_file(rules: dict[str, tuple[str, ...]]) -> str:

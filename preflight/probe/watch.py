@@ -58,8 +58,8 @@ class GroupState:
 
     @property
     def coming(self) -> bool:
-        """Some rank is still on its way to the communicator."""
-        return not all(rank.connected or rank.end for rank in self.ranks)
+        """Its ranks are still on their way to the communicator, and may get there."""
+        return not all(rank.connected for rank in self.ranks) and not any(rank.end for rank in self.ranks)
 
     @property
     def failed(self) -> float | None:

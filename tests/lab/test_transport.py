@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sshd import Sshd, free_port, new_key, running
 
 from preflight.model.cluster import Bastion, Cluster, Host, Product, Ssh
 from preflight.transport import Answer, Options, Program, TransportError, Trouble, fan_out, open_transport
+from tests.lab.sshd import Sshd, free_port, new_key, running
 
 pytestmark = pytest.mark.lab
 

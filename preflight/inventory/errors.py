@@ -1,10 +1,15 @@
 """What is wrong with an inventory, all of it at once."""
 
+import json
+import re
 from dataclasses import dataclass
+from datetime import date
 
 from preflight.model.errors import UsageError
 
 Location = tuple[str | int, ...]
+
+_LONGEST_VALUE = 60  # characters of a wrong value that a sentence repeats
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,21 @@ class InventoryError(UsageError):
 
 
 def dotted(location: Location) -> str:
-    """("hosts", 1, "name") → hosts[1].name"""
+    """("hosts", 1, "name") → hosts[1].name; keys that are no bare TOML keys are quoted, so that none reaches a terminal
+    raw."""
     text = ""
     for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            key = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else json.dumps(part[:_LONGEST_VALUE])
+            text += f".{key}" if text else key
     return text
+
+
+def shown(value: object) -> str:
+    """A wrong value as a sentence repeats it: as TOML writes it where that is short, escaped, and cut."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = value.isoformat() if isinstance(value, date) else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

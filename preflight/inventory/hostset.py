@@ -1,51 +1,109 @@
 """Sets of host names in ClusterShell's notation: node[01-16],gpu7."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address
+from itertools import pairwise
 
+from preflight.inventory.errors import shown
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 
 MOST_HOSTS = 65536
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?")
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_LONGEST_LIST = 120  # characters of a list of hosts in a sentence
 
 
 def expand(text: str) -> tuple[str, ...]:
     """`node[01-03]` → ("node01", "node02", "node03"), in the order written.
 
-    Raises ValueError with a sentence for unbalanced brackets, descending ranges, mixed padding, more than 65,536 names,
-    and anything that is no host name or address. Brackets are expanded by ClusterShell without its group files.
+    Raises ValueError with a sentence for brackets that do not match, ranges that go down or are padded differently,
+    more than 65,536 names, and anything that is neither a host name nor an address.
     """
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    for low, high in re.findall(r"(\d+)-(\d+)", " ".join(re.findall(r"\[([^\]]*)\]", text))):
-        if int(low) > int(high):
-            raise ValueError(f"{text!r}: the range {low}-{high} goes down")
-        if (low.startswith("0") or high.startswith("0")) and len(low) != len(high):
-            raise ValueError(f"{text!r}: {low} and {high} are padded differently")
-        if int(high) - int(low) >= MOST_HOSTS:
-            raise ValueError(f"{text!r}: more than {MOST_HOSTS} names")
-    if text.count("[") != text.count("]"):
-        raise ValueError(f"{text!r}: brackets do not match")
-    names: list[str] = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        try:
-            names += NodeSet(part.strip(), resolver=RESOLVER_NOGROUP)
-        except (NodeSetException, ValueError, IndexError) as error:
-            raise ValueError(f"{text!r}: not a host set like node[01-16]: {error}") from error
-    if len(names) > MOST_HOSTS:
-        raise ValueError(f"{text!r}: more than {MOST_HOSTS} names")
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no host name")
+    outside = _BRACKETS.sub("", text)
+    if "[" in outside or "]" in outside:
+        raise ValueError("the brackets do not match")
+    parts = _parts(text, ",")
+    _count(parts)
+    for content in _BRACKETS.findall(text):
+        _check_order(content)
+    if wrong := re.search(r"[^A-Za-z0-9._:-]", "".join(_parts(outside, ","))):
+        raise ValueError(f"{shown(text)} is no host name: it has {wrong[0]!r}")
+    # NodeSet sorts, and unites what is written twice; part by part, with ascending ranges, its order is ours.
+    names = [name for part in parts if part for name in NodeSet(part, resolver=RESOLVER_NOGROUP)]
     if not names:
-        raise ValueError(f"{text!r} names no host")
+        raise ValueError(f"{shown(text)} names no host")
+    for name in names:
+        _check_name(name)
     return tuple(names)
 
 
+def _parts(text: str, separators: str) -> list[str]:
+    """`a[1,2],b` → ["a[1,2]", "b"]"""
+    return [part.strip() for part in re.split(rf"[{separators}](?![^\[\]]*\])", text)]
+
+
+def _count(parts: Iterable[str]) -> int:
+    """How many names ["rack[1-2]node[01-16]", …] has; ValueError for ranges that are none, or for more than 65,536."""
+    count = 0
+    for part in parts:
+        count += math.prod(
+            sum(int(high) - int(low) + 1 for low, high in _ranges(content)) for content in _BRACKETS.findall(part)
+        )
+    if count > MOST_HOSTS:
+        raise ValueError(f"more than {MOST_HOSTS} names")
+    return count
+
+
+def _ranges(content: str) -> list[tuple[str, str]]:
+    """`01-04,7` → [("01", "04"), ("7", "7")]"""
+    ranges = []
+    for item in content.split(","):
+        match = _RANGE.fullmatch(item.strip())
+        if not match:
+            raise ValueError(f"{shown(f'[{content}]')} is no range like [01-16] or [1-4,7]")
+        low, high = match[1], match[2] or match[1]
+        if int(high) < int(low):
+            raise ValueError(f"the range {low}-{high} goes down")
+        ranges.append((low, high))
+    return ranges
+
+
+def _check_order(content: str) -> None:
+    """Raise ValueError for what NodeSet would silently reorder, unite or pad anew."""
+    ranges = _ranges(content)
+    for (_, high), (low, _) in pairwise(ranges):
+        if int(low) <= int(high):
+            raise ValueError(f"{shown(f'[{content}]')} is not in ascending order")
+    numbers = [number for pair in ranges for number in pair]
+    padded = next((number for number in numbers if number.startswith("0") and len(number) > 1), None)
+    other = padded and next((number for number in numbers if len(number) != len(padded)), None)
+    if other:
+        raise ValueError(f"{padded} and {other} are padded differently")
+
+
+def _check_name(name: str) -> None:
+    """Raise ValueError unless `name` can be a host's name or address. It never looks like an option."""
+    try:
+        if re.fullmatch(r"[0-9.]+", name):
+            IPv4Address(name)
+        elif ":" in name:
+            IPv6Address(name)
+        elif not _NAME.fullmatch(name):
+            raise ValueError(name)
+    except ValueError as error:
+        raise ValueError(f"{shown(name)} is neither a host name nor an address") from error
+
+
 def fold(names: Iterable[str]) -> str:
-    """("node01", "node02", "gpu7") → "gpu7,node[01-02]"; for display."""
+    """("node01", "node02", "gpu7") → "gpu7,node[01-02]"; for display. What NodeSet cannot read becomes a comma list."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     wanted = list(names)
@@ -56,14 +114,27 @@ def fold(names: Iterable[str]) -> str:
 
 
 def limit(cluster: Cluster, text: str) -> tuple[Host, ...]:
-    """The hosts of `cluster` that `text` names, in inventory order. Raises UsageError for names it does not have."""
+    """The hosts of `cluster` that `text` names, in inventory order: node[01-03],node07 or node[01-16]!node03.
+
+    All of ClusterShell's operators work, its groups do not. Raises UsageError for names that the inventory lacks.
+    """
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
     try:
-        wanted = set(expand(text))
-    except ValueError as error:
-        raise UsageError(f"--limit {error}") from error
+        _count(_parts(text, ",!&^"))  # before NodeSet writes them all out
+        wanted = set(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError) as error:
+        raise UsageError(f"--limit {text}: not a set of hosts like node[01-16],node20: {error}") from error
+    if not wanted:
+        raise UsageError(f"--limit {text!r} names no host")
     known = {host.name for host in cluster.hosts}
-    for name in sorted(wanted - known):
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"it has {fold(known)}"
-        raise UsageError(f"--limit {text}: the inventory has no host {name}; {hint}")
+    if unknown := sorted(wanted - known):
+        close = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"it has {_brief(known)}"
+        raise UsageError(f"--limit {text}: the inventory has no host {_brief(unknown)}; {hint}")
     return tuple(host for host in cluster.hosts if host.name in wanted)
+
+
+def _brief(names: Iterable[str]) -> str:
+    text = fold(names)
+    return text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST]}…"

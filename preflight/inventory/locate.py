@@ -1,21 +1,35 @@
 """Where in the text of a TOML file a key stands; tomllib keeps no positions."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 
 from preflight.inventory.errors import Location
 
+# What can hold a bracket, an equals sign or a line break that means nothing, and what means something.
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*"
+    r"|[\[\]{}=\n]",
+    re.DOTALL,
+)
+
 
 class Lines:
     """Line numbers (from 1) of the tables and keys of a TOML text that tomllib has accepted.
 
-    Keys inside inline tables and arrays have no line of their own: the enclosing key's line stands for them.
+    Keys inside inline tables and arrays have no line of their own: the enclosing key's line stands for them, and the
+    table's line for a key that it does not have.
     """
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Location, int] = {}
-        for location, line in _walk(text.splitlines()):
-            self._lines.setdefault(location, line)
+        for location, line in _keys(text.replace("\r\n", "\n")):
+            for length in range(1, len(location) + 1):
+                self._lines.setdefault(location[:length], line)
 
     def of(self, location: Location) -> int:
         """The line of `location`, or of the nearest thing around it; 1 if there is none."""
@@ -25,60 +39,60 @@ class Lines:
         return 1
 
 
-def _walk(lines: list[str]) -> Iterator[tuple[Location, int]]:
+def _keys(text: str) -> Iterator[tuple[Location, int]]:
+    """Every table and key of the file with its line; elements of an array of tables are numbered from 0."""
     table: Location = ()
-    counts: dict[Location, int] = {}
-    number = 0
-    while number < len(lines):
-        line = lines[number].strip()
-        start = number + 1
-        number += 1
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("["):
-            header = tomllib.loads(line)
-            name = _with_indices(_only_path(header), counts)
-            if line.startswith("[["):
-                counts[name] = counts.get(name, -1) + 1
-                name = (*name, counts[name])
-            table = name
-            yield table, start
-            continue
-        statement = lines[start - 1]
-        while (parsed := _complete(statement)) is None and number < len(lines):
-            statement += "\n" + lines[number]
-            number += 1
-        path = _only_path(parsed or {})
-        for length in range(1, len(path) + 1):
-            yield table + path[:length], start
+    elements: dict[Location, int] = {}  # array of tables → index of its last element
+    for statement, line in _statements(text):
+        if statement.startswith("["):
+            table = _in_last_elements(_path(statement), elements)
+            if statement.startswith("[["):
+                elements[table] = elements.get(table, -1) + 1
+                table = (*table, elements[table])
+            yield table, line
+        else:
+            yield table + _path(f"{statement} = 0"), line
 
 
-def _complete(statement: str) -> dict[str, object] | None:
-    """A key with its whole value, or None while a multi-line string or array is still open."""
-    try:
-        return tomllib.loads(statement)
-    except tomllib.TOMLDecodeError:
-        return None
+def _statements(text: str) -> Iterator[tuple[str, int]]:
+    """What stands before the equals sign of every key, and every table header, with the line it begins on."""
+    depth = 0  # of brackets and braces: a line break inside them ends nothing
+    begin, key_end = 0, -1
+    line = begin_line = 1
+    for token in _TOKEN.finditer(text + "\n"):
+        mark = token[0]
+        line += mark.count("\n")
+        if mark in ("[", "{"):
+            depth += 1
+        elif mark in ("]", "}"):
+            depth -= 1
+        elif mark == "=" and key_end < 0:
+            key_end = token.start()
+        elif depth == 0 and (mark == "\n" or mark.startswith("#")):
+            statement = text[begin : token.start() if key_end < 0 else key_end].strip()
+            if statement:
+                yield statement, begin_line
+            begin, key_end, begin_line = token.end(), -1, line
 
 
-def _only_path(parsed: dict[str, object]) -> Location:
-    """The dotted key of a statement that holds one: `a.b = 1` → ("a", "b"); an inline table ends the path."""
-    path: list[str | int] = []
-    inner: object = parsed
-    while isinstance(inner, list | dict) and len(inner) == 1:
-        inner = inner[0] if isinstance(inner, list) else inner
-        if not isinstance(inner, dict) or len(inner) != 1:
-            break
-        ((key, inner),) = inner.items()
-        path.append(key)
+def _path(statement: str) -> tuple[str, ...]:
+    """`a."b c" = 0`, `[a."b c"]` and `[[a."b c"]]` → ("a", "b c")"""
+    path: list[str] = []
+    inner: object = tomllib.loads(statement)
+    while inner and isinstance(inner, list | dict):
+        if isinstance(inner, list):
+            inner = inner[0]
+        else:
+            ((key, inner),) = inner.items()
+            path.append(key)
     return tuple(path)
 
 
-def _with_indices(name: Location, counts: dict[Location, int]) -> Location:
-    """[hosts.ssh] after a [[hosts]] belongs to the last of them."""
-    location: Location = ()
-    for part in name:
-        location = (*location, part)
-        if location in counts and location != name:
-            location = (*location, counts[location])
-    return location
+def _in_last_elements(path: Location, elements: dict[Location, int]) -> Location:
+    """The table of a header: [hosts.ssh] after a [[hosts]] belongs to the last of them."""
+    table: Location = ()
+    for part in path[:-1]:
+        table = (*table, part)
+        if table in elements:
+            table = (*table, elements[table])
+    return table + path[-1:]

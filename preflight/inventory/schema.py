@@ -1,74 +1,34 @@
-"""The shape of hosts.toml: one pydantic model a table. Cross-checks between tables are in `resolve`."""
+"""The shape of hosts.toml: one pydantic model a table. What one table says about another is looked at in `resolve`."""
 
-import re
-import shlex
-from datetime import date
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
+from preflight.inventory.fields import (
+    Address,
+    BastionText,
+    Day,
+    Detect,
+    DeviceCount,
+    FilePath,
+    Interface,
+    Line,
+    Login,
+    LoginOrNone,
+    Names,
+    Network,
+    Nic,
+    Port,
+    Ports,
+    Seconds,
+    Size,
+    Text,
+    Words,
+)
 from preflight.model.cluster import Fabric, FirewallPolicy, Product
 from preflight.model.ports import PortSet
 
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def _network(value: Any) -> Any:
-    if not isinstance(value, str):
-        raise ValueError("should be a network in quotes, such as 10.1.0.0/24")
-    try:
-        return IPv4Network(value)
-    except ValueError as error:
-        try:
-            meant = IPv4Network(value, strict=False)
-        except ValueError:
-            raise ValueError(f"{value!r} is not a network such as 10.1.0.0/24") from error
-        raise ValueError(f"{value!r} has bits of a host set; the network is {meant}") from error
-
-
-def _address(value: Any) -> Any:
-    try:
-        return IPv4Address(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise ValueError(f"{value!r} is not an IPv4 address such as 10.1.0.11") from error
-
-
-def _interface(value: Any) -> Any:
-    try:
-        if "/" not in value:
-            raise ValueError(value)
-        return IPv4Interface(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{value!r} is not an address with its mask, such as 192.168.100.101/24") from error
-
-
-def _ports(value: Any) -> Any:
-    if not isinstance(value, list):
-        raise ValueError('should be a list, such as ["29500", "29400-29401"]')
-    return PortSet.parse(",".join(str(item) for item in value))
-
-
-def _size(value: Any) -> Any:
-    match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", value) if isinstance(value, str) else None
-    if match and int(match[1]) * _UNITS[match[2]] >= 8:
-        return int(match[1]) * _UNITS[match[2]]
-    raise ValueError(f"{value!r} is not a size of at least 8 bytes; write 8B, 64KiB, 1MiB or 1GiB")
-
-
-def _words(value: Any) -> Any:
-    return shlex.split(value) if isinstance(value, str) else value
-
-
-Network = Annotated[IPv4Network, BeforeValidator(_network)]
-Address = Annotated[IPv4Address, BeforeValidator(_address)]
-Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
-Ports = Annotated[Any, BeforeValidator(_ports, json_schema_input_type=list[int | str])]
-Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=str)]
-Words = Annotated[list[StrictStr], BeforeValidator(_words, json_schema_input_type=str | list[str])]
-Port = Annotated[StrictInt, Field(ge=1, le=65535)]
-DeviceCount = Annotated[StrictInt, Field(ge=0, le=64)]
-Text = Annotated[StrictStr, Field(min_length=1)]
+ARRAYS_OF_TABLES = ("hosts", "waivers")
 
 
 class _Table(BaseModel):
@@ -84,33 +44,37 @@ class ClusterTable(_Table):
 
 
 class SshTable(_Table):
-    user: Text | None = None
+    user: Login | None = None
     port: Port | None = None
-    key: Text | None = None
-    known_hosts: Text | None = None
-    bastion: Text | None = None
+    key: FilePath | None = None
+    known_hosts: FilePath | None = None
+    bastion: BastionText | None = None
     sudo: StrictBool | None = None
     transport: Literal["fabric", "openssh", "local"] | None = None
 
 
 class NetworkTable(_Table):
-    nic: Text | None = None
+    nic: Nic | None = None
 
 
 class FourSubnets(_Table):
+    """The rule of Atlas A1 in SMP mode: devices j and j + 4 share subnet j."""
+
     plan: Literal["four-subnets"]
     subnets: Annotated[list[Network], Field(min_length=4, max_length=4)]
     first: Annotated[StrictInt, Field(ge=1)] = 11
     gateways: Annotated[list[Address], Field(min_length=4, max_length=4)] | None = None
-    detect: StrictStr | None = None
+    detect: Detect | None = None
 
 
 class OneSubnet(_Table):
+    """Consecutive addresses, host by host, device by device."""
+
     plan: Literal["one-subnet"]
     subnet: Network
     first: Address | None = None
     gateway: Address | None = None
-    detect: StrictStr | None = None
+    detect: Detect | None = None
 
 
 class PortsTable(_Table):
@@ -125,20 +89,20 @@ class FirewallTable(_Table):
 
 class ProbeTable(_Table):
     python: Text = "python3"
-    setup: StrictStr = ""
+    setup: Line = ""
     exec: Words = []
-    user: StrictStr = ""
+    user: LoginOrNone = ""
     backend: Literal["hccl", "nccl", "gloo"] | None = None
     sizes: Annotated[list[Size], Field(min_length=1)] = [8, 1 << 20, 16 << 20]
-    step_deadline: Annotated[float, Field(gt=0, le=86400)] | None = None
+    step_deadline: Seconds | None = None
     idle: StrictBool = False
 
 
 class HostTable(_Table):
-    name: Text
-    address: Text | None = None
+    name: Names
+    address: Names | None = None
     ssh: SshTable = SshTable()
-    nic: Text | None = None
+    nic: Nic | None = None
     devices: DeviceCount | None = None
     device_addresses: list[Interface] | None = None
     gateways: list[Address] | None = None
@@ -150,7 +114,7 @@ class WaiverTable(_Table):
     host: Text
     owner: Text
     reason: Text
-    expires: date
+    expires: Day
 
 
 class Document(_Table):

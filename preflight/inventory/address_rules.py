@@ -1,0 +1,167 @@
+"""Device addresses that cannot be, whatever the hosts are like. Every function yields what it finds wrong."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Interface
+from itertools import combinations
+from typing import NamedTuple
+
+from preflight.inventory.errors import Location, Problem
+from preflight.inventory.plan import FOUR_SUBNETS_HOLD, Entry, device_count
+from preflight.inventory.schema import Document, FourSubnets, OneSubnet
+from preflight.model.addressing import refused_range
+from preflight.model.cluster import Device, Fabric, Product
+
+_PLAN: Location = ("device_addresses",)
+_NO_GATEWAY = "a direct fabric is a fibre between two servers: it has no gateway"
+
+
+def of_the_plan(document: Document) -> Iterator[Problem]:
+    """What is wrong with [device_addresses] by itself, or for a cluster of this product and fabric."""
+    plan, product = document.device_addresses, document.cluster.product
+    if plan is None:
+        return
+    if not product.is_npu:
+        yield Problem(_PLAN, f"{product} devices have no addresses of their own; remove this table")
+        return
+    if isinstance(plan, FourSubnets):
+        key, gateway = "gateways", bool(plan.gateways)
+        yield from _of_four_subnets(plan, product)
+    else:
+        key, gateway = "gateway", bool(plan.gateway)
+        yield from _of_one_subnet(plan)
+    if gateway and document.cluster.fabric is Fabric.DIRECT:
+        yield Problem((*_PLAN, key), _NO_GATEWAY)
+    if plan.detect == "gateway" and not gateway:
+        yield Problem((*_PLAN, "detect"), f'"gateway" needs {key} beside it')
+
+
+def _of_four_subnets(plan: FourSubnets, product: Product) -> Iterator[Problem]:
+    if product is not Product.ATLAS_A1:
+        text = f'four-subnets is the rule of atlas-a1; {product} takes plan = "one-subnet"'
+        yield Problem((*_PLAN, "plan"), text)
+    for (rail, subnet), (other_rail, other) in combinations(enumerate(plan.subnets), 2):
+        if subnet.overlaps(other):
+            text = f"{other} overlaps subnets[{rail}]; devices {rail} and {other_rail} need different ones"
+            yield Problem((*_PLAN, "subnets", other_rail), text)
+    for rail, gateway in enumerate(plan.gateways or ()):
+        if gateway not in plan.subnets[rail]:
+            yield Problem((*_PLAN, "gateways", rail), f"{gateway} is not in {plan.subnets[rail]}")
+
+
+def _of_one_subnet(plan: OneSubnet) -> Iterator[Problem]:
+    if plan.first and plan.first not in plan.subnet:
+        yield Problem((*_PLAN, "first"), f"{plan.first} is not in {plan.subnet}")
+    if plan.gateway and plan.gateway not in plan.subnet:
+        yield Problem((*_PLAN, "gateway"), f"{plan.gateway} is not in {plan.subnet}")
+
+
+def of_a_host(document: Document, entry: Entry) -> Iterator[Problem]:
+    """What is wrong with the addresses that are written out for one host."""
+    table, at = entry.table, ("hosts", entry.number)
+    if table.device_addresses is None:
+        for key in ("gateways", "detect"):
+            if getattr(table, key) is not None:
+                yield Problem((*at, key), "needs device_addresses beside it")
+        return
+    if not document.cluster.product.is_npu:
+        text = f"{document.cluster.product} devices have no addresses of their own; remove this key"
+        yield Problem((*at, "device_addresses"), text)
+        return
+    if len(table.name) > 1:
+        text = f"written out for {len(table.name)} hosts at once; give each a [[hosts]] of its own"
+        yield Problem((*at, "device_addresses"), text)
+    count = device_count(document, table)
+    for key in ("device_addresses", "gateways", "detect"):
+        values = getattr(table, key)
+        if values is not None and len(values) != count:
+            yield Problem((*at, key), f"should have {count} entries, one a device; found {len(values)}")
+    if table.gateways and document.cluster.fabric is Fabric.DIRECT:
+        yield Problem((*at, "gateways"), _NO_GATEWAY)
+
+
+class Placed(NamedTuple):
+    """A device on its host."""
+
+    entry: Entry
+    device: Device
+
+    def __str__(self) -> str:
+        return f"{self.entry.name} device {self.device.index}"
+
+    @property
+    def planned(self) -> bool:
+        return self.entry.table.device_addresses is None
+
+    @property
+    def at(self) -> Location:
+        """Where the inventory says its address."""
+        return _PLAN if self.planned else ("hosts", self.entry.number, "device_addresses", self.device.index)
+
+
+def of_hosts_for_the_plan(document: Document, entries: list[Entry], placed: list[Placed]) -> Iterator[Problem]:
+    """Hosts that are too few, or planned devices that no address is left for; of each subnet the first is told."""
+    plan = document.device_addresses
+    if plan and plan.detect == "next-host" and len(entries) < 2:
+        yield Problem((*_PLAN, "detect"), "there is no next host; name an address, or leave it out")
+    left_over = [place for place in placed if place.planned and place.device.address is None]
+    if isinstance(plan, FourSubnets):
+        ninth = next((place for place in left_over if place.device.index >= FOUR_SUBNETS_HOLD), None)
+        if ninth:
+            count = device_count(document, ninth.entry.table)
+            text = f"four-subnets has places for {FOUR_SUBNETS_HOLD} devices a host; {ninth.entry.name} has {count}"
+            yield Problem((*_PLAN, "plan"), text)
+        for rail, subnet in enumerate(plan.subnets):
+            rest = [p for p in left_over if p.device.index < FOUR_SUBNETS_HOLD and p.device.index % 4 == rail]
+            if rest:
+                text = f"{subnet} is full: {len(rest)} devices get no address, the first is {rest[0]}"
+                yield Problem((*_PLAN, "subnets", rail), text)
+    elif plan and left_over and (plan.first is None or plan.first in plan.subnet):
+        text = f"{plan.subnet} is full: {len(left_over)} devices get no address, the first is {left_over[0]}"
+        yield Problem((*_PLAN, "subnet"), text)
+
+
+def of_devices(product: Product, entries: list[Entry], placed: list[Placed]) -> Iterator[Problem]:
+    """Addresses that a device cannot have. What a plan gets wrong in the same way many times is told once."""
+    hosts = {entry.address: entry.name for entry in entries}
+    holders: dict[IPv4Address, Placed] = {}
+    for place in placed:
+        if place.device.address:
+            holders.setdefault(place.device.address.ip, place)
+    told: set[str] = set()
+    for place in placed:
+        if not place.device.address:
+            continue
+        holder = holders[place.device.address.ip]
+        if holder.at != place.at:  # within a plan, or a table of several hosts, the cause is told elsewhere
+            text = f"{place}: address {place.device.address.ip} is used twice, by {holder} too"
+            yield Problem(place.at, text, holder.at)
+        for kind, text in _impossible(product, hosts, holders, place, place.device.address):
+            if not place.planned or kind not in told:
+                yield Problem(place.at, f"{place}: {text}")
+            if place.planned:
+                told.add(kind)
+
+
+def _impossible(
+    product: Product,
+    hosts: dict[str, str],
+    holders: dict[IPv4Address, Placed],
+    place: Placed,
+    address: IPv4Interface,
+) -> Iterator[tuple[str, str]]:
+    """(kind, sentence) of what is wrong with one device's address."""
+    ip, network, gateway = address.ip, address.network, place.device.gateway
+    if ip.is_multicast or ip.is_loopback or ip.is_unspecified or ip.is_reserved:
+        yield "special", f"{ip} is no address that a network port can have"
+    elif network.prefixlen < 31 and ip in (network.network_address, network.broadcast_address):
+        yield "edge", f"{ip} is the network or broadcast address of {network}"
+    if refused := refused_range(product, ip):
+        yield "refused", f"hccn_tool refuses {ip}: the driver uses {refused} itself"
+    if str(ip) in hosts:
+        yield "host", f"{ip} is the address of host {hosts[str(ip)]}"
+    if place.device.detect == ip:
+        yield "detect", f"detect is its own address {ip}"
+    if gateway and gateway in holders:
+        yield "gateway", f"gateway {gateway} is the address of {holders[gateway]}"
+    elif gateway and gateway not in network and not place.planned:
+        yield "gateway", f"gateway {gateway} is not in {network}"

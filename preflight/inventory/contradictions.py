@@ -1,0 +1,63 @@
+"""What an inventory says in one place against what it says in another. Every function yields what it finds wrong."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from preflight.inventory.errors import Location, Problem
+from preflight.inventory.hostset import fold
+from preflight.inventory.plan import Entry
+from preflight.inventory.schema import Document
+from preflight.model.cluster import Fabric
+from preflight.model.ports import PortSet
+
+LAST_PORT = 65535
+
+
+def of_names(entries: list[Entry]) -> Iterator[Problem]:
+    """Names and addresses of hosts that are used twice; both places are named."""
+    names = [(entry.name, entry, "name") for entry in entries]
+    addresses = [(entry.address, entry, "address" if entry.table.address else "name") for entry in entries]
+    for what, plural, uses in (("name", "names", names), ("address", "addresses", addresses)):
+        first: dict[str, tuple[Entry, str]] = {}
+        twice: dict[tuple[Location, Location], list[str]] = defaultdict(list)
+        for value, entry, key in uses:
+            other, other_key = first.setdefault(value, (entry, key))
+            told_as_name = what == "address" and key == other_key == "name"
+            if other is not entry and not told_as_name:
+                twice[("hosts", entry.number, key), ("hosts", other.number, other_key)].append(value)
+        for (at, place), values in twice.items():
+            said = f"{what} {values[0]} is" if len(values) == 1 else f"{plural} {fold(values)} are"
+            yield Problem(at, f"{said} used twice", place)
+
+
+def of_ports(document: Document) -> Iterator[Problem]:
+    """HCCL ports that do not exist, or that are the job's too."""
+    ports, last = document.ports, document.ports.hccl_base + document.ports.hccl_count - 1
+    if last > LAST_PORT:
+        text = f"{ports.hccl_count} ports from {ports.hccl_base} on would end at {last}; the last port is {LAST_PORT}"
+        yield Problem(("ports", "hccl_base"), text)
+    hccl = PortSet.of([(ports.hccl_base, min(last, LAST_PORT))])
+    if document.cluster.product.is_npu and any(port in hccl for port in ports.job):
+        yield Problem(("ports", "job"), f"{ports.job} overlaps the HCCL ports {hccl}")
+
+
+def of_the_way_there(document: Document, entries: list[Entry]) -> Iterator[Problem]:
+    """Hosts that are all this machine; a fibre that is not between two servers."""
+    local = [e for e in entries if (e.table.ssh.transport or document.ssh.transport) == "local"]
+    if len(local) > 1:
+        at: Location = ("hosts", local[1].number, "ssh") if local[1].table.ssh.transport else ("ssh", "transport")
+        yield Problem(at, f'"local" is this machine; {fold(e.name for e in local)} cannot all be')
+    if document.cluster.fabric is Fabric.DIRECT and len(entries) != 2:
+        yield Problem(
+            ("cluster", "fabric"), f"direct means a fibre between two servers; the inventory has {len(entries)}"
+        )
+
+
+def of_waivers(waived: Iterable[tuple[int, str]], entries: list[Entry]) -> Iterator[Problem]:
+    """Waivers, as (number, host), for hosts that are not there."""
+    known = {entry.name for entry in entries} | {"*"}
+    for number, host in waived:
+        if host not in known:
+            yield Problem(
+                ("waivers", number, "host"), f'{host!r} is no host of this inventory; one waiver a host, or "*" for all'
+            )

@@ -1,0 +1,162 @@
+"""One value of hosts.toml each: text, ports, addresses, sizes. A wrong one raises ValueError with a sentence."""
+
+import re
+import shlex
+from datetime import date
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, StrictInt, StrictStr
+
+from preflight.inventory.errors import shown
+from preflight.inventory.hostset import expand
+from preflight.model.cluster import Bastion
+from preflight.model.ports import PortSet
+
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_LARGEST_SIZE = 64 << 30  # bytes: no device has more memory for one tensor
+_LONGEST_DEADLINE = 86400.0  # seconds
+_BASTION = re.compile(
+    r"(?:(?P<user>[^@:\s-][^@:\s]*)@)?(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+
+
+def _printable(value: str) -> str:
+    if value.isprintable():
+        return value
+    wrong = next(character for character in value if not character.isprintable())
+    raise ValueError(f"{shown(value)} has a character that cannot be printed: {wrong!r}")
+
+
+def _login(value: str) -> str:
+    if re.fullmatch(r"[^\s:-][^\s:]*", value):
+        return value
+    raise ValueError(f"{shown(value)} is no user name")
+
+
+def _login_or_none(value: str) -> str:
+    return _login(value) if value else ""
+
+
+def _at_home(value: str) -> str:
+    try:
+        return str(Path(value).expanduser())
+    except RuntimeError as error:
+        raise ValueError(f"{shown(value)}: there is no such home directory") from error
+
+
+def _network(value: Any) -> IPv4Network:
+    text = value if isinstance(value, str) else ""
+    try:
+        return IPv4Network(text)
+    except ValueError as error:
+        try:
+            meant = IPv4Network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"{shown(value)} is no network such as 10.1.0.0/24") from error
+        raise ValueError(f"{shown(value)} has bits of a host set; the network is {meant}") from error
+
+
+def _address(value: Any) -> IPv4Address:
+    try:
+        return IPv4Address(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise ValueError(f"{shown(value)} is no IPv4 address such as 10.1.0.11") from error
+
+
+def _interface(value: Any) -> IPv4Interface:
+    try:
+        if isinstance(value, str) and re.fullmatch(r"[0-9.]+/[0-9]+", value):
+            return IPv4Interface(value)
+    except ValueError:
+        pass
+    raise ValueError(f"{shown(value)} is no address with its prefix, such as 192.168.100.101/24")
+
+
+def _detect(value: Any) -> str | IPv4Address:
+    if value in ("gateway", "next-host"):
+        return str(value)
+    try:
+        return _address(value)
+    except ValueError as error:
+        raise ValueError(f'{shown(value)} is neither "gateway", "next-host" nor an address') from error
+
+
+def _nic(value: str) -> str:
+    """An interface name as the kernel takes it (`dev_valid_name` in net/core/dev.c), or a network."""
+    if "/" in value:
+        return str(_network(value))
+    if re.fullmatch(r"[^\s:-][^\s:]{0,14}", value) and value not in (".", ".."):
+        return value
+    raise ValueError(f"{shown(value)} is neither an interface such as eth0 nor a network such as 10.1.0.0/24")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        raise ValueError(f"should be text in quotes, found {shown(value)}")
+    return expand(value)
+
+
+def _bastion(value: Any) -> Bastion:
+    match = _BASTION.fullmatch(value) if isinstance(value, str) else None
+    if not match or (match["port"] and not 1 <= int(match["port"]) <= 65535):
+        raise ValueError(f"{shown(value)} should look like user@jump.example:22, an IPv6 address in brackets")
+    (host,) = expand(match["v6"] or match["host"])
+    return Bastion(host, match["user"], int(match["port"]) if match["port"] else None)
+
+
+def _ports(value: Any) -> PortSet:
+    if not isinstance(value, list):
+        raise ValueError(f'should be a list such as ["29500", "29400-29401"], found {shown(value)}')
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, str | int):
+            raise ValueError(f"{shown(item)} is neither a port nor a range like 60000-60031")
+    ports = PortSet.parse(",".join(str(item) for item in value))
+    if 0 in ports:
+        raise ValueError("0 is no port that a job can ask for")
+    return ports
+
+
+def _size(value: Any) -> int:
+    match = re.fullmatch(r"([0-9]{1,11}) ?(B|KiB|MiB|GiB)", value) if isinstance(value, str) else None
+    size = int(match[1]) * _UNITS[match[2]] if match else 0
+    if size and size % 8 == 0 and size <= _LARGEST_SIZE:
+        return size
+    raise ValueError(f"{shown(value)} is no size: multiples of 8 bytes up to 64GiB, such as 8B, 64KiB, 1MiB or 1GiB")
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _LONGEST_DEADLINE:
+        return float(value)
+    raise ValueError(f"should be a number of seconds above 0 and up to {_LONGEST_DEADLINE:.0f}, found {shown(value)}")
+
+
+def _words(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"{shown(value)} is no command line: {str(error).lower()}") from error
+
+
+Line = Annotated[StrictStr, AfterValidator(_printable)]
+Text = Annotated[StrictStr, Field(min_length=1), AfterValidator(_printable)]
+Login = Annotated[Text, AfterValidator(_login)]
+LoginOrNone = Annotated[Line, AfterValidator(_login_or_none)]
+FilePath = Annotated[Text, AfterValidator(_at_home)]
+Nic = Annotated[Text, AfterValidator(_nic)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str)]
+BastionText = Annotated[InstanceOf[Bastion], BeforeValidator(_bastion, json_schema_input_type=str)]
+Network = Annotated[IPv4Network, BeforeValidator(_network)]
+Address = Annotated[IPv4Address, BeforeValidator(_address)]
+Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
+Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]
+Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
+Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=str)]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]
+Day = Annotated[date, Field(strict=True)]
+Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+DeviceCount = Annotated[StrictInt, Field(ge=0, le=64)]

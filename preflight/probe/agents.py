@@ -4,6 +4,7 @@ import json
 import queue
 import secrets
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -81,8 +82,9 @@ class Agents:
             channels = dict(self._channels)
         if kind is None:
             self.send({host: [{"do": "end"}] for host in channels})
+            until = time.monotonic() + FAREWELL
             for thread in self._threads:
-                thread.join(FAREWELL)
+                thread.join(max(0.0, until - time.monotonic()))
         for channel in channels.values():
             channel.close()
 

@@ -35,17 +35,18 @@ def _alike(tests: Iterable[TestResult]) -> Iterator[list[TestResult]]:
     groups: dict[tuple[object, ...], list[TestResult]] = {}
     for test in tests:
         one_line = test.root is not None or _is_pair(test)
-        key = (_round(test), test.op, test.bytes, len(test.members), test.outcome, None if one_line else test.id)
+        kind = (_along_a_rail(test),) if _is_pair(test) else (test.op, len(test.members))
+        key = (*kind, test.bytes, test.outcome, None if one_line else test.id)
         groups.setdefault(key, []).append(test)
     yield from groups.values()
 
 
-def _round(test: TestResult) -> str:
-    return test.id.partition("-")[0]
-
-
 def _is_pair(test: TestResult) -> bool:
-    return _round(test) != "r1"
+    return not test.id.startswith("r1-")
+
+
+def _along_a_rail(test: TestResult) -> bool:
+    return len({member.device for member in test.members}) == 1
 
 
 def _title(same: Sequence[TestResult]) -> str:
@@ -54,8 +55,8 @@ def _title(same: Sequence[TestResult]) -> str:
         return f"{test.op}, {len(test.members)} ranks" + (", slowest root shown" if len(same) > 1 else "")
     pairs = list(dict.fromkeys(other.members for other in same))
     if test.outcome is TestOutcome.PASS:
-        along = all(len({member.device for member in pair}) == 1 for pair in pairs)
-        return f"{test.op}, {len(pairs)} pairs {'along the rails' if along else 'with other partners'}, slowest shown"
+        which = "along the rails" if _along_a_rail(test) else "with other partners"
+        return f"{test.op}, {len(pairs)} pairs {which}, slowest shown"
     named = ", ".join(" - ".join(f"{member.host}/{member.device}" for member in pair) for pair in pairs)
     title = f"{test.op}, {test.outcome}: {named}"
     return title if len(title) <= 80 else title[:79] + "…"

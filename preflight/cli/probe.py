@@ -85,8 +85,11 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     from preflight.probe.permission import may_probe
     from preflight.probe.run import probe
 
-    # Facts say whose devices are in use; the hosts are asked while they import torch.
-    facts = _in_background(lambda: collect(s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports))
+    # Whose devices are in use, and who is reached at all: asked while the hosts import torch.
+    wanted = ("npu_smi",) if s.cluster.product.is_npu else ("os",)
+    facts = _in_background(
+        lambda: collect(s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=wanted)
+    )
     refused: dict[str, str] = {}
 
     def idle(present: Sequence[Host]) -> list[Host]:

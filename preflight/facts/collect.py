@@ -69,7 +69,7 @@ class _Request:
         return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
-def _facts_request(cluster: Cluster, ports: PortSet) -> _Request:
+def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str]) -> _Request:
     """What every host is asked; its own device ids come on top."""
     probe = cluster.probe
     job = Program(_source("job_view.py"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
@@ -87,6 +87,8 @@ def _facts_request(cluster: Cluster, ports: PortSet) -> _Request:
         },
     }
     deadlines = HOST_SECTIONS | (NPU_SECTIONS if cluster.product.is_npu else {})
+    if sections:
+        deadlines = {name: deadlines[name] for name in sections}
     return _Request(_source("collect.py"), deadlines, words)
 
 
@@ -102,12 +104,14 @@ def look(
     progress: Callable[[Progress], None] | None,
     ports: PortSet,
     pool: int = POOL,
+    sections: Sequence[str] = (),
 ) -> dict[str, Seen | Unreachable]:
     """Look at every host in one round trip: its facts together with what they were read from.
 
-    `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight. Raises nothing that a host could cause.
+    `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
+    are wanted (what comes of the others is `Missing`). Raises nothing that a host could cause.
     """
-    request = _facts_request(cluster, ports)
+    request = _facts_request(cluster, ports, sections)
 
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
@@ -128,9 +132,10 @@ def collect(
     progress: Callable[[Progress], None] | None,
     ports: PortSet,
     pool: int = POOL,
+    sections: Sequence[str] = (),
 ) -> ClusterFacts:
     """The facts of `hosts`, in their order; see `look`."""
-    seen = look(cluster, hosts, transport, progress=progress, ports=ports, pool=pool)
+    seen = look(cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections)
     return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
 
 

@@ -116,3 +116,13 @@ def test_wrong_usage_ends_with_two_and_says_where(
     assert done.returncode == 2, done.stdout + done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_new_host_is_proven_with_known_good_partners(make_lab: Callable[..., Any]) -> None:
+    lab = make_lab(hosts=3, devices=0, product="cpu", firewall="ufw")
+    assert preflight("configure", "--inventory", lab.inventory, "-y").returncode == 0
+    body = report("check", "--inventory", lab.inventory, "--limit", "node03", "--buddies", "auto")
+    assert "partners: node01, node02" in body["notes"]
+    members = {member["host"] for test in body["tests"] for member in test["members"]}
+    assert members == {"node01", "node02", "node03"}
+    assert {test["outcome"] for test in body["tests"]} <= {"pass", "slow"}, "three busy namespaces prove no speed"

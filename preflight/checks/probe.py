@@ -28,16 +28,20 @@ def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     """
     if not observations:
         yield all_.unknown("the probe brought no results", host=None)
+    troubled = [seen for seen in observations if seen.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG)]
+    left = [seen.test.id for seen in observations if seen.test.outcome is TestOutcome.NOT_RUN]
+    if left and not troubled:  # else they follow from the tests that failed
+        yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
     awaited: dict[tuple[Member, str, str], list[str]] = defaultdict(list)
-    for seen in observations:
-        if seen.test.outcome is TestOutcome.NOT_RUN:
-            yield all_.unknown(f"test {seen.test.id} ({seen.test.op}) did not run", host=None)
-        elif seen.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG):
-            views = kept_waiting(seen)
-            for view in views:
-                awaited[view.member, view.stage, _how(view)].append(seen.test.id)
-            if not views:
-                yield _all_stopped(all_, seen)
+    stopped: dict[tuple[tuple[Member, ...], str], list[Observation]] = defaultdict(list)
+    for seen in troubled:
+        views = kept_waiting(seen)
+        for view in views:
+            awaited[view.member, view.stage, _how(view)].append(seen.test.id)
+        if not views:
+            stopped[seen.test.members, seen.test.stage].append(seen)
+    for (members, stage), alike in stopped.items():
+        yield _all_stopped(all_, members, stage, alike)
     for (member, stage, how), tests in awaited.items():
         yield all_.bad(
             f"{member.host}: device {member.device} (rank {member.rank}) came as far as {stage} and {how}",
@@ -72,14 +76,22 @@ _REMEDY = {  # by the last stage that the rank got through
 }
 
 
-def _all_stopped(all_: All, seen: Observation) -> Finding:
-    stage = seen.test.stage
-    errors = tuple(dict.fromkeys(view.error.strip().partition("\n")[0][:200] for view in seen.ranks if view.error))
+def _all_stopped(all_: All, members: tuple[Member, ...], stage: str, alike: Sequence[Observation]) -> Finding:
+    """The finding about a group that stopped together, so that nobody in it can be named: a pair names its link."""
+    errors = (view.error.strip().partition("\n")[0][:200] for seen in alike for view in seen.ranks if view.error)
+    evidence = (f"tests {', '.join(seen.test.id for seen in alike[:8])}", *dict.fromkeys(errors))
+    remedy = _REMEDY.get(stage, "look at the first rank's host")
+    if len(members) == 2:
+        one, other = members
+        return all_.bad(
+            f"{one.host}: device {one.device} and {_place(other)} stopped together after {stage}", host=one.host,
+            device=one.device, peer=_place(other), expected="closed", found=stage, evidence=evidence, remedy=remedy,
+            cause="either end, or the path between them",
+        )  # fmt: skip
     return all_.bad(
-        f"test {seen.test.id} ({seen.test.op}): all {len(seen.test.members)} ranks stopped after {stage}",
-        host=None, expected="closed", found=stage, evidence=errors,
+        f"all {len(members)} ranks stopped after {stage}", host=None, expected="closed", found=stage,
+        evidence=evidence, remedy=remedy,
         cause="what stops all ranks at the same stage is common to them: network, firewall, versions, the first rank",
-        remedy=_REMEDY.get(stage, "look at the first rank's host"),
     )  # fmt: skip
 
 
@@ -128,6 +140,16 @@ def _is_rail_pair(seen: Observation) -> bool:
     return len(members) == 2 == len({m.host for m in members}) and members[0].device == members[1].device
 
 
+def _called_slow(observations: Sequence[Observation]) -> set[_Pair]:
+    """The pairs that the probe found slow in all their measurements; it knows how restless the machines were."""
+    calm: dict[_Pair, bool] = {}
+    for seen in observations:
+        if len(seen.test.members) == 2 and seen.test.busbw_GBps is not None:
+            one, other = sorted(map(_place, seen.test.members))
+            calm[one, other] = calm.get((one, other), True) and seen.test.outcome is TestOutcome.SLOW
+    return {pair for pair, slow in calm.items() if slow}
+
+
 def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, float], float | None]:
     """The bandwidth of each pair over hosts, GB/s, at the largest size measured; and the median of the same-rail ones,
     None if there are too few."""
@@ -155,8 +177,10 @@ def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, f
 @cluster_check("PRB103", "No rail is slow")
 def no_slow_rail(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: a collective is as slow as its slowest link; a port that came up at a lower speed, or loses packets, slows
-    every job and fails none. Pairs along the rails are compared with their own median: below half of it is a failure,
-    below 80 % a warning. A device is named if it is slow with two partners that are fast elsewhere, else the pair.
+    every job and fails none. Pairs along the rails are compared with their own median: one that stays below 80 % of it
+    is a warning, below half of it a failure; where pairs differ from themselves by more than that from one measurement
+    to the next, the machines are busy and only larger differences count. A device is named if it is slow with two
+    partners that are fast elsewhere, else the pair.
 
     By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 
@@ -170,7 +194,7 @@ def no_slow_rail(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
         else:
             yield all_.unknown(f"fewer than {PAIRS} of the pairs along the rails brought a bandwidth", host=None)
         return
-    slow = {pair for pair, value in bandwidth.items() if value < SLOW_WARN * usual}
+    slow = bandwidth.keys() & _called_slow(observations)
     fast = {place for pair in bandwidth.keys() - slow for place in pair}
     partners: dict[str, set[str]] = defaultdict(set)
     for one, other in slow:

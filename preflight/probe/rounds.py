@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.measure import Member, Observation, TestOutcome
 
+FEWEST = 4  # pairs whose median says what is usual; PRB103 needs as many
 SLOW = 0.8  # of the median bus bandwidth of the rails: below it a pair is tried again
 
 
@@ -190,7 +191,7 @@ def slow_below(rails: Iterable[Observation]) -> float:
     several measurements of a pair the best counts, because disturbance only ever makes a pair slower.
     """
     speeds = _speeds(rails).values()
-    if len(speeds) < 3:
+    if len(speeds) < FEWEST:
         return 0.0
     usual = statistics.median(max(measured) for measured in speeds)
     unrest = statistics.median(min(measured) / max(measured) for measured in speeds)

@@ -317,7 +317,7 @@ def test_checks_that_compare_hosts_are_skipped_for_a_single_one() -> None:
 
 
 def test_a_finding_about_the_cluster_as_a_whole_leaves_no_host_with_a_pass() -> None:
-    stopped = {"id": "r1-1", "members": ["node01/0", "node02/0"], "outcome": "hang", "stage": "peers"}
+    stopped = {"id": "r1-1", "members": ["node01/0", "node01/1", "node02/0"], "outcome": "hang", "stage": "peers"}
     findings = look(scene({"tests": [stopped]}), [all_checks()["PRB101"]])
     assert [(finding.host, finding.outcome) for finding in findings] == [(None, Outcome.FAIL)]
 

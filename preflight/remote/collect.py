@@ -37,6 +37,9 @@ HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 
 
+running = set()  # process groups of the tools that run now
+
+
 class LookError(Exception):
     """Why a section, or a part of it, could not be looked at: one sentence."""
 
@@ -66,6 +69,8 @@ def read(path, limit=FILE_LIMIT):
 def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
     """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit."""
     name = os.path.basename(argv[0])
+    if time.monotonic() >= deadline:
+        raise LookError("%s was not started: the time for it was over" % " ".join([name, *argv[1:3]]))
     try:
         process = subprocess.Popen(
             argv,
@@ -77,6 +82,7 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
         )
     except OSError as error:
         raise LookError("%s does not start: %s" % (argv[0], error.strerror)) from None
+    running.add(process.pid)
     try:
         if stdin:
             try:
@@ -109,13 +115,33 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
         return {"out": out, "err": err, "code": code}
     finally:
         if process.returncode is None:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except OSError:
-                pass  # it ended by itself in between
+            kill(process.pid)
             process.poll()
+        running.discard(process.pid)
         process.stdout.close()
         process.stderr.close()
+
+
+def kill(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass  # it ended by itself in between
+
+
+def leave():
+    """End now, and every tool with us: a thread that hangs in the kernel must not hold the connection."""
+    for group in tuple(running):
+        kill(group)
+    os._exit(0)
+
+
+def leave_with_the_connection():
+    """Nobody waits for the answer any more where the reader of stdout is gone: Ctrl-C, or a lost connection."""
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # that the other end is gone is reported unasked
+    reader.poll()
+    leave()
 
 
 def required(name, *places):
@@ -381,6 +407,7 @@ def look(name, request, deadline, answer):
 def main():
     started = time.time()
     request = json.loads(sys.stdin.buffer.read().decode())
+    threading.Thread(target=leave_with_the_connection, daemon=True).start()
     now = time.monotonic()
     found = {}
     threads = {}
@@ -398,7 +425,7 @@ def main():
     text = json.dumps(answer)
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))
     sys.stdout.flush()
-    os._exit(0)  # a thread that hangs in the kernel must not hold the connection
+    leave()
 
 
 if __name__ == "__main__":

@@ -102,6 +102,46 @@ def test_a_tool_that_hangs_costs_its_own_section_and_no_other(tmp_path: Path) ->
     assert "value" in found["os"]
 
 
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_collector_that_nobody_waits_for_ends_and_its_tools_with_it(tmp_path: Path) -> None:
+    path = tool(tmp_path, "ss", f"echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 60")
+    words = {"marker": "mark-1", "deadlines": {"sockets": 20}, "ports": [[60000, 60001]]}
+    collector = subprocess.Popen(
+        ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(SOURCE.encode()))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}"},
+    )
+    assert collector.stdin and collector.stdout
+    collector.stdin.write(SOURCE.encode() + json.dumps(words).encode())
+    collector.stdin.close()
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.05)
+    hanging = int((tmp_path / "pid").read_text(encoding="ascii"))
+    assert alive(hanging)
+    collector.stdout.close()  # what sshd does when the connection is gone
+    assert collector.wait(timeout=5) == 0
+    time.sleep(0.2)
+    assert not alive(hanging)
+
+
+def test_a_tool_that_left_a_child_behind_is_ended_with_it_whatever_else_was_to_be_asked(tmp_path: Path) -> None:
+    """Its output stays open, so that it is waited for; past the deadline no reading is begun."""
+    path = tool(tmp_path, "hccn_tool", f"sleep 60 & echo $! >>{tmp_path}/children")
+    found = answer("hccn", path=path, deadline=0.5, devices=list(range(8)), readings=[["ip", "-g"], ["link", "-g"]])
+    last = found["hccn"]["value"]["7"]["link"]["trouble"]
+    assert last == "hccn_tool -i 7 was not started: the time for it was over"
+    time.sleep(0.2)
+    assert not [pid for pid in (tmp_path / "children").read_text(encoding="ascii").split() if alive(int(pid))]
+
+
 def test_a_tool_that_floods_is_stopped_and_named(tmp_path: Path) -> None:
     found = answer("sockets", path=tool(tmp_path, "ss", "yes\n"), ports=[[1, 1]])
     assert found["sockets"] == {"error": "ss printed more than 256 KiB"}

@@ -26,6 +26,7 @@ import ipaddress
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -392,6 +393,7 @@ class Journal:
     def __init__(self, directory, run):
         os.makedirs(directory, 0o700, exist_ok=True)
         self.path = os.path.join(directory, run + ".jsonl")
+        self.optional = False  # whether steps are made that cannot be written down
         try:
             self.handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         except FileExistsError:
@@ -404,7 +406,8 @@ class Journal:
             os.write(self.handle, (json.dumps(record, sort_keys=True) + "\n").encode())
             os.fsync(self.handle)
         except OSError as error:
-            raise StepError("%s cannot be written: %s" % (self.path, error.strerror)) from None
+            if not self.optional:
+                raise StepError("%s cannot be written: %s" % (self.path, error.strerror)) from None
 
 
 def step(change, journal, **number):
@@ -453,13 +456,26 @@ WELL = ("done", "already")
 NOT_RUN = {"state": "not-run", "found": None, "message": ""}
 
 
+def abandoned():
+    """Whether nobody will read the answer: its reader pressed Ctrl-C, or the connection broke."""
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # that the other end is gone is reported unasked
+    return bool(reader.poll(0))
+
+
 def run_steps(changes, journal, first=0):
-    """The changes in order, up to the first that does not end well."""
+    """The changes in order, up to the first that does not end well; none is begun that nobody waits for."""
     results = []
     for number, change in enumerate(changes, first):
         if results and results[-1]["state"] not in WELL:
             break
-        results.append(step(change, journal, step=number))
+        try:
+            if abandoned():
+                journal.note("abandoned", step=number)
+                break
+            results.append(step(change, journal, step=number))
+        except StepError as error:  # of the journal: what was done before is told nevertheless
+            results.append({"state": "failed", "found": None, "message": sentence(error)})
     return results + [NOT_RUN] * (len(changes) - len(results))
 
 
@@ -521,7 +537,11 @@ def guard(undo, read_end, request, journal):
     deadline = time.monotonic() + request["seconds"]
     while time.monotonic() < deadline and not os.path.islink(path):
         time.sleep(0.1)
-    verdict = claim(path, "reverted")
+    journal.optional = True  # a full disk must not keep a host locked out
+    try:
+        verdict = claim(path, "reverted")
+    except OSError:  # then nobody else's verdict is there either
+        verdict = "reverted"
     journal.note(verdict)
     if verdict == "reverted":
         for number, change in enumerate(undo):  # every one, even where one before it failed
@@ -570,7 +590,10 @@ def confirm(request):
     left = []
     with open(os.path.join(request["journal"], request["run"] + ".jsonl")) as file:
         for line in file:
-            record = json.loads(line)
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # cut where the disk was full
             if record["event"] == "left":
                 left.append(record["target"])
     return {"verdict": verdict, "left": left}

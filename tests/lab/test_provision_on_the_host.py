@@ -331,6 +331,33 @@ def test_a_journal_that_cannot_be_written_stops_everything(host: LocalHost, tmp_
     assert not (tmp_path / "a").exists()
 
 
+def test_a_journal_that_fills_the_disk_stops_there_and_what_was_done_is_told(host: LocalHost, tmp_path: Path) -> None:
+    host.inside = ("prlimit", "--fsize=900")
+    files = [tmp_path / name for name in "abcdef"]
+    answer = host.apply(*(change("file", file, None, file.name) for file in files))
+    done = states(answer).index("failed")
+    assert states(answer) == ["done"] * done + ["failed"] + ["not-run"] * (len(files) - done - 1)
+    assert done > 0
+    assert "r1.jsonl cannot be written" in answer["results"][done]["message"]
+    assert [file.name for file in files if file.exists()] in (list("abcdef"[:done]), list("abcdef"[: done + 1]))
+
+
+def test_a_disk_that_is_full_does_not_keep_the_guardian_from_its_work(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = inside(netns, "nft", "list", "ruleset")
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.2)
+    time.sleep(1)
+    lines = (netns.journal / "r1.jsonl").read_text().splitlines(keepends=True)
+    told = sum(len(line) for line in lines[:3])  # start, begin, end; the verdict does not fit any more
+    outside, netns.inside = netns.inside, (*netns.inside, "prlimit", f"--fsize={told + 10}")
+    answer = netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2", seconds=0.2)
+    assert states(answer) == ["done"]
+    time.sleep(1)
+    netns.inside = outside
+    assert inside(netns, "nft", "list", "ruleset") == before
+    assert netns.confirm("r2")["verdict"] == "reverted"
+
+
 def test_firewall_changes_in_front_of_others_are_refused(host: LocalHost, tmp_path: Path) -> None:
     answer = host.apply(
         change("file", tmp_path / "a", None, "1", "firewall"), change("file", tmp_path / "b", None, "1", "ports")
@@ -413,6 +440,25 @@ def test_a_device_with_another_address_than_expected_is_left_alone(host: LocalHo
     answer = host.apply(change("device-address", 0, None, "10.0.0.1/24"))
     assert states(answer) == ["moved"]
     assert answer["results"][0]["found"] == "10.9.9.9/16"
+
+
+def test_no_change_is_begun_when_nobody_waits_for_it_any_more(host: LocalHost, devices: Path, tmp_path: Path) -> None:
+    fifo = tmp_path / "hangs"
+    os.mkfifo(fifo)
+    real = (tmp_path / "bin/hccn_tool").rename(tmp_path / "bin/real")
+    waits = f'case "$*" in *address*) touch {tmp_path}/waiting; cat {fifo};; esac'
+    script(tmp_path / "bin/hccn_tool", f'{waits}; exec {real} "$@"')
+    changes = [change("device-address", 0, None, "10.0.0.1/24"), change("device-gateway", 0, None, "10.0.0.254")]
+    process = host.start({"action": "apply", "run": "r1", "seconds": 1, "changes": changes})
+    while not (tmp_path / "waiting").exists():
+        time.sleep(0.05)
+    assert process.stdout
+    process.stdout.close()
+    fifo.write_text("")
+    process.wait(timeout=10)
+    assert [event["event"] for event in host.events()] == ["start", "begin", "end", "abandoned"]
+    assert host.events()[2]["state"] == "done"
+    assert not (devices / "gateway").exists()
 
 
 def test_unsetting_an_address_says_that_no_command_does_it(host: LocalHost, devices: Path) -> None:

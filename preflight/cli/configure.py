@@ -137,13 +137,23 @@ def _agreed(plan: Plan) -> bool:
 
 
 def _apply(args: argparse.Namespace, s: Session, plan: Plan, started: datetime) -> tuple[StepResult, ...]:
-    from preflight.provision.apply import apply
+    from preflight.provision.apply import CONFIRM_SECONDS, JOURNAL, apply
     from preflight.report.build import new_run_id
 
     if not plan.changes:
         return ()
     run_id = new_run_id(started)
-    return tuple(apply(plan, s.hosts, s.transport, run=run_id, pool=args.pool, progress=s.progress))
+    try:
+        return tuple(apply(plan, s.hosts, s.transport, run=run_id, pool=args.pool, progress=s.progress))
+    except KeyboardInterrupt:
+        s.progress.clear()
+        print(
+            "preflight: every host ends the change it is at and begins no other; a firewall change takes itself back "
+            f"within {CONFIRM_SECONDS:g} s. What was done stands in {JOURNAL}/{run_id}.jsonl on each host; "
+            "run the same command again to go on.",
+            file=sys.stderr,
+        )
+        raise
 
 
 def _exit(after: _Look, results: Iterable[StepResult]) -> int:

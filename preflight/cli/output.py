@@ -10,7 +10,7 @@ from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
-from preflight.model.report import LeftOut
+from preflight.model.report import LeftOut, Report
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +57,16 @@ def finish(
         from preflight.report.document import document
 
         text = document(report, exit_code, everything=args.all)
-        if args.save:
-            _save(args.save, text)
-        if args.output == "json":
-            print(text)
-            return exit_code
+    if args.output == "json":
+        print(text)
+    else:
+        _show(args, report, observations)
+    if args.save:  # last: where it cannot be written, the report has at least been shown
+        _save(args.save, text)
+    return exit_code
 
+
+def _show(args: argparse.Namespace, report: Report, observations: Sequence[Observation]) -> None:
     from preflight.checks.registry import all_checks
     from preflight.inventory import fold
     from preflight.probe.table import rows
@@ -75,10 +79,9 @@ def finish(
             report,
             {id_: check.title for id_, check in all_checks().items()},
             fold=fold,
-            next_step=next_step(report, str(args.inventory), probe_ran=bool(observations)),
+            next_step=next_step(report, args.inventory, limit=args.limit, probe_ran=bool(observations)),
             everything=args.all,
             table=rows(observations),
             width=width(),
         )
     )
-    return exit_code

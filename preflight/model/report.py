@@ -39,11 +39,10 @@ class Report:
 
     @property
     def verdict(self) -> Outcome:
-        """The worst outcome; a run that left hosts out unasked is never a pass."""
+        """The worst outcome, never `skip`: a run that left hosts out unasked, or skipped everything, is `unknown`."""
         verdict = overall(finding.outcome for finding in self.findings)
-        if self.left_out and verdict in (Outcome.PASS, Outcome.WARN, Outcome.SKIP):
-            return Outcome.UNKNOWN
-        return verdict
+        blind = verdict is Outcome.SKIP or (self.left_out and verdict is not Outcome.FAIL)
+        return Outcome.UNKNOWN if blind else verdict
 
     def exit_code(self, fail_on: Outcome = Outcome.FAIL) -> int:
         """1 something failed (or, with `fail_on` WARN, warned), 3 something could not be looked at, else 0."""

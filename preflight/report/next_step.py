@@ -1,5 +1,8 @@
 """The last line of every report: the one command to run next."""
 
+import shlex
+from pathlib import Path
+
 from preflight.model.change import Area
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
@@ -11,18 +14,24 @@ _COMMAND = {
 }
 
 
-def next_step(report: Report, inventory: str, *, probe_ran: bool = True) -> str:
-    """What helps most: apply the fixes that findings carry, else explain the first failure, else go on."""
+def next_step(report: Report, inventory: Path, *, limit: str | None = None, probe_ran: bool = True) -> str:
+    """What helps most: apply the fixes that findings carry, else explain the first failure, else go on.
+
+    `limit`: the hosts that the run was limited to; the next command shall not touch others.
+    """
+    hosts = shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
     areas = {f.change.area for f in report.findings if f.change and f.outcome is not Outcome.PASS}
     if areas:
         command = _COMMAND[areas.pop()] if len(areas) == 1 else "configure"
-        return f"preflight {command} --inventory {inventory}"
+        return f"preflight {command} {hosts}"
     for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
         for finding in report.findings:
             if finding.outcome is outcome:
                 return f"preflight explain {finding.check}"
     if report.left_out:
-        return f"mend or remove {report.left_out[0].host}, then preflight check --inventory {inventory}"
+        return f"look at {report.left_out[0].host}, too: preflight check {hosts}"
+    if report.verdict is Outcome.UNKNOWN:
+        return f"nothing was looked at; preflight check {hosts} does"
     if not probe_ran:
-        return f"preflight probe --inventory {inventory}"
+        return f"preflight probe {hosts}"
     return "start the job"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall
-from preflight.model.ports import PortSet
 from preflight.model.report import Report
 
-_HOST, _DEVICE = "\0", "\1"  # stand for a finding's own host and device while findings are compared
+_DEVICE = "\1"  # stands for a finding's own device while findings are compared
 
 LINES_A_CHECK = 8  # folded findings shown of one check; the rest is counted
 
@@ -31,22 +30,42 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Group:
-    """Findings that say the same thing of several hosts or devices."""
+    """Findings that say the same thing of several hosts or devices; `first` is shown in the name of all."""
 
     first: Finding
     summary: str
     hosts: tuple[str, ...]
     devices: tuple[int, ...]
+    causes: frozenset[str]
+    remedies: frozenset[str]
+
+    @property
+    def cause(self) -> str:
+        """What holds for all of them: causes often name addresses of one device."""
+        return self.first.cause if len(self.causes) == 1 else ""
+
+    @property
+    def remedy(self) -> str:
+        return self.first.remedy + (" (and so on for the others)" if len(self.remedies) > 1 else "")
 
 
 def _without_subject(finding: Finding) -> str:
-    """The summary with this finding's own host and device taken out, so that equal statements compare equal."""
-    text = finding.summary
-    if finding.host:
-        text = re.sub(rf"\b{re.escape(finding.host)}\b:?\s*", _HOST, text)
+    """The summary without its own host in front, and its own device marked, so that equal statements compare equal."""
+    text = finding.summary.removeprefix(f"{finding.host}: ")
     if finding.device is not None:
-        text = re.sub(rf"\bdevice {finding.device}\b", _DEVICE, text)
+        text = re.sub(rf"\bdevice {finding.device}\b", _DEVICE, text, count=1)
     return text
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order as 0-3,6."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)
 
 
 def _folded(findings: Iterable[Finding]) -> list[_Group]:
@@ -57,13 +76,13 @@ def _folded(findings: Iterable[Finding]) -> list[_Group]:
     groups: dict[tuple[Outcome, str, tuple[int, ...]], list[Finding]] = defaultdict(list)
     for (_, outcome, text), same in by_host.items():
         devices = tuple(sorted({finding.device for finding in same if finding.device is not None}))
-        groups[outcome, text, devices].append(same[0])
+        groups[outcome, text, devices] += same
     result = []
     for (_, text, devices), same in groups.items():
-        hosts = tuple(finding.host for finding in same if finding.host is not None)
-        noun = "device" if len(devices) == 1 else "devices"
-        listed = str(PortSet.of((device, device) for device in devices))
-        result.append(_Group(same[0], text.replace(_HOST, "").replace(_DEVICE, f"{noun} {listed}"), hosts, devices))
+        hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
+        named = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
+        causes, remedies = frozenset(one.cause for one in same), frozenset(one.remedy for one in same)
+        result.append(_Group(same[0], text.replace(_DEVICE, named), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -87,24 +106,40 @@ def _group_lines(group: _Group, fold: Callable[[Iterable[str]], str], width: int
         wanted = f"expected {first.expected}" if first.expected else ""
         seen = f"found {first.found}" if first.found else ""
         lines += [Line(text, "dim") for text in _wrap("; ".join(filter(None, (wanted, seen))), "      ", width)]
-    if first.cause:
-        lines += [Line(text, "dim") for text in _wrap(f"likely: {first.cause}", "      ", width)]
+    if group.cause:
+        lines += [Line(text, "dim") for text in _wrap(f"likely: {group.cause}", "      ", width)]
     if single:
         lines += [Line(f"      | {printable(text)[: width - 8]}", "dim") for text in first.evidence[:3]]
     return lines
 
 
-def _check_lines(
-    check: str, title: str, findings: Sequence[Finding], fold: Callable[[Iterable[str]], str], width: int
+def _blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
+    """Checks with what they say, the worst first. Those that for one reason could not look stand together."""
+    blocks: dict[object, tuple[list[str], Sequence[Finding]]] = {}
+    for check, findings in sorted(by_check.items(), key=lambda item: (_severity(item[1]), item[0])):
+        blind = all(finding.outcome is Outcome.UNKNOWN for finding in findings)
+        reason = frozenset((finding.host, finding.device, finding.summary) for finding in findings) if blind else check
+        blocks.setdefault(reason, ([], findings))[0].append(check)
+    return list(blocks.values())
+
+
+def _block_lines(
+    checks: Sequence[str],
+    titles: Mapping[str, str],
+    findings: Sequence[Finding],
+    fold: Callable[[Iterable[str]], str],
+    width: int,
 ) -> list[Line]:
     verdict = overall(finding.outcome for finding in findings)
-    lines = [Line(f"{verdict.value.upper():<8}{check}  {title}", verdict.value)]
+    named = f"{checks[0]}  {titles.get(checks[0], '')}" if len(checks) == 1 else ", ".join(checks)
+    first, *rest = _wrap(named, " " * 8, width)
+    lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *rest)]
     groups = _folded(findings)
     remedies: list[str] = []
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
-        if group.first.remedy and group.first.remedy not in remedies:
-            remedies.append(group.first.remedy)
+        if group.remedy and group.remedy not in remedies:
+            remedies.append(group.remedy)
     if len(groups) > LINES_A_CHECK:
         lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json has them all)", "dim"))
     for remedy in remedies[:3]:
@@ -129,8 +164,8 @@ def render(
     for finding in report.findings:
         if everything or finding.outcome not in (Outcome.PASS, Outcome.SKIP):
             by_check[finding.check].append(finding)
-    for check, findings in sorted(by_check.items(), key=lambda item: (_severity(item[1]), item[0])):
-        lines += _check_lines(check, titles.get(check, ""), findings, fold, width)
+    for checks, findings in _blocks(by_check):
+        lines += _block_lines(checks, titles, findings, fold, width)
     if lines:
         lines.append(Line(""))
     if table:

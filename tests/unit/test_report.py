@@ -1,5 +1,7 @@
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from preflight.report.next_step import next_step
 from preflight.report.text import printable, render
 
 TITLES = {"NPU101": "every device has its address", "HST101": "the host is reachable"}
+INVENTORY = Path("hosts.toml")
 FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
 
 
@@ -55,6 +58,12 @@ def test_exit_codes_follow_from_the_outcomes(outcomes: tuple[Outcome, ...], fail
     assert report(*(finding(outcome, "x") for outcome in outcomes)).exit_code(fail_on) == code
 
 
+def test_a_run_that_skipped_everything_has_seen_nothing() -> None:
+    skipped = report(finding(SKIP, "not run: --no-ping"))
+    assert (skipped.verdict, skipped.exit_code()) == (UNKNOWN, 3)
+    assert next_step(skipped, INVENTORY).startswith("nothing was looked at")
+
+
 def test_a_run_that_left_a_host_out_unasked_is_never_a_pass() -> None:
     partial = report(finding(PASS, "fine"), left_out=(LeftOut("node09", "not in the file"),))
     assert partial.verdict is UNKNOWN
@@ -75,6 +84,32 @@ def test_equal_findings_are_folded_over_devices_and_hosts() -> None:
 def test_findings_that_differ_are_not_folded() -> None:
     shown = lines(finding(FAIL, "device 0 has 10.0.0.1", device=0), finding(FAIL, "device 1 has 10.0.0.9", device=1))
     assert sum("device" in line and "has 10.0.0" in line for line in shown) == 2
+
+
+def test_a_folded_finding_says_only_what_holds_for_all() -> None:
+    def fault(device: int, peer: str) -> Finding:
+        return replace(finding(FAIL, f"node01: device {device}: Fault", device=device), cause=f"{peer} is not reached",
+                       remedy=f"ping {peer}")  # fmt: skip
+
+    shown = "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.2")))
+    assert "likely" not in shown
+    assert "-> ping 10.0.0.1 (and so on for the others)" in shown
+    assert "likely: 10.0.0.1 is not reached" in "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.1")))
+
+
+def test_only_the_subject_in_front_is_folded_away() -> None:
+    assert "    node01: its name node01 is 127.0.1.1" in lines(finding(FAIL, "node01: its name node01 is 127.0.1.1"))
+
+
+def test_checks_that_could_not_look_for_one_reason_stand_together() -> None:
+    blind = [finding(UNKNOWN, "node01: could not look: no root", check=check) for check in ("NPU101", "NPU102")]
+    shown = lines(*blind, finding(UNKNOWN, "node01: could not look: no nft", check="FWL101"))
+    assert [line for line in shown if line.startswith("UNKNOWN ")] == ["UNKNOWN FWL101", "UNKNOWN NPU101, NPU102"]
+    assert sum("no root" in line for line in shown) == 1
+
+
+def test_a_host_may_number_its_devices_as_it_likes() -> None:
+    assert "    node01: device 99999999: odd" in lines(finding(FAIL, "node01: device 99999999: odd", device=99999999))
 
 
 def test_passes_and_skips_are_counted_but_not_listed() -> None:
@@ -119,4 +154,10 @@ def test_the_next_step_applies_fixes_before_it_explains(areas: tuple[Area, ...],
     for area in areas:
         change = Change("node01", area, Kind.SYSCTL, "key", "", "1", "PRT101")
         findings.append(Finding("PRT101", FAIL, "not reserved", host="node01", change=change))
-    assert next_step(report(*findings), "hosts.toml").startswith(f"preflight {command}")
+    assert next_step(report(*findings), INVENTORY).startswith(f"preflight {command}")
+
+
+def test_the_next_step_keeps_to_the_hosts_asked_for_and_can_be_pasted() -> None:
+    change = Change("node01", Area.PORTS, Kind.SYSCTL, "key", "", "1", "PRT101")
+    step = next_step(report(replace(finding(FAIL, "x"), change=change)), Path("my hosts.toml"), limit="node[01-02]")
+    assert step == "preflight configure-ports --inventory 'my hosts.toml' --limit 'node[01-02]'"

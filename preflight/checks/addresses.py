@@ -89,6 +89,10 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
                 yield all_.unknown(f"{host.name}: device {device.index}: the mask could not be read: "
                                    f"{device.netmask.error}", host=host.name, device=device.index)  # fmt: skip
             interface = interface_of(device)
+            if interface is None and device.address.value and not device.netmask.error:
+                found = device.netmask.value or "nothing"
+                yield all_.unknown(f"{host.name}: device {device.index}: {found} is no mask", host=host.name,
+                                   device=device.index)  # fmt: skip
             if interface and has_planned_address(host, device):
                 rails[device.index].append((host, interface))
     for index, rail in rails.items():
@@ -159,7 +163,7 @@ def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
 
     Mend: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
     """
-    first: dict[int, tuple[Host, IPv4Interface]] = {}
+    positions: dict[int, list[tuple[Host, int, IPv4Interface]]] = defaultdict(list)
     for host in all_.hosts:
         seen = {
             device.index: planned_device(host, device.index).address or interface
@@ -172,15 +176,26 @@ def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
                 f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
             )
         for index, interface in seen.items():
-            partner = seen.get(index + 4)
-            if index < 4 and partner and not _on_one_wire(interface, partner):
-                yield _off_rule(all_, host, index + 4, partner, f"share a subnet with device {index} ({interface})")
+            positions[index % 4].append((host, index, interface))
             for other in range(index + 1, 4):
                 if not flat and other in seen and _on_one_wire(interface, seen[other]):
                     yield _off_rule(all_, host, other, seen[other], f"be in another subnet than device {index}")
-            model, same = first.setdefault(index, (host, interface))
-            if not _on_one_wire(interface, same):
-                yield _off_rule(all_, host, index, interface, f"share a subnet with {model.name}/{index} ({same})")
+    for position in positions.values():
+        yield from _elsewhere(all_, position)
+
+
+def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> Iterator[Finding]:
+    """The devices of one position that are not in the subnet of most of them; without a majority nobody is right, and
+    all are named."""
+    (usual, most), *others = Counter(interface.network for _, _, interface in position).most_common()
+    tie = any(count == most for _, count in others)
+    for host, index, interface in position:
+        apart = (
+            f"{other.name}/{device} ({there})" for other, device, there in position
+            if (tie or there.network == usual) and not _on_one_wire(interface, there)
+        )  # fmt: skip
+        if (tie or interface.network != usual) and (one := next(apart, None)):
+            yield _off_rule(all_, host, index, interface, f"share a subnet with {one}")
 
 
 def _off_rule(all_: All, host: Host, device: int, interface: IPv4Interface, rule: str) -> Finding:

@@ -35,6 +35,10 @@ def _not_judged(here: Here, firewall: Firewall) -> Finding | None:
         which = "firewalld" if firewall.firewalld_running else "legacy iptables"
         return here.unknown(f"{name}: {which} is active, which this version can neither judge nor open",
                             remedy=f"open it by hand: {_by_hand(here, firewall)}")  # fmt: skip
+    filters = firewall.ufw_enabled or any(map(_filters, firewall.nft_chains))
+    if policy is FirewallPolicy.ALLOW and filters and not sources(here.cluster):
+        return here.unknown(f"{name}: the inventory does not say from where the firewall should let the cluster in",
+                            remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]')  # fmt: skip
     return None
 
 

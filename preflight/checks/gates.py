@@ -46,10 +46,12 @@ class Gate:
 
 
 def sources(cluster: Cluster) -> tuple[IPv4Network, ...]:
-    """Where the cluster's connections come from: its CIDRs, or else its hosts one by one."""
+    """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory
+    does not say, because it has only a name for a host."""
     if cluster.cidrs:
         return cluster.cidrs
-    return tuple(IPv4Network(host.address) for host in cluster.hosts if re.fullmatch(r"[\d.]+", host.address))
+    addresses = [host.address for host in cluster.hosts]
+    return tuple(map(IPv4Network, addresses)) if all(re.fullmatch(r"[\d.]+", text) for text in addresses) else ()
 
 
 def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:

@@ -22,6 +22,10 @@ def reach(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     for ping in pings:
         by_device[ping.host, ping.device].append(ping)
         by_path[_path(ping)].append(ping)
+    asked = {ping.host for ping in pings}
+    for host in all_.hosts:
+        if host.name not in asked:
+            yield all_.skip("no device here has both an address and somebody to ping", host=host.name)
     seen = {host.name for host in all_.hosts}
     for ping in pings:
         if ping.host not in seen:
@@ -30,7 +34,10 @@ def reach(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
         if ping.error:
             yield all_.unknown(f"{name}: {ping.peer} could not be pinged: {ping.error}", host=ping.host,
                                device=ping.device, peer=ping.peer)  # fmt: skip
-        elif ping.received < ping.sent or not ping.sent:
+        elif not ping.sent:
+            yield all_.unknown(f"{name}: {ping.peer} ({ping.address}): no ping was sent", host=ping.host,
+                               device=ping.device, peer=ping.peer)  # fmt: skip
+        elif ping.received < ping.sent:
             silent = "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
             yield all_.bad(
                 f"{name}: {ping.peer} ({ping.address}) {silent}", host=ping.host, device=ping.device, rail=_rail(ping),

@@ -162,8 +162,11 @@ def _matching(checks: Mapping[str, Check], word: str) -> set[str]:
 def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Check]:
     """The checks that `only` names (all, if it names none) without those that `skip` names, sorted by id.
 
-    A word is an id, the start of one ("NPU", "PRT10") or an area ("ports"), in any case. Raises UsageError.
+    A word is an id, the start of one ("NPU", "PRT10") or an area ("ports"), in any case. Raises UsageError, also when
+    nothing is left.
     """
     wanted = {id_ for word in only for id_ in _matching(checks, word)} or set(checks)
     unwanted = {id_ for word in skip for id_ in _matching(checks, word)}
+    if not wanted - unwanted:
+        raise UsageError("no check is left: what is asked for is skipped, too")
     return [checks[id_] for id_ in sorted(wanted - unwanted)]

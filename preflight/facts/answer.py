@@ -240,6 +240,8 @@ def _firewall(raw: _Firewall) -> Firewall | Missing:
     ufw_enabled = ufw.enabled(raw.ufw_conf or "") if raw.ufw_installed else False
     if isinstance(ufw_enabled, Missing):
         return ufw_enabled
+    if raw.iptables_legacy and raw.iptables_legacy.code != 0:
+        return Missing(f"iptables-save ended with {raw.iptables_legacy.code}: {quote(raw.iptables_legacy.err)}")
     legacy = iptables.filters_input(raw.iptables_legacy.out) if raw.iptables_legacy else False
     if isinstance(legacy, Missing):
         return legacy

@@ -22,6 +22,7 @@ from preflight.checks.run import NotRun, run_checks, select
 from preflight.checks.waive import apply_waivers
 from preflight.cli.list_checks import markdown
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from preflight.model.change import Area, Change, Kind
 from preflight.model.cluster import Waiver
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
@@ -309,6 +310,12 @@ def test_a_round_that_was_left_out_is_a_skip_with_the_reason(rounds: dict[str, o
     assert summary == ("not run: --no-ping" if rounds else "not run: not asked for")
 
 
+def test_a_host_that_pinged_nobody_has_not_passed() -> None:
+    one_way = tuple(ping for ping in scene({}).rounds["pings"] if ping.host == "node01")  # type: ignore[attr-defined]
+    findings = look(replace(scene({}), rounds={"pings": one_way}), [all_checks()["PNG101"]])
+    assert {(f.host, f.outcome) for f in findings} == {("node01", Outcome.PASS), ("node02", Outcome.SKIP)}
+
+
 def test_checks_that_compare_hosts_are_skipped_for_a_single_one() -> None:
     case = scene({"hosts": 1})
     several = [check for check in all_checks().values() if check.several]
@@ -367,6 +374,11 @@ def test_unknown_words_are_refused_with_a_hint(word: str, hint: str) -> None:
         select(all_checks(), [word])
 
 
+def test_choosing_no_check_at_all_is_refused() -> None:
+    with pytest.raises(UsageError, match="no check is left"):
+        select(all_checks(), ["PRT101"], ["ports"])
+
+
 # Waivers.
 
 TODAY = date(2026, 5, 1)
@@ -382,6 +394,12 @@ def test_a_waived_failure_is_a_warning_that_says_who_and_why() -> None:
     (finding,) = apply_waivers([FAILED], [waiver()], [], TODAY)
     assert finding.outcome is Outcome.WARN
     assert "waived by kim until 2026-06-01: optics ordered" in finding.summary
+
+
+def test_what_is_accepted_is_not_offered_to_be_changed() -> None:
+    change = Change("node02", Area.PORTS, Kind.SYSCTL, "key", "", "1", "NPU107")
+    (finding,) = apply_waivers([replace(FAILED, change=change)], [waiver()], [], TODAY)
+    assert finding.change is None
 
 
 @pytest.mark.parametrize("other", [{"host": "node01"}, {"check": "NPU101"}])

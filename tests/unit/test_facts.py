@@ -183,6 +183,13 @@ def test_nft_without_permission_leaves_the_firewall_unknown() -> None:
     )
 
 
+def test_legacy_tables_that_could_not_be_listed_leave_the_firewall_unknown() -> None:
+    document = sections()
+    document["firewall"]["value"]["iptables_legacy"] = said("", "iptables-save: Permission denied\n", 4)
+    firewall = facts_of(framed(document)).firewall
+    assert firewall == Missing("iptables-save ended with 4: 'iptables-save: Permission denied'")
+
+
 def test_a_host_without_any_firewall_tool_has_an_open_firewall() -> None:
     document = sections()
     document["firewall"]["value"]["nft"] = None

@@ -15,13 +15,19 @@ from typing import Any
 from preflight.cli.common import ProgressLine, Session, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, finish
 from preflight.model.cluster import Cluster, Host
-from preflight.model.errors import UsageError
+from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
+
+
+class NoPartnerError(PreflightError):
+    """Hosts were looked at, but none of them may serve as a partner."""
+
+    exit_code = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _words(values: Sequence[str]) -> list[str]:
-    return [word for value in values for word in value.split(",") if word]
+    return [word.strip() for value in values for word in value.split(",")]
 
 
 class _Rounds:
@@ -63,7 +69,8 @@ class _Rounds:
         self.ignored = _words(args.ignore)
         if self.ignored:
             select(all_checks(), self.ignored, ())  # unknown ids are refused here, before anything is contacted
-        self.notes: list[str] = []
+        asked = {"only": args.only, "skipped": args.skip, "ignored": args.ignore, "limited to": [args.limit or ""]}
+        self.notes = [f"{what} {', '.join(words)}, as asked" for what, words in asked.items() if any(words)]
         self.findings: list[Finding] = []
         self.observations: tuple[Observation, ...] = ()
 
@@ -135,13 +142,19 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
     )  # fmt: skip
     bad = {finding.host for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)}
     bad |= {host for host, _ in may_probe(s.cluster, facts, candidates, asked_idle=args.idle)}
+    if None in bad:  # something is wrong between them, and nobody can say whose fault it is
+        candidates = ()
     partners = tuple(host for host in candidates if host.name not in bad)[:MANY_PARTNERS]
     if not partners:
-        raise UsageError("--buddies auto: no host outside --limit is known good and idle; name one more with --limit")
+        raise NoPartnerError(
+            "--buddies auto: no host outside --limit is known good and idle; name one more with --limit"
+        )
     return partners
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.source and args.buddies:
+        raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
     if args.source:
         return _from_file(args)
     if args.buddies and not args.limit:
@@ -152,12 +165,12 @@ def run(args: argparse.Namespace) -> int:
 
     started = datetime.now(UTC)
     with session(args) as s:
-        hosts = s.hosts + (_buddies(args, s) if args.buddies else ())
-        rounds = _Rounds(args, s.cluster, hosts)
-        if args.limit:
-            rounds.notes.append(f"limited to {args.limit}, as asked")
+        rounds = _Rounds(args, s.cluster, s.hosts)  # refuses unknown ids before anybody is contacted
         if args.buddies:
-            rounds.notes.append("partners: " + ", ".join(host.name for host in hosts[len(s.hosts) :]))
+            partners = _buddies(args, s)
+            rounds.hosts += partners
+            rounds.notes.append("partners: " + ", ".join(host.name for host in partners))
+        hosts = rounds.hosts
         facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
 
         pings: object = NotRun(rounds.why_no_ping())
@@ -182,9 +195,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _announce(progress: ProgressLine, text: str) -> None:
-    progress.say(text)
-    if not sys.stderr.isatty():
-        print(text, file=sys.stderr)
+    """A line that stays."""
+    progress.clear()
+    print(text, file=sys.stderr)
 
 
 def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_out: Sequence[LeftOut]) -> int:

@@ -103,5 +103,5 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(_lines(json.loads(text)["hosts"])))
     for it in seen.values():
         if isinstance(it, Unreachable):
-            print(f"preflight: {it.summary}; {it.remedy}", file=sys.stderr)
+            print(printable(f"preflight: {it.summary}; {it.remedy}"), file=sys.stderr)
     return 0 if all(isinstance(it, Seen) and _complete(it.facts) for it in seen.values()) else 3

@@ -54,6 +54,13 @@ def _parser(only: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _harmless(text: str) -> str:
+    """The sentence for a terminal, line by line: it may quote what a file or a host says."""
+    from preflight.report.text import printable
+
+    return "\n".join(map(printable, text.splitlines()))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (see docs/contracts.md)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -71,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except PreflightError as error:
-        print(f"preflight: {error}", file=sys.stderr)
+        print(f"preflight: {_harmless(str(error))}", file=sys.stderr)
         if isinstance(error, UsageError):
             print("preflight: nothing was contacted.", file=sys.stderr)
         return error.exit_code

@@ -1,0 +1,135 @@
+"""`preflight check --from`: saved facts judged as they are typed, also broken, foreign and hostile ones."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.cli.main import main
+from preflight.facts.document import dump
+from tests.unit.healthy import scene
+
+INVENTORY = """
+[cluster]
+name = "case"
+product = "atlas-a1"
+cidrs = ["10.1.0.0/24"]
+[network]
+nic = "eth0"
+[[hosts]]
+name = "node[01-02]"
+address = "10.1.0.[1-2]"
+"""
+
+Check = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Check:
+    """Run `check --from` with a document (a healthy cluster's, unless given) in a directory with hosts.toml."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.toml").write_text(INVENTORY, encoding="utf-8")
+
+    def run(*arguments: str, facts: Any = None) -> tuple[int, str, str]:
+        Path("facts.json").write_text(json.dumps(healthy() if facts is None else facts), encoding="utf-8")
+        code = main(["check", "--from", "facts.json", *arguments])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def healthy() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(dump(scene({}).facts))
+    return document
+
+
+def test_healthy_facts_pass_and_the_probe_is_next(check: Check) -> None:
+    code, out, err = check()
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "next: preflight probe --inventory hosts.toml"
+
+
+def test_a_host_that_the_file_lacks_is_left_out_and_the_run_is_no_pass(check: Check) -> None:
+    facts = healthy()
+    del facts["hosts"]["node02"]
+    code, out, _ = check("--skip", "HST105", facts=facts)
+    assert code == 3
+    assert "left out: node02: not in facts.json" in out
+    assert out.splitlines()[-1] == "next: look at node02, too: preflight check --inventory hosts.toml"
+
+
+def test_what_was_asked_for_stands_in_the_report(check: Check) -> None:
+    code, out, _ = check("--only", "ports,PNG101", "--ignore", "PRT103", "--limit", "node01", "-o", "json")
+    assert code == 0
+    notes = json.loads(out)["notes"]
+    assert notes[:3] == ["only ports,PNG101, as asked", "ignored PRT103, as asked", "limited to node01, as asked"]
+
+
+def test_a_check_that_needs_another_round_is_no_pass_by_itself(check: Check) -> None:
+    code, out, _ = check("--only", "PNG101", "-o", "json")
+    assert code == 3
+    assert json.loads(out)["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--only", "PRT999"], "there is no check 'PRT999'"),
+        (["--only", ""], "there is no check ''"),
+        (["--skip", "PRT101,,"], "there is no check ''"),
+        (["--ignore", "all"], "there is no check 'all'"),
+        (["--only", "NPU", "--skip", "NPU"], "no check is left"),
+        (["--limit", "node09"], "node09"),
+        (["--limit", "node01", "--buddies", "auto"], "--from contacts nobody"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_judged(check: Check, arguments: list[str], says: str) -> None:
+    code, out, err = check(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+HOSTILE = "node01\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"schema": "preflight.facts/1", "hosts": {HOSTILE: {"os": 5}}},
+        {"schema": HOSTILE, "hosts": {}},
+        {"schema": "preflight.report/1", "hosts": []},
+        {"schema": "preflight.facts/1", "hosts": {"node01": {"hccn": {"value": {"devices": [{"index": "x"}]}}}}},
+        {"schema": "preflight.facts/1", "hosts": {"node01": {"hccn": {}}}},
+        [],
+        {},
+    ],
+)
+def test_a_document_that_is_none_ends_in_a_sentence_that_harms_no_screen(check: Check, facts: Any) -> None:
+    code, out, err = check(facts=facts)
+    assert (code, out) == (2, "")
+    assert err.startswith("preflight: facts.json")
+    assert err.replace("\n", "").isprintable()
+
+
+def test_what_hosts_call_themselves_reaches_no_screen_unescaped(check: Check) -> None:
+    facts = healthy()
+    gone = {"trouble": "timeout", "summary": "node01: \x1b[2J", "remedy": "\x9b31m \u202e"}
+    facts["hosts"]["node01"] = {"unreachable": gone}
+    node02 = facts["hosts"]["node02"]
+    node02["npu_smi"]["value"]["processes"] = [{"device": 10**18, "pid": 1, "name": "\x1b]0;x\x07"}]
+    node02["hccn"]["value"]["devices"][0]["index"] = 10**18
+    node02["firewall"] = {"error": "\x1b[2J"}
+    code, out, err = check("--all", facts=facts)
+    assert code == 1
+    assert (out + err).replace("\n", "").isprintable()
+    assert "device 1000000000000000000: used by \\x1b]0;x\\x07" in out
+
+
+def test_a_report_that_cannot_be_saved_has_at_least_been_shown(check: Check) -> None:
+    code, out, err = check("--save", "no/such/report.json")
+    assert code == 1
+    assert "PASS" in out
+    assert "no/such/report.json: the report could not be written" in err

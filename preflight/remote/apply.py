@@ -21,6 +21,7 @@ What each kind's target and value are stands in preflight/model/change.py.
 """
 
 import collections
+import errno
 import fcntl
 import ipaddress
 import json
@@ -110,24 +111,32 @@ def write_file(path, text):
     if text is None:
         os.unlink(path)
     else:
-        if not os.path.isdir(directory):
-            os.makedirs(directory, 0o755)
-        handle, partial = tempfile.mkstemp(prefix=".preflight-", dir=directory)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text.encode("utf-8", "surrogateescape"))
-                file.flush()
-                keep_looks(path, partial)
-                os.fsync(file.fileno())
-            os.rename(partial, path)
-        except BaseException:
-            os.unlink(partial)
-            raise
+            replace_file(path, text.encode("utf-8", "surrogateescape"))
+        except OSError as error:  # the name of the temporary file, another on every host, is nobody's business
+            raise StepError("%s cannot be written: %s" % (path, error.strerror or error)) from None
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def replace_file(path, data):
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        os.makedirs(directory, 0o755)
+    handle, partial = tempfile.mkstemp(prefix=".preflight-", dir=directory)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            keep_looks(path, partial)
+            os.fsync(file.fileno())
+        os.rename(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
 
 
 def keep_looks(path, partial):
@@ -402,8 +411,10 @@ class Journal:
 
     def note(self, event, **more):
         record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        line = (json.dumps(record, sort_keys=True) + "\n").encode()
         try:
-            os.write(self.handle, (json.dumps(record, sort_keys=True) + "\n").encode())
+            if os.write(self.handle, line) < len(line):
+                raise OSError(errno.ENOSPC, "the disk is full")
             os.fsync(self.handle)
         except OSError as error:
             if not self.optional:

@@ -144,7 +144,7 @@ def test_a_directory_in_a_files_place_is_refused(host: LocalHost, tmp_path: Path
 def test_a_file_that_cannot_be_written_fails_with_the_systems_word(host: LocalHost) -> None:
     answer = host.apply(change("file", "/proc/preflight.conf", None, "new"))
     assert states(answer) == ["failed"]
-    assert "/proc/" in answer["results"][0]["message"]
+    assert answer["results"][0]["message"].startswith("/proc/preflight.conf cannot be written: ")
 
 
 def test_a_removed_file_is_gone(host: LocalHost, tmp_path: Path) -> None:
@@ -340,6 +340,15 @@ def test_a_journal_that_fills_the_disk_stops_there_and_what_was_done_is_told(hos
     assert done > 0
     assert "r1.jsonl cannot be written" in answer["results"][done]["message"]
     assert [file.name for file in files if file.exists()] in (list("abcdef"[:done]), list("abcdef"[: done + 1]))
+
+
+def test_a_change_that_does_not_fit_into_the_journal_is_not_made(host: LocalHost, tmp_path: Path) -> None:
+    """The disk takes the first half of the line and says so only by the number of bytes."""
+    host.inside = ("prlimit", "--fsize=3000")
+    answer = host.apply(change("file", tmp_path / "a", None, "x" * 2900))
+    assert states(answer) == ["failed"]
+    assert "r1.jsonl cannot be written" in answer["results"][0]["message"]
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_disk_that_is_full_does_not_keep_the_guardian_from_its_work(netns: LocalHost) -> None:

@@ -5,6 +5,7 @@ as a value or as `Missing` with a sentence, never as an exception.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from preflight.facts.types import (
     Versions,
 )
 from preflight.model.cluster import Product
+from preflight.model.ports import PortSet
 from preflight.transport.types import Answer
 
 _FAR_FUTURE = 1e11  # seconds since 1970
@@ -191,6 +193,11 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
     backlog = (raw.values.get("net.core.somaxconn") or "").strip()
     if reserved is None or port_range is None:
         return Missing("the kernel's settings under /proc/sys/net/ipv4 are not to be seen here")
+    try:
+        PortSet.parse(reserved)
+        PortSet.of([port_range])
+    except ValueError:
+        return Missing(f"reserved ports {quote(reserved)} and port range {port_range} are not what a kernel prints")
     files = [sysctl.file(file.path, file.text) for file in raw.files]
     return Sysctl(
         reserved_ports=reserved.strip(),
@@ -259,7 +266,12 @@ def _firewall(raw: _Firewall) -> Firewall | Missing:
     )
 
 
-def _names(raw: _Names) -> Names:
+def _names(raw: _Names) -> Names | Missing:
+    for address in raw.hostname:
+        try:
+            ip_address(address)
+        except ValueError:
+            return Missing(f"the host's own name resolves to {quote(address)}, which is no address")
     unique = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
     return Names(tuple(dict.fromkeys(raw.hostname)), unique)
 

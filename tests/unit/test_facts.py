@@ -190,6 +190,16 @@ def test_legacy_tables_that_could_not_be_listed_leave_the_firewall_unknown() -> 
     assert firewall == Missing("iptables-save ended with 4: 'iptables-save: Permission denied'")
 
 
+def test_numbers_that_no_kernel_prints_and_addresses_that_are_none_are_not_taken_for_facts() -> None:
+    document = sections()
+    document["sysctl"]["value"]["values"]["net.ipv4.ip_local_reserved_ports"] = "60000-\x1b[2J\n"
+    document["names"]["value"]["hostname"] = ["10.1.0.999"]
+    facts = facts_of(framed(document))
+    assert isinstance(facts.sysctl, Missing)
+    assert facts.sysctl.error.isprintable()
+    assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is no address")
+
+
 def test_a_host_without_any_firewall_tool_has_an_open_firewall() -> None:
     document = sections()
     document["firewall"]["value"]["nft"] = None

@@ -57,7 +57,7 @@ class Check:
 
     @property
     def explanation(self) -> str:
-        """The function's docstring, dedented: *Why* and *By hand*."""
+        """The function's docstring, dedented: *Why*, *By hand*, *Mend*."""
         first, _, rest = (self.function.__doc__ or "").strip().partition("\n")
         lines = [line.removeprefix("    ") for line in rest.splitlines()]
         return "\n".join([first, *lines]).strip()

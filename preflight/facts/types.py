@@ -250,10 +250,9 @@ class Unreachable:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """Facts of all hosts, by name. `pings` stays empty until the ping round has run."""
+    """Facts of all hosts, by name."""
 
-    hosts: dict[str, "HostFacts | Unreachable"]
-    pings: "tuple[Ping, ...]" = field(default=())
+    hosts: dict[str, HostFacts | Unreachable]
 
 
 @dataclass(frozen=True)

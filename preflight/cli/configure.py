@@ -149,8 +149,8 @@ def _apply(args: argparse.Namespace, s: Session, plan: Plan, started: datetime) 
         s.progress.clear()
         print(
             "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
-            f"are taken back within {CONFIRM_SECONDS:g} s. What was done stands in {JOURNAL}/{run_id}.jsonl on each host; "
-            "run the same command again to go on.",
+            f"are taken back within {CONFIRM_SECONDS:g} s. What was done stands in {JOURNAL}/{run_id}.jsonl on each "
+            "host; run the same command again to go on.",
             file=sys.stderr,
         )
         raise

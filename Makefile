@@ -22,7 +22,7 @@ demo: $(VENV)/.ready packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash playbooks/demo.sh
 
 test: $(VENV)/.ready packages lint
-	$(BIN)/pytest $(if $(CAPTURES),--captures $(CAPTURES))
+	$(BIN)/pytest $(if $(CAPTURES),--captures=$(CAPTURES))
 
 unit: $(VENV)/.ready
 	$(BIN)/pytest tests/unit

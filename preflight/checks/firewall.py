@@ -101,7 +101,7 @@ def _closed(here: Here, gate: Gate) -> Finding:
         remedy = _CONFIGURE
     expected = f"{gate.ports} open for {', '.join(map(str, gate.networks))}"
     if not seen.closed:
-        return here.unknown(f"{where} jumps to chains that may close ports {seen.doubtful} to {network}",
+        return here.unknown(f"{where} may close ports {seen.doubtful} to {network}: {by[:120]}",
                             expected=expected, remedy=remedy, change=change)  # fmt: skip
     return here.bad(
         f"{where} closes ports {seen.closed} to {network}: {by[:120]}", expected=expected, found=by[:120],

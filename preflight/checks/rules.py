@@ -2,7 +2,7 @@
 
 Rules are read as `nft list chain` prints them (nftables 1.0), and only the plain part of the language: addresses,
 ports, protocol, interface, connection state, counters, comments. Whatever else a rule says makes it *partial*: it may
-or may not meet a packet of ours. So a partial accept opens nothing, and a partial drop may close everything.
+or may not meet a packet of ours. So a partial accept opens nothing, and a partial drop leaves a doubt.
 """
 
 import re
@@ -66,6 +66,11 @@ def _condition(rule: Rule, word: str, rest: Sequence[str]) -> tuple[Rule | None,
         return rule, 1 + {"packets": 4, "name": 2}.get(rest[0] if rest else "", 0)
     if word == "comment":
         return rule, 2
+    if word == "log":  # "log", "log prefix "x" level warn"
+        used = 0
+        while used < len(rest) and rest[used] in ("prefix", "level", "group", "snaplen"):
+            used += 2
+        return rule, 1 + used
     if word in ("ip6", "udp", "icmp", "icmpv6", "sctp"):
         return replace(rule, never=True), len(rest) + 1
     if word in ("iif", "iifname"):
@@ -105,14 +110,14 @@ def _ports(items: Iterable[str]) -> PortSet:
 class Judgement:
     """What a list of rules does to the asked ports from one network."""
 
-    closed: PortSet  # certainly or possibly not let through
-    doubtful: PortSet  # let through unless a chain that was jumped to objects
-    by: str  # the rule that closes first, or "policy drop"
+    closed: PortSet  # not let through
+    doubtful: PortSet  # let through unless a rule that cannot be judged, or a chain that was jumped to, objects
+    by: str  # the rule that closes or may close first, or "policy drop"
 
 
 def judge(rules: Sequence[Rule], policy: str, source: IPv4Network, ports: PortSet) -> Judgement:
     """Follow new TCP connections from `source` to `ports` through `rules`, first match wins, then `policy`."""
-    undecided, closed, doubtful, by = ports, PortSet(), PortSet(), ""
+    undecided, closed, doubtful, closing, doubting = ports, PortSet(), PortSet(), "", ""
     for rule in rules:
         if rule.never or rule.verdict == "none" or not undecided:
             continue
@@ -123,13 +128,13 @@ def judge(rules: Sequence[Rule], policy: str, source: IPv4Network, ports: PortSe
             continue
         if rule.verdict == "accept" and whole and not rule.partial:
             undecided -= met
-        elif rule.verdict == "drop":
-            closed, undecided, by = closed | met, undecided - met, by or rule.text
-        elif rule.verdict == "jump":
-            doubtful |= met
+        elif rule.verdict == "drop" and not rule.partial:
+            closed, undecided, closing = closed | met, undecided - met, closing or rule.text
+        elif rule.verdict in ("drop", "jump"):
+            doubtful, doubting = doubtful | met, doubting or rule.text
     if policy == "drop" and undecided:
-        closed, by = closed | undecided, by or "policy drop"
-    return Judgement(closed, doubtful - closed, by)
+        closed, closing = closed | undecided, closing or "policy drop"
+    return Judgement(closed, doubtful - closed, closing or doubting)
 
 
 def _common(one: PortSet, other: PortSet) -> PortSet:

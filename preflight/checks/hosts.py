@@ -24,7 +24,10 @@ def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]
     has its own remedy.
     """
     if isinstance(contact, Unreachable):
-        yield here.bad(contact.summary, remedy=contact.remedy, evidence=(contact.trouble,))
+        address = here.host.address
+        # Without its own address a dead rack reads as one line; the address is in the remedy, and in `found`.
+        summary = contact.summary if address == here.host.name else contact.summary.replace(address, "its address")
+        yield here.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
 
 
 @cluster_check("HST102", "The hosts' clocks agree")

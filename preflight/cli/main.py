@@ -2,12 +2,12 @@
 
 import argparse
 import importlib
-import os
 import sys
 import traceback
 from collections.abc import Sequence
 
 from preflight import __version__
+from preflight.cli.pipe import silence_stdout
 from preflight.model.errors import PreflightError, UsageError
 
 # Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_") and is imported only when its
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of a pipe went away (`| head`): nothing is left to say, and nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()
         return 0
     except PreflightError as error:
         print(f"preflight: {_harmless(str(error))}", file=sys.stderr)

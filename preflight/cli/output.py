@@ -1,10 +1,12 @@
 """The end of check and probe: one Report, rendered as asked, and the exit code that follows from it."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from preflight.cli.pipe import silence_stdout
 from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
@@ -57,10 +59,14 @@ def finish(
         from preflight.report.document import document
 
         text = document(report, exit_code, everything=args.all)
-    if args.output == "json":
-        print(text)
-    else:
-        _show(args, report, observations)
+    try:
+        if args.output == "json":
+            print(text)
+        else:
+            _show(args, report, observations)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough; the verdict stands
+        silence_stdout()
     if args.save:  # last: where it cannot be written, the report has at least been shown
         _save(args.save, text)
     return exit_code

@@ -79,3 +79,18 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_the_version_is_the_projects() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert preflight("--version").stdout == f"preflight {project['version']}\n"
+
+
+def test_a_verdict_stands_when_its_reader_goes_away(tmp_path: Path) -> None:
+    inventory, facts = tmp_path / "hosts.toml", tmp_path / "facts.json"
+    inventory.write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
+    unreachable = '{"unreachable": {"trouble": "refused", "summary": "a: refused", "remedy": "start sshd"}}'
+    facts.write_text(f'{{"schema": "preflight.facts/1", "hosts": {{"a": {unreachable}}}}}')
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "preflight", "check", "-i", str(inventory), "--from", str(facts)]
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
+from preflight.facts import framed, hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
 from preflight.facts.decode import decode
 from preflight.facts.quote import quote
 from preflight.facts.types import (
@@ -144,26 +144,12 @@ Sections = Mapping[str, msgspec.Raw]
 
 def sections(answer: Answer, marker: str) -> Sections | Missing:
     """The framed document in `answer`, section by section and not yet looked into."""
-    head = f"\n{marker} ".encode()
-    start = answer.stdout.find(head)
-    if start < 0:
-        return Missing(_no_document(answer))
-    size, newline, rest = answer.stdout[start + len(head) :].partition(b"\n")
-    if not newline or not size.isdigit() or len(size) > 12:
-        return Missing("the collector's answer is cut in its first line")
-    if len(rest) < int(size):
-        return Missing(f"the collector's answer is cut: {len(rest)} of {int(size)} bytes came")
     try:
-        return decode(rest[: int(size)], dict[str, msgspec.Raw])
+        return decode(framed.document(answer, marker), dict[str, msgspec.Raw])
+    except framed.NoAnswer as error:
+        return Missing(str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Missing(f"the collector's answer is not what was sent: {error}")
-
-
-def _no_document(answer: Answer) -> str:
-    if answer.truncated:
-        return f"the host sent more than {len(answer.stdout)} bytes, and no answer among them"
-    words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
-    return f"the collector ended with {answer.exit} and no answer; its last word: {quote(words[0])}"
 
 
 def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:

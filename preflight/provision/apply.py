@@ -12,11 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
+from preflight.facts import framed
 from preflight.facts.decode import decode
 from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.transport import fan_out
-from preflight.transport.types import Answer, Program, Progress, Transport, TransportError
+from preflight.transport.types import Answer, Program, Progress, Transport, TransportError, Trouble
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ _PATIENCE = 20.0  # seconds after that in which the host is asked what it did
 _PAUSE = 1.0  # seconds between two attempts to get in again
 _PROGRAM_SECONDS = 60.0  # for a host's program without its devices
 _DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
+
+
+_MAYBE_BEGUN = (Trouble.CLOSED, Trouble.TIMEOUT)  # after any other trouble, nothing was begun on the host
 
 
 # What the host program answers: see preflight/remote/apply.py.
@@ -51,8 +55,8 @@ class _Verdict:
     left: list[str]  # targets that could not be taken back
 
 
-class _NotDone(Exception):  # noqa: N818  (an answer, not a fault of ours)
-    """The host program refused, or what came back is no answer: one sentence."""
+class _Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
+    """The host program began nothing: its own sentence."""
 
 
 def apply(
@@ -89,7 +93,14 @@ def _seconds(changes: Sequence[Change]) -> float:
 def _of_host(result: list[StepResult] | TransportError, changes: Sequence[Change], run: str) -> list[StepResult]:
     if not isinstance(result, TransportError):
         return result
-    message = f"{result.summary}; what was done there until then stands in {JOURNAL}/{run}.jsonl"
+    if result.trouble not in _MAYBE_BEGUN:
+        return _refused(changes, result.summary)
+    return _lost(changes, result.summary, run)
+
+
+def _lost(changes: Sequence[Change], why: str, run: str) -> list[StepResult]:
+    """How far the host came is not known here, so that nothing counts as done."""
+    message = f"{why}; what was done there until then, if anything, stands in {JOURNAL}/{run}.jsonl"
     return [StepResult(change, StepState.FAILED, message=message) for change in changes]
 
 
@@ -123,9 +134,11 @@ class _HostRun:
             # A firewall change may stop this very connection; it comes back to life when the host has reverted it.
             answer = self._ask(request, _Applied, self._seconds + self._confirm_seconds + _PATIENCE)
             if len(answer.results) != len(changes):
-                raise _NotDone(f"{len(changes)} changes were sent and {len(answer.results)} results came back")
-        except _NotDone as error:
+                raise framed.NoAnswer(f"{len(changes)} changes were sent and {len(answer.results)} results came back")
+        except _Refused as error:
             return _refused(changes, f"{self._host.name}: {error}")
+        except framed.NoAnswer as error:
+            return _lost(changes, f"{self._host.name}: {error}", self._run)
         results = [
             StepResult(change, step.state, step.found, step.message)
             for change, step in zip(changes, answer.results, strict=True)
@@ -137,7 +150,7 @@ class _HostRun:
         seconds = self._confirm_seconds
         try:
             verdict = self._confirm()
-        except (TransportError, _NotDone) as error:
+        except (TransportError, _Refused, framed.NoAnswer) as error:
             message = f"could not be confirmed: {error}; the host takes it back by itself within {seconds:g} s"
             return [_unless_guarded(result, StepState.FAILED, message) for result in results]
         if verdict.verdict == "confirmed":
@@ -178,17 +191,12 @@ def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepR
 
 
 def _read(answer: Answer, marker: str, type_: type[T]) -> T:
-    """The framed document. Raises _NotDone for the program's own refusal and for anything that is no answer."""
-    _, found, rest = answer.stdout.partition(f"\n{marker} ".encode())
-    length, _, body = rest.partition(b"\n")
-    if not found or not length.isdigit() or len(length) > 12 or len(body) < int(length):
-        words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
-        raise _NotDone(f"the program on the host ended with {answer.exit} and said {words[0][:200]!r}")
+    """The framed document. Raises _Refused with the program's own refusal, NoAnswer for anything that is no answer."""
+    document = framed.document(answer, marker)
     try:
-        document = body[: int(length)]
         parts = decode(document, dict[str, msgspec.Raw])
         if "error" in parts:
-            raise _NotDone(decode(parts["error"], str))
+            raise _Refused(decode(parts["error"], str))
         return decode(document, type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _NotDone(f"the answer of the program on the host is not understood: {error}") from error
+        raise framed.NoAnswer(f"the answer of the program on the host is not understood: {error}") from error

@@ -12,6 +12,7 @@ from preflight.provision import apply as module
 from preflight.provision.apply import apply
 from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
 
+CLOSED = TransportError(Trouble.CLOSED, "node01: the connection broke", "see its log")
 REFUSED = TransportError(Trouble.REFUSED, "node01: nobody listens", "start sshd")
 DONE = {"state": "done", "found": None, "message": ""}
 
@@ -72,10 +73,18 @@ def test_every_host_gets_its_own_changes_and_a_result_for_each() -> None:
 
 def test_a_host_that_cannot_be_reached_fails_with_the_reason_and_the_others_go_on() -> None:
     transport = Scripted(lambda host, _: REFUSED if host == "node01" else {"results": [DONE], "guarded": False})
-    (failed, why), (too, same), (done, _) = results(transport, sysctl(), rule(), sysctl("node02"))
-    assert (failed, too, done) == (StepState.FAILED, StepState.FAILED, StepState.DONE)
+    assert results(transport, sysctl(), rule(), sysctl("node02")) == [
+        (StepState.FAILED, "node01: nobody listens"),
+        (StepState.NOT_RUN, ""),
+        (StepState.DONE, ""),
+    ]
+
+
+def test_a_host_that_is_lost_at_work_has_failed_in_everything_and_its_journal_is_named() -> None:
+    (failed, why), (too, same) = results(Scripted(lambda *_: CLOSED), sysctl(), rule())
+    assert (failed, too) == (StepState.FAILED, StepState.FAILED)
     assert why == same, "how far it came is not known here"
-    assert why.startswith("node01: nobody listens; ")
+    assert why.startswith("node01: the connection broke; ")
     assert "/var/lib/preflight/journal/r1.jsonl" in why
 
 
@@ -141,20 +150,23 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
     ("reply", "says"),
     [
         ({"error": "another run is at work on this host (ann); wait until it is done"}, "another run is at work"),
-        (b"", "ended with 1 and said 'ValueError: last words'"),
+        (b"", "ended with 1 and no answer; its last word: 'ValueError: last words'"),
         (b"\xff\x00 binary", "ended with 1"),
-        (b"\nMARK %s\n{}" % (b"9" * 5000), "ended with 1"),
-        (b"\nMARK 20\n{}", "ended with 1"),
+        (b"\nMARK %s\n{}" % (b"9" * 5000), "is cut in its first line"),
+        (b"\nMARK 20\n{}", "is cut: 2 of 20 bytes came"),
         (b"\nMARK 2\n[]", "is not understood"),
-        ({"results": [], "guarded": False}, "1 changes were sent and 0 results came back"),
+        ({"results": [], "guarded": False}, "2 changes were sent and 0 results came back"),
         ({"results": [{"state": "splendid"}], "guarded": False}, "is not understood"),
         ({"verdict": "confirmed"}, "is not understood"),
     ],
 )
 def test_an_answer_that_is_none_fails_in_words(reply: dict[str, Any] | bytes, says: str) -> None:
-    ((state, why),) = results(Scripted(lambda *_: reply), sysctl())
+    (state, why), (other, _) = results(Scripted(lambda *_: reply), sysctl(), rule())
     assert state is StepState.FAILED
     assert says in why
+    refused = isinstance(reply, dict) and "error" in reply  # otherwise nobody knows how far the host came
+    assert other is (StepState.NOT_RUN if refused else StepState.FAILED)
+    assert ("/var/lib/preflight/journal/r1.jsonl" in why) is not refused
 
 
 def test_an_empty_plan_contacts_nobody() -> None:

@@ -1,0 +1,31 @@
+"""What a program of preflight/remote answers, found among whatever else the host printed. Pure.
+
+The frame is `\\n<marker> <length>\\n<document>\\n`; the marker is made up for every call, so that no banner knows it.
+"""
+
+from preflight.facts.quote import quote
+from preflight.transport.types import Answer
+
+
+class NoAnswer(Exception):  # noqa: N818  (what came of asking, not a fault of ours)
+    """There is no document, or not all of it: one sentence."""
+
+
+def document(answer: Answer, marker: str) -> bytes:
+    """The framed document, not looked into. Raises NoAnswer."""
+    _, found, rest = answer.stdout.partition(f"\n{marker} ".encode())
+    if not found:
+        raise NoAnswer(_without_document(answer))
+    size, newline, body = rest.partition(b"\n")
+    if not newline or not size.isdigit() or len(size) > 12:
+        raise NoAnswer("the answer of the program on the host is cut in its first line")
+    if len(body) < int(size):
+        raise NoAnswer(f"the answer of the program on the host is cut: {len(body)} of {int(size)} bytes came")
+    return body[: int(size)]
+
+
+def _without_document(answer: Answer) -> str:
+    if answer.truncated:
+        return f"the host sent more than {len(answer.stdout)} bytes, and no answer among them"
+    words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
+    return f"the program on the host ended with {answer.exit} and no answer; its last word: {quote(words[0])}"

@@ -114,12 +114,12 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
 def _doable(s: Session, look: _Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what has to wait, and why it has to. Raises PreflightError where a new address is taken."""
     from preflight.facts.collect import ping
-    from preflight.provision.plan import held_back, not_reached
+    from preflight.provision.plan import held_back, not_reached, not_seen
     from preflight.provision.precheck import not_asked, questions, taken
 
     plan, held = held_back(look.plan, look.facts, allow_disturbing=args.allow_disturbing)
     asked, nobody_to_ask = questions(plan, look.facts)
-    notes = not_reached(look.facts) + held + nobody_to_ask
+    notes = not_reached(look.facts) + not_seen(look.findings) + held + nobody_to_ask
     if not asked:
         return plan, notes
     pings = ping(s.cluster, look.facts, s.transport, asked, s.progress, pool=args.pool)
@@ -133,7 +133,10 @@ def _doable(s: Session, look: _Look, args: argparse.Namespace) -> tuple[Plan, tu
 def _agreed(plan: Plan) -> bool:
     hosts = len(plan.hosts)
     print(f"Apply to {hosts} host{'' if hosts == 1 else 's'}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _apply(args: argparse.Namespace, s: Session, plan: Plan, started: datetime) -> tuple[StepResult, ...]:

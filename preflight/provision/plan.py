@@ -7,10 +7,11 @@ from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Unreachable
 from preflight.model.change import Area, Change, Kind, Plan, Risk
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
 
 DEVICE_KINDS = frozenset({Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT})
 _ORDER = tuple(Kind)
-_NAMED = 5  # hosts that were not reached and are named; the rest is counted
+_NAMED = 5  # of what was not reached or not seen; the rest is counted
 
 
 def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:
@@ -93,6 +94,14 @@ def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
     away = [found.summary for found in facts.hosts.values() if isinstance(found, Unreachable)]
     more = (f"{len(away) - _NAMED} more hosts were not reached",) if len(away) > _NAMED else ()
     return (*away[:_NAMED], *more)
+
+
+def not_seen(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """A sentence for each thing that could not be looked at, so that its absence from the plan means nothing."""
+    unknown = (finding for finding in findings if finding.outcome is Outcome.UNKNOWN)
+    blind = tuple(dict.fromkeys(f"{finding.host or 'cluster'}: {finding.summary}" for finding in unknown))
+    more = (f"{len(blind) - _NAMED} more things could not be looked at",) if len(blind) > _NAMED else ()
+    return (*blind[:_NAMED], *more)
 
 
 def _busy(facts: ClusterFacts, host: str, device: int) -> str:

@@ -25,7 +25,7 @@ from preflight.model.change import Area, Change, Kind, Plan, Risk, StepResult, S
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.provision.plan import held_back, make_plan, not_reached
+from preflight.provision.plan import held_back, make_plan, not_reached, not_seen
 from preflight.provision.precheck import not_asked, questions, taken
 from preflight.provision.render import COLUMNS, render, render_fixed, render_results
 
@@ -361,6 +361,19 @@ def test_hosts_that_were_not_reached_are_named_and_many_are_counted() -> None:
     assert sentences[-1] == "3 more hosts were not reached"
     assert len(sentences) == 6
     assert not_reached(ClusterFacts({"node01": NOTHING})) == ()
+
+
+def test_what_could_not_be_looked_at_is_told_once_and_much_of_it_is_counted() -> None:
+    def blind(check: str, host: str | None, summary: str = "could not look: nft failed") -> Finding:
+        return Finding(check, Outcome.UNKNOWN, summary, host)
+
+    seen = Finding("PRT101", Outcome.FAIL, "not reserved", "node01")
+    assert not_seen([seen, blind("FWL101", "node01"), blind("FWL102", "node01"), blind("VER101", None, "?")]) == (
+        "node01: could not look: nft failed",
+        "cluster: ?",
+    )
+    many = not_seen([blind("FWL101", f"node{n}") for n in range(8)])
+    assert (len(many), many[-1]) == (6, "3 more things could not be looked at")
 
 
 def test_every_check_module_that_carries_changes_belongs_to_an_area() -> None:

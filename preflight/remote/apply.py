@@ -524,17 +524,20 @@ def post_guardian(changes, request, journal):
     middle = os.fork()
     if middle:
         os.close(read_end)
-        os.waitpid(middle, 0)
+        if os.waitpid(middle, 0)[1]:
+            raise StepError("the guardian could not be started; the host's journal says why")
         return
+    status = 1
     try:
         os.setsid()  # a session of its own: the end of the connection does not reach it
         if os.fork() == 0:
             os.close(write_end)
             guard(undo, read_end, request, journal)
+        status = 0
     except BaseException as error:
         journal.note("guardian failed", message=sentence(error))
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
 def guard(undo, read_end, request, journal):
@@ -591,7 +594,11 @@ def apply(request):
     results = run_steps(plain, journal)
     if not guarded or any(result["state"] not in WELL for result in results):
         return {"results": results + [NOT_RUN] * len(guarded), "guarded": False}
-    post_guardian(guarded, request, journal)
+    try:
+        post_guardian(guarded, request, journal)
+    except (StepError, OSError) as error:  # then the firewall is left alone; what was done before is told nevertheless
+        failed = {"state": "failed", "found": None, "message": sentence(error)}
+        return {"results": results + [failed] + [NOT_RUN] * (len(guarded) - 1), "guarded": False}
     return {"results": results + run_steps(guarded, journal, len(plain)), "guarded": True}
 
 

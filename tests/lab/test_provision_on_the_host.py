@@ -1,7 +1,9 @@
 """`preflight/remote/apply.py` as the host runs it: a process of its own, its request on stdin, its answer framed."""
 
+import errno
 import json
 import os
+import runpy
 import shutil
 import stat
 import subprocess
@@ -307,6 +309,30 @@ def test_the_guardian_takes_back_what_a_killed_program_had_begun(netns: LocalHos
     fifo.write_text("")  # lets the hanging nft end
     time.sleep(1)
     assert not first.exists()
+
+
+@pytest.mark.parametrize("last", [0, 1], ids=["at once", "in its second step"])
+def test_without_a_guardian_no_firewall_change_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    """The host has no room for another process."""
+    program = runpy.run_path(str(PROGRAM))
+    forks = iter([os.fork] * last)
+
+    def fork() -> int:
+        for real in forks:
+            return real()
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    paths = [tmp_path / name for name in ("plain", "first", "second")]
+    areas = ["ports", "firewall", "firewall"]
+    settings = {"journal": str(tmp_path / "journal"), "lock": str(tmp_path / "lock"), "run": "r1", "seconds": 1}
+    changes = [change("file", path, None, "x", area) for path, area in zip(paths, areas, strict=True)]
+    answer = program["apply"]({**settings, "owner": "a test", "changes": changes})
+    assert states(answer) == ["done", "failed", "not-run"]
+    assert answer["guarded"] is False
+    assert [path.exists() for path in paths] == [True, False, False]
 
 
 def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) -> None:

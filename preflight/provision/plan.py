@@ -98,8 +98,7 @@ def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
 
 def not_seen(findings: Iterable[Finding]) -> tuple[str, ...]:
     """A sentence for each thing that could not be looked at, so that its absence from the plan means nothing."""
-    unknown = (finding for finding in findings if finding.outcome is Outcome.UNKNOWN)
-    blind = tuple(dict.fromkeys(f"{finding.host or 'cluster'}: {finding.summary}" for finding in unknown))
+    blind = tuple(dict.fromkeys(finding.summary for finding in findings if finding.outcome is Outcome.UNKNOWN))
     more = (f"{len(blind) - _NAMED} more things could not be looked at",) if len(blind) > _NAMED else ()
     return (*blind[:_NAMED], *more)
 

@@ -204,7 +204,13 @@ def _count(number: int, noun: str) -> str:
 
 def _printable(text: str) -> str:
     """Host output made harmless for a terminal; a tab is a blank, as columns matter here."""
-    return "".join(c if c.isprintable() else " " if c == "\t" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c.isprintable() else " " if c == "\t" else f"\\x{_code(c):02x}" for c in text)
+
+
+def _code(char: str) -> int:
+    """Bytes that are no UTF-8 travel as U+10FF80 to U+10FFFF (preflight/remote/collect.py); they are shown as bytes."""
+    code = ord(char)
+    return code - 0x10FF00 if code >= 0x10FF80 else code
 
 
 def _wrapped(text: str, first: str, rest: str, *, comma: bool = False) -> list[str]:

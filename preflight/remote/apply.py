@@ -42,6 +42,9 @@ SETTLE_SECONDS = 3  # how long a device may take to show what it was told
 FILE_LIMIT = 1 << 20  # bytes; nothing that is changed here comes near
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 ENVIRONMENT = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
+# How bytes that are no UTF-8 stand in a file's text: as in collect.py.
+KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
+GIVEN_BACK = {kept: surrogate for surrogate, kept in KEPT.items()}
 
 
 class StepError(Exception):
@@ -101,7 +104,7 @@ def read_file(path):
         data = file.read(FILE_LIMIT + 1)
     if len(data) > FILE_LIMIT:
         raise StepError("%s is larger than %d KiB" % (path, FILE_LIMIT // 1024))
-    return data.decode("utf-8", "surrogateescape")
+    return data.decode("utf-8", "surrogateescape").translate(KEPT)
 
 
 def write_file(path, text):
@@ -112,7 +115,7 @@ def write_file(path, text):
         os.unlink(path)
     else:
         try:
-            replace_file(path, text.encode("utf-8", "surrogateescape"))
+            replace_file(path, text.translate(GIVEN_BACK).encode("utf-8", "surrogateescape"))
         except OSError as error:  # the name of the temporary file, another on every host, is nobody's business
             raise StepError("%s cannot be written: %s" % (path, error.strerror or error)) from None
     handle = os.open(directory, os.O_RDONLY)

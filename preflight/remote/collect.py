@@ -37,6 +37,9 @@ HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 
 
+# A file's bytes that are no UTF-8 (a comment in GBK or Latin-1) travel as private characters, U+10FF80 to U+10FFFF, and
+# apply.py turns them back, so that a file edited by a change keeps them. JSON has no place for lone surrogates.
+KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
 running = set()  # process groups of the tools that run now
 
 
@@ -63,7 +66,7 @@ def read(path, limit=FILE_LIMIT):
         raise LookError("%s cannot be read: %s" % (path, error.strerror)) from None
     if len(data) > limit:
         raise LookError("%s is larger than %d KiB" % (path, limit // 1024))
-    return data.decode("utf-8", "replace")
+    return data.decode("utf-8", "surrogateescape").translate(KEPT)
 
 
 def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):

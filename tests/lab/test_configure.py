@@ -1,5 +1,6 @@
 """`preflight configure` against real hosts: what it shows, changes, leaves alone and takes back."""
 
+import base64
 import json
 import os
 import pty
@@ -59,7 +60,8 @@ def fresh(make_lab: MakeLab) -> LabHandle:
     lab = make_lab(hosts=2, devices=8, product="atlas-a1")
     for host in ("node01", "node02"):
         on(lab, host, f"echo 30000,30500-30510 >{RESERVED}")
-        on(lab, host, r"printf '# ours\nnet.ipv4.ip_local_reserved_ports=40000\nvm.swappiness = 10' >/etc/sysctl.conf")
+        on(lab, host, r"printf '# ours, r\351serv\351\nnet.ipv4.ip_local_reserved_ports=40000\n' >/etc/sysctl.conf")
+        on(lab, host, "printf 'vm.swappiness = 10' >>/etc/sysctl.conf")
     return lab
 
 
@@ -123,8 +125,11 @@ def test_ports_are_united_with_what_the_host_and_its_files_reserve(fresh: LabHan
     assert done.returncode == 0, done.stdout
     united = "29500,30000,30500-30510,40000,60000-60031"
     for host in ("node01", "node02"):
-        assert on(fresh, host, "cat /etc/sysctl.conf") == (
-            f"# ours\nnet.ipv4.ip_local_reserved_ports={united}\nvm.swappiness = 10"
+        assert (
+            on(fresh, host, "base64 -w0 /etc/sysctl.conf")
+            == base64.b64encode(
+                b"# ours, r\xe9serv\xe9\nnet.ipv4.ip_local_reserved_ports=%b\nvm.swappiness = 10" % united.encode()
+            ).decode()
         ), "every other byte is kept"
         on(fresh, host, "sysctl -qp 2>/dev/null || true")
         reserved = on(fresh, host, f"cat {RESERVED}").strip()
@@ -244,7 +249,7 @@ def test_a_host_that_is_away_is_named_and_the_others_are_configured(fresh: LabHa
         + '[[hosts]]\nname = "node02"\naddress = "127.0.0.1"\nssh = { port = 1 }\n'
     )
     done = preflight("configure-ports", "--inventory", broken, "-y", check=False)
-    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
     assert "FAIL    HST101" in done.stdout and "node02" in done.stdout
     assert re.search(r"^\d+ changes? made on 1 host$", done.stdout, re.MULTILINE)
     assert "60000-60031" in on(fresh, "node01", f"cat {RESERVED}")

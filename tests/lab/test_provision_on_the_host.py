@@ -94,7 +94,7 @@ def test_a_file_keeps_owner_mode_and_every_byte_it_was_told_to_keep(host: LocalH
     path.write_bytes(b"kept \xff\r\nno newline at the end")
     path.chmod(0o640)
     os.chown(path, 12345, 54321)
-    before = "kept \udcff\r\nno newline at the end"
+    before = "kept \U0010ffff\r\nno newline at the end"  # as the collector sends it
     assert states(host.apply(change("file", path, before, "new\n" + before))) == ["done"]
     assert path.read_bytes() == b"new\nkept \xff\r\nno newline at the end"
     found = path.stat()

@@ -230,6 +230,14 @@ def test_versions_come_from_where_the_jobs_run_and_from_metadata_alone(tmp_path:
     assert found["packages"]["torch_npu"] == "9.8.7.post1"
 
 
+def test_bytes_of_a_file_that_are_no_text_can_be_told_apart_and_given_back(tmp_path: Path) -> None:
+    scope: dict[str, Any] = {"__name__": "collect"}
+    exec(compile(SOURCE, "collect", "exec"), scope)
+    file = tmp_path / "sysctl.conf"
+    file.write_bytes("r\u00e9serv\u00e9 utf-8 and ".encode() + b"\xb1\xa3\xc1\xf4 gbk")
+    assert scope["read"](str(file)) == "r\u00e9serv\u00e9 utf-8 and \U0010ffb1\U0010ffa3\U0010ffc1\U0010fff4 gbk"
+
+
 def test_sysctl_files_come_in_the_order_of_procps_and_a_masked_one_is_left_out(tmp_path: Path) -> None:
     """`look_sysctl` on a tree of its own: the folders are absolute, so the collector's reading is redirected."""
     tree = {

@@ -224,6 +224,8 @@ def test_a_long_port_list_is_broken_after_commas_and_nothing_is_lost() -> None:
 def test_what_a_host_sent_cannot_steer_the_terminal() -> None:
     conf = Change("node01", Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "x\x1b[2J\n", "y\n", "PRT102")
     assert "      -x\\x1b[2J" in shown(conf)
+    conf = replace(conf, before="# r\U0010ffe9serv\n")
+    assert "      -# r\\xe9serv" in shown(conf), "a byte that is no UTF-8 is shown as one"
 
 
 def test_a_disturbing_change_and_its_note_are_marked() -> None:

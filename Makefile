@@ -56,8 +56,8 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv --help > /dev/null 2>&1 && $(PYTHON) -c 'import ensurepip' 2> /dev/null || $(MAKE) packages
 	@echo "making the virtual environment $(VENV) (torch is the large part)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[probe,dev]'
+	@$(BIN)/pip install -qq --disable-pip-version-check torch==2.13.0
+	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[probe,dev]'
 	@touch $@
 
 clean:

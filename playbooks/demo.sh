@@ -17,7 +17,7 @@ trap 'step "clean up"; run lab down --dir "$lab"' EXIT
 step "a cluster in a box: 2 hosts x 8 devices, nothing provisioned"
 run lab up --hosts 2 --devices 8 --product atlas-a1 --dir "$lab"; expect 0
 
-step "what is wrong with it?"
+step "what is wrong with it? (a fresh host: everything that has to be set up fails by name)"
 run check --inventory "$inventory"; expect 1
 
 step "what would be done about it?"
@@ -29,3 +29,7 @@ run configure --inventory "$inventory" -y; expect 0
 step "prove it: 16 ranks over the device NICs"
 run check --inventory "$inventory" --save demo-report.json; expect 0
 echo "the report is in demo-report.json"
+
+step "one switch port gets slow: who is it?"
+run lab break slow-link --host node02 --device 3 --dir "$lab"; expect 0
+run check --inventory "$inventory"; expect 1

@@ -5,11 +5,12 @@ Only what is ours is ever changed: rules with the comment `preflight`, our own f
 
 import re
 from collections.abc import Iterator
+from ipaddress import IPv4Interface
 
 from preflight.checks.gates import Gate, gates, iptables_command, sources
 from preflight.checks.registry import Here, host_check
 from preflight.checks.rules import parse_rule
-from preflight.facts.types import Firewall, NftChain, Sysctl
+from preflight.facts.types import Firewall, Network, NftChain, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
@@ -24,7 +25,7 @@ _HEADER = f"# Written by preflight, included by {BOOT_FILE}: lets the cluster's 
 _FOREIGN = re.compile(r"docker|kube|cali|cilium|flannel|cni|libvirt|podman", re.IGNORECASE)
 
 
-def _not_judged(here: Here, firewall: Firewall) -> Finding | None:
+def _not_judged(here: Here, firewall: Firewall, network: Network) -> Finding | None:
     """The finding where there is nothing to judge, or a firewall that this version neither reads nor writes."""
     policy, name = here.cluster.firewall, here.host.name
     if policy is FirewallPolicy.LEAVE:
@@ -39,7 +40,23 @@ def _not_judged(here: Here, firewall: Firewall) -> Finding | None:
     if policy is FirewallPolicy.ALLOW and filters and not sources(here.cluster):
         return here.unknown(f"{name}: the inventory does not say from where the firewall should let the cluster in",
                             remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]')  # fmt: skip
-    return None
+    return _strangers(here, network) if policy is FirewallPolicy.ALLOW else None
+
+
+def _strangers(here: Here, network: Network) -> Finding | None:
+    """The finding where the inventory's networks are not this host's: the firewall would be opened for others."""
+    cidrs = here.cluster.cidrs
+    own = [IPv4Interface(address).ip for nic in network.interfaces for address in nic.addresses if ":" not in address]
+    if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
+        return None
+    if here.check.id != "FWL101":
+        return here.skip("the networks of the inventory are not this host's: see FWL101")
+    named = ", ".join(map(str, cidrs))
+    return here.bad(
+        f"{here.host.name}: none of its addresses is in cluster.cidrs ({named}): it would open for others",
+        expected=f"an address in {named}", found=", ".join(str(ip) for ip in own if not ip.is_loopback),
+        remedy="correct cidrs under [cluster] in the inventory",
+    )  # fmt: skip
 
 
 def _by_hand(here: Here, firewall: Firewall) -> str:
@@ -64,7 +81,7 @@ def _file_change(here: Here, path: str, before: str | None, after: str) -> Chang
 
 
 @host_check("FWL101", "The firewall follows the inventory's policy")
-def follows_policy(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Finding]:
+def follows_policy(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: a firewall that drops the cluster's ports makes no error: every rank waits for its connect timeout, and
     the message names a peer that is fine. Opening the ports for the cluster's own networks is enough; switching the
     firewall off, as many manuals do, is only done where the inventory says firewall = "off".
@@ -73,7 +90,7 @@ def follows_policy(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[F
 
     Mend: preflight configure-firewall
     """
-    if (nothing := _not_judged(here, firewall)) is not None:
+    if (nothing := _not_judged(here, firewall, network)) is not None:
         yield nothing
     elif here.cluster.firewall is FirewallPolicy.OFF:
         yield from _still_on(here, firewall)
@@ -172,7 +189,7 @@ def _ours_to_keep(gate: Gate) -> bool:
 
 
 @host_check("FWL102", "The firewall follows the inventory's policy after a reboot, too")
-def after_reboot(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Finding]:
+def after_reboot(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
     anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
     of /etc/nftables.conf includes it.
@@ -182,7 +199,7 @@ def after_reboot(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Fin
     Mend: preflight configure-firewall
     """
     name, boot, own = here.host.name, firewall.nft_boot_file or "", firewall.nft_preflight_file
-    if (nothing := _not_judged(here, firewall)) is not None:
+    if (nothing := _not_judged(here, firewall, network)) is not None:
         yield nothing
         return
     if here.cluster.firewall is FirewallPolicy.OFF:
@@ -209,7 +226,7 @@ def after_reboot(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Fin
 
 
 @host_check("FWL103", "No rule of ours is left that the inventory does not want", severity=Outcome.WARN)
-def no_leftovers(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Finding]:
+def no_leftovers(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
     that nobody remembers.
 
@@ -217,7 +234,7 @@ def no_leftovers(here: Here, firewall: Firewall, sysctl: Sysctl) -> Iterator[Fin
 
     Mend: preflight configure-firewall
     """
-    nothing = _not_judged(here, firewall)
+    nothing = _not_judged(here, firewall, network)
     if here.cluster.firewall is FirewallPolicy.OFF:
         nothing = here.skip("the firewall is to be off")
     if nothing is not None:

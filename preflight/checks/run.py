@@ -143,11 +143,10 @@ def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> lis
         ]
 
 
-def nearest(checks: Mapping[str, Check], word: str) -> str:
-    """A hint for a word that is no check: the area or id that was probably meant, or where they are listed."""
-    areas = sorted({check.area for check in checks.values()})
+def nearest(checks: Mapping[str, Check], word: str, *, areas: Iterable[str] = ()) -> str:
+    """A hint for a word that is no check: the id, or one of `areas`, that was probably meant, or where they stand."""
     spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual slip
-    close = difflib.get_close_matches(word.lower(), areas, 1) or difflib.get_close_matches(spelled, checks, 1)
+    close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
     return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
 
 
@@ -156,7 +155,8 @@ def _matching(checks: Mapping[str, Check], word: str) -> set[str]:
     found = {id_ for id_, check in checks.items() if id_.startswith(word.upper()) or check.area == word.lower()}
     if found and word:
         return found
-    raise UsageError(f"there is no check {word!r}; {nearest(checks, word)}")
+    areas = sorted({check.area for check in checks.values()})
+    raise UsageError(f"there is no check {word!r}; {nearest(checks, word, areas=areas)}")
 
 
 def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Check]:

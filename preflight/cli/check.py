@@ -99,8 +99,25 @@ class _Rounds:
         failed = sorted({finding.check for finding in so_far if finding.outcome is Outcome.FAIL})
         if failed:
             return f"{', '.join(failed[:4])} failed before it; mend first, or run preflight probe"
-        refused = may_probe(self.cluster, facts, self.hosts, asked_idle=self.args.idle)
-        return "; ".join(f"{host}: {why}" for host, why in refused[:3])
+        return _folded(may_probe(self.cluster, facts, self.hosts, asked_idle=self.args.idle))
+
+    def to_prove(self) -> str | None:
+        """What is still to run before a job may start: the probe, or all that this run was told to leave out."""
+        if self.observations:
+            return None
+        whole = not (self.args.only or self.args.skip or self.args.no_ping or self.args.source)
+        idle = self.cluster.probe.idle or self.args.idle
+        return ("probe" if whole else "check") + ("" if idle else " --idle")
+
+
+def _folded(refused: Sequence[tuple[str, str]]) -> str:
+    """(host, why) → one clause a reason: "node[01-16]: …"."""
+    from preflight.inventory import fold
+
+    reasons: dict[str, list[str]] = {}
+    for host, why in refused:
+        reasons.setdefault(why, []).append(host)
+    return "; ".join(f"{fold(hosts)}: {why}" for why, hosts in reasons.items())
 
 
 def _from_file(args: argparse.Namespace) -> int:
@@ -210,4 +227,5 @@ def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_o
         observations=rounds.observations,
         left_out=left_out,
         notes=rounds.notes,
+        to_prove=rounds.to_prove(),
     )

@@ -11,14 +11,24 @@ from typing import NamedTuple
 from preflight.model.cluster import Cluster, Host
 from preflight.transport.types import Options, Progress, Transport
 
+MOST_AT_ONCE = 64  # hosts; paramiko does not get faster beyond
+
 
 def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-i", "--inventory", type=Path, default=Path("hosts.toml"), metavar="FILE", help="hosts.toml")
+    parser.add_argument(
+        "-i", "--inventory", type=Path, default=Path("hosts.toml"), metavar="FILE", help="default: hosts.toml"
+    )
     parser.add_argument("--limit", metavar="HOSTS", help="only these hosts, such as node[01-04],node09")
     parser.add_argument(
         "--accept-new", action="store_true", help="trust host keys seen for the first time (a changed key is refused)"
     )
-    parser.add_argument("--pool", type=int, default=32, metavar="N", help="hosts worked on at once (default: 32)")
+    parser.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts worked on at once (default: 32)")
+
+
+def _pool(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= MOST_AT_ONCE:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_AT_ONCE}")
+    return int(text)
 
 
 def options(args: argparse.Namespace) -> Options:

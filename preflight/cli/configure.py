@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from preflight.cli.common import Session, add_inventory_arguments, session
+from preflight.cli.pipe import silence_stdout
 from preflight.model.change import Area, Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
@@ -60,7 +61,7 @@ class _Look:
 
 def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
     """The one way of all `configure` commands, limited to `areas`; returns the exit code."""
-    from preflight.cli.configure_output import Ending, finish, show_plan
+    from preflight.cli.configure_output import Ending, finish
 
     _refuse_what_cannot_be_asked(args)
     started = datetime.now(UTC)
@@ -68,7 +69,7 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
         before = _look(s, areas, args)
         plan, notes = _doable(s, before, args)
         if args.output == "console":
-            show_plan(s, plan, notes)
+            _show(s, plan, notes)
         if args.dry_run:
             untouched = Ending(before.findings, before.findings, plan, (), notes)
             return finish(args, s, started, untouched, _dry_exit(args, before, plan))
@@ -79,6 +80,18 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
         after = _look(s, areas, args) if results else before
         ending = Ending(before.findings, after.findings, plan, results, notes)
         return finish(args, s, started, ending, _exit(after, results))
+
+
+def _show(s: Session, plan: Plan, notes: Sequence[str]) -> None:
+    """The plan on stdout. Raises PreflightError where its reader goes away: nothing is changed that nobody saw."""
+    from preflight.cli.configure_output import show_plan
+
+    try:
+        show_plan(s, plan, notes)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        raise PreflightError("nobody read the plan to its end, so nothing was changed") from None
 
 
 def _refuse_what_cannot_be_asked(args: argparse.Namespace) -> None:
@@ -160,9 +173,10 @@ def _apply(args: argparse.Namespace, s: Session, plan: Plan, started: datetime) 
 
 
 def _exit(after: _Look, results: Iterable[StepResult]) -> int:
-    """1: a change did not end well, or one is still wanted; 3: something could not be looked at; else 0."""
+    """1: a change did not end well, one is still wanted, or something failed all the same; 3: something could not be
+    looked at; else 0."""
     well = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
-    if not well or after.plan.changes:
+    if not well or after.plan.changes or any(finding.outcome is Outcome.FAIL for finding in after.findings):
         return 1
     return 3 if _blind(after) else 0
 

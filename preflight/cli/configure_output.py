@@ -39,7 +39,7 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
     """Say what was done, what is fixed and what is left, from the same checks run again; returns `exit_code`."""
     from preflight.report.build import build
 
-    report = build(args.command, started, [host.name for host in s.hosts], end.after)
+    report = build(args.command, started, [host.name for host in s.hosts], end.after, inventory=args.inventory)
     if args.limit:
         report = replace(report, notes=(f"limited to {args.limit}, as asked",))
     if args.output == "json":

@@ -1,6 +1,7 @@
 """The `preflight` command: finds the command's module, runs it, and turns exceptions into sentences and exit codes."""
 
 import argparse
+import errno
 import importlib
 import sys
 import traceback
@@ -77,12 +78,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe went away (`| head`): nothing is left to say, and nobody to say it to.
         silence_stdout()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return _bug()
+        silence_stdout()
+        print(f"preflight: the output could not be written: {error.strerror}", file=sys.stderr)
+        return 1
     except PreflightError as error:
         print(f"preflight: {_harmless(str(error))}", file=sys.stderr)
         if isinstance(error, UsageError):
             print("preflight: nothing was contacted.", file=sys.stderr)
         return error.exit_code
     except Exception:
-        traceback.print_exc()
-        print("preflight: this is a bug in preflight; please report the lines above.", file=sys.stderr)
-        return 4
+        return _bug()
+
+
+def _bug() -> int:
+    traceback.print_exc()
+    print("preflight: this is a bug in preflight; please report the lines above.", file=sys.stderr)
+    return 4

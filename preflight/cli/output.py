@@ -41,8 +41,9 @@ def finish(
     observations: Sequence[Observation] = (),
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
+    to_prove: str | None = None,
 ) -> int:
-    """Print the report to stdout and return the exit code (docs/contracts.md)."""
+    """Print the report to stdout and return the exit code (docs/contracts.md). `to_prove`: see `next_step`."""
     from preflight.report.build import build
 
     report = build(
@@ -53,6 +54,7 @@ def finish(
         observations=observations,
         left_out=left_out,
         notes=notes,
+        inventory=args.inventory,
     )
     exit_code = report.exit_code(Outcome(getattr(args, "fail_on", "fail")))
     if args.save or args.output == "json":
@@ -63,7 +65,7 @@ def finish(
         if args.output == "json":
             print(text)
         else:
-            _show(args, report, observations)
+            _show(args, report, observations, to_prove)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough; the verdict stands
         silence_stdout()
@@ -72,7 +74,7 @@ def finish(
     return exit_code
 
 
-def _show(args: argparse.Namespace, report: Report, observations: Sequence[Observation]) -> None:
+def _show(args: argparse.Namespace, report: Report, observations: Sequence[Observation], to_prove: str | None) -> None:
     from preflight.checks.registry import all_checks
     from preflight.inventory import fold
     from preflight.probe.table import rows
@@ -85,7 +87,7 @@ def _show(args: argparse.Namespace, report: Report, observations: Sequence[Obser
             report,
             {id_: check.title for id_, check in all_checks().items()},
             fold=fold,
-            next_step=next_step(report, args.inventory, limit=args.limit, probe_ran=bool(observations)),
+            next_step=next_step(report, args.inventory, limit=args.limit, to_prove=to_prove),
             everything=args.all,
             table=rows(observations),
             width=width(),

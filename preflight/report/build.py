@@ -1,9 +1,13 @@
 """Findings and measurements → the one Report."""
 
+import re
 import secrets
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Observation
@@ -35,6 +39,12 @@ def host_lines(names: Iterable[str], findings: Iterable[Finding]) -> tuple[HostL
     return tuple(lines)
 
 
+def _naming(inventory: Path, remedy: str) -> str:
+    """The remedy as it can be copied: `preflight configure-ports` works on this run's inventory, not on another."""
+    option = f" --inventory {shlex.quote(str(inventory))}"
+    return re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda found: found[0] + option, remedy)
+
+
 def build(
     command: str,
     started: datetime,
@@ -45,11 +55,13 @@ def build(
     culprits: Sequence[Culprit] = (),
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
-    run: str | None = None,
+    inventory: Path | None = None,
 ) -> Report:
-    """The report of a run that ends now."""
+    """The report of a run that ends now. With `inventory`, remedies that are commands of ours name it."""
+    if inventory:
+        findings = [replace(finding, remedy=_naming(inventory, finding.remedy)) for finding in findings]
     return Report(
-        run=run or new_run_id(started),
+        run=new_run_id(started),
         command=command,
         started=utc(started),
         finished=utc(datetime.now(UTC)),

@@ -14,10 +14,11 @@ _COMMAND = {
 }
 
 
-def next_step(report: Report, inventory: Path, *, limit: str | None = None, probe_ran: bool = True) -> str:
+def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
     """What helps most: apply the fixes that findings carry, else explain the first failure, else go on.
 
-    `limit`: the hosts that the run was limited to; the next command shall not touch others.
+    `limit`: the hosts that the run was limited to; the next command shall not touch others. `to_prove`: what is still
+    to run before a job may start, such as "probe --idle"; None where nothing is.
     """
     hosts = shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
     areas = {f.change.area for f in report.findings if f.change and f.outcome is not Outcome.PASS}
@@ -32,6 +33,7 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, prob
         return f"look at {report.left_out[0].host}, too: preflight check {hosts}"
     if report.verdict is Outcome.UNKNOWN:
         return f"nothing was looked at; preflight check {hosts} does"
-    if not probe_ran:
-        return f"preflight probe {hosts}"
+    if to_prove:
+        command, *more = to_prove.split(maxsplit=1)
+        return " ".join((f"preflight {command} {hosts}", *more))
     return "start the job"

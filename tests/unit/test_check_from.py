@@ -46,10 +46,10 @@ def healthy() -> dict[str, Any]:
     return document
 
 
-def test_healthy_facts_pass_and_the_probe_is_next(check: Check) -> None:
+def test_healthy_facts_pass_and_a_live_check_is_next(check: Check) -> None:
     code, out, err = check()
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "next: preflight probe --inventory hosts.toml"
+    assert out.splitlines()[-1] == "next: preflight check --inventory hosts.toml --idle"
 
 
 def test_a_host_that_the_file_lacks_is_left_out_and_the_run_is_no_pass(check: Check) -> None:

@@ -94,3 +94,19 @@ def test_a_verdict_stands_when_its_reader_goes_away(tmp_path: Path) -> None:
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("pool", ["0", "-1", "65", "x"])
+def test_a_pool_that_is_none_is_refused(pool: str) -> None:
+    done = preflight("check", "--pool", pool)
+    assert done.returncode == 2
+    assert "number from 1 to 64" in done.stderr
+
+
+def test_a_full_disk_behind_stdout_is_said_without_a_traceback() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "preflight", "list-checks"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "preflight: the output could not be written: No space left on device\n"

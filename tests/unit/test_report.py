@@ -161,3 +161,15 @@ def test_the_next_step_keeps_to_the_hosts_asked_for_and_can_be_pasted() -> None:
     change = Change("node01", Area.PORTS, Kind.SYSCTL, "key", "", "1", "PRT101")
     step = next_step(report(replace(finding(FAIL, "x"), change=change)), Path("my hosts.toml"), limit="node[01-02]")
     assert step == "preflight configure-ports --inventory 'my hosts.toml' --limit 'node[01-02]'"
+
+
+def test_a_remedy_that_is_a_command_of_ours_names_the_inventory() -> None:
+    found = Finding("PRT101", FAIL, "x", host="node01", remedy="preflight configure-ports, or: sysctl -w")
+    (shown,) = build("check", datetime.now(UTC), ("node01",), (found,), inventory=Path("my hosts.toml")).findings
+    assert shown.remedy == "preflight configure-ports --inventory 'my hosts.toml', or: sysctl -w"
+
+
+def test_what_is_still_to_prove_is_the_next_step() -> None:
+    passed = report(finding(PASS, "fine"))
+    assert next_step(passed, INVENTORY, to_prove="probe --idle") == f"preflight probe --inventory {INVENTORY} --idle"
+    assert next_step(passed, INVENTORY) == "start the job"

@@ -2,7 +2,7 @@
 
 Fabric's own `Connection` accepts any host key, opens a bastion anew for every host, waits without limits and polls from
 three threads while a command runs (Fabric 3.2). Here: strict host keys, one bastion connection for all, a limit on
-every step, and one thread a host besides paramiko's.
+every step, and a host costs one thread and a timer besides paramiko's thread.
 """
 
 import contextlib

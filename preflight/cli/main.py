@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 
 from preflight import __version__
-from preflight.cli.pipe import silence_stdout
+from preflight.cli.pipe import replace_closed_streams, silence_stdout
 from preflight.model.errors import PreflightError, UsageError
 
 # Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_") and is imported only when its
@@ -64,6 +64,7 @@ def _harmless(text: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (see docs/contracts.md)."""
+    replace_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     try:

@@ -76,6 +76,13 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stdout_or_stderr_is_no_bug(closed: str) -> None:
+    shell = f"exec {sys.executable} -m preflight list-checks {closed}"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_version_is_the_projects() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert preflight("--version").stdout == f"preflight {project['version']}\n"

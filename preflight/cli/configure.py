@@ -10,13 +10,13 @@ same thing for one of them.
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from preflight.cli.common import Session, add_inventory_arguments, session
 from preflight.cli.pipe import silence_stdout
-from preflight.model.change import Area, Plan, StepResult, StepState
+from preflight.model.change import Area, Kind, Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -116,7 +116,18 @@ def _look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> _Look:
     found = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
     findings = tuple(apply_waivers(found, s.cluster.waivers, (), date.today()))
     temporary = getattr(args, "temporary", False)
-    return _Look(facts, findings, make_plan(_not_accepted(found, findings), areas, temporary=temporary))
+    plan = make_plan(_not_accepted(found, findings), areas, temporary=temporary)
+    return _Look(facts, tuple(map(_left_so, findings)) if temporary else findings, plan)
+
+
+def _left_so(finding: Finding) -> Finding:
+    """With --temporary, what would be lost at the next boot was asked for: a warning."""
+    change = finding.change
+    if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
+        return replace(
+            finding, outcome=Outcome.WARN, summary=f"{finding.summary} (left so by --temporary)", change=None
+        )
+    return finding
 
 
 def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[Finding]:

@@ -124,7 +124,8 @@ def _left_so(finding: Finding) -> Finding:
     """With --temporary, what would be lost at the next boot was asked for: a warning."""
     change = finding.change
     if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
-        return replace(
+        left = f"{finding.summary} (left so by --temporary)"
+        return replace(finding, outcome=Outcome.WARN, summary=left, change=None)
             finding, outcome=Outcome.WARN, summary=f"{finding.summary} (left so by --temporary)", change=None
         )
     return finding

@@ -126,8 +126,6 @@ def _left_so(finding: Finding) -> Finding:
     if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
         left = f"{finding.summary} (left so by --temporary)"
         return replace(finding, outcome=Outcome.WARN, summary=left, change=None)
-            finding, outcome=Outcome.WARN, summary=f"{finding.summary} (left so by --temporary)", change=None
-        )
     return finding
 
 

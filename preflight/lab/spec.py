@@ -15,8 +15,10 @@ FIREWALLS = ("nftables", "ufw", "none")
 FIREWALLS_TO_COME = ("firewalld", "iptables")
 FABRICS = ("switched", "direct")
 
-# A Linux bridge has 1,024 ports and the fabric is one switch; beyond 120 hosts a /24 of the four-subnet plan is full.
+# A Linux bridge has 1,024 ports and the fabric is one switch. The four-subnet plan has two devices of a host in each
+# subnet; beyond 120 hosts its /24s are full.
 MAX_DEVICES_PER_HOST = 16
+MAX_DEVICES_OF_FOUR_SUBNETS = 8
 MAX_FABRIC_PORTS = 1000
 MAX_HOSTS = 500
 MAX_HOSTS_OF_FOUR_SUBNETS = 120
@@ -60,6 +62,10 @@ class Spec:
         yield (
             self.hosts * self.devices > MAX_FABRIC_PORTS,
             f"{self.hosts} hosts × {self.devices} devices exceed the {MAX_FABRIC_PORTS} ports of the switch.",
+        )
+        yield (
+            self.product == "atlas-a1" and self.devices > MAX_DEVICES_OF_FOUR_SUBNETS,
+            f"an atlas-a1 server has at most {MAX_DEVICES_OF_FOUR_SUBNETS} devices, not {self.devices}.",
         )
         yield (
             self.product == "atlas-a1" and self.devices > 0 and self.hosts > MAX_HOSTS_OF_FOUR_SUBNETS,

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from preflight.cli.main import main
+from preflight.inventory import load
 from preflight.lab import lifecycle
 from preflight.lab.addresses import Management, choose_network, inventory
 from preflight.lab.faults import FAULTS
@@ -30,6 +31,7 @@ from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
     [
         ({"hosts": 0}, "--hosts"),
         ({"hosts": 2, "devices": 17, "product": "atlas-a2"}, "--devices"),
+        ({"hosts": 2, "devices": 9, "product": "atlas-a1"}, "at most 8 devices"),
         ({"hosts": 2, "product": "tpu"}, "--product"),
         ({"hosts": 2, "devices": 8, "product": "nvidia"}, "--devices 0"),
         ({"hosts": 2, "firewall": "firewalld"}, "not in this version"),
@@ -60,6 +62,28 @@ def test_the_inventory_of_a_large_lab_covers_every_host() -> None:
     document = tomllib.loads(inventory(spec, Management(choose_network(256, []))))
     assert [group["name"] for group in document["hosts"]] == ["node[001-245]", "node[246-256]"]
     assert [group["address"] for group in document["hosts"]] == ["198.18.0.[11-255]", "198.18.1.[0-10]"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Spec(hosts=1, devices=8, product="atlas-a1"),
+        Spec(hosts=120, devices=8, product="atlas-a1"),
+        Spec(hosts=2, devices=8, product="atlas-a1", fabric="direct"),
+        Spec(hosts=62, devices=16, product="atlas-a2"),
+        Spec(hosts=2, devices=16, product="atlas-a3", fabric="direct"),
+        Spec(hosts=500),
+    ],
+    ids=lambda spec: f"{spec.hosts} x {spec.devices} {spec.product} {spec.fabric}",
+)
+def test_the_inventory_of_the_largest_labs_is_one_that_preflight_takes(spec: Spec, tmp_path: Path) -> None:
+    for name in ("id_ed25519", "known_hosts"):
+        (tmp_path / name).touch()
+    file = tmp_path / "hosts.toml"
+    file.write_text(inventory(spec, Management(choose_network(spec.hosts, []))))
+    cluster = load(file)
+    assert [host.name for host in cluster.hosts] == spec.host_names
+    assert {len(host.devices) for host in cluster.hosts} == {spec.devices}
 
 
 def test_a_direct_fabric_has_no_gateway() -> None:

@@ -30,10 +30,11 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def _sizes(text: str) -> tuple[int, ...]:
     """`8,1M,16M` → bytes."""
     sizes = []
-    for word in text.upper().split(","):
-        number = word.strip().rstrip("KMG")
-        unit = word.strip()[len(number) :]
-        if not number.isdigit() or unit not in _UNITS or not 0 < int(number) * _UNITS[unit] <= 1 << 40:
+    for word in text.split(","):
+        size = word.strip().upper()
+        number = size.rstrip("KMG")
+        unit = size[len(number) :]
+        if not number.isdecimal() or unit not in _UNITS or not 0 < int(number) * _UNITS[unit] <= 1 << 40:
             raise argparse.ArgumentTypeError(f"{word!r} is not a size in bytes like 8, 64K, 1M or 2G")
         sizes.append(int(number) * _UNITS[unit])
     return tuple(sorted(set(sizes)))

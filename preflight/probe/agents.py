@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from types import TracebackType
@@ -17,6 +18,7 @@ from preflight.transport.types import Channel, Program, Transport, TransportErro
 
 CONNECT = 30.0  # seconds for connecting to a host, of which the transport's own limits are a part
 FAREWELL = 3.0  # seconds for agents to end what they started
+BATCH = 1000  # messages taken at once: the clock is looked at in between
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class Agents:
                 message = read(line, self._nonce)
                 if message is not None:
                     self._said.put(Said(host.name, message))
-            why = _last_words(channel.stderr_tail()) or why
+            trouble = channel.trouble()
+            why = trouble.summary if trouble else _last_words(channel.stderr_tail()) or why
         except TransportError as error:
             why = error.summary
         except Exception as error:  # a thread that dies in silence would leave the run waiting
@@ -111,12 +114,14 @@ class Agents:
             if not self._closing:
                 self._said.put(Said(host.name, Gone(why)))
 
-    def next(self, timeout: float) -> Said | None:
-        """What is said next, by any host; None if nobody says anything for `timeout` seconds."""
-        try:
-            return self._said.get(timeout=max(timeout, 0.0))
-        except queue.Empty:
-            return None
+    def said(self, timeout: float) -> list[Said]:
+        """All that hosts have said by now, in order; waits up to `timeout` seconds for the first. At most `BATCH`."""
+        said: list[Said] = []
+        with suppress(queue.Empty):
+            said.append(self._said.get(timeout=timeout))
+            while len(said) < BATCH:
+                said.append(self._said.get_nowait())
+        return said
 
     def send(self, commands: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
         """Send each host its commands. A host that is gone says so by itself, as `Gone`."""

@@ -5,12 +5,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from preflight.model.measure import End
+from preflight.model.measure import STAGES, End
 
 LONGEST = 64 << 10  # bytes of one line
 
 _Text = Annotated[str, Meta(max_length=8000)]
 _Word = Annotated[str, Meta(max_length=100)]
+_Stage = Annotated[str, Meta(pattern=rf"^({'|'.join(STAGES)})\Z")]
 _Count = Annotated[int, Meta(ge=0)]
 _Port = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -32,14 +33,14 @@ class Ready(Event, tag="ready", frozen=True):
 class Failed(Event, tag="failed", frozen=True):
     """The agent could not get ready and has ended; `stage` is the last one it reached."""
 
-    stage: _Word
+    stage: _Stage
     error: _Text
 
 
 class Reached(Event, tag="stage", frozen=True):
     group: _Word
     rank: _Count
-    stage: _Word
+    stage: _Stage
     seconds: Annotated[float, Meta(ge=0)] = 0.0
 
 

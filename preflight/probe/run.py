@@ -68,10 +68,14 @@ class _Run:
         if self._gone:
             everybody = self._plan(hosts).world().groups[0].members
             observations.append(absent(everybody, self._gone))
-        taken = begin([host for host in hosts if host.name in self._ready])
+        taken = begin(self._present(hosts))
         if taken:
             observations += self._world_and_rails(taken)
         return observations
+
+    def _present(self, hosts: Sequence[Host]) -> list[Host]:
+        """Those that have an agent, and have not lost it since."""
+        return [host for host in hosts if host.name in self._ready and host.name not in self._gone]
 
     def _plan(self, hosts: Sequence[Host]) -> Plan:
         plan = Plan(self._cluster, tuple(hosts), self._backend, self._sizes, crowded=False)
@@ -83,8 +87,10 @@ class _Run:
         plan = self._plan(hosts)
         world = self._round(plan.world())
         healthy = all(observation.test.outcome is TestOutcome.PASS for observation in world)
-        if len(hosts) == 1 and healthy:
+        left = self._present(hosts)
+        if not left or (len(left) == 1 and healthy):
             return world
+        plan = self._plan(left)
         rails: list[Observation] = []
         number = 2
         for pairs in plan.rails():
@@ -118,20 +124,22 @@ class _Run:
                     phase="agents",
                 )
             )
-            said = self._agents.next(_TICK)
-            if said and said.host in waiting:
+            for said in self._agents.said(_TICK):
                 match said.message:
                     case Ready():
                         self._ready[said.host] = said.message
                     case Failed(stage=stage, error=error):
                         self._gone[said.host] = (stage, error)
-                    case Gone(why=why):
-                        self._gone[said.host] = ("none", why)
+                    case Gone(why=why):  # after its failure, or after it was ready: while others were waited for
+                        stage = "torch" if said.host in self._ready else "none"
+                        self._gone.setdefault(said.host, (stage, why))
                     case _:
                         continue
-                waiting.remove(said.host)
+                if said.host in waiting:
+                    waiting.remove(said.host)
         for host in waiting:
-            self._gone[host] = ("none", f"no agent after {START:.0f} s: connecting, or importing torch, takes too long")
+            why = f"no agent after {START:.0f} s: connecting, the setup line, or importing torch takes too long"
+            self._gone[host] = ("none", why)
 
     def _round(self, round_: Round) -> list[Observation]:
         """Start the round's groups, watch them to their end, and return what was seen."""
@@ -142,20 +150,22 @@ class _Run:
             watch.lose(host, why, time.monotonic())
         self._start(round_, watch.takes_turns)
         while not watch.over:
-            said = self._agents.next(_TICK)
+            said = self._agents.said(_TICK)
             now = time.monotonic()
-            if said:
-                match said.message:
+            for word in said:
+                match word.message:
                     case Gone(why=why):
-                        self._gone[said.host] = ("none", why)
-                        watch.lose(said.host, why, now)
+                        self._gone.setdefault(word.host, ("none", why))
+                        watch.lose(word.host, why, now)
                     case Ready() | Failed():
                         pass
                     case message:
-                        watch.take(said.host, message, now)
+                        watch.take(word.host, message, now)
             for order in watch.orders(now):
                 self._tell(order.group, {"do": order.do, "group": order.group.name})
             self._report(round_, watch, now)
+        for host, why in watch.lost():
+            self._gone.setdefault(host, ("none", why))
         return observe(round_.name, watch.groups, self._deadline)
 
     def _start(self, round_: Round, takes_turns: bool) -> None:

@@ -56,7 +56,8 @@ def _title(same: Sequence[TestResult]) -> str:
     pairs = list(dict.fromkeys(other.members for other in same))
     if test.outcome is TestOutcome.PASS:
         which = "along the rails" if _along_a_rail(test) else "with other partners"
-        return f"{test.op}, {len(pairs)} pairs {which}, slowest shown"
+        shown = f"{len(pairs)} pairs {which}, slowest shown" if len(pairs) > 1 else f"1 pair {which}"
+        return f"{test.op}, {shown}"
     named = ", ".join(" - ".join(f"{member.host}/{member.device}" for member in pair) for pair in pairs)
     title = f"{test.op}, {test.outcome}: {named}"
     return title if len(title) <= 80 else title[:79] + "…"

@@ -109,7 +109,7 @@ class Watch:
         if rank.member.host != host or rank.end:
             return
         match message:
-            case Reached(stage=stage) if stage in STAGES:
+            case Reached(stage=stage):
                 rank.stage = stage
             case Entered(test=test):
                 rank.entered = test
@@ -174,6 +174,11 @@ class Watch:
             elif now - rank.last > self._deadline + SLACK:
                 why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
                 self._finish(rank, End.LOST, why, now)
+
+    def lost(self) -> list[tuple[str, str]]:
+        """The hosts that lost ranks together with their agent, and why."""
+        ranks = (rank for state in self._groups.values() for rank in state.ranks)
+        return [(rank.member.host, rank.error) for rank in ranks if rank.end is End.LOST]
 
     def waits_for(self) -> RankState | None:
         """Among the ranks that have not ended, the one that was heard of least recently."""

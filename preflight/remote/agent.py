@@ -30,9 +30,10 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # <linux/prctl.h>
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 # Set before torch is imported. torch_npu does not survive a fork, so torch must not load it by itself; thread pools do
-# not either.
+# not either. torch's warnings would be taken for the last words of a rank that died.
 ENVIRONMENT = {
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -159,13 +160,17 @@ class Group:
 
 
 def mark(name, parent):
-    """Give the process a name that `ps` shows; let the kernel kill it when its parent dies, if it has one to name."""
+    """Give the process a name that `ps` shows; let the kernel kill it when its parent dies."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-    if parent:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def outlive_parent():
+    """Take back that the kernel kills this process when its parent dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
 def state_of(pid):
@@ -269,7 +274,7 @@ class Agent:
         group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
         self.groups[group.name] = group
         for place in command["workers"]:
-            pid, *pipes = self.fork("preflight-rank%d" % place["rank"], group.pgid)
+            pid, *pipes = self.fork("preflight-r%d" % place["rank"], group.pgid)
             if pid == 0:
                 self.be_worker(dict(command, backend=self.hello["backend"], **place), *pipes)
             worker = Worker(group, place["rank"], pid, *pipes)
@@ -290,16 +295,20 @@ class Agent:
 
         status = 1
         try:
-            os.environ.update(network_environment(self.hello, self.nic, self.address))
-            os.environ.update(MASTER_ADDR=spec["store"][0], MASTER_PORT=str(spec["store"][1]))
-            os.environ.update(RANK=str(spec["rank"]), WORLD_SIZE=str(spec["size"]), LOCAL_RANK=str(spec["device"]))
-            self.worker_module.run(spec, say, wait_for_go)
-            status = 0
-        except BaseException as error:
-            say({"at": "error", "error": describe(error)})
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # never back into the agent's code; the process's end frees the device
+            try:
+                os.environ.update(network_environment(self.hello, self.nic, self.address))
+                os.environ.update(MASTER_ADDR=spec["store"][0], MASTER_PORT=str(spec["store"][1]))
+                os.environ.update(RANK=str(spec["rank"]), WORLD_SIZE=str(spec["size"]), LOCAL_RANK=str(spec["device"]))
+                self.worker_module.run(spec, say, wait_for_go)
+                status = 0
+            except BaseException as error:
+                say({"at": "error", "error": describe(error)})
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            # Never back into the agent's code, neither the worker nor what it may have forked, though nobody listens
+            # to them any more. The process's end frees the device.
+            os._exit(status)
 
     # listening to workers
 
@@ -463,7 +472,9 @@ def main():
     hello = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
     out = os.dup(1)
     os.dup2(2, 1)  # what libraries print is not ours
-    mark("preflight-agent", 0)
+    # The import of torch may take long, or hang, and nobody reads stdin meanwhile: until then the kernel ends the agent
+    # together with its ssh session.
+    mark("preflight-agent", os.getppid())
     os.environ.update(ENVIRONMENT)
 
     def say(event):
@@ -483,6 +494,7 @@ def main():
     seconds = time.monotonic() - begin
     ready = {"nic": agent.nic, "address": agent.address, "store": port, "cores": os.cpu_count(), "seconds": seconds}
     say(dict(ready, at="ready", **versions))
+    outlive_parent()  # from here on the agent sees the end of stdin itself, and ends what it started
     try:
         agent.serve()
     except BrokenPipeError:

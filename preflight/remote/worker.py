@@ -250,18 +250,35 @@ def _measure(test, spec, access, say):
 
 
 def _fits(spec, access):
-    """Twice the largest tensor must fit; an allocator that runs out later would look like a fault."""
+    """Twice the largest tensor must fit, on the device and, for all ranks of the host at once, in the host's memory.
+
+    An allocator that runs out later would look like a fault, and a host that runs out kills whom it likes.
+    """
     memory = access.memory(spec["device"])
     need = 2 * max([test["bytes"] for test in spec["tests"]] or [0])
     if memory and memory[0] < need:
         raise RuntimeError("%d MiB of memory are free on the device, %d are needed" % (memory[0] >> 20, need >> 20))
+    ranks = len(spec["workers"])
+    free = _host_memory()
+    if free is not None and free < need * ranks:
+        raise RuntimeError(
+            "%d MiB of the host's memory are free, its %d ranks need %d" % (free >> 20, ranks, need * ranks >> 20)
+        )
+
+
+def _host_memory():
+    """Bytes that can be had without swapping, None if the kernel does not say."""
+    with open("/proc/meminfo") as lines:
+        kibibytes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    return kibibytes[0] << 10 if kibibytes else None
 
 
 def run(spec, say, wait_for_go):
     """Be one rank: `say` takes a dict for the agent, `wait_for_go` blocks until it is this group's turn to
     run its next test.
 
-    spec: backend, device, rank, size, group, store [address, port], deadline (seconds a step may take), tests.
+    spec: backend, device, rank, size, group, store [address, port], deadline (seconds a step may take), tests, workers
+    (all of this host).
     """
     import torch
     import torch.distributed as dist

@@ -140,7 +140,7 @@ def test_an_interrupted_probe_leaves_nothing_on_the_hosts_after_five_seconds(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     until = time.monotonic() + 60
-    while sum(name.startswith("preflight-rank") for name in agents(lab)) < 16:
+    while sum(name.startswith("preflight-r") for name in agents(lab)) < 16:
         assert time.monotonic() < until
         assert controller.poll() is None
         time.sleep(0.05)

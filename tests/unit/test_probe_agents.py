@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,17 @@ def processes(mark: str) -> list[int]:
     return found
 
 
-def cluster(mark: str, fault: str = "none -1", *, deadline: float = 20.0, python: str = sys.executable) -> Cluster:
+def cluster(
+    mark: str,
+    fault: str = "none -1",
+    *,
+    deadline: float = 20.0,
+    python: str = sys.executable,
+    packages: str | Path = FAULTS,
+) -> Cluster:
     devices = (Device(0), Device(1))
     hosts = (Host("node01", "127.0.0.1", devices=devices), Host("node02", "127.0.0.1", devices=devices))
-    words = {"PYTHONPATH": str(FAULTS), "FAULT": fault, MARK: mark}
+    words = {"PYTHONPATH": str(packages), "FAULT": fault, MARK: mark}
     setup = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())
     settings = ProbeSettings(python, setup, backend="hccl", step_deadline=deadline, sizes=(8, 1 << 16))
     return Cluster("test", Product.ATLAS_A1, hosts, probe=settings)
@@ -135,6 +143,39 @@ def test_a_value_that_one_rank_spoils_for_itself_is_seen_by_that_rank_alone(mark
     assert view.first_wrong == "index 3 of 16384: found 41.0, expected 40.0"
 
 
+def test_a_host_that_loses_its_agent_midway_is_named_and_not_tested_any_more(mark: str) -> None:
+    observations = run(cluster(mark, "kill-agent 2"))
+    assert {view.member.host for view in kept_waiting(failing(world(observations)))} == {"node02"}
+    assert pairs(observations)
+    assert {member.host for seen in pairs(observations) for member in seen.test.members} == {"node01"}
+    assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
+
+
+def test_a_host_that_loses_its_agent_while_others_are_awaited_is_left_out(mark: str) -> None:
+    two = cluster(mark)
+
+    class OneDiesWaiting(LocalTransport):
+        def start(self, host: Host, program: Program, *, timeout: float) -> Channel:  # type: ignore[override]
+            if host.name == "node02":
+                program = replace(program, source=program.source.replace("agent.serve()", "os._exit(1)"))
+            else:
+                program = replace(program, setup=program.setup + "; sleep 4")
+            return super().start(host, program, timeout=timeout)
+
+    observations = probe(two, two.hosts, OneDiesWaiting())
+    named = kept_waiting(observations[0])
+    assert [(view.member.host, view.stage) for view in named] == [("node02", "torch")] * 2
+    assert {member.host for seen in observations[1:] for member in seen.test.members} == {"node01"}
+    assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
+
+
+def test_a_python_that_is_not_there_is_named_with_the_transports_sentence(mark: str) -> None:
+    observations = run(cluster(mark, python="/nowhere/python3"))
+    errors = {view.error for view in observations[0].ranks}
+    assert len(errors) == 2
+    assert all("/nowhere/python3" in error and "agent" not in error for error in errors)
+
+
 def test_what_workers_print_is_neither_a_result_nor_in_the_way(mark: str) -> None:
     assert {seen.test.outcome for seen in run(cluster(mark, "noise -1"))} == {TestOutcome.PASS}
 
@@ -178,24 +219,52 @@ CONTROLLER = """
 import sys
 sys.path.insert(0, {tests!r})
 from test_probe_agents import cluster, run
-run(cluster({mark!r}, "stop 1", deadline=300.0))
+run(cluster({mark!r}, {fault!r}, deadline=300.0, packages={packages!r}))
 """
+
+
+@contextlib.contextmanager
+def controller(mark: str, fault: str, packages: Path = FAULTS) -> Iterator[subprocess.Popen[bytes]]:
+    """A probe in a process of its own."""
+    code = CONTROLLER.format(tests=str(Path(__file__).parent), mark=mark, fault=fault, packages=str(packages))
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_when_the_controller_ends_nothing_is_left_on_the_hosts_after_five_seconds(
     mark: str, how: signal.Signals
 ) -> None:
-    code = CONTROLLER.format(tests=str(Path(__file__).parent), mark=mark)
-    controller = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while not any("T" in state(pid) for pid in processes(mark)):
-        assert time.monotonic() < until
-        assert controller.poll() is None
-        time.sleep(0.1)
-    controller.send_signal(how)
-    controller.wait(5)
-    assert gone_within(5, mark) == []
+    with controller(mark, "stop 1") as process:
+        wait_until(lambda: any("T" in state(pid) for pid in processes(mark)))
+        process.send_signal(how)
+        process.wait(5)
+        assert gone_within(5, mark) == []
+
+
+def test_when_the_controller_dies_while_hosts_import_torch_nothing_is_left_either(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("import time; time.sleep(600)")
+    with controller(mark, "none -1", tmp_path) as process:
+        wait_until(lambda: [name(pid) for pid in processes(mark)] == ["preflight-agent"] * 2)
+        process.kill()
+        assert gone_within(5, mark) == []
+
+
+def name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def state(pid: int) -> str:

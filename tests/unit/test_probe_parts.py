@@ -85,6 +85,16 @@ def test_values_in_the_wrong_place_or_no_number_at_all_are_wrong() -> None:
     assert parts[0].compare(torch.full((3000,), float("nan")))[0] == 3000
 
 
+def test_tensors_that_the_memory_does_not_hold_are_refused_before_anybody_allocates() -> None:
+    gloo, third = WORKER["ACCESS"]["gloo"], WORKER["_host_memory"]() // 3
+    alone = {"device": 0, "tests": [{"bytes": third}], "workers": [{}]}
+    WORKER["_fits"](alone, gloo)
+    with pytest.raises(RuntimeError, match="its 8 ranks need"):
+        WORKER["_fits"]({**alone, "workers": [{}] * 8}, gloo)
+    with pytest.raises(RuntimeError, match="free on the device"):
+        WORKER["_fits"](alone, gloo._replace(memory=lambda _: (third, third)))
+
+
 def test_each_root_broadcasts_something_else() -> None:
     sent = [filled(pattern(root, 16, op="broadcast", root=root)) for root in range(16)]
     assert not any(torch.equal(sent[0], other) for other in sent[1:])
@@ -131,7 +141,7 @@ def test_slow_and_hanging_pairs_are_named_and_no_line_is_wider_than_a_terminal()
     ])  # fmt: skip
     assert "all_reduce, slow: node01/5 - node02/5" in lines
     assert any(line.startswith("all_reduce, hang: node01/6 - node02/6, ") and line.endswith("…") for line in lines)
-    assert "all_reduce, 1 pairs with other partners, slowest shown" in lines
+    assert "all_reduce, 1 pair with other partners" in lines
     assert any("hang" in line.split() for line in lines)
     assert max(map(len, lines)) <= 80
 

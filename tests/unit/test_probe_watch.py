@@ -7,7 +7,7 @@ import pytest
 
 from preflight.model.measure import End, Member, Observation, TestOutcome, kept_waiting
 from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.messages import Ended, Entered, Reached, Result, read
+from preflight.probe.messages import Ended, Entered, Failed, Reached, Result, read
 from preflight.probe.observe import absent, observe
 from preflight.probe.rounds import Collective, Group, Round
 from preflight.probe.watch import GRACE, SLACK, TURN, Watch
@@ -228,7 +228,6 @@ def test_a_host_speaks_for_its_own_ranks_only_and_not_after_their_end() -> None:
     play.watch.take("b", Reached("n", "g", 0, "device"), 1.0)
     play.watch.take("a", Reached("n", "g", 99, "device"), 1.0)
     play.watch.take("a", Reached("n", "elsewhere", 0, "device"), 1.0)
-    play.watch.take("a", Reached("n", "g", 1, "no such stage"), 1.0)
     assert {rank.stage for rank in play.watch.groups[0].ranks} == {"none"}
     play.end(End.EXITED, 0)
     play.watch.take("a", Ended("n", "g", 0, End.CLOSED, "", "", ""), 2.0)
@@ -319,8 +318,13 @@ RESULT = {"at": "result", "nonce": NONCE, "group": "g", "rank": 0, "test": 0, "s
           "first": "", "suspect": None}  # fmt: skip
 
 
+REACHED = {"at": "stage", "nonce": NONCE, "group": "g", "rank": 0, "stage": "torch"}
+FAILED = {"at": "failed", "nonce": NONCE, "stage": "spawned", "error": "no torch"}
+
+
 def test_a_line_with_the_nonce_is_read() -> None:
-    assert isinstance(read(json.dumps(RESULT).encode(), NONCE), Result)
+    for line, kind in ((RESULT, Result), (REACHED, Reached), (FAILED, Failed)):
+        assert isinstance(read(json.dumps(line).encode(), NONCE), kind)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +338,9 @@ def test_a_line_with_the_nonce_is_read() -> None:
         json.dumps({**RESULT, "at": "verdict"}).encode(),
         json.dumps({**RESULT, "rank": -1}).encode(),
         json.dumps({**RESULT, "rank": "0"}).encode(),
+        json.dumps({**REACHED, "stage": "the moon"}).encode(),
+        json.dumps({**FAILED, "stage": ""}).encode(),
+        json.dumps({**FAILED, "stage": "torch\n"}).encode(),
         json.dumps({**RESULT, "seconds": []}).encode(),
         json.dumps({**RESULT, "seconds": ["fast"]}).encode(),
         json.dumps({**RESULT, "first": "x" * 100_000}).encode(),

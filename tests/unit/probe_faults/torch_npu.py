@@ -54,6 +54,8 @@ def faulty_all_reduce(tensor: torch.Tensor) -> None:
     large = mine and tensor.numel() > 1000
     if large and kind == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if large and kind == "kill-agent":
+        os.kill(os.getppid(), signal.SIGKILL)
     if large and kind == "exit":
         os._exit(3)
     if large and kind == "stop":

@@ -15,7 +15,7 @@ from preflight.lab.addresses import Management, inventory
 from preflight.lab.host import Host, make_key, prepare
 from preflight.lab.spec import Names, Spec, fabric_port
 from preflight.lab.state import State
-from preflight.model.errors import UsageError
+from preflight.model.errors import PreflightError, UsageError
 
 # Everything that `up` writes into the lab's directory; `down` removes these and nothing else.
 WRITTEN = ("hosts.toml", "id_ed25519", "id_ed25519.pub", "known_hosts", "standins", "hosts", "lab.json.new", state.FILE)
@@ -47,18 +47,23 @@ def up(spec: Spec, directory: Path) -> State:
             f"the lab cannot live in {directory}: no ':', ',' or '\\' in the path, overlay mounts take it apart."
         )
     made = not directory.exists()
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the lab cannot live in {directory}: {error.strerror}.") from None
     with state.locked(directory):
         if (directory / state.FILE).exists():
             raise UsageError(f"there is a lab in {directory} already; `preflight lab down --dir {directory}` ends it.")
         lab = State(secrets.token_hex(2), spec, made_directory=made)
         while kernel.namespaces(lab.names.prefix):
             lab = replace(lab, id=secrets.token_hex(2))
-        lab.save(directory)
         try:
+            lab.save(directory)
             return _build(lab, directory)
-        except BaseException:
+        except BaseException as error:
             _take_down(lab, directory)
+            if isinstance(error, OSError):  # a full disk, no namespaces to be had
+                raise PreflightError(f"the lab could not be put up: {error}") from None
             raise
 
 

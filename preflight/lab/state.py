@@ -57,15 +57,19 @@ class State:
 
 
 def load(directory: Path) -> State:
-    """Return the lab of a directory; raises UsageError if there is none."""
+    """Return the lab of a directory; raises UsageError if there is none that can be read."""
     try:
-        data = json.loads((directory / FILE).read_text())
-    except FileNotFoundError:
+        text = (directory / FILE).read_text()
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"there is no lab in {directory}; `preflight lab up --dir {directory}` makes one.") from None
-    if data.pop("schema") != SCHEMA:
-        raise UsageError(f"the lab in {directory} was made by another version of preflight.")
-    spec, breaks = Spec(**data.pop("spec")), data.pop("breaks")
-    return State(spec=spec, breaks=tuple(Break(**entry) for entry in breaks), **data)
+    try:
+        data = json.loads(text)
+        if data.pop("schema") != SCHEMA:
+            raise UsageError(f"the lab in {directory} was made by another version of preflight.")
+        spec, breaks = Spec(**data.pop("spec")), data.pop("breaks")
+        return State(spec=spec, breaks=tuple(Break(**entry) for entry in breaks), **data)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UsageError(f"{directory / FILE} is not what `preflight lab up` wrote, so its lab is not known.") from None
 
 
 @contextmanager

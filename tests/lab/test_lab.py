@@ -16,7 +16,7 @@ import pytest
 
 from preflight.cli.main import main
 from preflight.inventory import load
-from preflight.lab import lifecycle
+from preflight.lab import lifecycle, state
 from preflight.lab.addresses import Management, choose_network, inventory
 from preflight.lab.faults import FAULTS
 from preflight.lab.spec import Spec
@@ -62,6 +62,13 @@ def test_the_inventory_of_a_large_lab_covers_every_host() -> None:
     document = tomllib.loads(inventory(spec, Management(choose_network(256, []))))
     assert [group["name"] for group in document["hosts"]] == ["node[001-245]", "node[246-256]"]
     assert [group["address"] for group in document["hosts"]] == ["198.18.0.[11-255]", "198.18.1.[0-10]"]
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"schema": 1}', '{"schema": 1, "spec": {"pets": 2}}'])
+def test_a_spoilt_record_of_a_lab_is_called_that(text: str, tmp_path: Path) -> None:
+    (tmp_path / "lab.json").write_text(text)
+    with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/lab.json is not what")):
+        state.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +188,32 @@ def test_an_up_that_fails_cleans_up_after_itself(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "no entropy" in done.stderr
     assert _traces(_lab_id(tmp_path), place) == []
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("make_lab")
+@pytest.mark.parametrize("size", ["4k", "64k"])
+def test_a_full_disk_fails_in_one_sentence_and_no_file_is_left(tmp_path: Path, size: str) -> None:
+    place = tmp_path / "lab"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
+    try:
+        done = preflight("lab", "up", "--hosts", "3", "--firewall", "none", "--dir", place, check=False)
+        assert done.returncode == 1
+        assert re.fullmatch(r"preflight: .*No space left on device.*\n", done.stderr), done.stderr
+        assert list(place.iterdir()) == []
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("make_lab")
+def test_a_place_where_no_directory_can_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = preflight("lab", "up", "--dir", tmp_path / "file", check=False)
+    assert done.returncode == 2
+    assert f"cannot live in {tmp_path}/file: File exists." in done.stderr
+    assert "there is no lab" in preflight("lab", "status", "--dir", tmp_path / "file", check=False).stderr
 
 
 @pytest.mark.lab

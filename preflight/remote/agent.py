@@ -391,9 +391,9 @@ class Agent:
         elif not end and worker.closed:
             end = "closed"
         elif not end and info.si_code == os.CLD_EXITED:
-            end, error = "exited", "it left with exit code %d" % info.si_status
+            end, error = "exited", "exit code %d" % info.si_status
         elif not end:
-            end, error = "killed", "it was killed by signal %d" % info.si_status
+            end, error = "killed", "signal %d" % info.si_status
         printed = "" if end == "closed" else worker.printed.decode("utf-8", "replace")
         event = {"end": end, "error": error, "state": worker.state, "printed": printed}
         self.say(dict(event, at="end", group=worker.group.name, rank=worker.rank))

@@ -92,7 +92,7 @@ def test_a_rank_that_dies_is_the_one_that_was_missing_and_the_rest_is_stopped_af
     play.reach("communicator")
     play.enter(0)
     play.now = 1.0
-    play.end(End.KILLED, 2, error="it was killed by signal 9", printed="line one\nlast \x1b[31mwords\n")
+    play.end(End.KILLED, 2, error="signal 9", printed="line one\nlast \x1b[31mwords\n")
     play.end(End.ERROR, 0, 1, error="RuntimeError: Connection closed by peer")
     assert play.orders() == []
     play.now += GRACE + 0.1
@@ -102,7 +102,7 @@ def test_a_rank_that_dies_is_the_one_that_was_missing_and_the_rest_is_stopped_af
     assert outcomes(play) == ["pass", "fail", "not_run"]
     failed = play.seen()[1]
     assert missing(failed) == [2]
-    assert failed.ranks[2].error == "it was killed by signal 9; its last line was: last [31mwords"
+    assert failed.ranks[2].error == "signal 9; its last line was: last [31mwords"
     assert [view.stage for view in failed.ranks] == ["iteration"] * 4
 
 

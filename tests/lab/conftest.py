@@ -65,9 +65,11 @@ class LabHandle:
         return subprocess.run(self.ssh_command(host, command, timeout), capture_output=True, text=True, check=False)
 
     def configure_devices(self) -> None:
-        """Give every device its address of the plan in hosts.toml, with the hosts' own hccn_tool."""
+        """Give every device its address of the plan in hosts.toml, with the hosts' own hccn_tool, and reserve the
+        ports: an outgoing connection would take one of them now and then."""
+        reserve = "sysctl -qw net.ipv4.ip_local_reserved_ports=29500,60000-60031"
         for number, host in enumerate(self.status["hosts"]):
-            self.ssh(host["name"], "\n".join(_address_commands(number, len(host["devices"]))))
+            self.ssh(host["name"], "\n".join((reserve, *_address_commands(number, len(host["devices"])))))
 
 
 def _address_commands(number: int, devices: int) -> Iterator[str]:

@@ -26,6 +26,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from preflight.model.change import Change
 from preflight.model.cluster import Cluster, Host, Product
@@ -97,15 +98,15 @@ class Here(Scribe):
 
     host: Host
 
-    def bad(self, summary: str, **more: object) -> Finding:
+    def bad(self, summary: str, **more: Any) -> Finding:
         """The check's own severity: `fail` unless it says otherwise."""
-        return self.finding(self.check.severity, summary, host=self.host.name, **more)  # type: ignore[arg-type]
+        return self.finding(self.check.severity, summary, host=self.host.name, **more)
 
-    def warn(self, summary: str, **more: object) -> Finding:
-        return self.finding(Outcome.WARN, summary, host=self.host.name, **more)  # type: ignore[arg-type]
+    def warn(self, summary: str, **more: Any) -> Finding:
+        return self.finding(Outcome.WARN, summary, host=self.host.name, **more)
 
-    def unknown(self, summary: str, **more: object) -> Finding:
-        return self.finding(Outcome.UNKNOWN, summary, host=self.host.name, **more)  # type: ignore[arg-type]
+    def unknown(self, summary: str, **more: Any) -> Finding:
+        return self.finding(Outcome.UNKNOWN, summary, host=self.host.name, **more)
 
     def skip(self, summary: str) -> Finding:
         return self.finding(Outcome.SKIP, summary, host=self.host.name)
@@ -117,14 +118,14 @@ class All(Scribe):
 
     hosts: tuple[Host, ...]
 
-    def bad(self, summary: str, *, host: str | None, **more: object) -> Finding:
-        return self.finding(self.check.severity, summary, host=host, **more)  # type: ignore[arg-type]
+    def bad(self, summary: str, *, host: str | None, **more: Any) -> Finding:
+        return self.finding(self.check.severity, summary, host=host, **more)
 
-    def warn(self, summary: str, *, host: str | None, **more: object) -> Finding:
-        return self.finding(Outcome.WARN, summary, host=host, **more)  # type: ignore[arg-type]
+    def warn(self, summary: str, *, host: str | None, **more: Any) -> Finding:
+        return self.finding(Outcome.WARN, summary, host=host, **more)
 
-    def unknown(self, summary: str, *, host: str | None, **more: object) -> Finding:
-        return self.finding(Outcome.UNKNOWN, summary, host=host, **more)  # type: ignore[arg-type]
+    def unknown(self, summary: str, *, host: str | None, **more: Any) -> Finding:
+        return self.finding(Outcome.UNKNOWN, summary, host=host, **more)
 
     def skip(self, summary: str, *, host: str | None = None) -> Finding:
         return self.finding(Outcome.SKIP, summary, host=host)

@@ -54,7 +54,7 @@ _DTYPES: Mapping[Product, tuple[str, ...]] = {
     Product.NVIDIA: ("float32", "int32", "float16", "bfloat16", "int64"),
     Product.CPU: ("float32", "int32", "float16", "bfloat16", "int64"),
 }
-_TINY = 64  # bytes: enough for elements of every type to differ
+_TINY = 64  # bytes: enough for elements of every type to differ, up to 16 ranks
 _RAIL_BYTES = 16 << 20  # the most that a pair sends along its rail, where all pairs do it at once
 _RAIL_BYTES_IN_TURN = 4 << 20
 
@@ -84,7 +84,9 @@ class Plan:
         dtypes = _DTYPES[self.cluster.product]
         small, *larger = sorted(self.sizes)
         tests = [self._timed(Collective("all_reduce", "float32", small))]
-        tests += [Collective("all_reduce", dtype, _TINY) for dtype in dtypes if dtype != "float32"]
+        # Types of one and two bytes get each element from one rank alone (see Pattern): every rank needs its element.
+        tiny = max(_TINY, 4 * (ranks + ranks % 2))  # whole elements of up to eight bytes
+        tests += [Collective("all_reduce", dtype, tiny) for dtype in dtypes if dtype != "float32"]
         tests += [self._timed(Collective("all_reduce", "float32", size)) for size in larger]
         middle = larger[0] if larger else small
         for root in range(ranks):

@@ -51,6 +51,16 @@ def test_float32_and_int32_are_always_tested_and_no_type_that_the_product_lacks(
     assert ("bfloat16" in dtypes) == (product is not Product.ATLAS_A1)
 
 
+@pytest.mark.parametrize("hosts", [2, 9, 64])
+def test_in_every_type_every_rank_has_an_element_of_its_own(hosts: int) -> None:
+    (world,) = plan(hosts, 7, product=Product.ATLAS_A2).world().groups
+    width = {"int8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
+    small = [test for test in world.tests if test.op == "all_reduce" and test.dtype in width]
+    assert {test.dtype for test in small} == set(width)
+    assert all(test.bytes % width[test.dtype] == 0 for test in small)
+    assert all(test.bytes // width[test.dtype] >= len(world.members) for test in small if width[test.dtype] <= 2)
+
+
 def test_a_host_without_devices_takes_part_with_one_rank() -> None:
     (world,) = plan(2, 0, product=Product.CPU, backend="gloo").world().groups
     assert len(world.members) == 2

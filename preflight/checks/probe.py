@@ -8,6 +8,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, kept_waiting
 
 SLOW_FAIL, SLOW_WARN = 0.5, 0.8  # of the median bandwidth of the same-rail pairs
+_LOST = "was lost"
 PAIRS = 4  # a median of fewer says little
 
 
@@ -42,12 +43,28 @@ def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
             stopped[seen.test.members, seen.test.stage].append(seen)
     for (members, stage), alike in stopped.items():
         yield _all_stopped(all_, members, stage, alike)
+    lost: dict[tuple[str, str, str], list[Member]] = defaultdict(list)
+    for member, stage, how in awaited:
+        if _with_its_host(stage, how):
+            lost[member.host, stage, how].append(member)
+    for (host, stage, how), ranks in lost.items():
+        yield all_.bad(
+            f"{host}: its {len(ranks)} ranks came as far as {stage}, and the host {how}", host=host,
+            expected="closed", found=stage, remedy=_REMEDY.get(stage, "look at the host and the way to it"),
+        )  # fmt: skip
     for (member, stage, how), tests in awaited.items():
+        if _with_its_host(stage, how):
+            continue
         yield all_.bad(
             f"{member.host}: device {member.device} (rank {member.rank}) came as far as {stage} and {how}",
             host=member.host, device=member.device, expected="closed", found=stage, remedy=_REMEDY.get(stage, ""),
             evidence=(f"tests {', '.join(tests[:8])}",),
         )  # fmt: skip
+
+
+def _with_its_host(stage: str, how: str) -> bool:
+    """Whether this is the host's trouble and not the rank's: told once a host."""
+    return stage == "none" or how.startswith(_LOST)
 
 
 def _how(view: RankView) -> str:
@@ -56,7 +73,7 @@ def _how(view: RankView) -> str:
     how = {
         End.EXITED: "left without a word",
         End.KILLED: "was killed by a signal",
-        End.LOST: "was lost with its host",
+        End.LOST: _LOST,
         End.UNBORN: "was never started",
     }.get(view.end or End.OVERDUE, "died" if error else "did not go on")
     state = f" (process state {view.state})" if view.state not in ("", "S", "R") else ""
@@ -108,6 +125,7 @@ def values_exact(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
     if not compared:
         yield all_.unknown("no test came as far as comparing values", host=None)
     by_source: dict[Member, list[str]] = defaultdict(list)
+    by_receiver: dict[Member, list[str]] = defaultdict(list)
     for seen in observations:
         members = {member.rank: member for member in seen.test.members}
         for view in seen.ranks:
@@ -115,15 +133,16 @@ def values_exact(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
                 continue
             word = f"{_place(view.member)} saw {view.wrong_values} wrong values in {seen.test.op} {seen.test.dtype}"
             source = None if view.suspect_rank is None else members.get(view.suspect_rank)
-            if source:
-                by_source[source].append(f"{word} ({seen.test.id}): {view.first_wrong[:120]}")
-            else:
-                yield all_.bad(
-                    f"{view.member.host}: device {view.member.device} received wrong values of an unknown rank",
-                    host=view.member.host, device=view.member.device, expected="0 wrong values",
-                    found=str(view.wrong_values), evidence=(f"{word} ({seen.test.id}): {view.first_wrong[:120]}",),
-                    remedy="broadcast from every rank tells whose data is wrong: preflight probe",
-                )  # fmt: skip
+            (by_source[source] if source else by_receiver[view.member]).append(
+                f"{word} ({seen.test.id}): {view.first_wrong[:120]}"
+            )
+    for member, evidence in by_receiver.items() if not by_source else ():  # a source that is known explains them
+        yield all_.bad(
+            f"{member.host}: device {member.device} received wrong values of an unknown rank",
+            host=member.host, device=member.device, expected="0 wrong values",
+            found=f"wrong in {len(evidence)} results", evidence=tuple(evidence[:5]),
+            remedy="probe again: a device that is alone in this receives wrong; if all are, look at what they share",
+        )  # fmt: skip
     for member, evidence in by_source.items():
         yield all_.bad(
             f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong", host=member.host,

@@ -85,6 +85,7 @@ def running(directory: Path, *extra: str, host_keys: tuple[str, ...] = ("ed25519
         "PidFile none",
         "StrictModes no",
         "UsePAM no",
+        "MaxStartups 100:30:200",  # one server plays many hosts here; by default it drops some of 10 logins at once
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
         "PermitRootLogin prohibit-password",

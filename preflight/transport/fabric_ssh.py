@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from fabric import Config, Connection
 from paramiko import Channel as SshChannel
@@ -37,6 +38,7 @@ logging.getLogger("paramiko").propagate = False
 _BROKEN = (SSHException, OSError, EOFError)
 
 # sshd drops new connections from 10 unauthenticated ones on (MaxStartups); a bastion is asked for no more than this.
+_SENDING = 1.0  # seconds that closing a forwarded channel waits for data on its way
 _HANDSHAKES_PER_BASTION = 8
 
 _EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
@@ -225,6 +227,37 @@ class _Link:
         return channel
 
 
+class _Forwarded:
+    """A forwarded channel that sends nothing after it was closed.
+
+    paramiko lets go of its lock between building a data message and sending it. If another thread closes the channel in
+    between, the data goes to a channel that OpenSSH has freed, and OpenSSH ends the connection of all hosts for it
+    ("data packet referred to nonexistent channel").
+    """
+
+    def __init__(self, channel: SshChannel) -> None:
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._closed = False
+
+    def send(self, data: bytes) -> int:
+        with self._sending:
+            if self._closed:
+                raise EOFError
+            return self._channel.send(data)
+
+    def close(self) -> None:
+        self._closed = True
+        # A sender that waits for the other side to read is not waited for.
+        free = self._sending.acquire(timeout=_SENDING)
+        self._channel.close()
+        if free:
+            self._sending.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+
 class _Bastion:
     """A bastion's one connection, or the reason why there is none."""
 
@@ -243,9 +276,10 @@ class _Bastion:
             raise ValueError("forward before the bastion was opened")
         waiting_for(f"the bastion {self.link.place.address} to connect")
         try:
-            return self.link.session.open_channel(
+            channel = self.link.session.open_channel(
                 "direct-tcpip", (place.address, place.port or 22), ("", 0), timeout=seconds
             )
+            return cast(SshChannel, _Forwarded(channel))
         except ChannelException as error:
             if error.code == _PROHIBITED:
                 raise troubles.bastion_forbids(place, troubles.one_line(error.text)) from None

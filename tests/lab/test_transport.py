@@ -398,7 +398,7 @@ def test_many_hosts_share_one_bastion_connection(server: Sshd, bastion: Sshd, tm
     hosts = [replace(host, name=f"node{i:02}") for i in range(12)]
     before = logins(bastion)
     with open_transport(cluster(*hosts), Options()) as opened:
-        results = fan_out(hosts, lambda h: opened.run(h, Program("print(1)"), timeout=30), pool=1, deadline=40)
+        results = fan_out(hosts, lambda h: opened.run(h, Program("print(1)"), timeout=30), pool=12, deadline=40)
     assert [getattr(result, "stdout", result) for result in results.values()] == [b"1\n"] * 12
     assert logins(bastion) == before + 1
 

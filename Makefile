@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What the lab and the tests run for real; installed where missing.
 PACKAGES := openssh-server openssh-client nftables ufw iproute2 iputils-ping procps sudo gcc libc6-dev clustershell \
-	python3-venv
+	python3-venv debootstrap systemd-container
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 

@@ -8,7 +8,7 @@ from preflight.checks.hccn_conf import PATH, with_entries
 from preflight.checks.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.types import Hccn, HccnConf
-from preflight.model.addressing import refused_range
+from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.change import Area, Change, Kind
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
@@ -214,10 +214,11 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: plan other addresses in the inventory
     """
+    ranges = refused_ranges(here.cluster.product, amp=here.cluster.amp, superpod=here.cluster.superpod)
     for device in hccn.devices:
         planned, found = planned_device(here.host, device.index).address, interface_of(device)
         address = planned.ip if planned else found.ip if found else None
-        range_ = refused_range(here.cluster.product, address) if address else None
+        range_ = refused_range(address, ranges) if address else None
         if range_:
             yield here.bad(
                 f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",

@@ -1,18 +1,27 @@
 """Device addresses that cannot be, whatever the hosts are like. Every function yields what it finds wrong."""
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from itertools import combinations
 from typing import NamedTuple
 
 from preflight.inventory.errors import Location, Problem
-from preflight.inventory.plan import FOUR_SUBNETS_HOLD, Entry, device_count
+from preflight.inventory.plan import FOUR_SUBNETS_HOLD, Entry, device_count, in_amp_mode, slot
 from preflight.inventory.schema import Document, FourSubnets, OneSubnet
-from preflight.model.addressing import refused_range
+from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.cluster import Device, Fabric, Product
 
 _PLAN: Location = ("device_addresses",)
 _NO_GATEWAY = "a direct fabric is a fibre between two servers: it has no gateway"
+
+
+def of_the_cluster(document: Document) -> Iterator[Problem]:
+    """What [cluster] says of the devices' network that this product does not have."""
+    cluster = document.cluster
+    if cluster.superpod and cluster.product is not Product.ATLAS_A3:
+        yield Problem(("cluster", "superpod"), f"super-pods are of atlas-a3, the cluster is of {cluster.product}")
+    if cluster.device_mtu and not cluster.product.is_npu:
+        yield Problem(("cluster", "device_mtu"), f"{cluster.product} devices have no network port of their own")
 
 
 def of_the_plan(document: Document) -> Iterator[Problem]:
@@ -33,6 +42,9 @@ def of_the_plan(document: Document) -> Iterator[Problem]:
         yield Problem((*_PLAN, key), _NO_GATEWAY)
     if plan.detect == "gateway" and not gateway:
         yield Problem((*_PLAN, "detect"), f'"gateway" needs {key} beside it')
+    for only in ("first_host", "per_host") if plan.by == "order" else ():
+        if only in plan.model_fields_set:
+            yield Problem((*_PLAN, only), 'counts in a plan by = "name" only')
 
 
 def _of_four_subnets(plan: FourSubnets, product: Product) -> Iterator[Problem]:
@@ -79,6 +91,44 @@ def of_a_host(document: Document, entry: Entry) -> Iterator[Problem]:
         yield Problem((*at, "gateways"), _NO_GATEWAY)
 
 
+def of_slots(document: Document, entries: list[Entry]) -> Iterator[Problem]:
+    """Hosts without a place of their own in a plan by name; of the hosts of one table the first is told."""
+    plan = document.device_addresses
+    if plan is None or plan.by == "order":
+        for number, table in {entry.number: entry.table for entry in entries}.items():
+            if table.slot is not None:
+                yield Problem(("hosts", number, "slot"), 'counts with device_addresses.by = "name" only')
+        return
+    holders: dict[int, Entry] = {}
+    told: set[int] = set()
+    for entry in entries:
+        if entry.table.device_addresses is not None or entry.number in told:
+            continue
+        problem = _without_a_place(plan, device_count(document, entry.table), entry, holders)
+        if problem:
+            told.add(entry.number)
+            yield problem
+
+
+def _without_a_place(
+    plan: FourSubnets | OneSubnet, devices: int, entry: Entry, holders: dict[int, Entry]
+) -> Problem | None:
+    at: Location = ("hosts", entry.number, "slot" if entry.table.slot is not None else "name")
+    place = slot(plan, entry)
+    if place is None:
+        return Problem(at, f"{entry.name} has no number, which gives a host its addresses here; give it a slot")
+    if place < 0:
+        return Problem(at, f"{entry.name} comes before device_addresses.first_host, {plan.first_host}")
+    holder = holders.setdefault(place, entry)
+    if holder is not entry:
+        text = f"{entry.name} has slot {place}, which is that of {holder.name}; give one of them another slot"
+        return Problem(at, text, ("hosts", holder.number, at[2]))
+    if isinstance(plan, OneSubnet) and devices > plan.per_host:
+        text = f"{entry.name} has {devices} devices, and {plan.per_host} addresses a host are kept"
+        return Problem((*_PLAN, "per_host"), f"{text}; write out this host's (another number moves all)")
+    return None
+
+
 class Placed(NamedTuple):
     """A device on its host."""
 
@@ -103,7 +153,11 @@ def of_hosts_for_the_plan(document: Document, entries: list[Entry], placed: list
     plan = document.device_addresses
     if plan and plan.detect == "next-host" and len(entries) < 2:
         yield Problem((*_PLAN, "detect"), "there is no next host; name an address, or leave it out")
+    yield from of_slots(document, entries)
     left_over = [place for place in placed if place.planned and place.device.address is None]
+    if plan and plan.by == "name":  # a host without a place has been told
+        slots = ((place, slot(plan, place.entry)) for place in left_over)
+        left_over = [place for place, number in slots if number is not None and number >= 0]
     if isinstance(plan, FourSubnets):
         ninth = next((place for place in left_over if place.device.index >= FOUR_SUBNETS_HOLD), None)
         if ninth:
@@ -120,8 +174,10 @@ def of_hosts_for_the_plan(document: Document, entries: list[Entry], placed: list
         yield Problem((*_PLAN, "subnet"), text)
 
 
-def of_devices(product: Product, entries: list[Entry], placed: list[Placed]) -> Iterator[Problem]:
+def of_devices(document: Document, entries: list[Entry], placed: list[Placed]) -> Iterator[Problem]:
     """Addresses that a device cannot have. What a plan gets wrong in the same way many times is told once."""
+    cluster = document.cluster
+    refused = refused_ranges(cluster.product, amp=in_amp_mode(document), superpod=cluster.superpod)
     hosts = {entry.address: entry.name for entry in entries}
     holders: dict[IPv4Address, Placed] = {}
     for place in placed:
@@ -135,7 +191,7 @@ def of_devices(product: Product, entries: list[Entry], placed: list[Placed]) -> 
         if holder.at != place.at:  # within a plan, or a table of several hosts, the cause is told elsewhere
             text = f"{place}: address {place.device.address.ip} is used twice, by {holder} too"
             yield Problem(place.at, text, holder.at)
-        for kind, text in _impossible(product, hosts, holders, place, place.device.address):
+        for kind, text in _impossible(refused, hosts, holders, place, place.device.address):
             if not place.planned or kind not in told:
                 yield Problem(place.at, f"{place}: {text}")
             if place.planned:
@@ -143,7 +199,7 @@ def of_devices(product: Product, entries: list[Entry], placed: list[Placed]) -> 
 
 
 def _impossible(
-    product: Product,
+    refused: tuple[IPv4Network, ...],
     hosts: dict[str, str],
     holders: dict[IPv4Address, Placed],
     place: Placed,
@@ -155,8 +211,8 @@ def _impossible(
         yield "special", f"{ip} is no address that a network port can have"
     elif network.prefixlen < 31 and ip in (network.network_address, network.broadcast_address):
         yield "edge", f"{ip} is the network or broadcast address of {network}"
-    if refused := refused_range(product, ip):
-        yield "refused", f"hccn_tool refuses {ip}: the driver uses {refused} itself"
+    if range_ := refused_range(ip, refused):
+        yield "refused", f"hccn_tool refuses {ip}: the driver uses {range_} itself"
     if str(ip) in hosts:
         yield "host", f"{ip} is the address of host {hosts[str(ip)]}"
     if place.device.detect == ip:

@@ -160,3 +160,4 @@ Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str
 Day = Annotated[date, Field(strict=True)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 DeviceCount = Annotated[StrictInt, Field(ge=0, le=64)]
+Mtu = Annotated[StrictInt, Field(ge=68, le=9702)]  # as hccn_tool takes it

@@ -1,47 +1,50 @@
 """The addresses of the device NICs: planned, or written out host by host."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import TypeVar
 
 from preflight.inventory.schema import Document, FourSubnets, HostTable, OneSubnet
-from preflight.model.cluster import Device, Fabric
+from preflight.model.cluster import Device, Fabric, Product
 
 T = TypeVar("T")
 Devices = tuple[Device, ...]
 
 FOUR_SUBNETS_HOLD = 8  # devices of a host
+_IN_EACH_OF_FOUR = 2  # addresses of a host in each of four subnets
 _OF_AN_NPU_SERVER = 8  # devices, unless the inventory says otherwise
 _FIRST = 11  # of a one-subnet plan, as an offset in its subnet
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One host: its [[hosts]] table, that table's number in the file, and what the table's ranges give it."""
+    """One host: its [[hosts]] table, that table's number in the file, what the table's ranges give it, and which of
+    the table's hosts it is, from 0 on."""
 
     number: int
     table: HostTable
     name: str
     address: str
+    nth: int = 0
 
 
 def give(document: Document, entries: list[Entry]) -> list[Devices]:
     """The devices of every host, in the order of `entries`; one for which the plan has no room gets no address."""
     plan = document.device_addresses
     given: list[Devices] = []
-    placed = 0  # devices of the hosts before
-    for position, entry in enumerate(entries):
-        count = device_count(document, entry.table)
+    for entry, place in zip(entries, _places(document, entries), strict=True):
+        indexes = range(device_count(document, entry.table))
         if entry.table.device_addresses is not None:
-            given.append(tuple(_written_out(entry.table, index) for index in range(count)))
-        elif isinstance(plan, FourSubnets):
-            given.append(tuple(_in_four_subnets(plan, position, index) for index in range(count)))
-        elif isinstance(plan, OneSubnet):
-            given.append(tuple(_in_one_subnet(plan, placed, index) for index in range(count)))
+            devices = [_written_out(entry.table, index) for index in indexes]
+        elif isinstance(plan, FourSubnets) and place is not None:
+            devices = [_in_four_subnets(plan, place, index) for index in indexes]
+        elif isinstance(plan, OneSubnet) and place is not None:
+            devices = [_in_one_subnet(plan, place, index) for index in indexes]
         else:
-            given.append(tuple(Device(index) for index in range(count)))
-        placed += count
+            devices = [Device(index) for index in indexes]
+        given.append(tuple(replace(device, mtu=document.cluster.device_mtu) for device in devices))
     direct = document.cluster.fabric is Fabric.DIRECT and (plan is None or plan.detect is None)
     return _detecting_the_next(given) if direct or (plan and plan.detect == "next-host") else given
 
@@ -54,6 +57,40 @@ def device_count(document: Document, table: HostTable) -> int:
     return _OF_AN_NPU_SERVER if document.cluster.product.is_npu else 0
 
 
+def in_amp_mode(document: Document) -> bool:
+    """An A1 in SMP mode takes four subnets; who plans one says that its NPUs are in AMP mode."""
+    return document.cluster.product is Product.ATLAS_A1 and isinstance(document.device_addresses, OneSubnet)
+
+
+def slot(plan: FourSubnets | OneSubnet, entry: Entry) -> int | None:
+    """A host's place in a plan `by` name, from 0 on: its table's `slot`, or the last number in the first label of its
+    name. None where it has none, less than 0 where its number is below `first_host`."""
+    if entry.table.slot is not None:
+        return entry.table.slot + entry.nth
+    label = entry.name.partition(".")[0]
+    numbers = re.findall(r"[0-9]+", "" if label.isdigit() else label)  # 10.1.0.11 is an address, no name
+    return int(numbers[-1]) - plan.first_host if numbers else None
+
+
+def _places(document: Document, entries: list[Entry]) -> list[int | None]:
+    """How many addresses (in four subnets: of each) stand before those of each host; None: it has no place."""
+    plan = document.device_addresses
+    if plan is None:
+        return [None] * len(entries)
+    if plan.by == "name":
+        each = plan.per_host if isinstance(plan, OneSubnet) else _IN_EACH_OF_FOUR
+        slots = [slot(plan, entry) for entry in entries]
+        return [each * place if place is not None and place >= 0 else None for place in slots]
+    if isinstance(plan, FourSubnets):
+        return [_IN_EACH_OF_FOUR * position for position in range(len(entries))]
+    places: list[int | None] = []
+    before = 0
+    for entry in entries:
+        places.append(before)
+        before += device_count(document, entry.table)
+    return places
+
+
 def _written_out(table: HostTable, index: int) -> Device:
     return Device(index, _at(table.device_addresses, index), _at(table.gateways, index), _at(table.detect, index))
 
@@ -62,18 +99,18 @@ def _at(values: Sequence[T] | None, index: int) -> T | None:
     return values[index] if values and index < len(values) else None
 
 
-def _in_four_subnets(plan: FourSubnets, position: int, index: int) -> Device:
+def _in_four_subnets(plan: FourSubnets, place: int, index: int) -> Device:
     if index >= FOUR_SUBNETS_HOLD:
         return Device(index)
     rail = index % 4
-    address = int(plan.subnets[rail].network_address) + plan.first + 2 * position + index // 4
+    address = int(plan.subnets[rail].network_address) + plan.first + place + index // 4
     gateway = plan.gateways[rail] if plan.gateways else None
     return _device(index, address, plan.subnets[rail], gateway, plan.detect)
 
 
-def _in_one_subnet(plan: OneSubnet, placed: int, index: int) -> Device:
+def _in_one_subnet(plan: OneSubnet, place: int, index: int) -> Device:
     first = int(plan.first) if plan.first else int(plan.subnet.network_address) + _FIRST
-    return _device(index, first + placed + index, plan.subnet, plan.gateway, plan.detect)
+    return _device(index, first + place + index, plan.subnet, plan.gateway, plan.detect)
 
 
 def _device(

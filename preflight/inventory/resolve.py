@@ -6,7 +6,7 @@ from pathlib import Path
 from preflight.inventory import address_rules, contradictions
 from preflight.inventory.errors import Problem
 from preflight.inventory.hostset import MOST_HOSTS
-from preflight.inventory.plan import Devices, Entry
+from preflight.inventory.plan import Devices, Entry, in_amp_mode
 from preflight.inventory.schema import Document, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product, Ssh, Waiver
@@ -30,7 +30,8 @@ def entries_of(sound: Sound) -> tuple[list[Entry], list[Problem]]:
         if len(entries) + len(table.name) > MOST_HOSTS:
             problems.append(Problem(("hosts", number), f"more than {MOST_HOSTS} hosts"))
             break
-        entries += (Entry(number, table, *pair) for pair in zip(table.name, addresses, strict=True))
+        named = zip(table.name, addresses, strict=True)
+        entries += (Entry(number, table, *pair, nth) for nth, pair in enumerate(named))
     return entries, problems
 
 
@@ -47,6 +48,7 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
         yield from contradictions.of_waivers(((number, waiver.host) for number, waiver in sound.waivers()), entries)
     if not sound.intact("cluster"):
         return
+    yield from address_rules.of_the_cluster(document)
     if sound.intact("device_addresses"):
         yield from address_rules.of_the_plan(document)
     whole_plan = sound.intact("device_addresses", "hosts")
@@ -62,7 +64,7 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
     if whole_plan:
         yield from address_rules.of_hosts_for_the_plan(document, entries, placed)
     if document.cluster.product.is_npu:
-        yield from address_rules.of_devices(document.cluster.product, entries, placed)
+        yield from address_rules.of_devices(document, entries, placed)
 
 
 def cluster_of(document: Document, entries: list[Entry], given: list[Devices], folder: Path) -> Cluster:
@@ -88,6 +90,8 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         firewall=document.firewall.policy,
         probe=_probe(document.probe, document.cluster.product),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
+        superpod=document.cluster.superpod,
+        amp=in_amp_mode(document),
     )
 
 

@@ -15,6 +15,7 @@ from preflight.inventory.fields import (
     Line,
     Login,
     LoginOrNone,
+    Mtu,
     Names,
     Network,
     Nic,
@@ -41,6 +42,8 @@ class ClusterTable(_Table):
     cidrs: list[Network] = []
     fabric: Fabric = Fabric.SWITCHED
     devices: DeviceCount | None = None
+    superpod: StrictBool = False
+    device_mtu: Mtu | None = None
 
 
 class SshTable(_Table):
@@ -57,24 +60,35 @@ class NetworkTable(_Table):
     nic: Nic | None = None
 
 
-class FourSubnets(_Table):
+class _Plan(_Table):
+    """What both plans share: which place each host has among the addresses.
+
+    `by` "order": the hosts' order in the file; "name": the number in the host's name, or its `slot`, so that a host
+    keeps its addresses whatever is added. `first_host`: the number of the host that has the first place.
+    """
+
+    by: Literal["order", "name"] = "order"
+    first_host: Annotated[StrictInt, Field(ge=0)] = 1
+    detect: Detect | None = None
+
+
+class FourSubnets(_Plan):
     """The rule of Atlas A1 in SMP mode: devices j and j + 4 share subnet j."""
 
     plan: Literal["four-subnets"]
     subnets: Annotated[list[Network], Field(min_length=4, max_length=4)]
     first: Annotated[StrictInt, Field(ge=1)] = 11
     gateways: Annotated[list[Address], Field(min_length=4, max_length=4)] | None = None
-    detect: Detect | None = None
 
 
-class OneSubnet(_Table):
-    """Consecutive addresses, host by host, device by device."""
+class OneSubnet(_Plan):
+    """Consecutive addresses, host by host, device by device. `per_host`: the addresses that a place has, `by` name."""
 
     plan: Literal["one-subnet"]
     subnet: Network
     first: Address | None = None
     gateway: Address | None = None
-    detect: Detect | None = None
+    per_host: Annotated[StrictInt, Field(ge=1, le=64)] = 16
 
 
 class PortsTable(_Table):
@@ -104,6 +118,7 @@ class HostTable(_Table):
     ssh: SshTable = SshTable()
     nic: Nic | None = None
     devices: DeviceCount | None = None
+    slot: Annotated[StrictInt, Field(ge=0)] | None = None
     device_addresses: list[Interface] | None = None
     gateways: list[Address] | None = None
     detect: list[Address] | None = None

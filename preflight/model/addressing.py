@@ -9,15 +9,25 @@ from ipaddress import IPv4Address, IPv4Network
 
 from preflight.model.cluster import Product
 
-_REFUSED: dict[Product, tuple[IPv4Network, ...]] = {
-    # A1 refuses .1 and .2 always; .3 to .5 in SMP mode, the mode that clusters are run in.
-    Product.ATLAS_A1: tuple(IPv4Network(f"192.168.{third}.0/24") for third in range(1, 6)),
-    Product.ATLAS_A2: (IPv4Network("192.168.1.0/24"), IPv4Network("192.168.2.0/24")),
-    # Outside a super-pod; inside one all of 192.0.0.0/8 is refused, which only the tool itself can know.
-    Product.ATLAS_A3: (IPv4Network("192.168.0.0/21"),),
-}
+
+def _third_octets(first: int, last: int) -> tuple[IPv4Network, ...]:
+    return tuple(IPv4Network(f"192.168.{third}.0/24") for third in range(first, last + 1))
 
 
-def refused_range(product: Product, address: IPv4Address) -> IPv4Network | None:
-    """The range in which `hccn_tool` of this product refuses `address`, or None where it takes it."""
-    return next((network for network in _REFUSED.get(product, ()) if address in network), None)
+def refused_ranges(product: Product, *, amp: bool = False, superpod: bool = False) -> tuple[IPv4Network, ...]:
+    """The ranges that `hccn_tool` of this product refuses. `amp`: Atlas A1 servers whose NPUs are in AMP mode instead
+    of SMP; `superpod`: Atlas A3 servers inside a super-pod, whose virtual NICs have 192.<server>.… addresses."""
+    match product:
+        case Product.ATLAS_A1:
+            return _third_octets(1, 2) if amp else _third_octets(1, 5)
+        case Product.ATLAS_A2:
+            return _third_octets(1, 2)
+        case Product.ATLAS_A3:
+            return (IPv4Network("192.0.0.0/8" if superpod else "192.168.0.0/21"),)
+        case _:
+            return ()
+
+
+def refused_range(address: IPv4Address, ranges: tuple[IPv4Network, ...]) -> IPv4Network | None:
+    """The one of `ranges` in which `address` lies, or None where `hccn_tool` takes it."""
+    return next((network for network in ranges if address in network), None)

@@ -46,6 +46,7 @@ class Device:
     address: IPv4Interface | None = None
     gateway: IPv4Address | None = None
     detect: IPv4Address | None = None
+    mtu: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Cluster:
     firewall: FirewallPolicy = FirewallPolicy.ALLOW
     probe: ProbeSettings = field(default_factory=ProbeSettings)
     waivers: tuple[Waiver, ...] = ()
+    superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
+    amp: bool = False  # the NPUs (of Atlas A1) are in AMP mode: their addresses are planned in one subnet
 
     @property
     def ports(self) -> PortSet:

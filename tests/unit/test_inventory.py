@@ -13,7 +13,7 @@ import pytest
 from preflight.inventory import InventoryError, fold, limit, load
 from preflight.inventory.hostset import expand
 from preflight.inventory.locate import Lines
-from preflight.model.cluster import Bastion, Cluster, Fabric, FirewallPolicy, Host, Product, Ssh, Waiver
+from preflight.model.cluster import Bastion, Cluster, Device, Fabric, FirewallPolicy, Host, Product, Ssh, Waiver
 from preflight.model.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +135,62 @@ def test_a_host_with_written_out_addresses_keeps_its_places_in_the_plan_free(tmp
     following = [devices[(number + 2) % 6].address for number in range(6)]
     assert [device.detect for device in devices] == [address.ip for address in following if address]
     assert [str(device.gateway) for device in devices] == ["None", "None", "10.9.0.9", "10.9.0.9", "None", "None"]
+
+
+SUBNETS = ", ".join(f'"10.0.{third}.0/24"' for third in range(4))
+PLANS_BY_NAME = {
+    "one-subnet": 'plan = "one-subnet"\nsubnet = "10.8.0.0/16"\ngateway = "10.8.0.1"\ndetect = "gateway"\n',
+    "four-subnets": f'plan = "four-subnets"\nsubnets = [{SUBNETS}]\n',
+}
+GROWN = {
+    "a host at the end": '[[hosts]]\nname = "node[02-04,09]"\n[[hosts]]\nname = "node10"\n',
+    "a host in the middle": '[[hosts]]\nname = "node[02-05,09]"\n',
+    "a host before all others": '[[hosts]]\nname = "node01"\n[[hosts]]\nname = "node[02-04,09]"\n',
+    "a range in another order": '[[hosts]]\nname = "node[09-12]"\n[[hosts]]\nname = "node[02-08]"\n',
+    "a host with other devices": '[[hosts]]\nname = "node01"\ndevices = 2\n[[hosts]]\nname = "node[02-04,09]"\n',
+    "a host without a number": '[[hosts]]\nname = "spare"\nslot = 20\n[[hosts]]\nname = "node[02-04,09]"\n',
+    "a host with written out addresses": '[[hosts]]\nname = "x"\ndevices = 1\ndevice_addresses = ["10.9.0.1/24"]\n'
+    '[[hosts]]\nname = "node[02-04,09]"\n',
+    "fewer hosts": '[[hosts]]\nname = "node[03,09]"\n',
+}  # fmt: skip
+
+
+def by_name(tmp_path: Path, plan: str, hosts: str) -> dict[str, tuple[Device, ...]]:
+    text = f'[device_addresses]\nby = "name"\n{PLANS_BY_NAME[plan]}{hosts}'
+    cluster = load(written(tmp_path, text, "atlas-a1" if plan == "four-subnets" else "atlas-a2"))
+    return {host.name: host.devices for host in cluster.hosts}
+
+
+@pytest.mark.parametrize("plan", PLANS_BY_NAME)
+@pytest.mark.parametrize("change", GROWN)
+def test_in_a_plan_by_name_nothing_that_is_added_moves_a_host(tmp_path: Path, plan: str, change: str) -> None:
+    before = by_name(tmp_path, plan, '[[hosts]]\nname = "node[02-04,09]"\n')
+    after = by_name(tmp_path, plan, GROWN[change])
+    kept = before.keys() & after.keys()
+    assert len(kept) >= 2
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    given = [device.address for devices in after.values() for device in devices]
+    assert len(set(given)) == len(given)
+
+
+def test_a_plan_by_order_becomes_one_by_name_without_moving(tmp_path: Path) -> None:
+    hosts = '[[hosts]]\nname = "node[01-05]"\n'
+    plan = '[device_addresses]\nplan = "one-subnet"\nsubnet = "10.8.0.0/16"\n'
+    by_order = load(written(tmp_path, plan + hosts)).hosts
+    assert load(written(tmp_path, f'{plan}by = "name"\nper_host = 8\n{hosts}')).hosts == by_order
+
+
+def test_the_hosts_of_a_range_have_the_slots_after_the_first(tmp_path: Path) -> None:
+    given = by_name(tmp_path, "one-subnet", '[[hosts]]\nname = "a[7-8],b"\nslot = 3\n')
+    assert [str(devices[0].address) for devices in given.values()] == ["10.8.0.59/16", "10.8.0.75/16", "10.8.0.91/16"]
+
+
+@pytest.mark.parametrize(("plan", "amp"), [('plan = "one-subnet"\nsubnet = "192.168.3.0/24"\n', True), ("", False)])
+def test_one_subnet_on_a1_means_amp_mode_where_less_is_refused(tmp_path: Path, plan: str, amp: bool) -> None:
+    table = f"[device_addresses]\n{plan}" if plan else ""
+    cluster = load(written(tmp_path, f'device_mtu = 4200\n{table}[[hosts]]\nname = "n[1-2]"\n', "atlas-a1"))
+    assert cluster.amp is amp
+    assert {device.mtu for host in cluster.hosts for device in host.devices} == {4200}
 
 
 def test_a_waiver_that_has_expired_is_kept_for_the_checks_to_judge(tmp_path: Path) -> None:

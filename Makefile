@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # What the lab and the tests run for real; installed where missing.
-PACKAGES := openssh-server openssh-client nftables ufw iproute2 iputils-ping procps sudo gcc libc6-dev clustershell \
-	python3-venv debootstrap systemd-container
+PACKAGES := openssh-server openssh-client nftables ufw iptables firewalld dbus iproute2 iputils-ping procps sudo gcc \
+	libc6-dev clustershell python3-venv debootstrap systemd-container
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 
@@ -39,6 +39,8 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
 
+# Where systemd runs, firewalld closes the machine as soon as it is installed. Masked, it is there for the lab alone; who
+# wants it for the machine, too, says `systemctl unmask firewalld`.
 packages:
 	@missing=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null \
 		| awk '$$2 == "installed" { print $$1 }' | sort > .packages.have; \
@@ -46,6 +48,8 @@ packages:
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ]; then echo "missing packages: $$missing; run as root, or install them" >&2; exit 2; fi; \
 		echo "installing" $$missing; \
+		case "$$missing" in *firewalld*) mkdir -p /etc/systemd/system; \
+			ln -s /dev/null /etc/systemd/system/firewalld.service 2> /dev/null || true;; esac; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing \
 			> /dev/null; \
 	fi

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from preflight.lab import kernel
 from preflight.lab.addresses import Management
+from preflight.lab.firewalls import FIREWALLS, HostFirewall
 from preflight.lab.kernel import Process
 from preflight.lab.spec import Names, Spec
 from preflight.model.errors import PreflightError
@@ -36,35 +37,6 @@ MaxSessions 1000
 PrintMotd no
 Subsystem sftp /usr/lib/openssh/sftp-server
 """
-
-# Unprovisioned on purpose: nothing but ssh and ping gets in.
-NFTABLES_CONF = """\
-#!/usr/sbin/nft -f
-
-flush ruleset
-
-table inet filter {
-	chain input {
-		type filter hook input priority filter; policy drop;
-		ct state established,related accept
-		iif "lo" accept
-		meta l4proto { icmp, ipv6-icmp } accept
-		tcp dport 22 accept
-	}
-	chain forward {
-		type filter hook forward priority filter; policy accept;
-	}
-	chain output {
-		type filter hook output priority filter; policy accept;
-	}
-}
-"""
-
-FIRST_BOOT = {
-    "nftables": "nft -f /etc/nftables.conf\n",
-    "ufw": "ufw allow 22/tcp\nufw --force enable\n",
-    "none": ":\n",
-}
 
 
 @dataclass(frozen=True)
@@ -156,7 +128,9 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
     devices = "".join(f"{index} {host.names.device(host.name, index)}\n" for index in range(spec.devices))
     (directory / "devices").write_text(devices)
     (directory / "state" / "devices").write_text(devices)
-    (directory / "state" / "first-boot").write_text(FIRST_BOOT[spec.firewall])
+    firewall = FIREWALLS[spec.firewall]
+    (directory / "state" / "first-boot").write_text(firewall.first_boot)
+    (directory / "state" / "every-boot").write_text(firewall.every_boot)
     if spec.is_npu:
         (directory / "product").write_text(f"{spec.product}\n")
         if spec.fabric == "switched":
@@ -182,13 +156,22 @@ def _write_etc(host: Host, management: Management) -> None:
     shadow.touch(0o640)
     # "*" is "no password"; sshd takes "!" for a locked account and refuses its keys.
     shadow.write_text("".join(f"{line.split(':')[0]}:*:20000:0:99999:7:::\n" for line in users.splitlines()))
-    if host.spec.firewall == "nftables":
-        (etc / "nftables.conf").write_text(NFTABLES_CONF)
-        (etc / "nftables.conf").chmod(0o755)
+    _write_firewall(etc, FIREWALLS[host.spec.firewall])
     if host.spec.user != "root":
         (etc / "sudoers.d").mkdir()
         (etc / "sudoers.d" / "lab").write_text(f"{host.spec.user} ALL=(ALL) NOPASSWD: ALL\n")
         (etc / "sudoers.d" / "lab").chmod(0o440)
+
+
+def _write_firewall(etc: Path, firewall: HostFirewall) -> None:
+    for name in firewall.fresh:
+        (etc / name).mkdir()
+        os.setxattr(etc / name, "trusted.overlay.opaque", b"y")  # the machine's own directory does not shine through
+    for name, text in firewall.files.items():
+        path = etc / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755 if text.startswith("#!") else 0o644)
 
 
 # Accounts of the hosts above the system's own: the one that ssh uses, and the owner of the Ascend driver.

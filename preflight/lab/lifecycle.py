@@ -12,6 +12,7 @@ from typing import Any
 
 from preflight.lab import kernel, network, state, vendor
 from preflight.lab.addresses import Management, inventory
+from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.host import Host, make_key, prepare
 from preflight.lab.spec import Names, Spec, fabric_port
 from preflight.lab.state import State
@@ -29,7 +30,6 @@ PROGRAMS = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
 }
-PROGRAMS_OF_FIREWALL = {"nftables": {"nft": "nftables"}, "ufw": {"ufw": "ufw"}, "none": {}}
 
 STAND_INS = (
     "hccn_tool, npu-smi, torch_npu with hccl, version files and /dev/davinci* are stand-ins; "
@@ -197,7 +197,7 @@ def require_root() -> None:
 
 def require_programs(spec: Spec) -> None:
     """Raise UsageError that names the Debian package of the first program that is missing."""
-    for program, package in {**PROGRAMS, **PROGRAMS_OF_FIREWALL[spec.firewall]}.items():
+    for program, package in {**PROGRAMS, **FIREWALLS[spec.firewall].programs}.items():
         if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             raise UsageError(f"the lab needs `{program}`: apt-get install {package}")
 

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from preflight.lab.firewalls import FIREWALLS
 from preflight.model.errors import UsageError
 
 NPU_PRODUCTS = ("atlas-a1", "atlas-a2", "atlas-a3")
 PRODUCTS = (*NPU_PRODUCTS, "nvidia", "cpu")
-FIREWALLS = ("nftables", "ufw", "none")
-FIREWALLS_TO_COME = ("firewalld", "iptables")
 FABRICS = ("switched", "direct")
 
 # A Linux bridge has 1,024 ports and the fabric is one switch. The four-subnet plan has two devices of a host in each
@@ -49,10 +48,6 @@ class Spec:
             f"--devices must be 0 to {MAX_DEVICES_PER_HOST}, not {self.devices}.",
         )
         yield self.product not in PRODUCTS, f"--product must be one of {', '.join(PRODUCTS)}, not {self.product!r}."
-        yield (
-            self.firewall in FIREWALLS_TO_COME,
-            f"--firewall {self.firewall} is not in this version of the lab; it has {', '.join(FIREWALLS)}.",
-        )
         yield self.firewall not in FIREWALLS, f"--firewall must be one of {', '.join(FIREWALLS)}."
         yield self.fabric not in FABRICS, f"--fabric must be one of {', '.join(FABRICS)}."
         yield (

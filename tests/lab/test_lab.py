@@ -34,7 +34,7 @@ from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
         ({"hosts": 2, "devices": 9, "product": "atlas-a1"}, "at most 8 devices"),
         ({"hosts": 2, "product": "tpu"}, "--product"),
         ({"hosts": 2, "devices": 8, "product": "nvidia"}, "--devices 0"),
-        ({"hosts": 2, "firewall": "firewalld"}, "not in this version"),
+        ({"hosts": 2, "firewall": "pf"}, "--firewall must be one of"),
         ({"hosts": 3, "devices": 8, "product": "atlas-a1", "fabric": "direct"}, "exactly two"),
         ({"hosts": 200, "devices": 8, "product": "atlas-a2"}, "ports of the switch"),
         ({"hosts": 2, "user": "a b"}, "--user"),

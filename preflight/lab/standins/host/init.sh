@@ -3,7 +3,7 @@
 # PID and IPC namespaces. It builds the host's own file tree, loads its firewall, starts its sshd and then reaps.
 #
 #   $1      directory of the host: etc, var-lib, usr-local (uppers of overlays), home, log, state, run (a mount point),
-#           devices (lines "INDEX NAMESPACE"), boot (commands of the first boot; absent later)
+#           devices (lines "INDEX NAMESPACE"); in state: first-boot and every-boot (commands; the first is gone later)
 #   $2      directory of the stand-ins that all hosts share: usr-local, usr-bin
 #   $3      the lab's directory, hidden from the host in the end
 #   $4 ...  directories that must stay visible where they are (the Python that runs the lab)
@@ -98,12 +98,15 @@ if [ -e /run/preflight-lab/device/0 ]; then
     done
 fi
 
-# ---- services. A restarted host keeps its network namespace and with it firewall and settings, so these wait for the
-# first boot.
-if [ -e /run/preflight-lab/state/first-boot ]; then
-    sh -e /run/preflight-lab/state/first-boot > /var/log/first-boot.log 2>&1
-    rm /run/preflight-lab/state/first-boot
-fi
+# ---- services. A restarted host keeps its network namespace and with it rules and settings, so what only sets these
+# belongs to the first boot.
+for boot in first-boot every-boot; do
+    if [ -e "/run/preflight-lab/state/$boot" ]; then
+        # What went wrong goes to the console, and ends the host: one without its firewall would be taken for open.
+        sh -e "/run/preflight-lab/state/$boot" > "/var/log/$boot.log" 2>&1 || { cat "/var/log/$boot.log"; exit 1; }
+    fi
+done
+rm -f /run/preflight-lab/state/first-boot
 # A server for training lets its users open many files; where the machine does not allow it, HST106 warns.
 ulimit -n 65535 2> /dev/null || true
 /usr/sbin/sshd -D -E /var/log/sshd.log &

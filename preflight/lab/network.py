@@ -56,7 +56,7 @@ def build(spec: Spec, names: Names) -> Management:
         for host, device in devices
         for switch, interface in ((names.fabric, "eth{device}"), (names.hccs, "hccs0"))
     )
-    in_parallel(lambda host: _configure_host(names.host(host), management, hosts.index(host)), hosts)
+    in_parallel(lambda host: configure_host(names.host(host), management, hosts.index(host)), hosts)
     in_parallel(lambda where: _configure_device(names.device(*where), where[1]), devices)
     kernel.ip_batch(_plug("mgmt", hosts), names.management)
     if devices:
@@ -82,6 +82,19 @@ def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:
         kernel.ip_batch(ports, names.fabric)
 
 
+def configure_host(netns: str, management: Management, number: int) -> None:
+    """Give the network namespace of host `number` its loopback and its address in the management network."""
+    kernel.ip_batch(
+        [
+            "link set lo up",
+            "link set eth0 addrgenmode none",
+            f"addr add {management.host(number)}/{management.network.prefixlen} dev eth0",
+            "link set eth0 up",
+        ],
+        netns,
+    )
+
+
 def _join_controller(spec: Spec, names: Names) -> Management:
     """Choose a network and take the controller's address in it before another lab looks."""
     with kernel.machine_wide("network"):
@@ -97,18 +110,6 @@ def _join_controller(spec: Spec, names: Names) -> Management:
     kernel.ip_batch(_bridge("mgmt"), names.management)
     kernel.ip_batch(_plug("mgmt", ["controller"]), names.management)
     return management
-
-
-def _configure_host(netns: str, management: Management, number: int) -> None:
-    kernel.ip_batch(
-        [
-            "link set lo up",
-            "link set eth0 addrgenmode none",
-            f"addr add {management.host(number)}/{management.network.prefixlen} dev eth0",
-            "link set eth0 up",
-        ],
-        netns,
-    )
 
 
 def _configure_device(netns: str, device: int) -> None:

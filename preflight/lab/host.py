@@ -142,7 +142,9 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
 
 def _write_etc(host: Host, management: Management) -> None:
     etc = host.directory / "etc"
-    if HCCN_CONF.exists():
+    if host.spec.is_npu:
+        (etc / HCCN_CONF.name).touch(0o640)  # as the driver's installation leaves it; hccn_tool never makes the file
+    elif HCCN_CONF.exists():
         # The machine may itself be an Ascend server. Device 0:0 is how an overlay says "not here".
         os.mknod(etc / HCCN_CONF.name, stat.S_IFCHR, os.makedev(0, 0))
     (etc / "hostname").write_text(f"{host.name}\n")

@@ -16,7 +16,7 @@ from preflight.model.errors import UsageError
 
 STANDINS = Path(__file__).parent / "standins"
 SOURCES = STANDINS / "vendor"
-HCCN = tuple(f"hccn_{part}.c" for part in ("tool", "call", "settings", "look", "cfg", "error"))
+HCCN = tuple(f"hccn_{part}.c" for part in ("tool", "call", "conf", "settings", "look", "cfg", "error"))
 PROGRAMS = {
     "hccn_tool": (*HCCN, "nic.c", "icmp.c", "lab.c"),
     "npu-smi": ("npu_smi.c", "lab.c"),

@@ -23,10 +23,15 @@ enum hccn_result hccn_parse_address(const char *text, in_addr_t *address);
 enum hccn_result hccn_parse_netmask(const char *text, in_addr_t *netmask);
 enum hccn_result hccn_read_nic(const struct call *call, struct nic *nic);
 
+/* hccn_conf.c: what /etc/hccn.conf says of a device */
+bool hccn_conf_exists(void);
+bool hccn_conf_get(const struct call *call, const char *key, char *value, size_t size);
+enum hccn_result hccn_conf_set(const struct call *call, const char *key, const char *value);
+
 /* hccn_settings.c: the device's settings. "apply" changes the device, "set" also writes /etc/hccn.conf. */
 enum hccn_result hccn_apply_address(const struct call *call, in_addr_t address, in_addr_t netmask);
 enum hccn_result hccn_apply_gateway(const struct call *call, in_addr_t gateway);
-enum hccn_result hccn_apply_mtu(const struct call *call, int mtu);
+enum hccn_result hccn_apply_mtu(const struct call *call, const char *mtu);
 hccn_function hccn_ip_set, hccn_ip_get, hccn_gateway_set, hccn_gateway_get, hccn_netdetect_set, hccn_netdetect_get,
     hccn_mtu_set, hccn_mtu_get, hccn_tls_set, hccn_tls_get;
 

@@ -2,48 +2,74 @@
 #include "hccn.h"
 #include "lab.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool conf_value(const struct call *call, const char *key, char *value, size_t size)
+/* Each gives the device one setting of the file, if it is there. */
+
+static enum hccn_result recover_mtu(const struct call *call)
 {
-    char name[48];
-    snprintf(name, sizeof name, "%s_%d", key, call->device);
-    return lab_get(HCCN_CONF, name, value, size);
+    char value[64];
+    return hccn_conf_get(call, "mtu", value, sizeof value) ? hccn_apply_mtu(call, value) : HCCN_OK;
 }
 
-/* Give the device what the file says. Keys that the stand-in does not know are passed over. */
+static enum hccn_result recover_tls(const struct call *call)
+{
+    char value[64];
+    if (hccn_conf_get(call, "tls_enable", value, sizeof value))
+        return lab_state_set(call->device, "tls", value) == 0 ? HCCN_OK : HCCN_DEVICE_FAILED;
+    return HCCN_OK;
+}
+
+/* An address without a mask is passed over. */
+static enum hccn_result recover_address(const struct call *call)
+{
+    char address_text[64], netmask_text[64];
+    in_addr_t address, netmask;
+    if (!hccn_conf_get(call, "address", address_text, sizeof address_text) ||
+        !hccn_conf_get(call, "netmask", netmask_text, sizeof netmask_text))
+        return HCCN_OK;
+    enum hccn_result result = hccn_parse_address(address_text, &address);
+    if (result == HCCN_OK)
+        result = hccn_parse_netmask(netmask_text, &netmask);
+    return result == HCCN_OK ? hccn_apply_address(call, address, netmask) : result;
+}
+
+static enum hccn_result recover_netdetect(const struct call *call)
+{
+    char value[64];
+    if (hccn_conf_get(call, "netdetect", value, sizeof value))
+        return lab_state_set(call->device, "netdetect", value) == 0 ? HCCN_OK : HCCN_DEVICE_FAILED;
+    return HCCN_OK;
+}
+
+static enum hccn_result recover_gateway(const struct call *call)
+{
+    char value[64];
+    in_addr_t gateway;
+    if (!hccn_conf_get(call, "gateway", value, sizeof value))
+        return HCCN_OK;
+    enum hccn_result result = hccn_parse_address(value, &gateway);
+    return result == HCCN_OK ? hccn_apply_gateway(call, gateway) : result;
+}
+
+static hccn_function *const settings[] = {recover_mtu, recover_tls, recover_address, recover_netdetect,
+                                          recover_gateway};
+
+/* Keys that the stand-in does not know are passed over. What fails does not keep the others back. */
 static enum hccn_result recover(const struct call *call)
 {
-    char address_text[64], netmask_text[64], value[64];
-    in_addr_t address, netmask;
-    enum hccn_result result = HCCN_OK;
-    if (conf_value(call, "address", address_text, sizeof address_text)) {
-        if (!conf_value(call, "netmask", netmask_text, sizeof netmask_text))
-            return HCCN_DEVICE_FAILED;
-        result = hccn_parse_address(address_text, &address);
-        if (result == HCCN_OK)
-            result = hccn_parse_netmask(netmask_text, &netmask);
-        if (result == HCCN_OK)
-            result = hccn_apply_address(call, address, netmask);
+    enum hccn_result worst = HCCN_OK;
+    if (lab_enter_device(call->device) != 0)
+        return HCCN_DEVICE_FAILED;
+    nic_set_up(call->interface);
+    lab_leave_device();
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        enum hccn_result result = settings[i](call);
+        if (result != HCCN_OK)
+            worst = result;
     }
-    if (result == HCCN_OK && conf_value(call, "gateway", value, sizeof value)) {
-        result = hccn_parse_address(value, &address);
-        if (result == HCCN_OK)
-            result = hccn_apply_gateway(call, address);
-    }
-    if (result == HCCN_OK && conf_value(call, "mtu", value, sizeof value))
-        result = hccn_apply_mtu(call, atoi(value));
-    if (result == HCCN_OK && conf_value(call, "netdetect", value, sizeof value))
-        lab_state_set(call->device, "netdetect", value);
-    if (result == HCCN_OK && conf_value(call, "tls_enable", value, sizeof value))
-        lab_state_set(call->device, "tls", value);
-    if (result == HCCN_OK && lab_enter_device(call->device) == 0) {
-        nic_set_up(call->interface);
-        lab_leave_device();
-    }
-    return result;
+    return worst;
 }
 
 /* The status is that of the last recovery; a host that has a file is taken to have recovered well at boot. */
@@ -61,6 +87,7 @@ enum hccn_result hccn_cfg_recovery(const struct call *call)
 {
     if (access(HCCN_CONF, R_OK) != 0)
         return HCCN_CONF_ACCESS;
+    lab_state_set(call->device, "recovery", "START");
     enum hccn_result result = recover(call);
     lab_state_set(call->device, "recovery", result == HCCN_OK ? "SUCCESS" : "FAIL");
     return result == HCCN_OK ? HCCN_OK : HCCN_RECOVERY_FAILED;

@@ -34,7 +34,6 @@ static const struct {
     {HCCN_NO_GATEWAY, "Get gateway failed, because no gateway was preset there!"},
     {HCCN_NO_DEVICE, "The device is not exist!"},
     {HCCN_NO_IP, "Get ipconf failed, because no ip was preset there!"},
-    {HCCN_RECOVERY_FAILED, "Recovery failed. Check '/var/log/hccn_tool/hccn_config.log' for details."},
 };
 
 void hccn_print_error(enum hccn_result result)
@@ -45,6 +44,10 @@ void hccn_print_error(enum hccn_result result)
     }
     if (result == HCCN_UNSUPPORTED) {
         puts("The command is not supported on this product.");
+        return;
+    }
+    if (result == HCCN_RECOVERY_FAILED) {
+        puts("Recovery failed. Check '/var/log/hccn_tool/hccn_config.log' for details.");
         return;
     }
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)

@@ -6,25 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum hccn_result persist(const struct call *call, const char *key, const char *value)
-{
-    char name[48];
-    snprintf(name, sizeof name, "%s_%d", key, call->device);
-    return lab_set(HCCN_CONF, name, value) == 0 ? HCCN_OK : HCCN_WRITE_CONF;
-}
-
 /* ---- address and netmask */
 
-/* Subnets that the real tool keeps for the host's virtual NICs. The lab's A1 is in SMP mode, its A3 in no super-pod. */
+/* Subnets that the real tool keeps for the host's virtual NICs. */
 static bool is_reserved(in_addr_t address)
 {
     uint32_t ip = ntohl(address);
-    if ((ip & 0xffff0000) != 0xc0a80000) /* 192.168.0.0/16 */
+    if (lab_product() == ATLAS_A3 && lab_mode_is("superpod"))
+        return ip >> 24 == 192;
+    if (ip >> 16 != 0xc0a8) /* 192.168.0.0/16 */
         return false;
     unsigned third = ip >> 8 & 0xff;
     switch (lab_product()) {
     case ATLAS_A1:
-        return third >= 1 && third <= 5;
+        return third >= 1 && third <= (lab_mode_is("amp") ? 2 : 5);
     case ATLAS_A2:
         return third == 1 || third == 2;
     default:
@@ -64,17 +59,23 @@ static void connect_siblings(int device, in_addr_t before, in_addr_t address)
     }
 }
 
+/* On A3 only the two dies of an NPU are compared. */
+static bool is_taken(int device, in_addr_t address)
+{
+    for (int other = 0; lab_device_exists(other); other++)
+        if (other != device && (lab_product() != ATLAS_A3 || other == (device ^ 1)) && address_of(other) == address)
+            return true;
+    return false;
+}
+
 enum hccn_result hccn_apply_address(const struct call *call, in_addr_t address, in_addr_t netmask)
 {
-    if (is_reserved(address))
+    if (is_reserved(address) || is_taken(call->device, address))
         return HCCN_IP_CONFLICT;
     if ((address & ~netmask) == 0)
         return HCCN_NETWORK_ADDRESS;
     if ((address | netmask) == INADDR_NONE)
         return HCCN_BROADCAST_ADDRESS;
-    for (int sibling = 0; lab_device_exists(sibling); sibling++)
-        if (sibling != call->device && address_of(sibling) == address)
-            return HCCN_IP_CONFLICT;
     in_addr_t before = address_of(call->device);
     if (lab_enter_device(call->device) != 0)
         return HCCN_DEVICE_FAILED;
@@ -86,6 +87,19 @@ enum hccn_result hccn_apply_address(const struct call *call, in_addr_t address, 
     return HCCN_OK;
 }
 
+/* With its address a device has lost its gateway. The file's is given back if it lies in the new segment, and else it
+ * is dropped from the file. */
+static enum hccn_result recover_gateway(const struct call *call, in_addr_t address, in_addr_t netmask)
+{
+    char text[64];
+    in_addr_t gateway;
+    if (!hccn_conf_get(call, "gateway", text, sizeof text) || hccn_parse_address(text, &gateway) != HCCN_OK)
+        return HCCN_OK;
+    if ((gateway & netmask) != (address & netmask))
+        return hccn_conf_set(call, "gateway", NULL);
+    return hccn_apply_gateway(call, gateway);
+}
+
 enum hccn_result hccn_ip_set(const struct call *call)
 {
     in_addr_t address, netmask;
@@ -95,11 +109,15 @@ enum hccn_result hccn_ip_set(const struct call *call)
     enum hccn_result result = hccn_parse_address(address_text, &address);
     if (result == HCCN_OK)
         result = hccn_parse_netmask(netmask_text, &netmask);
+    if (result == HCCN_OK && !hccn_conf_exists())
+        result = HCCN_CONF_ACCESS;
     if (result == HCCN_OK)
         result = hccn_apply_address(call, address, netmask);
     if (result == HCCN_OK)
-        result = persist(call, "address", address_text);
-    return result == HCCN_OK ? persist(call, "netmask", netmask_text) : result;
+        result = recover_gateway(call, address, netmask);
+    if (result == HCCN_OK)
+        result = hccn_conf_set(call, "address", address_text);
+    return result == HCCN_OK ? hccn_conf_set(call, "netmask", netmask_text) : result;
 }
 
 enum hccn_result hccn_ip_get(const struct call *call)
@@ -143,7 +161,7 @@ enum hccn_result hccn_gateway_set(const struct call *call)
     enum hccn_result result = hccn_parse_address(text, &gateway);
     if (result == HCCN_OK)
         result = hccn_apply_gateway(call, gateway);
-    return result == HCCN_OK ? persist(call, "gateway", text) : result;
+    return result == HCCN_OK ? hccn_conf_set(call, "gateway", text) : result;
 }
 
 enum hccn_result hccn_gateway_get(const struct call *call)
@@ -167,7 +185,7 @@ enum hccn_result hccn_netdetect_set(const struct call *call)
     enum hccn_result result = hccn_parse_address(text, &address);
     if (result == HCCN_OK && lab_state_set(call->device, "netdetect", text) != 0)
         result = HCCN_DEVICE_FAILED;
-    return result == HCCN_OK ? persist(call, "netdetect", text) : result;
+    return result == HCCN_OK ? hccn_conf_set(call, "netdetect", text) : result;
 }
 
 enum hccn_result hccn_netdetect_get(const struct call *call)
@@ -178,9 +196,10 @@ enum hccn_result hccn_netdetect_get(const struct call *call)
     return HCCN_OK;
 }
 
-enum hccn_result hccn_apply_mtu(const struct call *call, int mtu)
+enum hccn_result hccn_apply_mtu(const struct call *call, const char *text)
 {
-    if (mtu < 68 || mtu > 9702)
+    int mtu = atoi(text);
+    if (text[strspn(text, "0123456789")] != '\0' || mtu < 68 || mtu > 9702)
         return HCCN_MTU_RANGE;
     if (lab_enter_device(call->device) != 0)
         return HCCN_DEVICE_FAILED;
@@ -191,10 +210,11 @@ enum hccn_result hccn_apply_mtu(const struct call *call, int mtu)
 
 enum hccn_result hccn_mtu_set(const struct call *call)
 {
-    if (call->count != 1)
+    if (call->count != 2)
         return HCCN_COUNT;
-    enum hccn_result result = hccn_apply_mtu(call, atoi(call->words[0]));
-    return result == HCCN_OK ? persist(call, "mtu", call->words[0]) : result;
+    const char *size = hccn_word_after(call, "size");
+    enum hccn_result result = size == NULL ? HCCN_OPTION : hccn_apply_mtu(call, size);
+    return result == HCCN_OK ? hccn_conf_set(call, "mtu", size) : result;
 }
 
 enum hccn_result hccn_mtu_get(const struct call *call)
@@ -217,7 +237,7 @@ enum hccn_result hccn_tls_set(const struct call *call)
         return HCCN_TLS_ENABLE;
     if (lab_state_set(call->device, "tls", value) != 0)
         return HCCN_DEVICE_FAILED;
-    return persist(call, "tls_enable", value);
+    return hccn_conf_set(call, "tls_enable", value);
 }
 
 enum hccn_result hccn_tls_get(const struct call *call)

@@ -12,18 +12,33 @@
 
 static int home_namespace = -1;
 
-enum product lab_product(void)
+/* The first line of a file; empty if there is none. */
+static void first_line(const char *path, char *word, int size)
 {
-    char word[32] = "";
-    FILE *file = fopen(LAB_PRIVATE "/product", "re");
+    word[0] = '\0';
+    FILE *file = fopen(path, "re");
     if (file != NULL) {
-        if (fgets(word, sizeof word, file) == NULL)
+        if (fgets(word, size, file) == NULL)
             word[0] = '\0';
         fclose(file);
     }
-    if (strncmp(word, "atlas-a3", 8) == 0)
+    word[strcspn(word, "\n")] = '\0';
+}
+
+enum product lab_product(void)
+{
+    char word[32];
+    first_line(LAB_PRIVATE "/product", word, sizeof word);
+    if (strcmp(word, "atlas-a3") == 0)
         return ATLAS_A3;
-    return strncmp(word, "atlas-a2", 8) == 0 ? ATLAS_A2 : ATLAS_A1;
+    return strcmp(word, "atlas-a2") == 0 ? ATLAS_A2 : ATLAS_A1;
+}
+
+bool lab_mode_is(const char *mode)
+{
+    char word[32];
+    first_line(LAB_PRIVATE "/mode", word, sizeof word);
+    return strcmp(word, mode) == 0;
 }
 
 static void device_path(char *path, size_t size, int device)
@@ -84,9 +99,7 @@ bool lab_get(const char *path, const char *key, char *value, size_t size)
     return found;
 }
 
-/* Lines of other keys stay byte for byte where they are; a new key goes to the end. The file is edited in place, as
- * the vendor's tool does: no rename, so a bind mount of the file into a container keeps working. */
-int lab_set(const char *path, const char *key, const char *value)
+static int set_key(const char *path, const char *key, const char *value)
 {
     FILE *file = fopen(path, "a+e");
     if (file == NULL)
@@ -136,7 +149,7 @@ int lab_state_set(int device, const char *key, const char *value)
 {
     char path[64];
     state_path(path, sizeof path, device);
-    return lab_set(path, key, value);
+    return set_key(path, key, value);
 }
 
 bool lab_is_locked(const char *path)

@@ -7,6 +7,7 @@
  *   process/N/PID locked by a process for as long as it uses device N
  *   hccp/N        locked by the process that has a communicator on device N
  *   leaf          name of the switch, if the fabric is switched
+ *   mode          one word, where it is not the usual one: amp (NPUs of an atlas-a1), superpod (servers of atlas-a3)
  */
 #ifndef LAB_H
 #define LAB_H
@@ -20,6 +21,7 @@
 enum product { ATLAS_A1, ATLAS_A2, ATLAS_A3 };
 
 enum product lab_product(void);
+bool lab_mode_is(const char *mode);
 bool lab_device_exists(int device);
 int lab_device_count(void);
 
@@ -27,11 +29,10 @@ int lab_device_count(void);
 int lab_enter_device(int device);
 int lab_leave_device(void);
 
-/* Read or replace one key of a file of key=value lines; get returns false if the key is not there. */
+/* Read one key of a file of key=value lines: false if it is not there. */
 bool lab_get(const char *path, const char *key, char *value, size_t size);
-int lab_set(const char *path, const char *key, const char *value);
 
-/* The same for the state of a device. */
+/* Read or replace one key of the state of a device. */
 bool lab_state_get(int device, const char *key, char *value, size_t size);
 int lab_state_set(int device, const char *key, const char *value);
 

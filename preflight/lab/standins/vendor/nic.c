@@ -187,11 +187,7 @@ int nic_set_address(const char *interface, in_addr_t address, in_addr_t netmask)
                             .prefix = prefix_of(netmask),
                             .source = address,
                             .interface = if_nametoindex(interface)};
-    if (replace_route(&segment) != 0)
-        return -1;
-    if (before.gateway != 0 && (before.gateway & netmask) == (address & netmask))
-        return nic_set_gateway(interface, before.gateway);
-    return 0;
+    return replace_route(&segment);
 }
 
 int nic_set_mtu(const char *interface, int mtu)

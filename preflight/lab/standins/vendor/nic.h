@@ -29,7 +29,7 @@ struct nic {
 
 int nic_read(const char *interface, struct nic *nic);
 
-/* Replace the address; a gateway stays if it lies in the new segment. Address 0 removes it. */
+/* Replace the address; the gateway goes with the old one. Address 0 removes it. */
 int nic_set_address(const char *interface, in_addr_t address, in_addr_t netmask);
 int nic_set_gateway(const char *interface, in_addr_t gateway);
 int nic_set_mtu(const char *interface, int mtu);

@@ -1,6 +1,9 @@
 """Options of the test run."""
 
+import os
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,3 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="directory with real tool output; the parsers are held against it (expected values: tests/cases/captures)",
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_the_tests() -> Iterator[None]:
+    """Runs are written down in a place of the tests' own, not in the caller's home."""
+    with tempfile.TemporaryDirectory(prefix="preflight-tests-") as place:
+        os.environ["XDG_STATE_HOME"] = place
+        yield

@@ -122,19 +122,14 @@ def _folded(refused: Sequence[tuple[str, str]]) -> str:
 
 def _from_file(args: argparse.Namespace) -> int:
     from preflight.checks.run import NotRun
-    from preflight.facts.document import load as load_facts
+    from preflight.facts.document import load_file
     from preflight.inventory import limit, load
 
     started = datetime.now(UTC)
     cluster = load(args.inventory)
     hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
     rounds = _Rounds(args, cluster, hosts)
-    try:
-        facts = load_facts(args.source.read_text(encoding="utf-8"), str(args.source))
-    except OSError as error:
-        raise UsageError(f"{args.source}: {error.strerror}; save facts with preflight facts --out FILE") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{args.source}: not text in UTF-8, so not a facts file") from error
+    facts = load_file(args.source)
     left_out = [LeftOut(host.name, f"not in {args.source}") for host in hosts if host.name not in facts.hosts]
     not_run = NotRun("the facts come from a file")
     rounds.findings = rounds.judge(facts, {"pings": not_run, "observations": not_run})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from preflight.cli.common import Session
-from preflight.model.change import Plan, StepResult
+from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.report import Report
 from preflight.provision.render import Line, render, render_fixed, render_results
@@ -23,7 +23,14 @@ class Ending:
     after: Sequence[Finding]
     plan: Plan
     results: Sequence[StepResult]  # empty: nothing was tried
-    notes: Sequence[str]  # what was left out of the plan, and why
+    notes: Sequence[str]  # what was left out of the plan and why; what else the hosts had to say
+    run: str = ""  # the run's id, which rollback takes
+
+
+def say(s: Session, *sentences: str) -> None:
+    """Closing sentences, the last of which says what to run next."""
+    *first, last = sentences
+    _show(s, [*map(Line, first), Line(last, "next")])
 
 
 def show_plan(s: Session, plan: Plan, notes: Sequence[str]) -> None:
@@ -62,6 +69,8 @@ def _show_ending(s: Session, report: Report, end: Ending, inventory: str) -> Non
 
     titles = {id_: check.title for id_, check in all_checks().items()}
     done = [*render_results(end.results, fold=fold), *render_fixed(end.before, end.after, titles, fold=fold)]
+    if end.results:
+        done.append(Line(f"run {end.run}; taken back by: preflight rollback {end.run}", "dim"))
     _show(s, [*done, Line("")] if done else [])
     next_step = f"preflight check --inventory {inventory}"
     show(render_report(report, titles, fold=fold, next_step=next_step, width=width()))
@@ -74,15 +83,55 @@ def _show(s: Session, lines: Iterable[Line]) -> None:
     show(ReportLine(line.text, _STYLES.get(line.style, line.style)) for line in lines)
 
 
+def finish_run(
+    args: argparse.Namespace,
+    s: Session,
+    run: str,
+    results: Sequence[StepResult],
+    notes: Sequence[str],
+    *,
+    failed: bool = False,
+) -> int:
+    """Say what a saved plan, or a rollback, came to; returns the exit code: 1 where something did not end well, or
+    `failed` says so."""
+    from preflight.inventory import fold
+    from preflight.provision.rollout import failed_hosts
+
+    exit_code = 1 if failed or failed_hosts(results) else 0
+    if args.output == "json":
+        print(_run_document(args.command, run, exit_code, results, notes))
+        return exit_code
+    lines = render_results(results, fold=fold)
+    if results:
+        lines.append(Line(f"run {run}; taken back by: preflight rollback {run}", "dim"))
+    _show(s, [*lines, Line(f"next: preflight check --inventory {args.inventory}", "next")])
+    return exit_code
+
+
+def _run_document(command: str, run: str, exit_code: int, results: Sequence[StepResult], notes: Sequence[str]) -> str:
+    """`preflight.run/1`, as docs/contracts.md has it."""
+    import msgspec
+
+    changes = [_changed(result.change, result) for result in results]
+    body = {"schema": "preflight.run/1", "run": run, "command": command, "exit": exit_code, "changes": changes,
+            "notes": notes}  # fmt: skip
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
 def _document(report: str, end: Ending) -> str:
     """The report (docs/contracts.md) with the changes and what was left out of them (docs/configure.md)."""
     import msgspec
 
     results = {result.change: result for result in end.results}
-    changes = []
-    for change in end.plan.changes:
-        result = results.get(change)
-        state, found, message = (result.state, result.found, result.message) if result else ("pending", None, "")
-        changes.append({**msgspec.to_builtins(change), "state": state, "found": found, "message": message})
+    changes = [_changed(change, results.get(change)) for change in end.plan.changes]
     body = {**msgspec.json.decode(report), "changes": changes, "held_back": end.notes}
+    if end.run:
+        body["run"] = end.run
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _changed(change: Change, result: StepResult | None) -> dict[str, object]:
+    import msgspec
+
+    state, found, message = (result.state, result.found, result.message) if result else (StepState.PENDING, None, "")
+    return {**msgspec.to_builtins(change), "state": state, "found": found, "message": message}

@@ -17,6 +17,10 @@ from preflight.model.errors import PreflightError, UsageError
 COMMANDS = {
     "check": "look at every host, compare, ping, probe; name what is wrong and what to do",
     "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
+    "plan": "show what would be changed, and save it",
+    "apply": "carry out a saved plan: that and nothing else",
+    "history": "list the runs that changed hosts",
+    "rollback": "take back what a run changed",
     "configure": "plan and apply ports, device addresses and firewall",
     "configure-ports": "reserve the HCCL and job ports on every host",
     "configure-device-ips": "give every device NIC its address",

@@ -71,6 +71,7 @@ class _Os:
     hostname: str
     user: str
     root: bool
+    machine_id: str = ""
 
 
 @dataclass
@@ -170,7 +171,7 @@ def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mi
 
 def _os(raw: _Os) -> Os:
     id_, version = versions.os_release(raw.release)
-    return Os(id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root)
+    return Os(id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id)
 
 
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 
 from preflight.facts import answer
 from preflight.facts.hccn_tool import READERS
@@ -15,6 +14,7 @@ from preflight.model.cluster import Cluster, Fabric, Host
 from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.fanout import fan_out
+from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
 
 POOL = 32  # hosts in flight
@@ -44,10 +44,6 @@ class Seen:
     raw: answer.Sections | Missing
 
 
-def _source(name: str) -> str:
-    return files("preflight").joinpath("remote", name).read_text(encoding="utf-8")
-
-
 @dataclass(frozen=True)
 class _Request:
     """What the collector is asked (see there). `deadlines`: section → seconds."""
@@ -72,7 +68,7 @@ class _Request:
 def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str]) -> _Request:
     """What every host is asked; its own device ids come on top."""
     probe = cluster.probe
-    job = Program(_source("job_view.py"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
+    job = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
     queries = [name for name in ("ip", *READERS) if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
     words: dict[str, object] = {
         "ports": ports.ranges,
@@ -89,7 +85,7 @@ def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str]) ->
     deadlines = HOST_SECTIONS | (NPU_SECTIONS if cluster.product.is_npu else {})
     if sections:
         deadlines = {name: deadlines[name] for name in sections}
-    return _Request(_source("collect.py"), deadlines, words)
+    return _Request(source("collect"), deadlines, words)
 
 
 def _unreachable(error: TransportError) -> Unreachable:
@@ -218,7 +214,7 @@ def ping(
         of_host.setdefault(planned.host, []).append(planned)
     reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
     hosts = [host for host in cluster.hosts if host.name in of_host and host.name in reachable]
-    request = _Request(_source("collect.py"), {"pings": _longest(plan) * PING_GRANTED}, {})
+    request = _Request(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
 
     def one(host: Host) -> tuple[Ping, ...]:
         mine = of_host[host.name]

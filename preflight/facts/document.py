@@ -9,6 +9,7 @@ not have is left out. With raw output kept, it stands as "raw" beside "value" or
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -40,6 +41,16 @@ def redact(text: str) -> str:
     for pattern in _SECRETS:
         text = pattern.sub(r"\1[redacted]", text)
     return text
+
+
+def load_file(path: Path) -> ClusterFacts:
+    """The facts of a saved document; raises UsageError for a file that cannot be read or is none."""
+    try:
+        return load(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; save facts with preflight facts --out FILE") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not text in UTF-8, so not a facts file") from error
 
 
 def _redacted(value: Any) -> Any:

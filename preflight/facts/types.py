@@ -32,6 +32,7 @@ class Os:
     hostname: str
     user: str  # the user the collector ran as
     root: bool
+    machine_id: str = ""  # /etc/machine-id; empty: none
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,40 @@ class Clock:
 
 @dataclass(frozen=True)
 class SysctlFile:
-    """A file that sets `net.ipv4.ip_local_reserved_ports`, in the order in which `sysctl --system` reads it (last
-    wins); `text` is the whole file, `value` what its last line for the key sets. `writable` is False for files of the
-    distribution (/usr/lib, /lib): never edited."""
+    """A *.conf file of a folder of sysctl.d(5), or /etc/sysctl.conf, that has to do with
+    `net.ipv4.ip_local_reserved_ports`: it sets the key, hides a file of the same name that does, or cannot be read.
+
+    `value` is what its last line for the key sets (None: no line does), `text` the whole file where it mentions the
+    key. `writable` is False for files of the distribution (/usr/lib, /lib): never edited."""
 
     path: str
-    value: str
+    value: str | None
     text: str
     writable: bool = True
+    target: str = ""  # where `path` is a symbolic link: the file it leads to
+    error: str = ""  # why it could not be read
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """tuned sets the key too, after the boot: `value`, from the profile `source`. With `reapply` (its default), it
+    reads the files of /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf once more afterwards."""
+
+    profile: str  # names of the active profiles
+    source: str
+    value: str
+    reapply: bool = True
+    error: str = ""  # why it is not known what tuned sets
 
 
 @dataclass(frozen=True)
 class Sysctl:
     reserved_ports: str  # net.ipv4.ip_local_reserved_ports as the kernel prints it
     local_port_range: tuple[int, int]
-    reserved_files: tuple[SysctlFile, ...]  # only files that set the key
+    reserved_files: tuple[SysctlFile, ...]  # folder by folder, a folder that hides another one's files first
     somaxconn: int = 0
+    read_only: bool = False  # /proc/sys cannot be written at all, as in most containers
+    tuned: Tuned | None = None  # None: tuned is not used, or its profile does not set the key
 
 
 @dataclass(frozen=True)

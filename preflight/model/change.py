@@ -15,12 +15,12 @@ class Area(StrEnum):
 class Risk(StrEnum):
     SAFE = "safe"
     DISTURBING = "disturbing"  # may disturb something that runs on the host now
+    NEEDS_REBOOT = "needs-reboot"  # is written now and counts from the next boot on
 
 
 class Kind(StrEnum):
-    """What is written. The value of each kind is text; `None` means absent. `preflight/remote/apply.py` reads and
-    writes each kind; the order here is the order in which a host's changes are applied, the firewall's after all
-    others: its dead man's switch then runs no longer than it has to."""
+    """What is written. The value of each kind is text; `None` means absent. A module of `preflight/remote/apply` reads
+    and writes each kind; the order here is the order in which a host's changes of one phase are applied."""
 
     FILE = "file"  # target: absolute path; value: the whole content
     SYSCTL = "sysctl"  # target: key; value: what the kernel prints for it
@@ -31,6 +31,17 @@ class Kind(StrEnum):
     DEVICE_ADDRESS = "device-address"  # target: device index; value: "A/PREFIX"
     DEVICE_GATEWAY = "device-gateway"  # target: device index; value: "A"
     DEVICE_DETECT = "device-detect"  # target: device index; value: "A"
+
+
+class Phase(StrEnum):
+    """When on its host a change is made; in this order."""
+
+    PLAIN = "plain"
+    GUARDED = "guarded"  # of the live firewall: taken back by the host itself unless a new connection confirms it
+    KEPT = "kept"  # makes the firewall's changes permanent, once they are confirmed
+
+
+_KEPT = frozenset({Kind.FILE})  # of the firewall's changes
 
 
 @dataclass(frozen=True)
@@ -51,10 +62,17 @@ class Change:
     risk: Risk = Risk.SAFE
     note: str = ""  # what cannot be taken back, what else to know
 
+    @property
+    def phase(self) -> Phase:
+        if self.area is not Area.FIREWALL:
+            return Phase.PLAIN
+        return Phase.KEPT if self.kind in _KEPT else Phase.GUARDED
+
 
 class StepState(StrEnum):
     """How one change ended on its host."""
 
+    PENDING = "pending"  # would be written: the host is as it was seen
     DONE = "done"
     ALREADY = "already"
     MOVED = "moved"  # the value found was neither `before` nor `after`: left alone

@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from types import TracebackType
 from typing import Self
 
 from preflight.model.cluster import Cluster, Host
 from preflight.probe.messages import Message, read
+from preflight.transport.programs import source
 from preflight.transport.types import Channel, Program, Transport, TransportError
 
 CONNECT = 30.0  # seconds for connecting to a host, of which the transport's own limits are a part
@@ -45,9 +45,7 @@ class Agents:
         self._channels: dict[str, Channel] = {}
         self._lock = threading.Lock()
         self._closing = False
-        source, worker = (
-            (files("preflight") / "remote" / name).read_text("utf-8") for name in ("agent.py", "worker.py")
-        )
+        agent, worker = source("agent"), source("worker")
         probe = cluster.probe
         self._threads = []
         for host in hosts:
@@ -61,7 +59,7 @@ class Agents:
                 "store_ports": list(cluster.job_ports)[:16],
             }
             program = Program(
-                source=source,
+                source=agent,
                 payload=json.dumps(hello).encode() + b"\n",
                 python=probe.python,
                 setup=probe.setup,

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Unreachable
-from preflight.model.change import Area, Change, Kind, Plan, Risk
+from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Os, Unreachable
+from preflight.model.change import Area, Change, Kind, Phase, Plan, Risk
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 DEVICE_KINDS = frozenset({Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT})
-_ORDER = tuple(Kind)
+_PHASES, _ORDER = tuple(Phase), tuple(Kind)
 _NAMED = 5  # of what was not reached or not seen; the rest is counted
 
 
@@ -44,8 +44,8 @@ def _ordered(changes: Iterable[Change]) -> Plan:
     return Plan(tuple(change for of_host in by_host.values() for change in sorted(of_host, key=_place)))
 
 
-def _place(change: Change) -> tuple[bool, int]:
-    return change.area is Area.FIREWALL, _ORDER.index(change.kind)
+def _place(change: Change) -> tuple[int, int]:
+    return _PHASES.index(change.phase), _ORDER.index(change.kind)
 
 
 def _conflict(one: Change, other: Change) -> str:
@@ -59,15 +59,18 @@ def _short(value: str | None) -> str:
     return repr(value) if len(value) <= 60 else f"{len(value)} characters"
 
 
-def held_back(plan: Plan, facts: ClusterFacts, *, allow_disturbing: bool = False) -> tuple[Plan, tuple[str, ...]]:
+def held_back(
+    plan: Plan, facts: ClusterFacts, *, allow_disturbing: bool = False, force_busy: bool = False
+) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what must not be done now, and a sentence for each thing left out.
 
-    Left out are changes of devices that a job uses, or of which nobody can tell, and disturbing ones unless allowed.
+    Left out are changes of devices that a job uses, or of which nobody can tell, unless forced, and disturbing ones
+    unless allowed.
     """
     kept: list[Change] = []
     notes: dict[str, None] = {}  # in order, each once
     for change in plan.changes:
-        why = _why_not(change, facts, allow_disturbing)
+        why = _why_not(change, facts, allow_disturbing, force_busy)
         if why:
             notes[why] = None
         else:
@@ -75,11 +78,11 @@ def held_back(plan: Plan, facts: ClusterFacts, *, allow_disturbing: bool = False
     return Plan(tuple(kept)), tuple(notes)
 
 
-def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool) -> str:
-    if change.kind in DEVICE_KINDS:
+def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_busy: bool) -> str:
+    if change.kind in DEVICE_KINDS and not force_busy:
         busy = _busy(facts, change.host, int(change.target))
         if busy:
-            return f"{change.host}: device {change.target} is left alone: {busy}"
+            return f"{change.host}: device {change.target} is left alone unless --force-busy: {busy}"
     if change.risk is Risk.DISTURBING and not allow_disturbing:
         more = f" ({change.note})" if change.note else ""
         return (
@@ -87,6 +90,20 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool) -> str
             f"runs there{more}: left out without --allow-disturbing"
         )
     return ""
+
+
+def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
+    """A sentence for each machine that stands in the inventory under several names. Hosts that were copied from one
+    image share a machine id, but not their names."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, found in facts.hosts.items():
+        if isinstance(found, HostFacts) and isinstance(found.os, Os) and found.os.machine_id:
+            names.setdefault((found.os.machine_id, found.os.hostname), []).append(name)
+    return tuple(
+        f"{' and '.join(same)} are one machine: host name {hostname}, machine id {machine}"
+        for (machine, hostname), same in names.items()
+        if len(same) > 1
+    )
 
 
 def not_reached(facts: ClusterFacts) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The plan, and what became of it, as a person reads it: hosts that have the same to say are folded. Pure."""
 
 import difflib
+import hashlib
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ _DEVICE_COLUMNS = {
     Kind.DEVICE_GATEWAY: "gateway",
     Kind.DEVICE_DETECT: "detect address",
 }
+
+
+_RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "counts from the next boot on"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def _of_change(change: Change) -> list[Line]:
         lines = [Line(f"{name}: {'put back' if change.after else 'deleted, with all its rules'}", "remove")]
     else:
         lines = _value(name, change.before, change.after)
-    remarks = ["may disturb what runs there"] if change.risk is Risk.DISTURBING else []
+    remarks = [_RISKS[change.risk]] if change.risk in _RISKS else []
     remarks += [change.note] if change.note else []
     return lines + [Line(text, "warn") for remark in remarks for text in _wrapped(remark, "      ! ", "        ")]
 
@@ -153,7 +157,9 @@ def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[st
         first, more = of_host[0], len(of_host) - 1
         what = subject(first.change) + (f" and {_count(more, 'more change')}" if more else "")
         text = first.message.removeprefix(f"{first.change.host}: ")
-        words = f"{fold(names)}: {what}: {_WORDS[first.state]}{': ' if text else ''}{text}"
+        state = _WORDS.get(first.state, "")
+        words = f"{fold(names)}: {what}: " + (text if first.state is StepState.NOT_RUN and text else state)
+        words += f": {text}" if text and first.state is not StepState.NOT_RUN else ""
         if first.found is not None and len(first.found) <= COLUMNS and "\n" not in first.found:
             words += f"; found {first.found or 'nothing'}"
         style = "dim" if first.state is StepState.NOT_RUN else "fail"
@@ -196,6 +202,23 @@ def render_fixed(
         for check, names in sorted(fixed.items())
         for line in _wrapped(f"fixed   {check}  {titles.get(check, '')} ({fold(names)})", "", "                ")
     ]
+
+
+def stale(result: StepResult) -> str:
+    """The sentence about a change whose target somebody has changed since it was planned."""
+    change = result.change
+    values = (_short_value(value) for value in (change.before, change.after, result.found))
+    return "{}: {}: expected {} (or {} already), found {}".format(change.host, subject(change), *values)
+
+
+def _short_value(value: str | None) -> str:
+    """A value on one line; of a long one the beginning, with what tells it from others of its length."""
+    if value is None:
+        return "nothing"
+    text = " ".join(value.split())
+    if len(text) <= COLUMNS:
+        return repr(text)
+    return f"{text[:COLUMNS]!r}… ({len(value)} characters, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]})"
 
 
 def _count(number: int, noun: str) -> str:

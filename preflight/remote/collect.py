@@ -170,6 +170,7 @@ def look_os(request, deadline):
         "hostname": name.nodename,
         "user": user,
         "root": os.geteuid() == 0,
+        "machine_id": (read("/etc/machine-id") or "").strip(),
     }
 
 

@@ -16,7 +16,9 @@ import pytest
 
 from preflight.inventory import load
 from preflight.model.change import Area, Change, Kind, Plan, StepState
-from preflight.provision.apply import apply
+from preflight.provision.apply import Way, apply
+from preflight.provision.journal import RunJournal
+from preflight.provision.rollout import Rollout
 from preflight.transport import Options, open_transport
 from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
 
@@ -182,7 +184,9 @@ def test_a_device_with_a_running_job_is_left_alone(fresh: LabHandle) -> None:
         on(fresh, "node01", "hccn_tool -i 3 -netdetect -s address 192.168.103.2")
         done = configure(fresh, "-y", area="device-ips")
         assert done.returncode == 1, "one change is still wanted"
-        assert f"! node01: device 3 is left alone: process sleep (pid {pid}) uses it" in done.stdout
+        assert (
+            f"! node01: device 3 is left alone unless --force-busy: process sleep (pid {pid}) uses it" in done.stdout
+        )
         assert "192.168.103.2" in on(fresh, "node01", "hccn_tool -i 3 -netdetect -g")
     finally:
         on(fresh, "node01", f"kill {pid}")
@@ -231,7 +235,8 @@ def test_a_rule_that_cuts_us_off_is_taken_back_by_the_host(fresh: LabHandle) -> 
     transport = open_transport(cluster, Options())
     try:
         started = time.monotonic()
-        (result,) = apply(Plan((cut,)), cluster.hosts, transport, run="cuts-us-off", confirm_seconds=4)
+        way = Way(cluster.hosts, transport, confirm_seconds=4)
+        (result,) = apply(Plan((cut,)), way, RunJournal("cuts-us-off"), Rollout()).results
     finally:
         transport.close()
     assert result.state is StepState.REVERTED
@@ -300,7 +305,7 @@ TOUCHED = "/etc/sysctl.conf /etc/sysctl.d /etc/nftables.conf /etc/ufw"
 
 
 @pytest.mark.parametrize("firewall", ["nftables", "ufw"])
-def test_the_same_changes_exchanged_bring_back_every_byte(make_lab: MakeLab, firewall: str) -> None:
+def test_a_rollback_brings_back_every_byte(make_lab: MakeLab, firewall: str) -> None:
     lab = make_lab(hosts=1, devices=0, product="cpu", firewall=firewall)
     on(lab, "node01", "echo 'net.ipv4.ip_local_reserved_ports = 40000' >>/etc/sysctl.conf; chmod 640 /etc/sysctl.conf")
 
@@ -312,18 +317,9 @@ def test_the_same_changes_exchanged_bring_back_every_byte(make_lab: MakeLab, fir
     done = configure(lab, "-y", "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert everything() != before
-    made = [
-        Change(c["host"], Area(c["area"]), Kind(c["kind"]), c["target"], c["after"], c["before"], c["why"])
-        for c in reversed(document(done)["changes"])
-    ]
-    plan = Plan(tuple(sorted(made, key=lambda change: change.area is Area.FIREWALL)))
-    cluster = load(lab.inventory)
-    transport = open_transport(cluster, Options())
-    try:
-        results = apply(plan, cluster.hosts, transport, run="back-again")
-    finally:
-        transport.close()
-    assert {result.state for result in results} == {StepState.DONE}, results
+    run = document(done)["run"]
+    back = preflight("rollback", run, "-y", check=False)
+    assert back.returncode == 0, back.stdout + back.stderr
     assert everything() == before
 
 

@@ -1,20 +1,23 @@
-"""`preflight/remote/apply.py` as the host runs it: a process of its own, its request on stdin, its answer framed."""
+"""`preflight/remote/apply` as the host runs it: a process of its own, its request on stdin, its answer framed."""
 
 import errno
+import importlib
 import json
 import os
-import runpy
 import shutil
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "preflight/remote/apply.py"
+from preflight.transport.programs import source
+
+PROGRAM = Path(__file__).parents[2] / "preflight/remote/apply"
 NFT = shutil.which("nft") or "/usr/sbin/nft"
 pytestmark = pytest.mark.lab
 
@@ -27,32 +30,49 @@ class LocalHost:
         self.lock = directory / "lock"
         self.inside: tuple[str, ...] = ()
         self.path = os.environ["PATH"]
+        self.program = directory / "apply.py"
+        self.program.write_text(source("apply"))
 
     def start(self, request: dict[str, Any]) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [*self.inside, sys.executable, "-I", str(PROGRAM)],
+            [*self.inside, sys.executable, "-I", str(self.program)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PATH": self.path},
         )
         assert process.stdin
-        settings = {"marker": "MARK", "journal": str(self.journal), "lock": str(self.lock), "owner": "a test"}
-        process.stdin.write(json.dumps({**settings, **request}).encode())
+        process.stdin.write(json.dumps({**self.settings(), **request}).encode())
         process.stdin.close()
         process.stdin = None
         return process
+
+    def settings(self) -> dict[str, Any]:
+        """What every request says."""
+        common = {"marker": "MARK", "journal": str(self.journal), "lock": str(self.lock), "owner": "a test"}
+        return {**common, "go_on": False, "plain": [], "guarded": [], "kept": []}
 
     def ask(self, **request: Any) -> dict[str, Any]:
         return answer_of(self.start(request))
 
     def apply(self, *changes: dict[str, Any], run: str = "r1", seconds: float = 30) -> dict[str, Any]:
-        return self.ask(action="apply", run=run, seconds=seconds, changes=changes)
+        return self.ask(action="apply", run=run, seconds=seconds, **by_phase(changes))
 
-    def confirm(self, run: str = "r1") -> dict[str, Any]:
-        return self.ask(action="confirm", run=run)
+    def confirm(self, run: str = "r1", kept: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+        return self.ask(action="confirm", run=run, kept=list(kept))
+
+    def undo_of(self, run: str = "r1") -> Any:
+        return self.ask(action="undo-of", run=run)["changes"]
 
     def events(self, run: str = "r1") -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.journal / f"{run}.jsonl").read_text().splitlines()]
+
+
+def by_phase(changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The firewall's changes are guarded here, files too."""
+    return {
+        "plain": [change for change in changes if change["area"] != "firewall"],
+        "guarded": [change for change in changes if change["area"] == "firewall"],
+    }
 
 
 def answer_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
@@ -107,7 +127,7 @@ def test_a_file_that_is_already_right_is_not_written(host: LocalHost, tmp_path: 
     inode = path.stat().st_ino
     assert states(host.apply(change("file", path, "before", "after"))) == ["already"]
     assert path.stat().st_ino == inode
-    assert [event["event"] for event in host.events()] == ["start", "end"]
+    assert [event["event"] for event in host.events()] == ["start", "end", "finish"]
 
 
 def test_a_file_that_somebody_else_changed_is_left_alone_and_stops_the_host(host: LocalHost, tmp_path: Path) -> None:
@@ -158,7 +178,7 @@ def test_a_removed_file_is_gone(host: LocalHost, tmp_path: Path) -> None:
 
 def test_every_step_is_in_the_journal_before_and_after(host: LocalHost, tmp_path: Path) -> None:
     host.apply(change("file", tmp_path / "a", None, "1"), change("file", tmp_path / "b", "x", "2"))
-    start, begin, done, moved = host.events()
+    start, begin, done, moved, _finish = host.events()
     assert (start["event"], start["owner"], start["changes"]) == ("start", "a test", 2)
     assert (begin["event"], begin["step"], begin["before"], begin["after"]) == ("begin", 0, None, "1")
     assert (done["event"], done["step"], done["state"]) == ("end", 0, "done")
@@ -255,7 +275,7 @@ def test_a_firewall_change_that_nobody_confirms_is_taken_back(netns: LocalHost) 
     assert states(answer) == ["done", "done"]
     assert answer["guarded"]
     time.sleep(1)
-    assert netns.confirm() == {"verdict": "reverted", "left": []}
+    assert netns.confirm() == {"verdict": "reverted", "left": [], "results": []}
     assert inside(netns, "nft", "list", "ruleset") == before
     assert not boot_file.exists()
 
@@ -273,7 +293,7 @@ def test_a_deleted_base_chain_comes_back_as_it_was(netns: LocalHost) -> None:
 def test_a_confirmed_firewall_change_stays_and_frees_the_lock(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=1)
-    assert netns.confirm() == {"verdict": "confirmed", "left": []}
+    assert netns.confirm() == {"verdict": "confirmed", "left": [], "results": []}
     time.sleep(1.5)
     assert RULE in inside(netns, "nft", "list", "ruleset")
     assert states(netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2")) == ["already"]
@@ -295,7 +315,7 @@ def test_the_guardian_takes_back_what_a_killed_program_had_begun(netns: LocalHos
             "action": "apply",
             "run": "r1",
             "seconds": 0.2,
-            "changes": [
+            "guarded": [
                 change("file", first, None, "x", "firewall"),
                 change("nft-rules", CHAIN, None, RULE, "firewall"),
             ],
@@ -316,7 +336,8 @@ def test_without_a_guardian_no_firewall_change_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
 ) -> None:
     """The host has no room for another process."""
-    program = runpy.run_path(str(PROGRAM))
+    monkeypatch.syspath_prepend(PROGRAM.parent)
+    program = importlib.import_module("apply.main")
     forks = iter([os.fork] * last)
 
     def fork() -> int:
@@ -327,9 +348,9 @@ def test_without_a_guardian_no_firewall_change_is_made(
     monkeypatch.setattr(os, "fork", fork)
     paths = [tmp_path / name for name in ("plain", "first", "second")]
     areas = ["ports", "firewall", "firewall"]
-    settings = {"journal": str(tmp_path / "journal"), "lock": str(tmp_path / "lock"), "run": "r1", "seconds": 1}
+    settings = {"run": "r1", "seconds": 1, **LocalHost(tmp_path).settings()}
     changes = [change("file", path, None, "x", area) for path, area in zip(paths, areas, strict=True)]
-    answer = program["apply"]({**settings, "owner": "a test", "changes": changes})
+    answer = program.apply({**settings, **by_phase(changes)})
     assert states(answer) == ["done", "failed", "not-run"]
     assert answer["guarded"] is False
     assert [path.exists() for path in paths] == [True, False, False]
@@ -391,13 +412,6 @@ def test_a_disk_that_is_full_does_not_keep_the_guardian_from_its_work(netns: Loc
     netns.inside = outside
     assert inside(netns, "nft", "list", "ruleset") == before
     assert netns.confirm("r2")["verdict"] == "reverted"
-
-
-def test_firewall_changes_in_front_of_others_are_refused(host: LocalHost, tmp_path: Path) -> None:
-    answer = host.apply(
-        change("file", tmp_path / "a", None, "1", "firewall"), change("file", tmp_path / "b", None, "1", "ports")
-    )
-    assert answer == {"error": "the firewall's changes have to come last"}
 
 
 # Devices, with a tool that keeps its state in files.
@@ -484,14 +498,14 @@ def test_no_change_is_begun_when_nobody_waits_for_it_any_more(host: LocalHost, d
     waits = f'case "$*" in *address*) touch {tmp_path}/waiting; cat {fifo};; esac'
     script(tmp_path / "bin/hccn_tool", f'{waits}; exec {real} "$@"')
     changes = [change("device-address", 0, None, "10.0.0.1/24"), change("device-gateway", 0, None, "10.0.0.254")]
-    process = host.start({"action": "apply", "run": "r1", "seconds": 1, "changes": changes})
+    process = host.start({"action": "apply", "run": "r1", "seconds": 1, "plain": changes})
     while not (tmp_path / "waiting").exists():
         time.sleep(0.05)
     assert process.stdout
     process.stdout.close()
     fifo.write_text("")
     process.wait(timeout=10)
-    assert [event["event"] for event in host.events()] == ["start", "begin", "end", "abandoned"]
+    assert [event["event"] for event in host.events()] == ["start", "begin", "end", "abandoned", "finish"]
     assert host.events()[2]["state"] == "done"
     assert not (devices / "gateway").exists()
 
@@ -501,9 +515,3 @@ def test_unsetting_an_address_says_that_no_command_does_it(host: LocalHost, devi
     answer = host.apply(change("device-address", 0, "10.0.0.1/24", None))
     assert states(answer) == ["failed"]
     assert "hccn_tool cannot unset the ip; device 0 keeps it" in answer["results"][0]["message"]
-
-
-def test_the_program_is_python_3_6() -> None:
-    import ast
-
-    ast.parse(PROGRAM.read_text(), feature_version=(3, 6))

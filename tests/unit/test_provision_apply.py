@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.cluster import Host
-from preflight.provision import apply as module
-from preflight.provision.apply import apply
+from preflight.provision import host_run as module
+from preflight.provision.apply import Way, apply
+from preflight.provision.journal import RunJournal, past_run, require_directory
+from preflight.provision.rollout import Batch, Rollout
 from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
 
 CLOSED = TransportError(Trouble.CLOSED, "node01: the connection broke", "see its log")
@@ -38,7 +41,7 @@ class Scripted:
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
         assert timeout > 0 and limit > 0
-        assert "def main()" in program.source
+        assert "from apply.main import main" in program.source
         request = json.loads(program.payload)
         self.requests.append(request)
         reply = self.reply(host.name, request)
@@ -56,23 +59,42 @@ class Scripted:
     def close(self) -> None: ...
 
 
-def results(transport: Scripted, *changes: Change, confirm_seconds: float = 0.0) -> list[tuple[StepState, str]]:
-    names = tuple(dict.fromkeys(change.host for change in changes))
-    plan = Plan(changes)
-    done = apply(plan, hosts(*names), transport, run="r1", confirm_seconds=confirm_seconds)
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    require_directory()
+
+
+def results(transport: Scripted, *changes: Change, rollout: Rollout | None = None) -> list[tuple[StepState, str]]:
+    plan, journal = Plan(changes), RunJournal("r1")
+    journal.start("configure", Path("hosts.toml"), plan)
+    way = Way(hosts(*plan.hosts), transport, confirm_seconds=0.0)
+    done = apply(plan, way, journal, rollout or Rollout()).results
     assert [result.change for result in done] == list(changes)
     return [(result.state, result.message) for result in done]
 
 
+def applied(*steps: dict[str, Any], guarded: bool = False) -> dict[str, Any]:
+    return {"results": list(steps), "guarded": guarded, "recovered": ""}
+
+
+def verdict(word: str, *left: str) -> dict[str, Any]:
+    return {"verdict": word, "left": list(left), "results": []}
+
+
+def sent_changes(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return [change for phase in ("plain", "guarded", "kept") for change in request[phase]]
+
+
 def test_every_host_gets_its_own_changes_and_a_result_for_each() -> None:
-    transport = Scripted(lambda _, request: {"results": [DONE] * len(request["changes"]), "guarded": False})
+    transport = Scripted(lambda _, request: applied(*[DONE] * len(sent_changes(request))))
     assert results(transport, sysctl(), sysctl("node02")) == [(StepState.DONE, ""), (StepState.DONE, "")]
-    sent = [[change["host"] for change in request["changes"]] for request in transport.requests]
+    sent = [[change["host"] for change in sent_changes(request)] for request in transport.requests]
     assert sorted(sent) == [["node01"], ["node02"]]
 
 
 def test_a_host_that_cannot_be_reached_fails_with_the_reason_and_the_others_go_on() -> None:
-    transport = Scripted(lambda host, _: REFUSED if host == "node01" else {"results": [DONE], "guarded": False})
+    transport = Scripted(lambda host, _: REFUSED if host == "node01" else applied(DONE))
     assert results(transport, sysctl(), rule(), sysctl("node02")) == [
         (StepState.FAILED, "node01: nobody listens"),
         (StepState.NOT_RUN, ""),
@@ -91,8 +113,8 @@ def test_a_host_that_is_lost_at_work_has_failed_in_everything_and_its_journal_is
 def test_a_guarded_host_is_asked_again_to_confirm() -> None:
     def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
         if request["action"] == "confirm":
-            return {"verdict": "confirmed", "left": []}
-        return {"results": [DONE], "guarded": True}
+            return verdict("confirmed")
+        return applied(DONE, guarded=True)
 
     transport = Scripted(reply)
     assert results(transport, rule()) == [(StepState.DONE, "")]
@@ -102,8 +124,8 @@ def test_a_guarded_host_is_asked_again_to_confirm() -> None:
 def test_what_the_host_took_back_is_reverted_and_the_rest_stays_done() -> None:
     def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
         if request["action"] == "confirm":
-            return {"verdict": "reverted", "left": []}
-        return {"results": [DONE, DONE], "guarded": True}
+            return verdict("reverted")
+        return applied(DONE, DONE, guarded=True)
 
     (ports, _), (firewall, why) = results(Scripted(reply), sysctl(), rule())
     assert (ports, firewall) == (StepState.DONE, StepState.REVERTED)
@@ -113,8 +135,8 @@ def test_what_the_host_took_back_is_reverted_and_the_rest_stays_done() -> None:
 def test_what_could_not_be_taken_back_has_failed() -> None:
     def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
         if request["action"] == "confirm":
-            return {"verdict": "reverted", "left": ["inet filter input"]}
-        return {"results": [DONE], "guarded": True}
+            return verdict("reverted", "inet filter input")
+        return applied(DONE, guarded=True)
 
     ((state, why),) = results(Scripted(reply), rule())
     assert state is StepState.FAILED
@@ -127,8 +149,8 @@ def test_a_host_that_is_cut_off_is_asked_until_it_is_back(monkeypatch: pytest.Mo
 
     def reply(_: str, request: dict[str, Any]) -> dict[str, Any] | TransportError:
         if request["action"] == "confirm":
-            return refusals.pop() if refusals else {"verdict": "reverted", "left": []}
-        return {"results": [DONE], "guarded": True}
+            return refusals.pop() if refusals else verdict("reverted")
+        return applied(DONE, guarded=True)
 
     assert [state for state, _ in results(Scripted(reply), rule())] == [StepState.REVERTED]
     assert not refusals
@@ -139,7 +161,7 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
 
     def reply(_: str, request: dict[str, Any]) -> dict[str, Any] | TransportError:
-        return REFUSED if request["action"] == "confirm" else {"results": [DONE], "guarded": True}
+        return REFUSED if request["action"] == "confirm" else applied(DONE, guarded=True)
 
     ((state, why),) = results(Scripted(reply), rule())
     assert state is StepState.FAILED
@@ -155,8 +177,8 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
         (b"\nMARK %s\n{}" % (b"9" * 5000), "is cut in its first line"),
         (b"\nMARK 20\n{}", "is cut: 2 of 20 bytes came"),
         (b"\nMARK 2\n[]", "is not understood"),
-        ({"results": [], "guarded": False}, "2 changes were sent and 0 results came back"),
-        ({"results": [{"state": "splendid"}], "guarded": False}, "is not understood"),
+        (applied(), "2 changes were sent and 0 results came back"),
+        (applied({"state": "splendid"}), "is not understood"),
         ({"verdict": "confirmed"}, "is not understood"),
     ],
 )
@@ -171,5 +193,88 @@ def test_an_answer_that_is_none_fails_in_words(reply: dict[str, Any] | bytes, sa
 
 def test_an_empty_plan_contacts_nobody() -> None:
     transport = Scripted(lambda *_: REFUSED)
-    assert apply(Plan(), hosts("node01"), transport, run="r1") == []
+    assert apply(Plan(), Way(hosts("node01"), transport), RunJournal("r1"), Rollout()).results == ()
     assert transport.requests == []
+
+
+def kept(host: str = "node01") -> Change:
+    return Change(host, Area.FIREWALL, Kind.FILE, "/etc/preflight/nftables.nft", None, "x", "FWL102")
+
+
+def test_what_makes_a_firewall_permanent_is_done_with_the_confirmation() -> None:
+    def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
+        if request["action"] == "confirm":
+            assert [change["target"] for change in request["kept"]] == ["/etc/preflight/nftables.nft"]
+            return {**verdict("confirmed"), "results": [DONE]}
+        return applied(DONE, guarded=True)
+
+    assert results(Scripted(reply), rule(), kept()) == [(StepState.DONE, ""), (StepState.DONE, "")]
+
+
+def test_nothing_is_made_permanent_that_was_taken_back() -> None:
+    def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
+        return verdict("reverted") if request["action"] == "confirm" else applied(DONE, guarded=True)
+
+    assert [state for state, _ in results(Scripted(reply), rule(), kept())] == [StepState.REVERTED, StepState.NOT_RUN]
+
+
+# Waves.
+
+
+def twenty(failing: str = "") -> Scripted:
+    return Scripted(lambda host, _: REFUSED if host == failing else applied(DONE))
+
+
+NAMES = [f"node{number:02}" for number in range(1, 21)]
+
+
+def test_many_hosts_have_a_canary_and_stop_where_it_fails() -> None:
+    ends = results(twenty("node01"), *map(sysctl, NAMES))
+    assert ends[0] == (StepState.FAILED, "node01: nobody listens")
+    assert set(ends[1:]) == {(StepState.NOT_RUN, "not begun: the canary node01 failed")}
+
+
+def test_no_batch_is_begun_after_more_hosts_have_failed_than_may() -> None:
+    ends = results(twenty("node03"), *map(sysctl, NAMES), rollout=Rollout(canary=2, batch=Batch.parse("6")))
+    assert [state for state, _ in ends] == [StepState.DONE] * 2 + [StepState.FAILED] + [StepState.DONE] * 5 + [
+        StepState.NOT_RUN
+    ] * 12
+    assert ends[-1][1] == "not begun: 1 host failed, and --max-fail is 0"
+
+
+def test_as_many_hosts_may_fail_as_the_operator_says() -> None:
+    rollout = Rollout(canary=0, batch=Batch.parse("25%"), max_fail=1)
+    states = [state for state, _ in results(twenty("node03"), *map(sysctl, NAMES), rollout=rollout)]
+    assert states.count(StepState.DONE) == 19
+
+
+@pytest.mark.parametrize(
+    ("rollout", "sizes"),
+    [
+        (Rollout(), [1, 19]),
+        (Rollout(canary=0), [20]),
+        (Rollout(canary=2, batch=Batch.parse("25%")), [2, 5, 5, 5, 3]),
+        (Rollout(canary=0, batch=Batch.parse("8")), [8, 8, 4]),
+        (Rollout(canary=20), [20]),
+    ],
+)
+def test_waves(rollout: Rollout, sizes: list[int]) -> None:
+    waves = rollout.waves(NAMES)
+    assert [len(wave) for wave in waves] == sizes
+    assert [name for wave in waves for name in wave] == NAMES
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "101%", "-1", "1.5", "many"])
+def test_a_batch_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="neither a share such as 25% nor a number"):
+        Batch.parse(text)
+
+
+def test_the_journal_on_this_machine_tells_the_run() -> None:
+    results(twenty("node02"), sysctl("node01"), sysctl("node02"))
+    past = past_run("r1")
+    assert past is not None
+    assert past.changes == (sysctl("node01"), sysctl("node02"))
+    assert sorted(past.begun) == ["node01", "node02"]
+    assert past.states == {StepState.DONE: 1, StepState.FAILED: 1}
+    assert past.exit is None, "nobody has said that it is finished"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from preflight.checks.registry import all_checks
-from preflight.cli.configure import MODULES
+from preflight.cli.planning import MODULES
 from preflight.facts.types import (
     ClusterFacts,
     Hccn,
@@ -79,8 +79,8 @@ def test_a_hosts_changes_come_in_the_order_of_their_kinds_and_the_firewall_last(
         Kind.SYSCTL,
         Kind.DEVICE_ADDRESS,
         Kind.DEVICE_GATEWAY,
-        Kind.FILE,
         Kind.NFT_RULES,
+        Kind.FILE,
     ]
     assert [change.area for change in plan.changes[4:]] == [Area.FIREWALL, Area.FIREWALL]
 
@@ -129,13 +129,16 @@ def test_a_device_with_a_running_job_is_left_alone_and_the_process_is_named() ->
     facts = hosts(node01=smi([NpuProcess(1, 4711, "python")]))
     plan, notes = held_back(ADDRESSES, facts)
     assert [change.target for change in plan.changes] == ["0", KEY]
-    assert notes == ("node01: device 1 is left alone: process python (pid 4711) uses it",)
+    assert notes == ("node01: device 1 is left alone unless --force-busy: process python (pid 4711) uses it",)
 
 
 def test_a_device_that_is_busy_without_a_process_is_left_alone() -> None:
     plan, notes = held_back(ADDRESSES, hosts(node01=smi(busy=37)))
     assert plan.changes == (ports(),)
-    assert "node01: device 0 is left alone: its AI cores are 37 % busy, though no process is shown" in notes
+    assert (
+        "node01: device 0 is left alone unless --force-busy: its AI cores are 37 % busy, though no process is shown"
+        in notes
+    )
 
 
 def test_a_device_of_which_nobody_can_tell_counts_as_busy() -> None:

@@ -1,0 +1,81 @@
+"""Carry out a saved plan: that and nothing else.
+
+Every host is compared with the plan first. If one of them is neither as it was seen nor as it is wanted, the plan is
+stale, and nothing is changed anywhere. Devices that a job uses by now are left alone.
+"""
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+
+from preflight.cli.changing import PENDING, add_change_arguments, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.common import Session, add_inventory_arguments, session
+from preflight.model.change import Plan, StepResult, StepState
+from preflight.model.errors import PreflightError, UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a file of preflight plan --out")
+    add_inventory_arguments(parser)
+    parser.set_defaults(inventory=None)
+    add_change_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.cli.configure_output import finish_run, show_plan
+    from preflight.cli.planning import device_facts, safe
+    from preflight.provision.document import limited, load
+
+    refuse_what_cannot_be_asked(args)
+    started = datetime.now(UTC)
+    saved = load(_read(args.plan), str(args.plan))
+    args.inventory = args.inventory or Path(saved.inventory)
+    with session(args) as s:
+        _refuse_strangers(args, s, saved.cluster, saved.plan)
+        wanted = limited(saved.plan, [host.name for host in s.hosts])
+        plan, notes = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
+        away = _refuse_stale(args, s, plan) if plan.changes else ()
+        plan = limited(plan, [host for host in plan.hosts if host not in {result.change.host for result in away}])
+        if args.output == "console":
+            shown(show_plan, s, plan, notes)
+        if plan.changes and not agreed(args, plan):
+            return PENDING
+        run_id, applied = carry_out(args, s, plan, started)
+        return finish_run(args, s, run_id, (*applied.results, *away), notes + applied.notes)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; make a plan with preflight plan --out {path}") from None
+
+
+def _refuse_strangers(args: argparse.Namespace, s: Session, cluster: str, plan: Plan) -> None:
+    """Raises UsageError where the plan is not one for this inventory: nothing was contacted yet."""
+    known = {host.name for host in s.cluster.hosts}
+    stranger = next((name for name in plan.hosts if name not in known), None)
+    if cluster != s.cluster.name:
+        raise UsageError(f"{args.plan} is for cluster {cluster}, and {args.inventory} describes {s.cluster.name}")
+    if stranger:
+        raise UsageError(f"{args.plan} changes {stranger}, which {args.inventory} does not name")
+
+
+def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[StepResult, ...]:
+    """Compare every host with the plan; the results of those that could not be asked. Raises PreflightError where
+    somebody has changed something since."""
+    from preflight.provision.apply import Way, compare
+    from preflight.provision.render import stale
+    from preflight.report.build import new_run_id
+
+    way = Way(s.hosts, s.transport, args.pool, s.progress)
+    met = compare(plan, way, new_run_id(datetime.now(UTC)))
+    moved = [result for result in met if result.state is StepState.MOVED]
+    if moved:
+        s.progress.clear()
+        raise PreflightError("\n".join((f"{args.plan} is stale; nothing was changed", *map(stale, moved),
+                                        f"next: preflight plan --inventory {args.inventory} --out {args.plan}",
+                                        )))  # fmt: skip
+    failed = {result.change.host for result in met if result.state is StepState.FAILED}
+    return tuple(result for result in met if result.change.host in failed)

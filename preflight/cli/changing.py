@@ -1,0 +1,135 @@
+"""What the commands that change hosts share: their options, the question, and the run with its journal."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import datetime
+
+from preflight.cli.common import Session
+from preflight.cli.pipe import silence_stdout
+from preflight.model.change import Plan
+from preflight.model.errors import PreflightError, UsageError
+from preflight.provision.apply import Applied
+from preflight.provision.rollout import Batch
+
+PENDING = 5
+_SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
+
+
+def add_change_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--canary", type=_count, metavar="N", help="hosts that go first and have to end well (default: 1 of 16 or more)"
+    )
+    parser.add_argument(
+        "--batch", type=_batch, default=Batch(), metavar="N", help="then so many at a time: 25%% or 16 (default: 100%%)"
+    )
+    parser.add_argument(
+        "--max-fail", type=_count, default=0, metavar="N",
+        help="begin no other batch once more than N hosts have failed (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--confirm-within", type=_seconds, default=30.0, metavar="SECONDS",
+        help="how long a host waits for a new connection before it takes its firewall changes back (default: 30)",
+    )  # fmt: skip
+    add_permission_arguments(parser)
+
+
+def add_permission_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the operator allows; it decides about what is in the plan."""
+    parser.add_argument(
+        "--allow-disturbing", action="store_true", help="also change what may disturb something that runs on a host now"
+    )
+    parser.add_argument(
+        "--force-busy", action="store_true", help="also change devices that a job uses: it will lose its connections"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or len(text) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hosts")
+    return int(text)
+
+
+def _batch(text: str) -> Batch:
+    try:
+        return Batch.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _seconds(text: str) -> float:
+    if not text.isdigit() or not _SHORTEST <= int(text) <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_SHORTEST:g} to {_LONGEST:g}")
+    return float(text)
+
+
+def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = False) -> None:
+    """Raises UsageError where a change would be made that nobody could agree to, or that could not be written down."""
+    from preflight.provision.journal import require_directory
+
+    if dry_run:
+        return
+    require_directory()
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; add -y to apply without asking, or --dry-run to only look")
+    if args.output == "json":
+        raise UsageError("-o json asks nobody; add -y to apply without asking, or --dry-run to only look")
+
+
+def shown(show: Callable[..., None], *arguments: object) -> None:
+    """Show the plan on stdout. Raises PreflightError where its reader goes away: nothing is changed that nobody saw."""
+    try:
+        show(*arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        raise PreflightError("nobody read the plan to its end, so nothing was changed") from None
+
+
+def agreed(args: argparse.Namespace, plan: Plan) -> bool:
+    """Whether the plan may be carried out: asked on the terminal, unless -y has answered."""
+    if args.yes:
+        return True
+    hosts = len(plan.hosts)
+    print(f"Apply to {hosts} host{'' if hosts == 1 else 's'}? [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    if answer.strip().lower() in ("y", "yes"):
+        return True
+    print("nothing was changed", file=sys.stderr)
+    return False
+
+
+def carry_out(
+    args: argparse.Namespace, s: Session, plan: Plan, started: datetime, *, undoes: str = "", go_on: bool = False
+) -> tuple[str, Applied]:
+    """Apply the plan, with a journal on this machine; the run's id and what came of it."""
+    from preflight.provision.apply import Way, apply
+    from preflight.provision.host_run import JOURNAL
+    from preflight.provision.journal import RunJournal
+    from preflight.provision.rollout import Rollout, failed_hosts
+    from preflight.report.build import new_run_id
+
+    run = new_run_id(started)
+    if not plan.changes:
+        return run, Applied(())
+    journal = RunJournal(run)
+    journal.start(args.command, args.inventory, plan, undoes=undoes)
+    way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, go_on)
+    try:
+        applied = apply(plan, way, journal, Rollout(args.canary, args.batch, args.max_fail))
+    except KeyboardInterrupt:
+        s.progress.clear()
+        print(
+            "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
+            f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "
+            f"host; run the same command again to go on, or: preflight rollback {run}",
+            file=sys.stderr,
+        )
+        raise
+    journal.finish(1 if failed_hosts(applied.results) else 0)
+    return run, applied

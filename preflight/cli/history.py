@@ -1,0 +1,80 @@
+"""List the runs that changed hosts from this machine, the newest first; or show one of them."""
+
+import argparse
+from collections.abc import Iterator
+
+from preflight.model.change import StepState
+from preflight.model.errors import UsageError
+from preflight.provision.journal import PastRun, past_run, past_runs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", nargs="?", help="show this run: its plan, and what came of it")
+    parser.add_argument("-n", "--number", type=int, default=20, metavar="N", help="list so many (default: 20)")
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.run_id:
+        found = past_run(args.run_id)
+        if found is None:
+            raise UsageError(f"this machine knows no run {args.run_id}: preflight history lists those it knows")
+        runs = [found]
+    else:
+        runs = [past for past, _ in zip(past_runs(), range(args.number), strict=False)]
+    if args.output == "json":
+        print(_document(runs))
+    elif args.run_id:
+        _show_one(runs[0])
+    else:
+        print("\n".join(_listed(runs)))
+    return 0
+
+
+def _listed(runs: list[PastRun]) -> Iterator[str]:
+    if not runs:
+        yield "nothing was changed from this machine yet"
+        return
+    yield f"{'run':20}  {'command':20}  {'hosts':>5}  what came of it"
+    for past in runs:
+        undoes = f" (of {past.undoes})" if past.undoes else ""
+        yield f"{past.run:20}  {past.command:20}  {len(past.hosts):>5}  {_ending(past)}{undoes}"
+    yield ""
+    yield f"next: preflight history {runs[0].run}; preflight rollback {runs[0].run}"
+
+
+def _ending(past: PastRun) -> str:
+    well = past.states.get(StepState.DONE, 0) + past.states.get(StepState.ALREADY, 0)
+    parts = [f"{well} of {len(past.changes)} changes"]
+    parts += [f"{number} {state}" for state, number in past.states.items()
+              if state not in (StepState.DONE, StepState.ALREADY)]  # fmt: skip
+    if past.exit is None:
+        parts.append("cut off, or still at work")
+    return ", ".join(parts)
+
+
+def _show_one(past: PastRun) -> None:
+    from preflight.inventory import fold
+    from preflight.model.change import Plan
+    from preflight.provision.render import render
+    from preflight.report.console import show
+    from preflight.report.text import Line
+
+    show([Line(line.text, line.style) for line in render(Plan(past.changes), (), fold=fold)])
+    begun = fold(past.begun) if past.begun else "no host"
+    print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
+    print(f"begun on {begun}: {_ending(past)}")
+    print(f"next: preflight rollback {past.run}")
+
+
+def _document(runs: list[PastRun]) -> str:
+    import msgspec
+
+    listed = [
+        {"run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
+         "inventory": past.inventory, "undoes": past.undoes, "hosts": past.hosts, "begun": past.begun,
+         "changes": len(past.changes), "states": past.states, "exit": past.exit}
+        for past in runs
+    ]  # fmt: skip
+    body = {"schema": "preflight.history/1", "runs": listed}
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()

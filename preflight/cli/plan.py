@@ -1,0 +1,58 @@
+"""Look at every host and show what would be changed, as a diff; save it for `preflight apply`.
+
+Nothing is changed. A plan is limited to areas with --area, and can be made from facts that were saved before.
+"""
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from preflight.cli.changing import add_permission_arguments, shown
+from preflight.cli.common import add_inventory_arguments, session
+from preflight.model.change import Area
+from preflight.model.errors import PreflightError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="save the plan here, for preflight apply FILE")
+    parser.add_argument("--area", action="append", type=Area, choices=tuple(Area), help="only this area (repeatable)")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="plan from saved facts, offline")
+    parser.add_argument("--exit-code", action="store_true", help="end with 5 if something would change")
+    add_permission_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.cli.configure import dry_exit
+    from preflight.cli.configure_output import say, show_plan
+    from preflight.cli.planning import doable, judge, look
+    from preflight.facts.document import load_file
+    from preflight.provision.document import SavedPlan, dump
+    from preflight.report.build import utc
+
+    areas = tuple(args.area or Area)
+    with session(args) as s:
+        seen = judge(s, load_file(args.source), areas) if args.source else look(s, areas, args)
+        plan, notes = doable(s, seen, args)
+        shown(show_plan, s, plan, notes)
+        if args.out:
+            inventory = str(args.inventory.absolute())
+            _save(args.out, dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes)))
+            say(s, f"nothing was changed; the plan is in {args.out}", f"next: preflight apply {args.out}")
+        else:
+            again = f"preflight plan --inventory {args.inventory} --out plan.json"
+            say(s, "nothing was changed", f"next: {again}")
+        return dry_exit(args, seen, plan)
+
+
+def _save(path: Path, text: str) -> None:
+    """Whole or not at all; only the owner reads it, as it holds what the hosts' files hold."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise PreflightError(f"the plan cannot be written to {path}: {error.strerror}") from None

@@ -1,0 +1,115 @@
+"""From hosts, or facts saved before, to what may be done there now: shared by `plan` and `configure`."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING
+
+from preflight.cli.common import Session
+from preflight.model.change import Area, Change, Kind, Plan
+from preflight.model.errors import PreflightError
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from preflight.facts.types import ClusterFacts
+
+# The modules of preflight/checks that belong to an area: they carry its changes, or judge what became of them.
+MODULES = {
+    Area.PORTS: ("ports",),
+    Area.ADDRESSES: ("addresses", "devices"),
+    Area.FIREWALL: ("firewall",),
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The hosts as they are: what the checks of the areas say, and the changes they ask for."""
+
+    facts: "ClusterFacts"
+    findings: tuple[Finding, ...]
+    plan: Plan
+
+
+def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+    """Look at the session's hosts and judge what belongs to `areas`."""
+    from preflight.facts.collect import collect
+
+    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
+    return judge(s, facts, areas, temporary=getattr(args, "temporary", False))
+
+
+def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
+    """What the checks of `areas` make of the facts, and the plan that follows."""
+    from preflight.checks.registry import ROUNDS, all_checks
+    from preflight.checks.run import run_checks
+    from preflight.checks.waive import apply_waivers
+    from preflight.provision.plan import make_plan
+
+    modules = {module for area in areas for module in MODULES[area]}
+    checks = [check for check in all_checks().values() if check.area in modules and not set(check.needs) & set(ROUNDS)]
+    found = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
+    findings = tuple(apply_waivers(found, s.cluster.waivers, (), date.today()))
+    plan = make_plan(_not_accepted(found, findings), areas, temporary=temporary)
+    return Look(facts, tuple(map(_left_so, findings)) if temporary else findings, plan)
+
+
+def _left_so(finding: Finding) -> Finding:
+    """With --temporary, what would be lost at the next boot was asked for: a warning."""
+    change = finding.change
+    if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
+        left = f"{finding.summary} (left so by --temporary)"
+        return replace(finding, outcome=Outcome.WARN, summary=left, change=None)
+    return finding
+
+
+def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[Finding]:
+    """What a waiver has turned into a warning, a person wants to stay as it is."""
+    return [one for one, other in zip(found, waived, strict=True) if one.outcome is other.outcome]
+
+
+def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
+    """The plan without what has to wait, and what else is to be said before it. Raises PreflightError where it must
+    not be carried out: a new address is taken, or a machine stands in the inventory twice."""
+    from preflight.provision.plan import not_reached, not_seen, same_machine
+
+    if twice := same_machine(seen.facts):
+        s.progress.clear()
+        raise PreflightError("\n".join((*twice, "nothing was changed; take one of the names out of the inventory")))
+    plan, notes = safe(s, seen.plan, seen.facts, args)
+    return plan, not_reached(seen.facts) + not_seen(seen.findings) + notes
+
+
+def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
+    """The plan without what disturbs, and what was left out or could not be asked. Raises PreflightError where a new
+    address answers already."""
+    from preflight.facts.collect import ping
+    from preflight.provision.plan import held_back
+    from preflight.provision.precheck import not_asked, questions, taken
+
+    left, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)
+    asked, nobody_to_ask = questions(left, facts)
+    if not asked:
+        return left, held + nobody_to_ask
+    pings = ping(s.cluster, facts, s.transport, asked, s.progress, pool=args.pool)
+    answered = taken(pings, facts)
+    if answered:
+        s.progress.clear()
+        raise PreflightError("\n".join((*answered, "nothing was changed; correct the inventory, or free the address")))
+    return left, held + nobody_to_ask + not_asked(pings)
+
+
+def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFacts":
+    """What has to be known of hosts before their devices are touched: who uses them, and which addresses answer. Empty
+    where no device is to be touched."""
+    from preflight.facts.collect import collect
+    from preflight.facts.types import ClusterFacts
+    from preflight.provision.plan import DEVICE_KINDS
+
+    names = {change.host for change in changes if change.kind in DEVICE_KINDS}
+    if not names:
+        return ClusterFacts({})
+    hosts = [host for host in s.hosts if host.name in names]
+    return collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool,
+                   sections=("hccn", "npu_smi"))  # fmt: skip

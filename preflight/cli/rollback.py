@@ -1,0 +1,56 @@
+"""Take back what a run changed, in reverse order, from what every host wrote down about it.
+
+What somebody has changed since is left alone and reported. A device has no way to drop an address: its file is put
+back, and it keeps the address until it is reset.
+"""
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+
+from preflight.cli.changing import PENDING, add_change_arguments, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.common import add_inventory_arguments, session
+from preflight.model.errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", help="the run's id, as preflight history lists it")
+    add_inventory_arguments(parser)
+    parser.set_defaults(inventory=None)
+    add_change_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be taken back")
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.cli.configure_output import finish_run, say, show_plan
+    from preflight.cli.planning import device_facts, safe
+    from preflight.provision.apply import Way
+    from preflight.provision.journal import past_run
+    from preflight.provision.rollback import undoing
+    from preflight.report.build import new_run_id
+
+    refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
+    started = datetime.now(UTC)
+    past = past_run(args.run_id)
+    if args.inventory is None and past is None:
+        raise UsageError(
+            f"this machine knows no run {args.run_id}: preflight history lists those it knows; a run that was started "
+            "elsewhere needs --inventory"
+        )
+    args.inventory = args.inventory or Path(past.inventory if past else "")
+    with session(args) as s:
+        hosts = [host for host in s.hosts if past is None or host.name in past.hosts]
+        way = Way(hosts, s.transport, args.pool, s.progress)
+        undo = undoing(args.run_id, way, new_run_id(started))
+        plan, held = safe(s, undo.plan, device_facts(s, undo.plan.changes, args.pool), args)
+        notes = (*undo.away, *undo.notes, *undo.keeps, *held)
+        if args.output == "console":
+            shown(show_plan, s, plan, notes)
+        if args.dry_run:
+            say(s, "nothing was changed (--dry-run)", f"next: preflight rollback {args.run_id}")
+            return 3 if undo.away else 0
+        if plan.changes and not agreed(args, plan):
+            return PENDING
+        run_id, applied = carry_out(args, s, plan, started, undoes=args.run_id, go_on=True)
+        return finish_run(args, s, run_id, applied.results, notes + applied.notes, failed=bool(undo.away))

@@ -1,0 +1,251 @@
+"""One host's part of a run: the program of preflight/remote/apply is sent there and heard out."""
+
+import getpass
+import json
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TypeVar
+
+import msgspec
+
+from preflight.facts import framed
+from preflight.facts.decode import decode
+from preflight.model.change import Area, Change, Kind, Phase, StepResult, StepState
+from preflight.model.cluster import Host
+from preflight.transport.programs import source
+from preflight.transport.types import Answer, Program, Transport, TransportError, Trouble
+
+T = TypeVar("T")
+
+JOURNAL = "/var/lib/preflight/journal"  # on the hosts
+LOCK = "/run/preflight.lock"
+CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it takes its firewall changes back
+_PATIENCE = 20.0  # seconds after that in which the host is asked what it did
+_PAUSE = 1.0  # seconds between two attempts to get in again
+_PROGRAM_SECONDS = 60.0  # for a host's program without its devices
+_DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
+_MAYBE_BEGUN = (Trouble.CLOSED, Trouble.TIMEOUT)  # after any other trouble, nothing was begun on the host
+
+
+# What the host program answers: see preflight/remote/apply/main.py.
+
+
+@dataclass(frozen=True)
+class _Step:
+    state: StepState
+    found: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class _Compared:
+    results: list[_Step]
+
+
+@dataclass(frozen=True)
+class _Applied:
+    results: list[_Step]
+    guarded: bool
+    recovered: str
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    verdict: str  # confirmed | reverted
+    left: list[str]  # targets that could not be taken back
+    results: list[_Step]
+
+
+@dataclass(frozen=True)
+class _Undo:
+    kind: Kind
+    target: str
+    area: Area
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class _UndoOf:
+    changes: list[_Undo] | None
+    recovered: str
+
+
+class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
+    """The host program began nothing: its own sentence."""
+
+
+@dataclass(frozen=True)
+class HostOutcome:
+    """What became of one host's changes, in their order. `recovered`: what was found there of an earlier run that had
+    been cut off, and put in order; empty if nothing."""
+
+    results: tuple[StepResult, ...]
+    recovered: str = ""
+
+
+class HostRun:
+    """A host, the way to it, and the id of the run that is at work there."""
+
+    def __init__(self, host: Host, transport: Transport, run: str, *, confirm_seconds: float = CONFIRM_SECONDS) -> None:
+        self._host = host
+        self._transport = transport
+        self._run = run
+        self._confirm_seconds = confirm_seconds
+
+    @staticmethod
+    def seconds(changes: Sequence[Change], confirm_seconds: float) -> float:
+        """The longest that `carry_out` takes."""
+        return _program_seconds(changes) + 2 * (confirm_seconds + _PATIENCE)
+
+    def compare(self, changes: Sequence[Change]) -> tuple[StepResult, ...]:
+        """What each change would meet now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`; nothing is written."""
+        try:
+            answer = self._ask({"action": "compare", **_phases(changes)}, _Compared, _program_seconds(changes))
+            return _results(changes, answer.results)
+        except (TransportError, Refused, framed.NoAnswer) as error:
+            return refused(changes, _named(self._host, error))
+
+    def undo_of(self, run: str) -> tuple[tuple[Change, ...] | None, str]:
+        """What leads this host back to before `run`, None if it was not here; and what was put in order on the way.
+
+        Raises TransportError, Refused or NoAnswer.
+        """
+        answer = self._ask({"action": "undo-of", "run": run, "owner": self._owner()}, _UndoOf, _PROGRAM_SECONDS)
+        if answer.changes is None:
+            return None, answer.recovered
+        undone = (
+            Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
+            for undo in answer.changes
+        )
+        return tuple(undone), answer.recovered
+
+    def carry_out(self, changes: Sequence[Change], *, go_on: bool = False) -> HostOutcome:
+        """Apply, then confirm where the host asks for it. A host that is lost ends in `FAILED`, not in an exception."""
+        request = {
+            "action": "apply",
+            "owner": self._owner(),
+            "seconds": self._confirm_seconds,
+            "go_on": go_on,
+            **_phases(changes),
+        }
+        try:
+            # A firewall change may stop this very connection; it comes back to life when the host has reverted it.
+            answer = self._ask(request, _Applied, _program_seconds(changes) + self._confirm_seconds + _PATIENCE)
+            expected = [change for change in changes if not (answer.guarded and change.phase is Phase.KEPT)]
+            results = _results(expected, answer.results)
+        except Refused as error:
+            return HostOutcome(refused(changes, _named(self._host, error)))
+        except framed.NoAnswer as error:
+            return HostOutcome(lost(changes, _named(self._host, error), self._run))
+        except TransportError as error:
+            if error.trouble in _MAYBE_BEGUN:
+                return HostOutcome(lost(changes, error.summary, self._run))
+            return HostOutcome(refused(changes, error.summary))
+        if answer.guarded:
+            results = self._confirmed(results, [change for change in changes if change.phase is Phase.KEPT], go_on)
+        return HostOutcome(results, answer.recovered)
+
+    def _confirmed(
+        self, results: tuple[StepResult, ...], kept: Sequence[Change], go_on: bool
+    ) -> tuple[StepResult, ...]:
+        """All results after the host's verdict on its firewall changes; a run that has not gone well is not made
+        permanent."""
+        seconds = self._confirm_seconds
+        well = go_on or all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
+        not_run = tuple(StepResult(change, StepState.NOT_RUN) for change in kept)
+        try:
+            verdict = self._confirm(kept if well else (), go_on)
+            if verdict.verdict == "confirmed":
+                return results + (_results(kept, verdict.results) if well else not_run)
+        except (TransportError, Refused, framed.NoAnswer) as error:
+            message = f"could not be confirmed: {error}; the host takes it back by itself within {seconds:g} s"
+            return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
+        reverted = f"no new connection came through within {seconds:g} s, so the host took it back"
+        left = "was to be taken back, and could not be; the host's journal says why"
+        taken_back = (
+            _unless_guarded(result, StepState.FAILED, left)
+            if result.change.target in verdict.left
+            else _unless_guarded(result, StepState.REVERTED, reverted)
+            for result in results
+        )
+        return (*taken_back, *not_run)
+
+    def _confirm(self, kept: Sequence[Change], go_on: bool) -> _Verdict:
+        """Keep trying over new connections until the host has answered, or has surely decided by itself."""
+        deadline = time.monotonic() + self._confirm_seconds + _PATIENCE
+        request = {"action": "confirm", "go_on": go_on, **_phases(kept)}
+        while True:
+            try:
+                return self._ask(request, _Verdict, self._confirm_seconds + _PATIENCE)
+            except TransportError:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE)
+
+    def _owner(self) -> str:
+        return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"
+
+    def _ask(self, request: Mapping[str, object], type_: type[T], seconds: float) -> T:
+        marker = secrets.token_hex(16)
+        common = {"marker": marker, "run": self._run, "journal": JOURNAL, "lock": LOCK}
+        program = Program(source("apply"), json.dumps({**common, **request}).encode())
+        return _read(self._transport.run(self._host, program, timeout=seconds), marker, type_)
+
+
+def _program_seconds(changes: Sequence[Change]) -> float:
+    return _PROGRAM_SECONDS + _DEVICE_SECONDS * sum(change.area is Area.ADDRESSES for change in changes)
+
+
+def _phases(changes: Sequence[Change]) -> dict[str, object]:
+    return {phase.value: [asdict(change) for change in changes if change.phase is phase] for phase in Phase}
+
+
+def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepResult, ...]:
+    if len(steps) != len(changes):
+        raise framed.NoAnswer(f"{len(changes)} changes were sent and {len(steps)} results came back")
+    return tuple(
+        StepResult(change, step.state, step.found, step.message) for change, step in zip(changes, steps, strict=True)
+    )
+
+
+def _named(host: Host, error: Exception) -> str:
+    text = str(error)
+    return text if text.startswith(f"{host.name}: ") else f"{host.name}: {text}"
+
+
+def lost(changes: Sequence[Change], why: str, run: str) -> tuple[StepResult, ...]:
+    """How far the host came is not known here, so that nothing counts as done."""
+    message = f"{why}; what was done there until then, if anything, stands in {JOURNAL}/{run}.jsonl"
+    return tuple(StepResult(change, StepState.FAILED, message=message) for change in changes)
+
+
+def refused(changes: Sequence[Change], message: str) -> tuple[StepResult, ...]:
+    """Nothing was begun."""
+    first, *rest = changes
+    return (
+        StepResult(first, StepState.FAILED, message=message),
+        *(StepResult(change, StepState.NOT_RUN) for change in rest),
+    )
+
+
+def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepResult:
+    """`result`, or what became of it if it was written and guarded."""
+    if result.change.phase is Phase.GUARDED and result.state is StepState.DONE:
+        return replace(result, state=state, message=message)
+    return result
+
+
+def _read(answer: Answer, marker: str, type_: type[T]) -> T:
+    """The framed document. Raises Refused with the program's own refusal, NoAnswer for anything that is no answer."""
+    document = framed.document(answer, marker)
+    try:
+        parts = decode(document, dict[str, msgspec.Raw])
+        if "error" in parts:
+            raise Refused(decode(parts["error"], str))
+        return decode(document, type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise framed.NoAnswer(f"the answer of the program on the host is not understood: {error}") from error

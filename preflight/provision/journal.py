@@ -1,0 +1,161 @@
+"""What was done from this machine: a file a run, a JSON object a line, on the disk before the next thing begins.
+
+    start      run, command, inventory, owner, undoes (the run that this one rolls back, or ""), changes (the plan)
+    begin      host, steps: what is now done there, in order
+    end        host, step, kind, target, state, found, message: what became of one change
+    stopped    why: no other host is begun
+    finish     exit: the command's exit code
+
+The files may hold what hosts' files held; only their owner reads them.
+"""
+
+import errno
+import getpass
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from preflight.model.change import Change, Plan, StepResult, StepState
+from preflight.model.errors import PreflightError, UsageError
+
+_LONGEST = 200  # characters of a found value
+
+
+def directory() -> Path:
+    """Where the runs of this user are kept (XDG base directories)."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    state = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return state / "preflight" / "runs"
+
+
+def require_directory() -> None:
+    """Make the directory of the journals. Raises UsageError where nothing could be written there."""
+    place = directory()
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(_unwritable(place, error)) from None
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(_unwritable(place, PermissionError(errno.EACCES, os.strerror(errno.EACCES))))
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return f"the journal {path} cannot be written: {error.strerror}; XDG_STATE_HOME names another place for it"
+
+
+class RunJournal:
+    """One run's journal, open for writing. Thread-safe."""
+
+    def __init__(self, run: str) -> None:
+        """Raises PreflightError where it cannot be written: what is not written down is not done."""
+        self.run = run
+        self.path = directory() / f"{run}.jsonl"
+        self._lock = threading.Lock()
+        try:
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise PreflightError(_unwritable(self.path, error)) from None
+
+    def start(self, command: str, inventory: Path, plan: Plan, *, undoes: str = "") -> None:
+        changes = msgspec.to_builtins(plan.changes)
+        self._note("start", run=self.run, command=command, inventory=str(inventory.absolute()), owner=owner(),
+                   undoes=undoes, changes=changes)  # fmt: skip
+
+    def begin(self, host: str, changes: Sequence[Change]) -> None:
+        self._note("begin", host=host, steps=[f"{change.kind} {change.target}" for change in changes])
+
+    def end(self, results: Sequence[StepResult]) -> None:
+        for number, result in enumerate(results):
+            change, found = result.change, result.found
+            self._note("end", host=change.host, step=number, kind=change.kind, target=change.target,
+                       state=result.state, found=found and found[:_LONGEST], message=result.message)  # fmt: skip
+
+    def stopped(self, why: str) -> None:
+        self._note("stopped", why=why)
+
+    def finish(self, exit_code: int) -> None:
+        self._note("finish", exit=exit_code)
+
+    def _note(self, event: str, **more: Any) -> None:
+        time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        line = msgspec.json.encode({"event": event, "time": time, **more}) + b"\n"
+        try:
+            with self._lock:
+                os.write(self._handle, line)
+                os.fsync(self._handle)
+        except OSError as error:
+            raise PreflightError(_unwritable(self.path, error)) from None
+
+
+def owner() -> str:
+    """Who runs this, for others to read."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run as its journal tells it."""
+
+    run: str
+    command: str
+    started: str
+    inventory: str
+    owner: str
+    changes: tuple[Change, ...]
+    undoes: str = ""
+    states: dict[StepState, int] = field(default_factory=dict)  # how many changes ended how
+    begun: tuple[str, ...] = ()  # hosts
+    exit: int | None = None  # None: the run was cut off, or is at work
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(change.host for change in self.changes))
+
+
+def past_runs() -> Iterator[PastRun]:
+    """The runs of this user, the newest first. Files that are no journals are passed over."""
+    for path in sorted(directory().glob("*.jsonl"), reverse=True):
+        if run := _read(path):
+            yield run
+
+
+def past_run(run: str) -> PastRun | None:
+    """One run, None if this machine knows nothing of it."""
+    path = directory() / f"{run}.jsonl"
+    return _read(path) if path.is_file() else None
+
+
+def _read(path: Path) -> PastRun | None:
+    lines = []
+    for line in path.read_bytes().splitlines():
+        try:
+            lines.append(msgspec.json.decode(line))
+        except msgspec.MsgspecError:
+            continue  # cut, where the machine went down
+    if not lines or lines[0].get("event") != "start":
+        return None
+    start = lines[0]
+    states: dict[StepState, int] = {}
+    for line in lines:
+        if line["event"] == "end":
+            state = StepState(line["state"])
+            states[state] = states.get(state, 0) + 1
+    return PastRun(
+        run=start["run"],
+        command=start["command"],
+        started=start["time"],
+        inventory=start["inventory"],
+        owner=start["owner"],
+        changes=tuple(msgspec.convert(start["changes"], list[Change])),
+        undoes=start["undoes"],
+        states=states,
+        begun=tuple(line["host"] for line in lines if line["event"] == "begin"),
+        exit=next((line["exit"] for line in lines if line["event"] == "finish"), None),
+    )

@@ -1,0 +1,88 @@
+"""A run → the plan that takes it back, from what the hosts themselves wrote down."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from preflight.facts import framed
+from preflight.model.change import Change, Kind, Phase, Plan, Risk
+from preflight.model.cluster import Host
+from preflight.provision.apply import Way
+from preflight.provision.host_run import HostRun, Refused
+from preflight.provision.plan import DEVICE_KINDS
+from preflight.transport import fan_out
+from preflight.transport.types import TransportError
+
+_HCCN_CONF = "/etc/hccn.conf"
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: why hosts
+    could not be asked; `notes`: what else is to be said."""
+
+    plan: Plan
+    keeps: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def undoing(run: str, way: Way, this_run: str) -> Undoing:
+    """Ask every host of `way` what `run` did there. `this_run` is the asking run's id, for others to see."""
+
+    def one_host(host: Host) -> tuple[tuple[Change, ...] | None, str] | str:
+        try:
+            return HostRun(host, way.transport, this_run).undo_of(run)
+        except (Refused, framed.NoAnswer) as error:
+            return f"{host.name}: {error}"
+
+    seconds = HostRun.seconds((), 0)
+    told = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
+    changes: list[Change] = []
+    away, notes, strangers = [], [], []
+    for name, answer in told.items():
+        if isinstance(answer, TransportError | str):
+            away.append(str(answer))
+            continue
+        undo, recovered = answer
+        if undo is None:
+            strangers.append(name)
+        changes += undo or ()
+        notes += [f"{name}: {recovered}"] if recovered else []
+    if strangers:
+        notes.append(f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}")
+    plan, keeps = plan_of(changes)
+    return Undoing(plan, keeps, tuple(away), tuple(notes))
+
+
+def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, each host's changes phase by phase and otherwise in the order given, without what cannot be done; and a
+    sentence for each thing that a device therefore keeps. Pure."""
+    given = tuple(changes)
+    keeps = tuple(_keeps(change) for change in given if _cannot_be_unset(change))
+    holding = {change.host for change in given if _cannot_be_unset(change)}
+    kept = (_for_the_next_boot(c) if c.host in holding else c for c in given if not _cannot_be_unset(c))
+    return Plan(tuple(_by_phase(tuple(kept)))), keeps
+
+
+def _cannot_be_unset(change: Change) -> bool:
+    return change.kind in DEVICE_KINDS and change.after is None
+
+
+def _keeps(change: Change) -> str:
+    what = {Kind.DEVICE_ADDRESS: "", Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "}
+    return f"{change.host}: device {change.target} keeps {what.get(change.kind, '')}{change.before} until reboot"
+
+
+def _for_the_next_boot(change: Change) -> Change:
+    """The file that devices are set from at boot says more than they can be brought to now."""
+    if change.kind is Kind.FILE and change.target == _HCCN_CONF:
+        return replace(change, risk=Risk.NEEDS_REBOOT)
+    return change
+
+
+def _by_phase(changes: Sequence[Change]) -> Iterable[Change]:
+    hosts = dict.fromkeys(change.host for change in changes)
+    phases = list(Phase)
+    for host in hosts:
+        of_host = (change for change in changes if change.host == host)
+        yield from sorted(of_host, key=lambda change: phases.index(change.phase))

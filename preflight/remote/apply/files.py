@@ -1,0 +1,107 @@
+"""Files: read as text that keeps every byte, replaced whole."""
+
+import os
+import shutil
+
+from apply.kinds import Kind
+from apply.tools import TAG, StepError
+
+FILE_LIMIT = 1 << 20  # bytes; nothing that is changed here comes near
+# How bytes that are no UTF-8 stand in a file's text: as in collect.py.
+KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
+GIVEN_BACK = {kept: surrogate for surrogate, kept in KEPT.items()}
+
+
+def real_path(path):
+    """Where the file really is. A link is kept and written through, as long as it stays under the same top directory:
+    one that leads out of /etc belongs to something that manages the file elsewhere."""
+    real = os.path.realpath(path)
+    if real.split("/")[1] != path.split("/")[1]:
+        raise StepError("%s is a link to %s; change that by hand" % (path, real))
+    return real
+
+
+def read_file(path):
+    real = real_path(path)
+    if not os.path.exists(real):
+        return None
+    if not os.path.isfile(real):
+        raise StepError("%s is not a regular file" % path)
+    with open(real, "rb") as file:
+        data = file.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise StepError("%s is larger than %d KiB" % (path, FILE_LIMIT // 1024))
+    return data.decode("utf-8", "surrogateescape").translate(KEPT)
+
+
+def write_file(path, text):
+    """Whole or not at all, whenever the power goes; owner, mode, ACL and SELinux label stay."""
+    path = real_path(path)
+    directory = os.path.dirname(path)
+    if text is None:
+        os.unlink(path)
+        if os.path.basename(directory) == TAG and not os.listdir(directory):
+            os.rmdir(directory)  # a directory of ours, made for the file
+            directory = os.path.dirname(directory)
+    else:
+        try:
+            replace_file(path, text.translate(GIVEN_BACK).encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise StepError("%s cannot be written: %s" % (path, error.strerror or error)) from None
+    sync_directory(directory)
+
+
+def sync_directory(directory):
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def partial_path(path):
+    """Where a file's new content is until it is whole. The run's lock is what makes one name enough; a fixed one is
+    found again when a run was cut off."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, ".%s.%s-partial" % (name, TAG))
+
+
+def remove_partial(path):
+    """What a run that was cut off may have left beside a file."""
+    try:
+        os.unlink(partial_path(real_path(path)))
+    except FileNotFoundError:
+        pass
+
+
+def replace_file(path, data):
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        os.makedirs(directory, 0o755)
+    partial = partial_path(path)
+    remove_partial(path)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            keep_looks(path, partial)
+            os.fsync(file.fileno())
+        os.rename(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def keep_looks(path, partial):
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        os.chmod(partial, 0o644)
+        return
+    os.chown(partial, old.st_uid, old.st_gid)
+    shutil.copystat(path, partial)  # mode and extended attributes …
+    os.utime(partial)  # … but not the times
+
+
+KINDS = {"file": Kind(read_file, write_file)}

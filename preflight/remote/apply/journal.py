@@ -1,0 +1,107 @@
+"""What runs did to this host: a JSON object a line, on the disk before the next step begins.
+
+`RUN.jsonl` is one run's journal, readable by root only:
+
+    start                                                  owner, changes (how many)
+    begin     step or undo, kind, target, area, phase      before: what was found, after: what is wanted,
+                                                           files: {path: text} that the tool will rewrite
+    end       the same                                     state, found, message, files: {path: text} afterwards
+    abandoned, confirmed, reverted, left, recovered        see steps.py, guardian.py, recovery.py
+    finish                                                 nothing is to come
+
+`open` is a link that names the run which has begun and not finished. There is at most one: runs hold the host's lock.
+"""
+
+import errno
+import json
+import os
+import time
+
+from apply.files import sync_directory
+from apply.tools import StepError
+
+OPEN = "open"
+
+
+def journal_path(directory, run):
+    return os.path.join(directory, run + ".jsonl")
+
+
+def open_run(directory):
+    """The run that has begun here and not finished, if there is one."""
+    try:
+        return os.readlink(os.path.join(directory, OPEN))
+    except OSError:
+        return None
+
+
+def records(directory, run):
+    """A run's journal, line by line; a line cut by a full disk or a lost host is left out. None: no such run here."""
+    found = []
+    try:
+        with open(journal_path(directory, run), encoding="utf-8") as file:
+            for line in file:
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    continue
+    except FileNotFoundError:
+        return None
+    return found
+
+
+class Journal:
+    def __init__(self, directory, run, handle):
+        self.directory, self.run, self.handle = directory, run, handle
+        self.path = journal_path(directory, run)
+        self.optional = False  # whether steps are made that cannot be written down
+        self.rewritten = {}  # path → (text before the tools of this run, text after them)
+
+    @classmethod
+    def create(cls, directory, run):
+        os.makedirs(directory, 0o700, exist_ok=True)
+        try:
+            handle = os.open(journal_path(directory, run), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        except FileExistsError:
+            message = "run %s has been on this host before; is the host in the inventory under two names?"
+            raise StepError(message % run) from None
+        journal = cls(directory, run, handle)
+        os.symlink(run, os.path.join(directory, OPEN))
+        sync_directory(directory)
+        return journal
+
+    @classmethod
+    def resume(cls, directory, run):
+        """The journal of a run that was on this host before, to go on with."""
+        path = journal_path(directory, run)
+        if not os.path.exists(path):
+            raise StepError("run %s has not been on this host" % run)
+        journal = cls(directory, run, os.open(path, os.O_WRONLY | os.O_APPEND))
+        for record in records(directory, run):
+            journal.remember(record)
+        return journal
+
+    def note(self, event, **more):
+        record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        line = (json.dumps(record, sort_keys=True) + "\n").encode()
+        try:
+            if os.write(self.handle, line) < len(line):
+                raise OSError(errno.ENOSPC, "the disk is full")
+            os.fsync(self.handle)
+        except OSError as error:
+            if not self.optional:
+                raise StepError("%s cannot be written: %s" % (self.path, error.strerror)) from None
+        self.remember(record)
+
+    def remember(self, record):
+        for path, text in record.get("files", {}).items():
+            first = self.rewritten[path][0] if path in self.rewritten else text
+            self.rewritten[path] = (first, text)
+
+    def finish(self):
+        """Nothing is to come of this run. A disk that has become full is no reason to keep that from being told."""
+        self.optional = True
+        self.note("finish")
+        if open_run(self.directory) == self.run:
+            os.unlink(os.path.join(self.directory, OPEN))
+            sync_directory(self.directory)

@@ -1,0 +1,36 @@
+"""What can be changed: a kind is a reader and a writer of text. Which module knows which kind."""
+
+import importlib
+
+# Kind of change → module of this package, loaded when such a change is there. What each kind's target and value are
+# stands in preflight/model/change.py.
+MODULES = {
+    "file": "files",
+    "sysctl": "sysctl",
+    "nft-rules": "nftables",
+    "nft-input": "nftables",
+    "ufw-rules": "ufw",
+    "ufw-enabled": "ufw",
+    "device-address": "hccn",
+    "device-gateway": "hccn",
+    "device-detect": "hccn",
+}
+
+
+def same_text(value):
+    return value
+
+
+class Kind:
+    """`read(target)` → text or None, `write(target, text or None)`. Two values are the same where `same` makes them
+    equal. `settle`: seconds that a written value may take to show. `lines`: the value is a set of lines that the writer
+    changes one by one, so that one that was cut off leaves some of them. `rewrites`: files that the tool behind the
+    writer writes as well."""
+
+    def __init__(self, read, write, same=same_text, settle=0, lines=False, rewrites=()):
+        self.read, self.write, self.same = read, write, same
+        self.settle, self.lines, self.rewrites = settle, lines, rewrites
+
+
+def kind_of(name):
+    return importlib.import_module("apply." + MODULES[name]).KINDS[name]

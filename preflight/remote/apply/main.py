@@ -1,0 +1,139 @@
+"""Applies one host's changes by compare-and-set. Runs on the host, as root; imported by nobody.
+
+Standard library only, Python 3.6 syntax. The modules of this package are sent together. The rest of stdin is the
+request, a JSON object:
+
+    marker     word that frames the answer; banners before it and noise after it do no harm
+    action     "compare", "apply", "confirm" or "undo-of"
+    run        the run's id, a file name
+    journal    directory of the journals, and of the verdicts on guarded runs
+    lock       file whose flock makes this the only run on the host
+    owner      who runs it, for the message that others see meanwhile                      (apply)
+    seconds    how long the guardian waits for the confirmation                            (apply)
+    go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
+    plain      [{"area", "kind", "target", "before", "after"}, …] in order                 (apply, compare)
+    guarded    the same: changes of the live firewall, taken back unless confirmed         (apply, compare)
+    kept       the same: what makes those permanent, done once they are confirmed          (apply, confirm, compare)
+
+The answer is `\\n<marker> <length>\\n<json>\\n`:
+
+    compare    {"results": [{"state", "found", "message"}, …]}    of all three lists, in that order
+    apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it,
+                "recovered": a sentence about a run that was cut off before, or ""}
+    confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
+    undo-of    {"changes": [what leads back to before the run] or null if it was not here, "recovered": …}
+    any        {"error": "one sentence"}
+"""
+
+import fcntl
+import json
+import os
+import re
+import sys
+import time
+
+from apply.guardian import claim, post_guardian, verdict_path
+from apply.journal import Journal, records
+from apply.recovery import recover, undo_of
+from apply.steps import NOT_RUN, WELL, compare, failed, run_steps
+from apply.tools import TOOL_SECONDS, StepError, sentence
+
+
+def take_lock(path, patience=0.0):
+    """The lock's descriptor; it is free again when every process that inherited it has ended."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                owner = os.read(handle, 200).decode("utf-8", "replace").strip()
+                os.close(handle)
+                message = "another run is at work on this host (%s); wait until it is done"
+                raise StepError(message % (owner or "unnamed")) from None
+            time.sleep(0.05)
+
+
+def own_lock(request):
+    lock = take_lock(request["lock"])
+    os.ftruncate(lock, 0)
+    os.write(lock, request["owner"].encode()[:200])
+
+
+def well(results):
+    return all(result["state"] in WELL for result in results)
+
+
+def look(request):
+    changes = request["plain"] + request["guarded"] + request["kept"]
+    return {"results": [compare(change) for change in changes]}
+
+
+def apply(request):
+    plain, guarded, kept = request["plain"], request["guarded"], request["kept"]
+    own_lock(request)
+    recovered = recover(request["journal"])
+    journal = Journal.create(request["journal"], request["run"])
+    journal.note("start", owner=request["owner"], changes=len(plain + guarded + kept))
+    results = run_steps(plain, journal, "plain", go_on=request["go_on"])
+    stop = not well(results) and not request["go_on"]
+    if guarded and not stop:
+        try:
+            post_guardian(guarded, request["seconds"], journal)
+        except (StepError, OSError) as error:  # then the firewall is left alone
+            results += [failed(sentence(error))] + [NOT_RUN] * (len(guarded) - 1)
+            stop = True
+        else:
+            results += run_steps(guarded, journal, "guarded", len(plain), go_on=request["go_on"])
+            return {"results": results, "guarded": True, "recovered": recovered}
+    elif guarded:
+        results += [NOT_RUN] * len(guarded)
+    results += [NOT_RUN] * len(kept) if stop else run_steps(kept, journal, "kept", len(plain + guarded))
+    journal.finish()
+    return {"results": results, "guarded": False, "recovered": recovered}
+
+
+def confirm(request):
+    directory, run = request["journal"], request["run"]
+    verdict = claim(verdict_path(directory, run), "confirmed")
+    lock = take_lock(request["lock"], patience=2 * TOOL_SECONDS)  # the guardian has done what the verdict says
+    journal = Journal.resume(directory, run)
+    done = records(directory, run)
+    left = [record["target"] for record in done if record["event"] == "left"]
+    results = [NOT_RUN] * len(request["kept"])
+    if verdict == "confirmed" and done[-1]["event"] != "finish":
+        journal.note("confirmed")
+        first = sum(record["event"] == "end" for record in done)
+        results = run_steps(request["kept"], journal, "kept", first)
+        journal.finish()
+    os.close(lock)
+    return {"verdict": verdict, "left": left, "results": results}
+
+
+def undo(request):
+    own_lock(request)
+    recovered = recover(request["journal"])
+    return {"changes": undo_of(request["journal"], request["run"]), "recovered": recovered}
+
+
+ACTIONS = {"compare": look, "apply": apply, "confirm": confirm, "undo-of": undo}
+
+
+def answer_to(request):
+    try:
+        if os.geteuid() != 0:
+            raise StepError('changing a host needs root; set ssh.user = "root" or ssh.sudo = true in the inventory')
+        if not re.match(r"[\w.-]+$", request["run"]) or request["run"].startswith("."):
+            raise StepError("%r is not the id of a run" % request["run"])
+        return ACTIONS[request["action"]](request)
+    except (StepError, OSError) as error:
+        return {"error": sentence(error)}
+
+
+def main():
+    os.umask(0o022)
+    request = json.loads(sys.stdin.buffer.read().decode())
+    text = json.dumps(answer_to(request))
+    sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

@@ -1,0 +1,123 @@
+"""A run that was cut off is finished or undone by the next one; and what a run did is read from its journal."""
+
+from apply.files import remove_partial
+from apply.guardian import claim, take_back, verdict_path
+from apply.journal import Journal, open_run, records
+from apply.kinds import kind_of
+from apply.steps import between, text_of
+from apply.tools import StepError, sentence
+
+
+def recover(directory):
+    """Put in order what a run left that was killed, or whose host went down; a sentence about it, empty if there was
+    none. To be called by who holds the host's lock, so that no process of that run is alive.
+
+    A step that had begun has happened, or not; one that was cut off in between is taken back. Changes of the live
+    firewall that nobody confirmed are taken back, as their guardian would have done.
+    """
+    run = open_run(directory)
+    if run is None:
+        return ""
+    journal = Journal.resume(directory, run)
+    done = records(directory, run)
+    if done and done[-1]["event"] == "finish":
+        journal.finish()
+        return ""
+    for record in unended(done):
+        settle(record, journal)
+    guarded = [record for record in done if record["event"] == "begin" and record.get("phase") == "guarded"]
+    if guarded and claim(verdict_path(directory, run), "reverted") == "reverted":
+        take_back([back(record) for record in reversed(guarded)], journal)
+    else:
+        journal.finish()
+    owner = next((record["owner"] for record in done if record["event"] == "start"), run)
+    return "an earlier run (%s) was cut off here and was put in order" % owner
+
+
+def back(record):
+    """The change that takes a step back, from the record of its beginning."""
+    return {
+        "kind": record["kind"],
+        "target": record["target"],
+        "area": record["area"],
+        "before": record["after"],
+        "after": record["before"],
+    }
+
+
+def unended(done):
+    """The steps that have a beginning and no end, by their records of the beginning."""
+    waiting = {}
+    for record in done:
+        key = (record.get("step"), record.get("undo"))
+        if record["event"] == "begin":
+            waiting[key] = record
+        elif record["event"] == "end":
+            waiting.pop(key, None)
+    return list(waiting.values())
+
+
+def settle(record, journal):
+    """Write the end of a step that was cut off, as the host shows it now."""
+    kind, target = kind_of(record["kind"]), record["target"]
+    problem, found = "", None
+    try:
+        if record["kind"] == "file":
+            remove_partial(target)
+        found = kind.read(target)
+        ends = (kind.same(record["before"]), kind.same(record["after"]))
+        if kind.same(found) not in ends and between(kind, found, record):
+            kind.write(target, record["before"])
+            found = kind.read(target)
+    except (StepError, OSError) as error:
+        problem = sentence(error)
+    state = "done" if not problem and kind.same(found) == kind.same(record["after"]) else "failed"
+    which = {key: record[key] for key in ("step", "undo", "phase", "kind", "target", "area") if key in record}
+    files = {path: text_of(path) for path in kind.rewrites}
+    journal.note("end", state=state, found=found, message=problem or "cut off", files=files, **which)
+
+
+def undo_of(directory, run):
+    """The changes that lead back to how the host was before a run, in the order in which they are to be made; None if
+    the run was not here.
+
+    What counts is what the run came to in the end: a change that its guardian took back needs no undoing. A file that
+    a tool rewrote is put back after the tool has undone its own part.
+    """
+    done = records(directory, run)
+    if done is None:
+        return None
+    effects = {}  # (kind, target) → first and last value, in the order of first touch
+    begun = {}
+    for record in done:
+        which = (record.get("step"), record.get("undo"))
+        if record["event"] == "begin":
+            for path, text in record["files"].items():
+                effects.setdefault(("file", path), effect(record, "file", path, text))
+            own = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
+            begun[which] = (own, record["after"])
+        elif record["event"] == "end" and which in begun:
+            own, wanted = begun.pop(which)
+            own["last"] = wanted if record["state"] == "done" or record.get("unknown") else record["found"]
+            for path, text in record["files"].items():
+                effects[("file", path)]["last"] = text
+    return [inverse(found) for found in reversed(list(effects.values())) if differs(found)]
+
+
+def effect(record, kind=None, target=None, value=None):
+    return {
+        "kind": kind or record["kind"],
+        "target": target or record["target"],
+        "area": record["area"],
+        "first": value,
+        "last": value,
+    }
+
+
+def inverse(found):
+    return dict({name: found[name] for name in ("kind", "target", "area")}, before=found["last"], after=found["first"])
+
+
+def differs(found):
+    same = kind_of(found["kind"]).same
+    return same(found["first"]) != same(found["last"])

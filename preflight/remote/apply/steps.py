@@ -1,0 +1,121 @@
+"""One change after the other, each by compare-and-set."""
+
+import select
+import sys
+import time
+
+from apply.files import read_file
+from apply.kinds import kind_of
+from apply.tools import StepError, sentence
+
+WELL = ("done", "already")
+NOT_RUN = {"state": "not-run", "found": None, "message": ""}
+
+
+def failed(message):
+    return {"state": "failed", "found": None, "message": message}
+
+
+def step(change, journal, partly=False, **number):
+    """One change: {"state", "found", "message"}. `number` is `step` and `phase`, or `undo`, for the journal. `partly`:
+    what a writer that was cut off may have left is as good as `before`."""
+    kind, target, after = kind_of(change["kind"]), change["target"], change["after"]
+    which = dict(number, kind=change["kind"], target=target, area=change["area"])
+
+    def ended(state, found=None, message="", **more):
+        result = {"state": state, "found": found, "message": message}
+        journal.note("end", **dict(which, **dict(more, **result)))
+        return result
+
+    try:
+        found = kind.read(target)
+    except (StepError, OSError) as error:
+        return ended("failed", message="could not be read: " + sentence(error))
+    if kind.same(found) == kind.same(after):
+        return ended("already")
+    if kind.same(found) != kind.same(expected(change, journal)) and not (partly and between(kind, found, change)):
+        return ended("moved", found)
+    files = {path: text_of(path) for path in kind.rewrites}
+    journal.note("begin", before=found, after=after, files=files, **which)
+    problem, unknown = "", False
+    try:
+        kind.write(target, after)
+    except (StepError, OSError) as error:
+        problem = sentence(error)
+    try:
+        found = read_back(kind, target, after, settle=0 if problem else kind.settle)
+    except (StepError, OSError) as error:
+        unknown, problem = True, problem or "could not be read back: " + sentence(error)
+    files = {path: text_of(path) for path in kind.rewrites}
+    if unknown:
+        return ended("failed", None, problem, files=files, unknown=True)
+    if kind.same(found) == kind.same(after):  # what the host shows counts, not what the tool said
+        return ended("done", message=problem, files=files)
+    return ended("failed" if problem else "did-not-stick", found, problem, files=files)
+
+
+def expected(change, journal):
+    """What the change hopes to find. Tools of this very run may have rewritten a file on the way: it is as it was hoped
+    for where it was so before them and is as they left it."""
+    first, last = journal.rewritten.get(change["target"], (None, None)) if change["kind"] == "file" else (None, None)
+    return last if first == change["before"] and last is not None else change["before"]
+
+
+def between(kind, found, change):
+    """Whether a writer that was cut off on its way from `before` to `after`, or back, may have left `found`."""
+    ends = set((change["before"] or "").splitlines()) | set((change["after"] or "").splitlines())
+    return kind.lines and set((found or "").splitlines()) <= ends
+
+
+def text_of(path):
+    """A file that a tool rewrites, None also where it cannot be read: then there is nothing to put back."""
+    try:
+        return read_file(path)
+    except (StepError, OSError):
+        return None
+
+
+def read_back(kind, target, after, settle):
+    deadline = time.monotonic() + settle
+    while True:
+        found = kind.read(target)
+        if kind.same(found) == kind.same(after) or time.monotonic() >= deadline:
+            return found
+        time.sleep(0.2)
+
+
+def compare(change):
+    """What a step would meet, with nothing written: its state is `pending` where it would write."""
+    kind, target = kind_of(change["kind"]), change["target"]
+    try:
+        found = kind.read(target)
+    except (StepError, OSError) as error:
+        return failed("could not be read: " + sentence(error))
+    if kind.same(found) == kind.same(change["after"]):
+        return {"state": "already", "found": None, "message": ""}
+    as_seen = kind.same(found) == kind.same(change["before"])
+    return {"state": "pending" if as_seen else "moved", "found": None if as_seen else found, "message": ""}
+
+
+def abandoned():
+    """Whether nobody will read the answer: its reader pressed Ctrl-C, or the connection broke."""
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # that the other end is gone is reported unasked
+    return bool(reader.poll(0))
+
+
+def run_steps(changes, journal, phase, first=0, go_on=False):
+    """The changes in order, up to the first that does not end well; with `go_on` past those that somebody else moved.
+    None is begun that nobody waits for."""
+    results = []
+    for number, change in enumerate(changes, first):
+        if results and results[-1]["state"] not in WELL and not (go_on and results[-1]["state"] == "moved"):
+            break
+        try:
+            if abandoned():
+                journal.note("abandoned", step=number)
+                break
+            results.append(step(change, journal, step=number, phase=phase))
+        except StepError as error:  # of the journal: what was done before is told nevertheless
+            results.append(failed(sentence(error)))
+    return results + [NOT_RUN] * (len(changes) - len(results))

@@ -1,0 +1,78 @@
+"""Running this host's own programs: bounded in time and output, in one language."""
+
+import os
+import select
+import subprocess
+import tempfile
+import time
+
+TAG = "preflight"  # the comment that marks a firewall rule as ours
+TOOL_SECONDS = 20  # a single call of nft, ufw or hccn_tool
+OUTPUT_LIMIT = 4 << 20  # bytes; the ruleset of a host full of containers is a tenth of it
+ENVIRONMENT = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
+
+
+class StepError(Exception):
+    """Why something could not be read or written: one sentence."""
+
+
+def sentence(error):
+    if isinstance(error, OSError) and error.strerror:
+        return "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
+    return str(error)
+
+
+def call(*argv, stdin=""):
+    """Run a program to its end: (exit code, stdout, stderr)."""
+    name = " ".join(argv[:4])
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin.encode())
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+            )
+        except FileNotFoundError:
+            raise StepError("%s is not installed" % argv[0]) from None
+    try:
+        out, err = _read(process, name, time.monotonic() + TOOL_SECONDS)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        process.stderr.close()
+    return process.returncode, out, err
+
+
+def _read(process, name, deadline):
+    """What the program prints, once it has ended."""
+    texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
+    waiting = select.poll()
+    for descriptor in texts:
+        waiting.register(descriptor, select.POLLIN)
+    still_open = len(texts)
+    while still_open:
+        ready = waiting.poll(max(0, deadline - time.monotonic()) * 1000)
+        if not ready:
+            raise StepError("%s had not ended after %d s" % (name, TOOL_SECONDS))
+        for descriptor, _ in ready:
+            data = os.read(descriptor, 65536)
+            texts[descriptor] += data
+            if not data:
+                waiting.unregister(descriptor)
+                still_open -= 1
+            elif len(texts[descriptor]) > OUTPUT_LIMIT:
+                raise StepError("%s printed more than %d MiB" % (name, OUTPUT_LIMIT >> 20))
+    try:
+        process.wait(max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise StepError("%s closed its output but did not end" % name) from None
+    return tuple(texts[pipe.fileno()].decode("utf-8", "replace") for pipe in (process.stdout, process.stderr))
+
+
+def must(*argv, stdin=""):
+    code, out, err = call(*argv, stdin=stdin)
+    if code:
+        raise StepError("%s failed: %s" % (" ".join(argv[:4]), (err.strip() or out.strip())[:500]))
+    return out

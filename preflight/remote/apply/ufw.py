@@ -1,0 +1,59 @@
+"""ufw: our tagged rules, and whether it is on. Its own files say what it holds; ufw itself changes it."""
+
+import re
+
+from apply.files import read_file
+from apply.kinds import Kind
+from apply.nftables import same_rules
+from apply.tools import TAG, StepError, must
+
+UFW_TUPLES = ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")
+UFW_TUPLE = re.compile(r"### tuple ### (\S+) (\S+) (\S+) (?:0\.0\.0\.0/0|::/0) any (\S+) in comment=(\S+)$")
+
+
+def read_ufw_rules(_):
+    """Our rules, as `allow tcp PORTS from CIDR`; ufw keeps a rule a line, with its comment in hexadecimal."""
+    rules = []
+    for path in UFW_TUPLES:
+        for line in (read_file(path) or "").splitlines():
+            match = UFW_TUPLE.match(line)
+            if match and match.group(5) == TAG.encode().hex():
+                rules.append("%s %s %s from %s" % match.groups()[:4])
+    return "\n".join(rules) or None
+
+
+def ufw_words(rule):
+    """`allow tcp PORTS from CIDR` → the words ufw wants."""
+    match = re.match(r"(allow) (tcp|udp) ([0-9,:]+) from ([0-9a-fA-F.:/]+)$", rule)
+    if not match:
+        raise StepError("%r is not a rule like `allow tcp 60000:60031 from 10.0.0.0/8`" % rule)
+    action, protocol, ports, source = match.groups()
+    return [action, "proto", protocol, "from", source, "to", "any", "port", ports]
+
+
+def write_ufw_rules(target, value):
+    old, new = same_rules(read_ufw_rules(target)), same_rules(value)
+    for rule in new:
+        if rule not in old:
+            must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
+    for rule in old:
+        if rule not in new:
+            must("ufw", "delete", *ufw_words(rule))
+
+
+def read_ufw_enabled(_):
+    text = read_file("/etc/ufw/ufw.conf")
+    if text is None:
+        raise StepError("ufw is not installed")
+    values = re.findall(r"^\s*ENABLED\s*=\s*\"?(\w+)", text, re.MULTILINE)
+    return "yes" if values and values[-1].lower() == "yes" else "no"
+
+
+def write_ufw_enabled(_, value):
+    must("ufw", *(["--force", "enable"] if value == "yes" else ["disable"]))
+
+
+KINDS = {
+    "ufw-rules": Kind(read_ufw_rules, write_ufw_rules, same_rules, lines=True, rewrites=UFW_TUPLES),
+    "ufw-enabled": Kind(read_ufw_enabled, write_ufw_enabled, rewrites=("/etc/ufw/ufw.conf",)),
+}

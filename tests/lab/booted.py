@@ -166,17 +166,22 @@ def _removed(group: Path) -> bool:
     return True
 
 
+def booted_host(lab: LabHandle, name: str) -> BootedHost:
+    """A whole system at the place of a lab's host, not booted yet."""
+    found = state.load(lab.dir)
+    place = lifecycle.selected(lifecycle.hosts_of(found, lab.dir), name)
+    return BootedHost(place, Management(IPv4Network(found.network)), debian_tree())
+
+
 @contextmanager
 def whole_system(lab: LabHandle, name: str) -> Iterator[BootedHost]:
     """Boot a whole system in the place of a lab's host, with the lab's firewall (one of FIRST_BOOT) as a service."""
-    found = state.load(lab.dir)
-    place = lifecycle.selected(lifecycle.hosts_of(found, lab.dir), name)
-    host = BootedHost(place, Management(IPv4Network(found.network)), debian_tree())
-    kernel.kill_and_wait(kernel.processes_in([place.netns]))
-    _prepare(place, (lab.dir / "id_ed25519.pub").read_text())
+    host = booted_host(lab, name)
+    kernel.kill_and_wait(kernel.processes_in([host.place.netns]))
+    _prepare(host.place, (lab.dir / "id_ed25519.pub").read_text())
     try:
         host.boot()
-        place.run("sh", "-ec", FIRST_BOOT[place.spec.firewall])
+        host.place.run("sh", "-ec", FIRST_BOOT[host.place.spec.firewall])
         yield host
     finally:
         host.pull_the_plug()

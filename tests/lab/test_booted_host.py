@@ -1,27 +1,30 @@
 """A whole system that really reboots: what preflight keeps is there afterwards, and what it does not keep is gone."""
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.lab.booted import BootedHost, whole_system
-from tests.lab.conftest import LabHandle, MakeLab, preflight
+from preflight.lab import kernel, state
+from tests.lab.booted import BootedHost, booted_host, whole_system
+from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
 
 pytestmark = pytest.mark.lab
 
 JOB_PORT = 29500
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 LISTEN = f"import socket; s = socket.create_server(('', {JOB_PORT})); s.accept()"
-CONNECT = "import socket; socket.create_connection(('{address}', {port}), 2)"
+CONNECT = "import socket; socket.create_connection(('{address}', {port}), 1)"
 
 
-def command(lab: LabHandle, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run(lab: LabHandle, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return preflight(*arguments, "--inventory", lab.inventory, check=False, stdin=subprocess.DEVNULL)
 
 
 def judged(lab: LabHandle, *checks: str) -> "subprocess.CompletedProcess[str]":
-    return command(lab, "check", "--no-probe", *(word for check in checks for word in ("--only", check)))
+    return run(lab, "check", "--no-probe", *(word for check in checks for word in ("--only", check)))
 
 
 def reserved(host: BootedHost) -> str:
@@ -48,7 +51,7 @@ def test_what_was_configured_is_there_after_a_reboot(make_lab: MakeLab, firewall
     lab = make_lab(hosts=2, devices=0, product="cpu", firewall=firewall)
     with whole_system(lab, "node01") as host:
         assert not lets_in(lab, host)
-        done = command(lab, "configure", "-y")
+        done = run(lab, "configure", "-y")
         assert done.returncode == 0, done.stdout + done.stderr
         first_boot = boot_id(host)
 
@@ -58,7 +61,7 @@ def test_what_was_configured_is_there_after_a_reboot(make_lab: MakeLab, firewall
         done = judged(lab, "PRT101", "PRT102", "FWL101", "FWL102")
         assert done.returncode == 0, done.stdout + done.stderr
         assert lets_in(lab, host)
-        done = command(lab, "configure", "--dry-run", "--exit-code")
+        done = run(lab, "configure", "--dry-run", "--exit-code")
         assert done.returncode == 0, done.stdout
 
 
@@ -66,7 +69,7 @@ def test_what_is_temporary_is_gone_after_a_reboot(make_lab: MakeLab) -> None:
     """It also shows that a reboot here does take what the kernel holds: no test of this file could fail otherwise."""
     lab = make_lab(hosts=2, devices=0, product="cpu")
     with whole_system(lab, "node01") as host:
-        done = command(lab, "configure-ports", "--temporary", "-y")
+        done = run(lab, "configure-ports", "--temporary", "-y")
         assert done.returncode == 0, done.stdout + done.stderr
         assert reserved(host) == str(JOB_PORT)
 
@@ -77,16 +80,39 @@ def test_what_is_temporary_is_gone_after_a_reboot(make_lab: MakeLab) -> None:
         assert "node01: " in done.stdout and "node02: " not in done.stdout, "node02 was not rebooted"
 
 
-def test_nothing_of_a_host_is_left(make_lab: MakeLab) -> None:
+# ---- the host itself
+
+BOOT_AND_WAIT = """
+from pathlib import Path
+from tests.lab.booted import whole_system
+from tests.lab.conftest import LabHandle
+with whole_system(LabHandle(Path({directory!r})), "node01"):
+    print("up", flush=True)
+    input()
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=lambda end: end.name)
+def test_no_host_outlives_its_test(make_lab: MakeLab, end: signal.Signals) -> None:
     lab = make_lab(hosts=1, devices=0, product="cpu", firewall="none")
-    before = _traces()
-    with whole_system(lab, "node01"):
-        assert _traces() != before
-    assert _traces() == before
+    netns = state.load(lab.dir).names.host("node01")
+    before = traces()
+    program = BOOT_AND_WAIT.format(directory=str(lab.dir))
+    command = [sys.executable, "-c", program]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=nothing) as test:
+        assert test.stdout and test.stdout.readline() == b"up\n"
+        assert kernel.processes_in([netns]) and traces() != before
+        test.send_signal(end)
+    kernel.wait_until(lambda: not kernel.processes_in([netns]), 10, "the host is still there")
+    if end == signal.SIGKILL:  # control groups are nobody's; they are empty
+        booted_host(lab, "node01").pull_the_plug()
+    assert traces() == before
 
 
-def _traces() -> list[str]:
-    """What systemd-nspawn could leave on the machine: control groups, mounts, its books."""
-    groups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/*preflight*")]
-    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if "/files" in line]
-    return sorted([*groups, *mounts, *(str(path) for path in Path("/run/systemd").glob("nspawn/**/*"))])
+def traces() -> list[str]:
+    """What a host could leave on the machine: control groups, mounts, the books of systemd-nspawn."""
+    groups = Path("/sys/fs/cgroup").glob("**/*preflight*")
+    books = Path("/run/systemd").glob("nspawn/**/*")
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if line.startswith("overlay")]
+    return sorted([*map(str, groups), *map(str, books), *mounts])

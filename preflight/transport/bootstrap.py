@@ -3,13 +3,16 @@
 The source goes over stdin, never into an argument: arguments are seen by every user of the host. Each layer below
 becomes argv in front of the next, so that nothing is quoted twice by hand:
 
-    sudo -n  →  wrapper (docker exec -i …)  →  shell that runs the setup line  →  python reading its source
+    sudo  →  wrapper (docker exec -i …)  →  shell that runs the setup line  →  python reading its source
 """
 
 import re
 import shlex
 
+from preflight.transport import sudo as sudos
 from preflight.transport import troubles
+from preflight.transport.password import Password
+from preflight.transport.sudo import Marks, Talk
 from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError
 
@@ -19,18 +22,21 @@ from preflight.transport.types import Program, TransportError
 _LOADER = (
     "import sys;"
     'sys.path[:1] == [""] and sys.path.pop(0);'
+    "{greeting}"
     "source=sys.stdin.buffer.read({length});"
     "len(source) == {length} or sys.exit(70);"
     'exec(compile(source,"preflight","exec"))'
 )
+
+_GREETING = 'sys.stderr.write("{ready}\\n");sys.stderr.flush();'
 
 # $1 is the setup line. It must not eat the source on stdin, nor write into the program's stdout. Setup lines say
 # `source`, which not every sh knows.
 _SETUP = 'eval "$1" </dev/null >&2; shift; exec "$@"'
 _WITH_SETUP = f"""command -v bash >/dev/null 2>&1 && exec bash -c '{_SETUP}' preflight "$@"; {_SETUP}"""
 
-_AS_ROOT = '[ "$(id -u)" = 0 ] || set -- sudo -n -- "$@"; exec "$@"'
-_AS_USER = 'user=$1; shift; [ "$(id -un)" = "$user" ] || set -- sudo -n -H -u "$user" -- "$@"; exec "$@"'
+_AS_ROOT = '[ "$(id -u)" = 0 ] || set -- {sudo} -- "$@"; exec "$@"'
+_AS_USER = 'user=$1; shift; [ "$(id -un)" = "$user" ] || set -- {sudo} -H -u "$user" -- "$@"; exec "$@"'
 
 
 def source_bytes(program: Program) -> bytes:
@@ -38,35 +44,38 @@ def source_bytes(program: Program) -> bytes:
     return program.source.encode("utf-8")
 
 
-def python_argv(program: Program) -> tuple[str, ...]:
-    """Python, reading its source from stdin."""
-    loader = _LOADER.format(length=len(source_bytes(program)))
+def python_argv(program: Program, marks: Marks | None = None) -> tuple[str, ...]:
+    """Python, reading its source from stdin; with `marks` it says first that it is there."""
+    greeting = _GREETING.format(ready=marks.ready) if marks else ""
+    loader = _LOADER.format(length=len(source_bytes(program)), greeting=greeting)
     return (program.python, *(("-I",) if program.isolated else ()), "-c", loader)
 
 
-def host_argv(program: Program, *, sudo: bool) -> tuple[str, ...]:
-    """The whole command as argv. `sudo`: become root where the program names no user of its own.
+def host_argv(program: Program, *, sudo: bool, marks: Marks | None = None) -> tuple[str, ...]:
+    """The whole command as argv. `sudo`: become root where the program names no user of its own; `marks`: sudo may ask
+    for a password, see `preflight.transport.sudo`.
 
     Whether sudo is needed is asked on the host (`id`): only there it is certain who logged in.
     """
-    argv = python_argv(program)
+    how = f"sudo -S -p {marks.prompt}" if marks else "sudo -n"
+    argv = python_argv(program, marks)
     if program.setup:
         argv = ("sh", "-c", _WITH_SETUP, "preflight", program.setup, *argv)
     argv = (*program.wrapper, *argv)
     if program.user:
-        return ("sh", "-c", _AS_USER, "preflight", program.user, *argv)
+        return ("sh", "-c", _AS_USER.format(sudo=how), "preflight", program.user, *argv)
     if sudo:
-        return ("sh", "-c", _AS_ROOT, "preflight", *argv)
+        return ("sh", "-c", _AS_ROOT.format(sudo=how), "preflight", *argv)
     return argv
 
 
-def command_line(program: Program, *, sudo: bool) -> str:
+def command_line(program: Program, *, sudo: bool, marks: Marks | None = None) -> str:
     """The command for sshd, which hands it to the user's login shell, whichever that is.
 
     A single `exec sh -c '…'` with everything else inside the quotes is read alike by sh, bash, zsh, fish and csh, and
     gives exit code 127 where python is missing.
     """
-    script = "exec " + shlex.join(host_argv(program, sudo=sudo))
+    script = "exec " + shlex.join(host_argv(program, sudo=sudo, marks=marks))
     if "!" in script or "\n" in script:
         # csh replaces the one by its history and does not take the other, even between quotes.
         script = f'eval "$(printf "{_octal(script)}")"'
@@ -83,15 +92,6 @@ def becomes(program: Program, *, sudo: bool) -> str:
     return program.user or ("root" if sudo else "")
 
 
-_SUDO_MISSING = re.compile(rb"\bsudo: (command )?not found|not found: sudo\b", re.MULTILINE)
-_SUDO_CANNOT_FIND = re.compile(rb"^sudo: \S+: command not found", re.MULTILINE)
-_SUDO_REFUSES = re.compile(
-    rb"is not in the sudoers|may not run sudo|is not allowed to (execute|run sudo)|must have a tty", re.MULTILINE
-)
-# sudo translates its messages, but not its name in front. The one exception is a mere warning.
-_SUDO_SAYS = re.compile(rb"^sudo: (?!unable to resolve host)", re.MULTILINE)
-
-
 def not_started(
     place: Place, program: Program, *, sudo: bool, status: int, stdout: bytes, stderr: bytes
 ) -> TransportError | None:
@@ -100,13 +100,25 @@ def not_started(
     126 and 127 are the shell's (and docker's) "cannot execute" and "not found"; sudo ends with 1.
     """
     user = becomes(program, sudo=sudo)
-    if status in (126, 127):
-        if user and _SUDO_MISSING.search(stderr):
-            return troubles.sudo_refused(place, user, stderr)
-        return troubles.no_python(place, program.python, stderr)
-    if user and status == 1:
-        if _SUDO_CANNOT_FIND.search(stderr):
-            return troubles.no_python(place, program.python, stderr)
-        if _SUDO_REFUSES.search(stderr) or (not stdout and _SUDO_SAYS.search(stderr)):
-            return troubles.sudo_refused(place, user, stderr)
-    return None
+    if user:
+        error = sudos.not_started(place, program.python, user, status=status, stdout=stdout, stderr=stderr)
+        if error:
+            return error
+    return troubles.no_python(place, program.python, stderr) if status in (126, 127) else None
+
+
+class Call:
+    """One run of a program on one host: what is executed, said and sent, and what its end means."""
+
+    def __init__(self, place: Place, program: Program, *, sudo: bool, password: Password | None) -> None:
+        self.place = place
+        self._program = program
+        self._sudo = sudo
+        user = becomes(program, sudo=sudo)
+        self.talk = Talk(place, user, password) if user and password else None  # None: nothing to say before `data`
+        self.command = command_line(program, sudo=sudo, marks=self.talk.marks if self.talk else None)
+        self.data = source_bytes(program) + program.payload
+
+    def error(self, status: int, stdout: bytes, stderr: bytes) -> TransportError | None:
+        """Why the program never ran; None if it did."""
+        return not_started(self.place, self._program, sudo=self._sudo, status=status, stdout=stdout, stderr=stderr)

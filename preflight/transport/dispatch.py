@@ -24,7 +24,7 @@ def _open(kind: str, options: Options) -> Transport:
         case "local":
             from preflight.transport.local import LocalTransport
 
-            return LocalTransport()
+            return LocalTransport(options)
     raise ValueError(f"no transport is called {kind!r}: fabric, openssh or local")
 
 

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, cast
 
 from fabric import Config, Connection
@@ -20,14 +21,16 @@ from paramiko import Transport as Session
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from preflight.model.cluster import Host
-from preflight.transport import attempt, bootstrap, troubles
+from preflight.transport import attempt, troubles
 from preflight.transport.attempt import waiting_for
+from preflight.transport.bootstrap import Call
+from preflight.transport.fabric_pipes import Pipes
 from preflight.transport.host_keys import HostKeys
 from preflight.transport.known_hosts import HostKey
 from preflight.transport.login import KeyFiles, Login
 from preflight.transport.retry import once_more
 from preflight.transport.ssh_config import Endpoint, SshConfig
-from preflight.transport.streams import STDERR_KEPT, STDERR_TAIL, Tail, split_lines
+from preflight.transport.streams import STDERR_TAIL, Output, Tail, split_lines
 from preflight.transport.types import Answer, Channel, Options, Program, TransportError
 
 # paramiko logs tracebacks for every host that hangs up; what went wrong is in our own sentences.
@@ -40,6 +43,7 @@ _BROKEN = (SSHException, OSError, EOFError)
 # sshd drops new connections from 10 unauthenticated ones on (MaxStartups); a bastion is asked for no more than this.
 _SENDING = 1.0  # seconds that closing a forwarded channel waits for data on its way
 _HANDSHAKES_PER_BASTION = 8
+
 
 _EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
 
@@ -66,7 +70,7 @@ class FabricTransport:
         try:
             with attempt.current().breakable(link.drop):
                 waiting_for("the program")
-                answer = _run(link, program, sudo=host.ssh.sudo, limit=limit, started=started)
+                answer = _run(link, self._call(host, link, program), limit=limit, started=started, timeout=timeout)
         except Exception as error:
             if not _is_the_hosts_fault(error, link):
                 raise
@@ -78,14 +82,18 @@ class FabricTransport:
         return answer
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
-        link = self._log_in(self._ssh_config.endpoint(host), time.monotonic() + timeout)
+        deadline = time.monotonic() + timeout
+        link = self._log_in(self._ssh_config.endpoint(host), deadline)
         try:
-            agent = _Agent(link, program, sudo=host.ssh.sudo, forget=lambda: self._forget(link))
+            with attempt.current().breakable(link.drop):
+                agent = _Agent(link, self._call(host, link, program), deadline, forget=lambda: self._forget(link))
         except Exception as error:
             at_fault = _is_the_hosts_fault(error, link)
             self._forget(link)
             if not at_fault:
                 raise
+            if time.monotonic() >= deadline:
+                raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
             raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
         link.keep()
         return agent
@@ -95,6 +103,9 @@ class FabricTransport:
             links = tuple(self._links)
         for link in links:
             self._forget(link)
+
+    def _call(self, host: Host, link: "_Link", program: Program) -> Call:
+        return Call(link.place, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
 
     def _forget(self, link: "_Link") -> None:
         link.drop()
@@ -335,82 +346,45 @@ def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
     return stream
 
 
-def _run(link: _Link, program: Program, *, sudo: bool, limit: int, started: float) -> Answer:
-    channel = link.execute(bootstrap.command_line(program, sudo=sudo))
-    # A program that ends without reading all of it has its reasons; they are in its exit code and stderr.
-    with contextlib.suppress(OSError):
-        channel.sendall(bootstrap.source_bytes(program) + program.payload)
-        channel.shutdown_write()
-    stdout = bytearray()
-    stderr = Tail(STDERR_KEPT)
-    for is_stderr, data in _chunks(channel):
-        if is_stderr:
-            stderr.add(data)
-        else:
-            stdout += data
-        if len(stdout) > limit:
-            return Answer(bytes(stdout[:limit]), bytes(stderr), -1, time.monotonic() - started, truncated=True)
-    status = channel.recv_exit_status()
+def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float) -> Answer:
+    pipes = Pipes(link.execute(call.command))
+    output = Output(limit)
+    early = call.talk.become(pipes.chunks(), pipes.send, started + timeout) if call.talk else ()
+    pipes.feed(call.data)
+    for is_stderr, data in chain(early, pipes.chunks()):
+        output.add(is_stderr, data)
+        if output.too_much:
+            return output.answer(-1, time.monotonic() - started)
+    status = pipes.channel.recv_exit_status()
     if status == -1 and not link.is_open:
         raise EOFError
-    error = bootstrap.not_started(
-        link.place, program, sudo=sudo, status=status, stdout=bytes(stdout), stderr=bytes(stderr)
-    )
+    answer = output.answer(status, time.monotonic() - started)
+    error = call.error(status, answer.stdout, answer.stderr)
     if error:
         raise error
-    return Answer(bytes(stdout), bytes(stderr), status, time.monotonic() - started)
-
-
-class _Bell(threading.Event):
-    """Rung by paramiko's buffers when data or the end arrives; only the reader silences it.
-
-    `Channel.fileno` does a similar thing with a pipe a channel: two more open files, and a wake-up gets lost when
-    stdout is emptied while stderr is filled.
-    """
-
-    def clear(self) -> None:
-        """What paramiko calls when one of the two buffers is empty."""
-
-    def silence(self) -> None:
-        super().clear()
-
-
-def _chunks(channel: SshChannel) -> Iterator[tuple[bool, bytes]]:
-    """What arrives until the end of both streams: (is it stderr, data)."""
-    bell = _Bell()
-    channel.in_buffer.set_event(bell)
-    channel.in_stderr_buffer.set_event(bell)
-    while True:
-        bell.silence()
-        at_end = channel.closed or channel.eof_received  # looked at first: data arrives before the end
-        if channel.recv_ready():
-            yield False, channel.recv(1 << 18)
-        elif channel.recv_stderr_ready():
-            yield True, channel.recv_stderr(1 << 18)
-        elif at_end:
-            return
-        else:
-            bell.wait()
+    return answer
 
 
 class _Agent:
     """See `preflight.transport.types.Channel`."""
 
-    def __init__(self, link: _Link, program: Program, *, sudo: bool, forget: Callable[[], None]) -> None:
+    def __init__(self, link: _Link, call: Call, deadline: float, *, forget: Callable[[], None]) -> None:
+        """Raises what `call.talk` raises, by `deadline`."""
         self._link = link
-        self._program = program
-        self._sudo = sudo
+        self._call = call
         self._forget = forget
         self._stderr = Tail(STDERR_TAIL)
         self._closed = False
-        self._channel = link.execute(bootstrap.command_line(program, sudo=sudo))
-        # Where the program cannot be started, this may fail already; `trouble` then knows why.
-        with contextlib.suppress(OSError):
-            self._channel.sendall(bootstrap.source_bytes(program) + program.payload)
+        self._pipes = Pipes(link.execute(call.command))
+        self._early = call.talk.become(self._pipes.chunks(), self._pipes.send, deadline) if call.talk else ()
+        if call.talk is None or call.talk.through:
+            # Where the program cannot be started, this may fail already; `trouble` then knows why.
+            with contextlib.suppress(OSError):
+                self._pipes.send(call.data)
 
     def send(self, data: bytes) -> None:
         try:
-            self._channel.sendall(data)
+            self._pipes.send(data)
         except _BROKEN as error:
             raise troubles.closed(self._link.place, troubles.one_line(str(error)) or "it was closed") from None
 
@@ -418,7 +392,7 @@ class _Agent:
         return split_lines(self._stdout())
 
     def _stdout(self) -> Iterator[bytes]:
-        for is_stderr, data in _chunks(self._channel):
+        for is_stderr, data in chain(self._early, self._pipes.chunks()):
             if is_stderr:
                 self._stderr.add(data)
             else:
@@ -428,14 +402,12 @@ class _Agent:
         return bytes(self._stderr)
 
     def trouble(self) -> TransportError | None:
-        if self._closed or not self._channel.status_event.wait(_EXIT_CODE):
+        channel = self._pipes.channel
+        if self._closed or not channel.status_event.wait(_EXIT_CODE):
             return None
-        status = self._channel.exit_status
-        if status == -1 and not self._link.is_open:
+        if channel.exit_status == -1 and not self._link.is_open:
             return troubles.closed(self._link.place, "it was closed")
-        return bootstrap.not_started(
-            self._link.place, self._program, sudo=self._sudo, status=status, stdout=b"", stderr=self.stderr_tail()
-        )
+        return self._call.error(channel.exit_status, b"", self.stderr_tail())
 
     def close(self) -> None:
         self._closed = True

@@ -4,11 +4,12 @@ import time
 import weakref
 
 from preflight.model.cluster import Host
-from preflight.transport import bootstrap, process, troubles
+from preflight.transport import attempt, process, troubles
 from preflight.transport.attempt import waiting_for
+from preflight.transport.bootstrap import Call
 from preflight.transport.process import Process, ProcessChannel
 from preflight.transport.troubles import Place
-from preflight.transport.types import Answer, Program
+from preflight.transport.types import Answer, Options, Program
 
 _GRACE = 3.0  # seconds an agent has to stop its workers after the end of its stdin
 
@@ -16,48 +17,46 @@ _GRACE = 3.0  # seconds an agent has to stop its workers after the end of its st
 class LocalTransport:
     """See `preflight.transport.types.Transport`."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._agents: weakref.WeakSet[ProcessChannel] = weakref.WeakSet()
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
         started = time.monotonic()
-        sudo = host.ssh.sudo
-        place = _place(host)
+        call = self._call(host, program)
         waiting_for("the program")
-        data = bootstrap.source_bytes(program) + program.payload
         try:
-            answer = process.run(_shell(program, sudo=sudo), data, started=started, timeout=timeout, limit=limit)
+            answer = process.run(_shell(call), call.data, started=started, timeout=timeout, limit=limit, talk=call.talk)
         except TimeoutError:
-            raise troubles.timed_out(place, timeout, "the program") from None
-        error = bootstrap.not_started(
-            place, program, sudo=sudo, status=answer.exit, stdout=answer.stdout, stderr=answer.stderr
-        )
+            raise troubles.timed_out(call.place, timeout, attempt.current().waiting_for) from None
+        error = call.error(answer.exit, answer.stdout, answer.stderr)
         if error:
             raise error
         return answer
 
-    def start(self, host: Host, program: Program, *, timeout: float) -> ProcessChannel:  # noqa: ARG002
-        place = _place(host)
+    def start(self, host: Host, program: Program, *, timeout: float) -> ProcessChannel:
+        call = self._call(host, program)
         agent = ProcessChannel(
-            _shell(program, sudo=host.ssh.sudo),
-            place,
-            grace=_GRACE,
-            explain=lambda status, stderr: bootstrap.not_started(
-                place, program, sudo=host.ssh.sudo, status=status, stdout=b"", stderr=stderr
-            ),
+            _shell(call), call.place, grace=_GRACE, explain=lambda status, stderr: call.error(status, b"", stderr)
         )
         self._agents.add(agent)
-        agent.begin(bootstrap.source_bytes(program) + program.payload)
+        try:
+            agent.begin(call.data, call.talk, time.monotonic() + timeout)
+        except BaseException as error:
+            agent.close()
+            if isinstance(error, TimeoutError):
+                raise troubles.timed_out(call.place, timeout, attempt.current().waiting_for) from None
+            raise
         return agent
+
+    def _call(self, host: Host, program: Program) -> Call:
+        place = Place(host.name, "this machine")
+        return Call(place, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
 
     def close(self) -> None:
         for agent in tuple(self._agents):
             agent.close()
 
 
-def _place(host: Host) -> Place:
-    return Place(host.name, "this machine")
-
-
-def _shell(program: Program, *, sudo: bool) -> Process:
-    return Process(("sh", "-c", bootstrap.command_line(program, sudo=sudo)))
+def _shell(call: Call) -> Process:
+    return Process(("sh", "-c", call.command))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
-from preflight.transport import bootstrap, process, ssh_log, troubles
+from preflight.transport import process, ssh_log, troubles
 from preflight.transport.attempt import current, waiting_for
+from preflight.transport.bootstrap import Call
 from preflight.transport.process import Process, ProcessChannel
 from preflight.transport.retry import once_more
 from preflight.transport.ssh_command import ssh_argv
@@ -31,13 +32,14 @@ class OpensshTransport:
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
         started = time.monotonic()
-        data = bootstrap.source_bytes(program) + program.payload
 
         def run_once() -> Answer:
             call = self._call(host, program)
             waiting_for("ssh to log in and the program to end")
             try:
-                answer = process.run(call.begin(), data, started=started, timeout=timeout, limit=limit)
+                answer = process.run(
+                    call.begin(), call.data, started=started, timeout=timeout, limit=limit, talk=call.talk
+                )
             except TimeoutError:
                 raise call.timed_out(timeout) from None
             error = None if answer.truncated else call.error(answer.exit, answer.stdout, answer.stderr)
@@ -50,7 +52,7 @@ class OpensshTransport:
     def start(self, host: Host, program: Program, *, timeout: float) -> ProcessChannel:
         deadline = time.monotonic() + timeout
 
-        def start_once() -> ProcessChannel:
+        def start_once() -> tuple[ProcessChannel, _Call]:
             call = self._call(host, program)
             waiting_for("ssh to log in")
             ssh = call.begin()
@@ -58,11 +60,18 @@ class OpensshTransport:
                 if not call.wait_for_login(ssh, deadline):
                     ssh.kill()
                     raise call.timed_out(timeout)
-            return ProcessChannel(ssh, call.place, grace=0.0, explain=lambda status, err: call.error(status, b"", err))
+            agent = ProcessChannel(ssh, call.place, grace=0.0, explain=lambda status, err: call.error(status, b"", err))
+            return agent, call
 
-        agent = once_more(start_once, deadline)
+        agent, call = once_more(start_once, deadline)
         self._agents.add(agent)
-        agent.begin(bootstrap.source_bytes(program) + program.payload)
+        try:
+            agent.begin(call.data, call.talk, deadline)
+        except BaseException as error:
+            agent.close()
+            if isinstance(error, TimeoutError):
+                raise call.timed_out(timeout) from None
+            raise
         return agent
 
     def close(self) -> None:
@@ -74,24 +83,23 @@ class OpensshTransport:
         return _Call(host, program, self._options, Path(self._directory.name) / str(next(self._numbers)))
 
 
-class _Call:
+class _Call(Call):
     """One run of ssh, and what it left in its logs."""
 
     def __init__(self, host: Host, program: Program, options: Options, log: Path) -> None:
+        bastion = host.ssh.bastion
+        via = bastion.host if bastion else ""
+        place = Place(host.name, host.address, host.ssh.port, host.ssh.user, via)
+        super().__init__(place, program, sudo=host.ssh.sudo, password=options.sudo_password)
         self._host = host
-        self._program = program
         self._options = options
         self._log = log
         self._bastion_log = log.with_suffix(".bastion")
         self._known_hosts = (host.ssh.known_hosts,) if host.ssh.known_hosts else ()
-        bastion = host.ssh.bastion
         self._bastion = Place(f"bastion {bastion.host}", bastion.host, bastion.port, bastion.user) if bastion else None
-        via = bastion.host if bastion else ""
-        self.place = Place(host.name, host.address, host.ssh.port, host.ssh.user, via)
 
     def begin(self) -> Process:
-        command = bootstrap.command_line(self._program, sudo=self._host.ssh.sudo)
-        argv = ssh_argv(self._host, self._options, log=self._log, bastion_log=self._bastion_log, command=command)
+        argv = ssh_argv(self._host, self._options, log=self._log, bastion_log=self._bastion_log, command=self.command)
         try:
             return Process(argv)
         except FileNotFoundError:
@@ -109,7 +117,8 @@ class _Call:
         return False
 
     def timed_out(self, seconds: float) -> TransportError:
-        stage = "the program" if ssh_log.logged_in(_text(self._log)) else "ssh to log in"
+        doing = current().waiting_for if self.talk else "the program"
+        stage = doing if ssh_log.logged_in(_text(self._log)) else "ssh to log in"
         return troubles.timed_out(self.place, seconds, stage)
 
     def error(self, status: int, stdout: bytes, stderr: bytes) -> TransportError | None:
@@ -124,9 +133,7 @@ class _Call:
             return ssh_log.failure(
                 log or stderr.decode("utf-8", "replace"), self.place, self._options, self._known_hosts
             )
-        return bootstrap.not_started(
-            self.place, self._program, sudo=self._host.ssh.sudo, status=status, stdout=stdout, stderr=stderr
-        )
+        return super().error(status, stdout, stderr)
 
     def _announce(self, log: str, place: Place | None) -> None:
         notice = ssh_log.accepted_key(log, place) if place else ""

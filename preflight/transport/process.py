@@ -11,9 +11,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from preflight.transport import attempt, troubles
-from preflight.transport.streams import STDERR_KEPT, STDERR_TAIL, Tail, split_lines
+from preflight.transport.streams import STDERR_TAIL, Chunk, Output, Tail, split_lines
+from preflight.transport.sudo import Talk
 from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, TransportError
 
@@ -37,31 +39,31 @@ class Process:
             env=environment,
             start_new_session=True,
         )
+        self.deadline: float | None = None  # of time.monotonic(): when `chunks` gives up
+        self._food = memoryview(b"")
 
-    def chunks(self, send: bytes | None = None, deadline: float | None = None) -> Iterator[tuple[bool, bytes]]:
-        """What arrives until the end of both streams: (is it stderr, data).
+    def chunks(self) -> Iterator[Chunk]:
+        """What arrives until the end of both streams; what is to be fed is written meanwhile.
 
-        `send`: written to stdin meanwhile, then stdin is closed; None leaves stdin alone. Raises TimeoutError when
-        `deadline` (of time.monotonic) has passed.
+        Raises TimeoutError when `deadline` has passed.
         """
         stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
         assert stdin and stdout and stderr  # noqa: S101  (for the type checker: all three are pipes)
         with selectors.DefaultSelector() as selector, stdout, stderr:
             selector.register(stdout, selectors.EVENT_READ)
             selector.register(stderr, selectors.EVENT_READ)
-            if send is not None:
-                os.set_blocking(stdin.fileno(), False)
-                selector.register(stdin, selectors.EVENT_WRITE)
-                left = memoryview(send)
             while any(key.fileobj is not stdin for key in selector.get_map().values()):
-                patience = None if deadline is None else deadline - time.monotonic()
+                if self._food and stdin not in selector.get_map():
+                    os.set_blocking(stdin.fileno(), False)
+                    selector.register(stdin, selectors.EVENT_WRITE)
+                patience = None if self.deadline is None else self.deadline - time.monotonic()
                 ready = selector.select(patience) if patience is None or patience > 0 else []
                 if not ready:
                     raise TimeoutError
                 for key, _ in ready:
                     if key.fileobj is stdin:
-                        left = left[_write_some(stdin.fileno(), left) :]
-                        if not left:
+                        self._food = self._food[_write_some(stdin.fileno(), self._food) :]
+                        if not self._food:
                             selector.unregister(stdin)
                             stdin.close()
                         continue
@@ -70,6 +72,12 @@ class Process:
                         yield key.fileobj is stderr, data
                     else:
                         selector.unregister(key.fileobj)
+
+    def feed(self, data: bytes) -> None:
+        """Have `chunks` write `data` to stdin and then close it."""
+        self._food = memoryview(data)
+        if not data:
+            self.close_stdin()
 
     def send(self, data: bytes) -> None:
         """Write all of `data`; raises OSError if nobody reads any more."""
@@ -110,24 +118,28 @@ def _write_some(stdin: int, data: memoryview) -> int:
         return len(data)
 
 
-def run(process: Process, data: bytes, *, started: float, timeout: float, limit: int) -> Answer:
-    """Feed `data` to the process and read its output, to the end or to `limit`. Raises TimeoutError."""
-    stdout = bytearray()
-    stderr = Tail(STDERR_KEPT)
-    deadline = started + timeout
+def run(
+    process: Process, data: bytes, *, started: float, timeout: float, limit: int, talk: Talk | None = None
+) -> Answer:
+    """Feed `data` to the process and read its output, to the end or to `limit`. `talk`: what has to be said before.
+
+    Raises TimeoutError, and what `talk` raises.
+    """
+    output = Output(limit)
+    process.deadline = started + timeout
+    chunks = process.chunks()
     try:
         with attempt.current().breakable(process.kill):
-            for is_stderr, chunk in process.chunks(data, deadline):
-                if is_stderr:
-                    stderr.add(chunk)
-                else:
-                    stdout += chunk
-                if len(stdout) > limit:
-                    return Answer(bytes(stdout[:limit]), bytes(stderr), -1, time.monotonic() - started, truncated=True)
-            status = process.wait(max(0.0, deadline - time.monotonic()))
+            early = talk.become(chunks, process.send, process.deadline) if talk else ()
+            process.feed(data)
+            for is_stderr, chunk in chain(early, chunks):
+                output.add(is_stderr, chunk)
+                if output.too_much:
+                    return output.answer(-1, time.monotonic() - started)
+            status = process.wait(max(0.0, process.deadline - time.monotonic()))
     finally:
         process.kill()
-    return Answer(bytes(stdout), bytes(stderr), status, time.monotonic() - started)
+    return output.answer(status, time.monotonic() - started)
 
 
 class ProcessChannel:
@@ -146,6 +158,8 @@ class ProcessChannel:
         explain: Callable[[int, bytes], TransportError | None],
     ) -> None:
         self._process = process
+        self._chunks = process.chunks()
+        self._early: tuple[Chunk, ...] = ()
         self._place = place
         self._grace = grace
         self._explain = explain
@@ -153,10 +167,19 @@ class ProcessChannel:
         self._sending = threading.Lock()
         self._closed = False
 
-    def begin(self, data: bytes) -> None:
-        """Send the program its source. Where it cannot be started this may fail already; `trouble` then knows why."""
-        with contextlib.suppress(TransportError):
-            self.send(data)
+    def begin(self, data: bytes, talk: Talk | None = None, deadline: float | None = None) -> None:
+        """Send the program its source, after what has to be said before; raises what `talk` raises.
+
+        Where it cannot be started, sending may fail already; `trouble` then knows why.
+        """
+        if talk and deadline is not None:
+            self._process.deadline = deadline
+            with attempt.current().breakable(self._process.kill):
+                self._early = talk.become(self._chunks, self._process.send, deadline)
+            self._process.deadline = None
+        if talk is None or talk.through:
+            with contextlib.suppress(TransportError):
+                self.send(data)
 
     def send(self, data: bytes) -> None:
         try:
@@ -169,7 +192,7 @@ class ProcessChannel:
         return split_lines(self._stdout())
 
     def _stdout(self) -> Iterator[bytes]:
-        for is_stderr, data in self._process.chunks():
+        for is_stderr, data in chain(self._early, self._chunks):
             if is_stderr:
                 self._stderr.add(data)
             else:

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
+from preflight.transport.types import Answer
+
+Chunk = tuple[bool, bytes]  # (is it stderr, data)
+
 LONGEST_LINE = 1 << 20  # bytes; what a line has beyond is dropped
 STDERR_KEPT = 64 << 10  # bytes of a program's stderr, the last ones
+STDERR_MOST = 16 << 20  # bytes of stderr after which a program is cut off
 STDERR_TAIL = 4 << 10  # bytes of an agent's stderr, the last ones
 
 
@@ -19,6 +24,33 @@ class Tail:
 
     def __bytes__(self) -> bytes:
         return self._data
+
+
+class Output:
+    """What a program prints: the first `limit` bytes of stdout, the last ones of stderr."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._stdout = bytearray()
+        self._stderr = Tail(STDERR_KEPT)
+        self._on_stderr = 0
+
+    def add(self, is_stderr: bool, data: bytes) -> None:
+        if is_stderr:
+            self._stderr.add(data)
+            self._on_stderr += len(data)
+        else:
+            self._stdout += data
+
+    @property
+    def too_much(self) -> bool:
+        """Whether the program is to be cut off."""
+        return len(self._stdout) > self._limit or self._on_stderr > STDERR_MOST
+
+    def answer(self, status: int, seconds: float) -> Answer:
+        """`status`: the program's exit code; does not count where it was cut off."""
+        cut = self.too_much
+        return Answer(bytes(self._stdout[: self._limit]), bytes(self._stderr), -1 if cut else status, seconds, cut)
 
 
 def split_lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:

@@ -150,14 +150,68 @@ def no_python(place: Place, python: str, stderr: bytes) -> TransportError:
     )
 
 
+def _sudoers_line(place: Place, user: str) -> str:
+    return f"by a line in /etc/sudoers.d on the host: {place.user or 'USER'} ALL=({user}) NOPASSWD: ALL"
+
+
 def sudo_refused(place: Place, user: str, stderr: bytes) -> TransportError:
-    """`user`: the one whom sudo was to become."""
+    """`user`: the one whom sudo was to become. Without a password sudo says nothing of who may do what."""
     who = place.user or "the login user"
-    rule = f"{place.user or 'USER'} ALL=({user}) NOPASSWD: ALL"
     return TransportError(
         Trouble.SUDO,
         f"{place.host}: sudo does not make {who} {user} without a password ({one_line(stderr)})",
-        f"allow it with a line in /etc/sudoers.d on the host: {rule}",
+        f"run again with --ask-sudo-password (-K), or allow it without one {_sudoers_line(place, user)}",
+    )
+
+
+def sudo_forbids(place: Place, user: str, stderr: bytes) -> TransportError:
+    who = place.user or "the login user"
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo does not allow {who} to become {user} ({one_line(stderr)})",
+        f"allow it {_sudoers_line(place, user)}",
+    )
+
+
+def sudo_wants_terminal(place: Place) -> TransportError:
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo does nothing without a terminal there (requiretty in its sudoers)",
+        f"exempt the login user by a line in /etc/sudoers.d on the host: Defaults:{place.user or 'USER'} !requiretty",
+    )
+
+
+def sudo_missing(place: Place) -> TransportError:
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo is not installed there",
+        'install it, or log in as root: user = "root" under [ssh] in the inventory',
+    )
+
+
+def sudo_password_refused(place: Place, said: bytes) -> TransportError:
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo refused the password ({one_line(said)})",
+        f"run again with the password that {place.user or 'the login user'} has there; it was sent once, and to no "
+        "further host",
+    )
+
+
+def sudo_wants_more(place: Place, user: str) -> TransportError:
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo asks for more than a password, such as a second factor",
+        f"allow it without {_sudoers_line(place, user)}",
+    )
+
+
+def sudo_password_not_sent(place: Place, refused_by: str) -> TransportError:
+    where = "here before" if refused_by == place.host else f"on {refused_by}"
+    return TransportError(
+        Trouble.SUDO,
+        f"{place.host}: sudo wants a password, and the one typed was refused {where}, so it was not sent",
+        f"run again with the right password; if it is another one on {refused_by}, leave that out with --limit",
     )
 
 

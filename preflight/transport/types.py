@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from preflight.model.cluster import Host
+from preflight.transport.password import Password
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,13 @@ class Program:
     python: str = "python3"
     setup: str = ""  # shell line before python; needs a POSIX shell on the host
     wrapper: tuple[str, ...] = ()
-    user: str = ""  # run as this user (sudo -n -u); otherwise as root through sudo -n where the host asks for sudo
+    user: str = ""  # run as this user (sudo -u); otherwise as root through sudo where the host asks for it
     isolated: bool = True  # python -I: nothing of the login user's environment gets in; off where jobs' packages count
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program left behind. `stdout` is bounded; `truncated` says that there was more."""
+    """What a program left behind. Both streams are bounded; `truncated`: one had more, and the program was cut off."""
 
     stdout: bytes
     stderr: bytes
@@ -116,6 +117,7 @@ class Options:
     connect_timeout: float = 10.0  # seconds, TCP connect and banner
     auth_timeout: float = 15.0  # seconds
     pool: int = 32  # hosts in flight; never more than a third of the open-file limit
+    sudo_password: Password | None = field(default=None, repr=False)  # None: sudo has to do without (sudo -n)
     notice: Callable[[str], None] = _to_stderr  # told of host keys accepted as new, and of settings passed over
 
 

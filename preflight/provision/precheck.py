@@ -1,7 +1,7 @@
 """Before a device gets an address, somebody who could reach it asks whether it is taken. Pure; the pings are facts'."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
@@ -31,7 +31,7 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
     pings: list[Ping] = []
     asked: Counter[_Device] = Counter()
     unasked: list[str] = []
-    for change in _new_addresses(plan):
+    for change in _new_addresses(plan, addressed):
         new = IPv4Interface(change.after or "")
         able = [device for device in addressed if new.ip in device.address.network]
         if not able:
@@ -52,11 +52,15 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
     return tuple(pings), (note,)
 
 
-def _new_addresses(plan: Plan) -> Iterator[Change]:
-    """Changes that give a device an address it does not hold yet; another mask alone asks nothing of anybody."""
+def _new_addresses(plan: Plan, addressed: Iterable[_Device]) -> Iterator[Change]:
+    """Changes that give a device an address it does not hold yet, neither when the plan was made nor now; another mask
+    alone asks nothing of anybody."""
+    held = {(device.host, device.index): device.address.ip for device in addressed}
     for change in plan.changes:
-        if change.kind is Kind.DEVICE_ADDRESS and change.after and _ip(change.before) != _ip(change.after):
-            yield change
+        if change.kind is Kind.DEVICE_ADDRESS and change.after:
+            new = _ip(change.after)
+            if new not in (_ip(change.before), held.get((change.host, int(change.target)))):
+                yield change
 
 
 def _ip(value: str | None) -> IPv4Address | None:

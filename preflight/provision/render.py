@@ -150,9 +150,11 @@ _WORDS = {
 
 def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
     """What went well, counted; everything that did not, by name."""
-    well = [result for result in results if result.state in _WELL]
-    hosts = {result.change.host for result in well}
-    lines = [Line(f"{_count(len(well), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if well else []
+    made = [result for result in results if result.state is StepState.DONE]
+    hosts = {result.change.host for result in made}
+    lines = [Line(f"{_count(len(made), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if made else []
+    already = sum(result.state is StepState.ALREADY for result in results)
+    lines += [Line(f"{_count(already, 'change')} not needed: so already")] if already else []
     for names, of_host in _same_end([result for result in results if result.state not in _WELL]):
         first, more = of_host[0], len(of_host) - 1
         what = subject(first.change) + (f" and {_count(more, 'more change')}" if more else "")

@@ -1,6 +1,6 @@
 """A run → the plan that takes it back, from what the hosts themselves wrote down."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import framed
@@ -13,6 +13,7 @@ from preflight.transport import fan_out
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
+_NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "}
 
 
 @dataclass(frozen=True)
@@ -56,21 +57,26 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     """The plan, each host's changes phase by phase and otherwise in the order given, without what cannot be done; and a
-    sentence for each thing that a device therefore keeps. Pure."""
+    sentence for each device that therefore keeps something. Pure."""
     given = tuple(changes)
-    keeps = tuple(_keeps(change) for change in given if _cannot_be_unset(change))
-    holding = {change.host for change in given if _cannot_be_unset(change)}
-    kept = (_for_the_next_boot(c) if c.host in holding else c for c in given if not _cannot_be_unset(c))
-    return Plan(tuple(_by_phase(tuple(kept)))), keeps
+    kept = [change for change in given if _cannot_be_unset(change)]
+    holding = {change.host for change in kept}
+    rest = (_for_the_next_boot(c) if c.host in holding else c for c in given if not _cannot_be_unset(c))
+    return Plan(tuple(_by_phase(tuple(rest)))), tuple(_keeping(kept))
 
 
 def _cannot_be_unset(change: Change) -> bool:
     return change.kind in DEVICE_KINDS and change.after is None
 
 
-def _keeps(change: Change) -> str:
-    what = {Kind.DEVICE_ADDRESS: "", Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "}
-    return f"{change.host}: device {change.target} keeps {what.get(change.kind, '')}{change.before} until reboot"
+def _keeping(kept: Iterable[Change]) -> Iterator[str]:
+    devices: dict[tuple[str, int], list[Change]] = {}
+    for change in kept:
+        devices.setdefault((change.host, int(change.target)), []).append(change)
+    for (host, device), of_device in sorted(devices.items()):
+        of_device.sort(key=lambda change: tuple(Kind).index(change.kind))
+        what = (f"{_NAMES.get(change.kind, '')}{change.before}" for change in of_device)
+        yield f"{host}: device {device} keeps {', '.join(what)} until reboot"
 
 
 def _for_the_next_boot(change: Change) -> Change:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.lab.local_host import LocalHost, network_of_its_own
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -108,3 +110,16 @@ def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLab]:
     yield make
     for handle in labs:
         handle.lab("down", check=False)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> LocalHost:
+    """This machine as a host whose changes are applied here, with a journal of its own."""
+    return LocalHost(tmp_path)
+
+
+@pytest.fixture
+def netns(host: LocalHost) -> Iterator[LocalHost]:
+    """The same, in a network namespace that ends with the test."""
+    with network_of_its_own(host) as inside:
+        yield inside

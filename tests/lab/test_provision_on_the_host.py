@@ -2,100 +2,19 @@
 
 import errno
 import importlib
-import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from preflight.transport.programs import source
+from tests.lab.local_host import CHAIN, RESERVED, RULE, RULESET, LocalHost, by_phase, change, inside, states
 
 PROGRAM = Path(__file__).parents[2] / "preflight/remote/apply"
 NFT = shutil.which("nft") or "/usr/sbin/nft"
 pytestmark = pytest.mark.lab
-
-
-class LocalHost:
-    """Runs the program with a journal and a lock of its own, optionally inside a network namespace."""
-
-    def __init__(self, directory: Path) -> None:
-        self.journal = directory / "journal"
-        self.lock = directory / "lock"
-        self.inside: tuple[str, ...] = ()
-        self.path = os.environ["PATH"]
-        self.program = directory / "apply.py"
-        self.program.write_text(source("apply"))
-
-    def start(self, request: dict[str, Any]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [*self.inside, sys.executable, "-I", str(self.program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PATH": self.path},
-        )
-        assert process.stdin
-        process.stdin.write(json.dumps({**self.settings(), **request}).encode())
-        process.stdin.close()
-        process.stdin = None
-        return process
-
-    def settings(self) -> dict[str, Any]:
-        """What every request says."""
-        common = {"marker": "MARK", "journal": str(self.journal), "lock": str(self.lock), "owner": "a test"}
-        return {**common, "go_on": False, "plain": [], "guarded": [], "kept": []}
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        return answer_of(self.start(request))
-
-    def apply(self, *changes: dict[str, Any], run: str = "r1", seconds: float = 30) -> dict[str, Any]:
-        return self.ask(action="apply", run=run, seconds=seconds, **by_phase(changes))
-
-    def confirm(self, run: str = "r1", kept: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-        return self.ask(action="confirm", run=run, kept=list(kept))
-
-    def undo_of(self, run: str = "r1") -> Any:
-        return self.ask(action="undo-of", run=run)["changes"]
-
-    def events(self, run: str = "r1") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.journal / f"{run}.jsonl").read_text().splitlines()]
-
-
-def by_phase(changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The firewall's changes are guarded here, files too."""
-    return {
-        "plain": [change for change in changes if change["area"] != "firewall"],
-        "guarded": [change for change in changes if change["area"] == "firewall"],
-    }
-
-
-def answer_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    out, _ = process.communicate(timeout=60)
-    head, body = out.lstrip(b"\n").split(b"\n", 1)
-    marker, length = head.split()
-    assert marker == b"MARK"
-    assert len(body) == int(length) + 1
-    answer: dict[str, Any] = json.loads(body)
-    return answer
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> LocalHost:
-    return LocalHost(tmp_path)
-
-
-def change(kind: str, target: object, before: str | None, after: str | None, area: str = "ports") -> dict[str, Any]:
-    return {"area": area, "kind": kind, "target": str(target), "before": before, "after": after}
-
-
-def states(answer: dict[str, Any]) -> list[str]:
-    return [result["state"] for result in answer["results"]]
 
 
 # Files.
@@ -187,34 +106,6 @@ def test_every_step_is_in_the_journal_before_and_after(host: LocalHost, tmp_path
 
 
 # Kernel settings and nftables, in a network namespace that goes with the test.
-
-RESERVED = "net.ipv4.ip_local_reserved_ports"
-CHAIN = "inet filter input"
-RULE = 'ip saddr 10.0.0.0/16 tcp dport { 29500, 60000-60031 } accept comment "preflight"'
-RULESET = """
-table inet filter {
-  chain input {
-    type filter hook input priority 0; policy drop;
-    ct state established,related accept
-    tcp dport 22 accept comment "somebody else's # handle 99"
-  }
-}
-"""
-
-
-@pytest.fixture
-def netns(host: LocalHost) -> Any:
-    name = f"provision-{os.getpid()}"
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    host.inside = ("ip", "netns", "exec", name)
-    try:
-        yield host
-    finally:
-        subprocess.run(["ip", "netns", "del", name], check=True)
-
-
-def inside(host: LocalHost, *command: str, stdin: str = "") -> str:
-    return subprocess.run([*host.inside, *command], input=stdin, capture_output=True, text=True, check=True).stdout
 
 
 def reserved(host: LocalHost) -> str:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 from preflight.inventory.errors import Location, Problem
 from preflight.inventory.hostset import fold
 from preflight.inventory.plan import Entry
-from preflight.inventory.schema import Document
-from preflight.model.cluster import Fabric
+from preflight.inventory.schema import LAST_PORT, NAMED_PORTS, Document
+from preflight.model.cluster import Fabric, Product
 from preflight.model.ports import PortSet
-
-LAST_PORT = 65535
 
 
 def of_names(entries: list[Entry]) -> Iterator[Problem]:
@@ -31,14 +29,24 @@ def of_names(entries: list[Entry]) -> Iterator[Problem]:
 
 
 def of_ports(document: Document) -> Iterator[Problem]:
-    """HCCL ports that do not exist, or that are the job's too."""
-    ports, last = document.ports, document.ports.hccl_base + document.ports.hccl_count - 1
-    if last > LAST_PORT:
+    """HCCL ports that do not exist, that the product cannot be told, or that are the job's too."""
+    ports, npu = document.ports, document.cluster.product.is_npu
+    last = ports.hccl_base + ports.hccl_count - 1
+    if ports.hccl_host_range is not None:
+        if document.cluster.product is Product.ATLAS_A1:
+            yield Problem(("ports", "hccl_host_range"), "atlas-a1 has no HCCL_HOST_SOCKET_PORT_RANGE, only hccl_base")
+        for key in ("hccl_base", "hccl_count"):
+            if key in ports.model_fields_set:
+                yield Problem(("ports", key), "does not count where hccl_host_range is given; leave one of them out")
+    elif last > LAST_PORT:
         text = f"{ports.hccl_count} ports from {ports.hccl_base} on would end at {last}; the last port is {LAST_PORT}"
         yield Problem(("ports", "hccl_base"), text)
-    hccl = PortSet.of([(ports.hccl_base, min(last, LAST_PORT))])
-    if document.cluster.product.is_npu and any(port in hccl for port in ports.job):
-        yield Problem(("ports", "job"), f"{ports.job} overlaps the HCCL ports {hccl}")
+    for key in ("job", *NAMED_PORTS) if npu else ():
+        value = getattr(ports, key)
+        own = value if isinstance(value, PortSet) else PortSet.of([(value, value)] if value else [])
+        if len(own - ports.hccl) < len(own):
+            verb = "is one of" if key in NAMED_PORTS else "overlaps"
+            yield Problem(("ports", key), f"{own} {verb} the HCCL ports {ports.hccl}")
 
 
 def of_the_way_there(document: Document, entries: list[Entry]) -> Iterator[Problem]:

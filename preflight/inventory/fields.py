@@ -118,6 +118,18 @@ def _ports(value: Any) -> PortSet:
     return ports
 
 
+def _host_range(value: Any) -> str | PortSet:
+    """HCCL_HOST_SOCKET_PORT_RANGE: ports, or "auto": the kernel gives them out."""
+    if value == "auto":
+        return "auto"
+    if not isinstance(value, list):
+        raise ValueError(f'should be "auto" or a list such as ["61000-61063"], found {shown(value)}')
+    ports = _ports(value)
+    if not ports:
+        raise ValueError('is empty; it should be "auto" or a list such as ["61000-61063"]')
+    return ports
+
+
 def _size(value: Any) -> int:
     match = re.fullmatch(r"([0-9]{1,11}) ?(B|KiB|MiB|GiB)", value) if isinstance(value, str) else None
     size = int(match[1]) * _UNITS[match[2]] if match else 0
@@ -154,6 +166,10 @@ Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]
 Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
+HostRange = Annotated[
+    Literal["auto"] | InstanceOf[PortSet],
+    BeforeValidator(_host_range, json_schema_input_type=Literal["auto"] | list[int | str]),
+]
 Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=str)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]

@@ -11,6 +11,7 @@ from preflight.inventory.fields import (
     Detect,
     DeviceCount,
     FilePath,
+    HostRange,
     Interface,
     Line,
     Login,
@@ -29,6 +30,8 @@ from preflight.inventory.fields import (
 from preflight.model.cluster import Fabric, FirewallPolicy, Product
 from preflight.model.ports import PortSet
 
+LAST_PORT = 65535
+NAMED_PORTS = ("master", "rendezvous", "mindspore", "volcano")
 ARRAYS_OF_TABLES = ("hosts", "waivers")
 
 
@@ -94,7 +97,25 @@ class OneSubnet(_Plan):
 class PortsTable(_Table):
     hccl_base: Annotated[StrictInt, Field(ge=1024, le=65520)] = 60000
     hccl_count: Annotated[StrictInt, Field(ge=1, le=4096)] = 32
-    job: Ports = PortSet.parse("29500")
+    hccl_host_range: HostRange | None = None
+    master: Port = 29500
+    rendezvous: Port | None = None
+    mindspore: Port | None = None
+    volcano: Port | None = None
+    job: Ports = PortSet()
+
+    @property
+    def hccl(self) -> PortSet:
+        """The host ports that HCCL binds; what would lie above the last port there is, is left out."""
+        if self.hccl_host_range is not None:
+            return self.hccl_host_range if isinstance(self.hccl_host_range, PortSet) else PortSet()
+        return PortSet.of([(self.hccl_base, min(self.hccl_base + self.hccl_count - 1, LAST_PORT))])
+
+    @property
+    def named(self) -> dict[int, str]:
+        """Port → the key that names it; of two keys with one port the first."""
+        named = {getattr(self, key): key for key in reversed(NAMED_PORTS) if getattr(self, key) is not None}
+        return dict(reversed(named.items()))
 
 
 class FirewallTable(_Table):

@@ -1,5 +1,6 @@
 """What the inventory says: the cluster as its operator wants it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -117,7 +118,9 @@ class Cluster:
     cidrs: tuple[IPv4Network, ...] = ()  # where the cluster's hosts live; the firewall is opened for these
     fabric: Fabric = Fabric.SWITCHED
     hccl_ports: PortSet = field(default_factory=PortSet)
-    job_ports: PortSet = field(default_factory=PortSet)  # master, rendezvous
+    hccl_host_range: str = ""  # HCCL_HOST_SOCKET_PORT_RANGE where jobs set it: the hccl_ports, or "auto" and no port
+    job_ports: PortSet = field(default_factory=PortSet)  # all others that a job binds
+    port_names: Mapping[int, str] = field(default_factory=dict)  # of job_ports: 29500 → "master"; the master's first
     firewall: FirewallPolicy = FirewallPolicy.ALLOW
     probe: ProbeSettings = field(default_factory=ProbeSettings)
     waivers: tuple[Waiver, ...] = ()
@@ -128,6 +131,10 @@ class Cluster:
     def ports(self) -> PortSet:
         """All ports that a job binds explicitly on a host: to be reserved, free, and let through."""
         return self.hccl_ports | self.job_ports if self.product.is_npu else self.job_ports
+
+    def purpose(self, port: int) -> str:
+        """Who of the job binds one of `ports`, for messages."""
+        return "HCCL" if self.product.is_npu and port in self.hccl_ports else self.port_names.get(port, "job")
 
     @property
     def device_count(self) -> int:

@@ -56,7 +56,8 @@ class Agents:
                 "nic": host.nic,
                 "address": host.address,
                 "base_port": cluster.hccl_ports.ranges[0][0] if cluster.hccl_ports else 0,
-                "store_ports": list(cluster.job_ports)[:16],
+                "host_range": cluster.hccl_host_range,
+                "store_ports": list(dict.fromkeys((*cluster.port_names, *cluster.job_ports)))[:16],
             }
             program = Program(
                 source=agent,

@@ -87,7 +87,9 @@ def network_environment(hello, nic, address):
     environment = {"GLOO_SOCKET_IFNAME": nic}
     if hello["backend"] == "hccl":
         environment.update(HCCL_IF_IP=address, HCCL_SOCKET_IFNAME="=" + nic, HCCL_WHITELIST_DISABLE="1")
-        if hello["base_port"]:
+        if hello["host_range"]:
+            environment["HCCL_HOST_SOCKET_PORT_RANGE"] = hello["host_range"]
+        elif hello["base_port"]:
             environment["HCCL_IF_BASE_PORT"] = str(hello["base_port"])
     elif hello["backend"] == "nccl" and hello["nic"]:
         environment["NCCL_SOCKET_IFNAME"] = "=" + nic

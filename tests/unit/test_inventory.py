@@ -123,6 +123,23 @@ def test_what_is_not_said_has_the_documented_default(tmp_path: Path) -> None:
     assert cluster.probe.sizes == (8, 1 << 20, 16 << 20)
 
 
+def test_every_named_port_is_part_of_the_set_and_says_whose_it_is(tmp_path: Path) -> None:
+    keys = "hccl_base = 50000\nhccl_count = 16\nmaster = 30000\nrendezvous = 30000\nmindspore = 8118\nvolcano = 23456\n"
+    cluster = load(written(tmp_path, f'[ports]\n{keys}job = ["7000-7001"]\n[[hosts]]\nname = "n1"\n'))
+    assert str(cluster.ports) == "7000-7001,8118,23456,30000,50000-50015"
+    assert list(cluster.port_names) == [30000, 8118, 23456]
+    purposes = [cluster.purpose(port) for port in (50003, 30000, 8118, 23456, 7001)]
+    assert purposes == ["HCCL", "master", "mindspore", "volcano", "job"]
+
+
+def test_a_range_for_hccl_takes_the_place_of_its_base_port(tmp_path: Path) -> None:
+    for said, ports, variable in (('["61000-61063", 61070]', "29500,61000-61063,61070", "61000-61063,61070"),
+                                  ('"auto"', "29500", "auto")):  # fmt: skip
+        cluster = load(written(tmp_path, f'[ports]\nhccl_host_range = {said}\n[[hosts]]\nname = "n1"\n'))
+        assert (str(cluster.ports), cluster.hccl_host_range) == (ports, variable)
+    assert not load(written(tmp_path, '[[hosts]]\nname = "n1"\n')).hccl_host_range
+
+
 def test_a_host_with_written_out_addresses_keeps_its_places_in_the_plan_free(tmp_path: Path) -> None:
     plan = 'devices = 2\n[device_addresses]\nplan = "one-subnet"\nsubnet = "10.8.0.0/24"\ndetect = "next-host"\n'
     own = '[[hosts]]\nname = "n2"\ndevice_addresses = ["10.9.0.1/24", "10.9.0.2/24"]\n'

@@ -15,6 +15,7 @@ from preflight.probe.permission import may_probe
 from preflight.probe.table import rows
 from tests.unit.healthy import healthy_cluster, healthy_facts
 
+AGENT = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/agent.py"))
 WORKER = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/worker.py"))
 
 
@@ -200,3 +201,19 @@ def test_of_gpus_and_hosts_that_were_not_reached_the_operators_word_is_enough() 
     cluster = Cluster("t", Product.ATLAS_A1, (host,))
     gone = ClusterFacts({"node01": Unreachable("timeout", "nothing after 10 s", "look")})
     assert may_probe(cluster, gone, (host,), asked_idle=True) == []
+
+
+@pytest.mark.parametrize(
+    ("host_range", "base_port", "variables"),
+    [
+        ("", 60000, {"HCCL_IF_BASE_PORT": "60000"}),
+        ("61000-61063,61070", 61000, {"HCCL_HOST_SOCKET_PORT_RANGE": "61000-61063,61070"}),
+        ("auto", 0, {"HCCL_HOST_SOCKET_PORT_RANGE": "auto"}),
+    ],
+)
+def test_workers_of_hccl_get_the_ports_of_the_inventory(
+    host_range: str, base_port: int, variables: dict[str, str]
+) -> None:
+    hello = {"backend": "hccl", "nic": "eth0", "base_port": base_port, "host_range": host_range}
+    environment = AGENT["network_environment"](hello, "eth0", "10.1.0.1")
+    assert {name: value for name, value in environment.items() if "PORT" in name} == variables

@@ -1,8 +1,9 @@
 """STAND-IN: how the ranks of a communicator find each other, over the host network as HCCL does it.
 
-Every rank listens on host_ip:(HCCL_IF_BASE_PORT + its device). Rank 0 is the server: it says through the store where it
-listens, every other rank connects there and sends what it is, and gets the list of all when the last has come. A
-firewall between hosts, a port in use or a missing rank therefore shows as it would with HCCL.
+Every rank listens on host_ip:(HCCL_IF_BASE_PORT + its device), or on a free port of HCCL_HOST_SOCKET_PORT_RANGE. Rank 0
+is the server: it says through the store where it listens, every other rank connects there and sends what it is, and
+gets the list of all when the last has come. A firewall between hosts, a port in use or a missing rank therefore shows
+as it would with HCCL.
 """
 
 import contextlib
@@ -38,8 +39,8 @@ class Endpoint:
                 raise _errors.no_address(device)
             self.device_socket = _listen(self.address, DEVICE_PORT, _errors.device_port_taken)
         self.host_address = host_address()
-        self.host_port = base_port() + device % HOST_PORTS
-        self.host_socket = _listen(self.host_address, self.host_port, _errors.host_port_taken)
+        self.host_socket = _listen_on_one(self.host_address, host_ports(device))
+        self.host_port = self.host_socket.getsockname()[1]
         self.early = []  # connections that came for a communicator which this rank has not begun yet
 
     def describe(self, rank):
@@ -60,6 +61,22 @@ def connect_timeout():
     if not text.isdigit() or not 120 <= int(text) <= 7200:
         raise _errors.bad_environment("HCCL_CONNECT_TIMEOUT", text, "range[120, 7200]")
     return int(text)
+
+
+def host_ports(device):
+    """Return the host ports that the device may take, 0 for any; the range counts before HCCL_IF_BASE_PORT."""
+    text = os.environ.get("HCCL_HOST_SOCKET_PORT_RANGE", "")
+    if not text:
+        return [base_port() + device % HOST_PORTS]
+    if text == "auto":
+        return [0]
+    ports = []
+    for item in text.split(","):
+        low, _, high = item.partition("-")
+        if not (low.isdigit() and (high or low).isdigit()):
+            raise _errors.bad_environment("HCCL_HOST_SOCKET_PORT_RANGE", text, "ports, ranges or auto")
+        ports += range(int(low), int(high or low) + 1)
+    return ports
 
 
 def base_port():
@@ -114,6 +131,14 @@ def _listen(address, port, taken):
         listener.close()
         raise taken(address, port) from None
     return listener
+
+
+def _listen_on_one(address, ports):
+    """Listen on the first of the ports that is free."""
+    for port in ports[:-1]:
+        with contextlib.suppress(RuntimeError):
+            return _listen(address, port, _errors.host_port_taken)
+    return _listen(address, ports[-1], _errors.host_port_taken)
 
 
 def exchange(endpoint, store, rank, size):

@@ -138,6 +138,7 @@ class _HccnConf:
 class _NpuSmi:
     info: Output
     mapping: Output
+    users: dict[int, str] = field(default_factory=dict)
 
 
 Sections = Mapping[str, msgspec.Raw]
@@ -320,6 +321,7 @@ def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
         tls=reading("tls"),
         config_status=reading("cfg"),
         leaf=reading("lldp") if "lldp" in outputs else Reading(),
+        mtu=reading("mtu"),
     )
 
 
@@ -342,7 +344,8 @@ def _hccn_conf(raw: _HccnConf) -> HccnConf | Missing:
 
 
 def _npu_smi(raw: _NpuSmi) -> NpuSmi | Missing:
-    return npu_smi.combined(npu_smi.info(raw.info.text), npu_smi.mapping(raw.mapping.text))
+    users = {pid: user[:60] for pid, user in raw.users.items()}
+    return npu_smi.combined(npu_smi.info(raw.info.text), npu_smi.mapping(raw.mapping.text), users)
 
 
 def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:

@@ -18,7 +18,7 @@ from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
 
 POOL = 32  # hosts in flight
-# What a section may take on its host. `job` may have to start a container; hccn_tool is called 8 times a device.
+# What a section may take on its host. `job` may have to start a container; hccn_tool is called 9 times a device.
 HOST_SECTIONS = {
     "os": 5.0,
     "sysctl": 5.0,
@@ -69,7 +69,7 @@ def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str]) ->
     """What every host is asked; its own device ids come on top."""
     probe = cluster.probe
     job = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
-    queries = [name for name in ("ip", *READERS) if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
+    queries = [name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
     words: dict[str, object] = {
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],

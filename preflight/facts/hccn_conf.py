@@ -1,4 +1,7 @@
-"""/etc/hccn.conf: `key_<device>=value` lines, written by every `hccn_tool … -s`, read at boot."""
+"""/etc/hccn.conf: `key_<device>=value` lines, written by every `hccn_tool … -s`, read at boot.
+
+Of a key that stands there twice, the first line counts for the tool (driver source: cfg.c, `cfg_inner_read_conf_byfd`).
+"""
 
 import re
 
@@ -9,13 +12,13 @@ _LINE = re.compile(r"(\w{1,60}_\d{1,3})=(.{0,500})")
 
 
 def entries(text: str) -> dict[str, str] | Missing:
-    """Key and value in the file's order; of a key that stands twice the last; without comments."""
-    found = {}
+    """Key and value in the file's order; of a key that stands twice the first; without comments."""
+    found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line.strip())
         if not match:
             return Missing(f"/etc/hccn.conf:{number}: {quote(line)} is not key_DEVICE=value")
-        found[match.group(1)] = match.group(2).strip()
+        found.setdefault(match.group(1), match.group(2).strip())
     return found

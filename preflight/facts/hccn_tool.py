@@ -145,6 +145,11 @@ def tls(text: str) -> tuple[Reading, ...]:
     return _readings(text, pattern, "No certificate found")
 
 
+def mtu(text: str) -> tuple[Reading, ...]:
+    """`-mtu -g`: bytes. Known from the driver's source only."""
+    return _readings(text, re.compile(r"mtu ?: ?(\d{2,5})"))
+
+
 def cfg_status(text: str) -> tuple[Reading, ...]:
     """`-cfg status`: how the recovery of /etc/hccn.conf at boot ended: SUCCESS, NONE, START, FAIL, FAULT."""
     return _readings(text, re.compile(r"config status ?: ?([A-Z]{1,20})"))
@@ -197,12 +202,15 @@ def ping(text: str) -> tuple[PingResult, ...]:
     return tuple(found) or (PingResult(error=_not_understood(text)),)
 
 
+# In the order in which a device is asked: whether its settings are still being restored comes before them, and what its
+# probe asks before what came of it.
 READERS: dict[str, Callable[[str], tuple[Reading, ...]]] = {
-    "link": link,
-    "net_health": net_health,
-    "netdetect": netdetect,
-    "gateway": gateway,
-    "tls": tls,
     "cfg": cfg_status,
+    "link": link,
+    "gateway": gateway,
+    "netdetect": netdetect,
+    "net_health": net_health,
+    "mtu": mtu,
+    "tls": tls,
     "lldp": lldp,
 }

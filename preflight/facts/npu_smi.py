@@ -126,8 +126,10 @@ def _physical(table: Table, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[
     return Missing(f"npu-smi info -m does not list {', '.join(missing[:4])}") if missing else known
 
 
-def combined(table: Table | Missing, ids: tuple[ChipId, ...] | Missing) -> NpuSmi | Missing:
-    """Both outputs of one host as facts by physical id."""
+def combined(
+    table: Table | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
+) -> NpuSmi | Missing:
+    """Both outputs of one host as facts by physical id. `users`: process id → whose it is, as far as is known."""
     if isinstance(table, Missing):
         return table
     physical = _physical(table, ids)
@@ -141,6 +143,8 @@ def combined(table: Table | Missing, ids: tuple[ChipId, ...] | Missing) -> NpuSm
         chips=tuple(
             NpuChip(physical[row.npu, row.chip], row.name, row.health, row.busy_percent) for row in table.chips
         ),
-        processes=tuple(NpuProcess(physical[row.npu, row.chip], row.pid, row.name) for row in processes),
+        processes=tuple(
+            NpuProcess(physical[row.npu, row.chip], row.pid, row.name, (users or {}).get(row.pid)) for row in processes
+        ),
         processes_listed=table.processes is not None,
     )

@@ -11,6 +11,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "hccn_tool.ip": hccn_tool.ip,
     "hccn_tool.link": hccn_tool.link,
     "hccn_tool.lldp": hccn_tool.lldp,
+    "hccn_tool.mtu": hccn_tool.mtu,
     "hccn_tool.net_health": hccn_tool.net_health,
     "hccn_tool.netdetect": hccn_tool.netdetect,
     "hccn_tool.ping": hccn_tool.ping,

@@ -194,6 +194,7 @@ class HccnDevice:
     tls: Reading  # "0" disabled, "1" enabled
     config_status: Reading  # SUCCESS, NONE, FAIL …
     leaf: Reading = field(default_factory=Reading)  # LLDP system name of the switch; None: not known
+    mtu: Reading = field(default_factory=Reading)
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,7 @@ class NpuProcess:
     device: int
     pid: int
     name: str
+    user: str | None = None  # None: not known on the host (another PID namespace, or it has ended)
 
 
 @dataclass(frozen=True)

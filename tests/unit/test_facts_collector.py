@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import pwd
 import stat
 import subprocess
 import time
@@ -189,6 +190,52 @@ def test_a_device_that_hangs_leaves_the_readings_of_the_others(tmp_path: Path) -
     found = answer("hccn", path=path, devices=[0, 1], readings=[["link", "-g"]], deadline=0.5)["hccn"]["value"]
     assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 was still running at its deadline"
     assert found["1"]["link"]["out"] == "link status: UP\n"
+
+
+def counted(directory: Path, first: int, passing: str, then: str) -> str:
+    """A tool that answers a device's first calls with `passing`, and what comes after with `then`."""
+    script = f"""cd {directory}
+n=$(cat count-$2-$3 2>/dev/null || echo 0); echo $((n + 1)) > count-$2-$3
+case $3 in -netdetect) echo "netdetect addr: $(cat detect 2>/dev/null || echo 0.0.0.0)"; exit;; esac
+[ "$n" -lt {first} ] && echo "{passing}" || echo "{then}"
+"""
+    return tool(directory, "hccn_tool", script)
+
+
+PROBING: dict[str, Any] = {"devices": [0], "readings": [["netdetect", "-g"], ["net_health", "-g"]]}
+
+
+def test_a_device_whose_settings_are_being_restored_is_waited_for(tmp_path: Path) -> None:
+    path = counted(tmp_path, 2, "config status:START", "config status:SUCCESS")
+    found = answer("hccn", path=path, devices=[0, 1], readings=[["cfg", "status"]])["hccn"]["value"]
+    assert {reading["cfg"]["out"] for reading in found.values()} == {"config status:SUCCESS\n"}
+
+
+def test_a_device_that_is_restored_for_ever_says_so(tmp_path: Path) -> None:
+    path = counted(tmp_path, 99, "config status:START", "")
+    found = answer("hccn", path=path, devices=[0], readings=[["cfg", "status"]], deadline=1.0)["hccn"]["value"]
+    assert found["0"]["cfg"]["out"] == "config status:START\n"
+
+
+def test_a_probe_that_has_only_begun_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "detect").write_text("10.0.0.1")
+    path = counted(tmp_path, 2, "net health status: Init", "net health status: Success")
+    found = answer("hccn", path=path, **PROBING)["hccn"]["value"]
+    assert found["0"]["net_health"]["out"] == "net health status: Success\n"
+
+
+def test_a_probe_that_has_nothing_to_ask_is_not_waited_for(tmp_path: Path) -> None:
+    path = counted(tmp_path, 1, "net health status: Init", "net health status: Success")
+    found = answer("hccn", path=path, **PROBING)["hccn"]["value"]
+    assert found["0"]["net_health"]["out"] == "net health status: Init\n"
+
+
+def test_whose_processes_npu_smi_shows_is_looked_up(tmp_path: Path) -> None:
+    mine = os.getpid()
+    rows = f"| NPU     Chip              | Process id    |\n| 3       0                 | {mine}         | python |\n"
+    path = tool(tmp_path, "npu-smi", f"cat <<'EOF'\n| 910B3 | OK |\n{rows}| 4       0   | 999999999  | gone |\nEOF\n")
+    found = answer("npu_smi", path=path)["npu_smi"]["value"]
+    assert found["users"] == {str(mine): pwd.getpwuid(os.getuid()).pw_name}
 
 
 def test_pings_of_a_device_go_one_after_the_other(tmp_path: Path) -> None:

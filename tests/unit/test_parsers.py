@@ -133,3 +133,11 @@ def test_every_query_of_the_collector_has_a_reader() -> None:
     assert {f"hccn_tool.{name}" for name in ("ip", "ping", *hccn_tool.READERS)} == {
         name for name in PARSERS if name.startswith("hccn_tool.")
     }
+
+
+def test_a_process_is_told_with_its_user_where_that_is_known() -> None:
+    chips = tuple(npu_smi.ChipRow(npu, 0, npu, "910B4", "OK", 0) for npu in range(2))
+    table = npu_smi.Table("1", chips, (npu_smi.ProcessRow(0, 0, 11, "a"), npu_smi.ProcessRow(1, 0, 12, "b")))
+    found = npu_smi.combined(table, (), {11: "jo"})
+    assert isinstance(found, NpuSmi)
+    assert [(process.pid, process.user) for process in found.processes] == [(11, "jo"), (12, None)]

@@ -10,7 +10,8 @@ from ipaddress import IPv4Interface
 from preflight.checks.gates import Gate, gates, iptables_command, sources
 from preflight.checks.registry import Here, host_check
 from preflight.checks.rules import parse_rule
-from preflight.facts.types import Firewall, Network, NftChain, Sysctl
+from preflight.facts.firewall import Firewall, NftChain
+from preflight.facts.types import Network, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
@@ -32,8 +33,8 @@ def _not_judged(here: Here, firewall: Firewall, network: Network) -> Finding | N
         return here.skip("the inventory leaves the firewall alone")
     if policy is FirewallPolicy.ALLOW and len(here.cluster.hosts) == 1:
         return here.skip("a single host: nothing has to come in from other hosts")
-    if firewall.firewalld_running or firewall.iptables_legacy:
-        which = "firewalld" if firewall.firewalld_running else "legacy iptables"
+    if firewall.firewalld or firewall.iptables:
+        which = "firewalld" if firewall.firewalld else "iptables"
         return here.unknown(f"{name}: {which} is active, which this version can neither judge nor open",
                             remedy=f"open it by hand: {_by_hand(here, firewall)}")  # fmt: skip
     filters = firewall.ufw_enabled or any(map(_filters, firewall.nft_chains))
@@ -62,8 +63,8 @@ def _strangers(here: Here, network: Network) -> Finding | None:
 def _by_hand(here: Here, firewall: Firewall) -> str:
     network = next(iter(sources(here.cluster)), "CIDR")
     if here.cluster.firewall is FirewallPolicy.OFF:
-        return "systemctl disable --now firewalld" if firewall.firewalld_running else "iptables-legacy -F INPUT"
-    if firewall.firewalld_running:
+        return "systemctl disable --now firewalld" if firewall.firewalld else "iptables-legacy -F INPUT"
+    if firewall.firewalld:
         return f"firewall-cmd --permanent --zone=trusted --add-source={network} && firewall-cmd --reload"
     return iptables_command(network, here.cluster.ports).replace("iptables", "iptables-legacy")
 

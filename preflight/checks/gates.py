@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from preflight.checks.rules import Judgement, Rule, judge, nft_rule, parse_rule, parse_ufw, ufw_rules
-from preflight.facts.types import Firewall, NftChain, Sysctl
+from preflight.facts.firewall import Firewall, NftChain
+from preflight.facts.types import Sysctl
 from preflight.model.change import Kind
 from preflight.model.cluster import Cluster
 from preflight.model.ports import PortSet
@@ -56,8 +57,9 @@ def sources(cluster: Cluster) -> tuple[IPv4Network, ...]:
 
 def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:
     """The job's ports; and the ephemeral ones where gloo and NCCL listen, which is everywhere but on NPUs: HCCL listens
-    on a range of its own."""
-    return cluster.ports if cluster.product.is_npu else cluster.ports | PortSet.of([sysctl.local_port_range])
+    on a range of its own, unless HCCL_HOST_SOCKET_PORT_RANGE is "auto"."""
+    automatic = not cluster.product.is_npu or cluster.hccl_host_range == "auto"
+    return cluster.ports | PortSet.of([sysctl.local_port_range]) if automatic else cluster.ports
 
 
 def is_iptables(chain: NftChain) -> bool:

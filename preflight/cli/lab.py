@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from preflight.lab import faults, lifecycle
-from preflight.lab.spec import FABRICS, FIREWALLS, PRODUCTS, Spec
+from preflight.lab.firewalls import FIREWALLS
+from preflight.lab.spec import FABRICS, PRODUCTS, Spec
 
 DEFAULT_DIRECTORY = Path(".lab")
 

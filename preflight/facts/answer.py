@@ -10,12 +10,15 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import framed, hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
+from preflight.facts import framed, hccn_conf, hccn_tool, ip, npu_smi, ss, sysctl, versions
+from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
+from preflight.facts.firewall import Arrivals
+from preflight.facts.firewall_answer import RawFirewall, firewall
+from preflight.facts.output import Output
 from preflight.facts.quote import quote
 from preflight.facts.types import (
     Clock,
-    Firewall,
     Hccn,
     HccnConf,
     HccnDevice,
@@ -24,7 +27,6 @@ from preflight.facts.types import (
     Missing,
     Names,
     Network,
-    NftChain,
     NpuSmi,
     Os,
     Ping,
@@ -41,20 +43,6 @@ from preflight.transport.types import Answer
 _FAR_FUTURE = 1e11  # seconds since 1970
 
 # What the collector sends, section by section: see preflight/remote/collect.py.
-
-
-@dataclass
-class Output:
-    """What a tool left behind. `trouble`: it could not be run to its end."""
-
-    out: str
-    err: str
-    code: int
-    trouble: str = ""
-
-    @property
-    def text(self) -> str:
-        return self.out + "\n" + self.err if self.err.strip() else self.out
 
 
 @dataclass
@@ -90,19 +78,6 @@ class _Sysctl:
 class _Network:
     addresses: str
     routes: str
-
-
-@dataclass
-class _Firewall:
-    nft: Output | None
-    iptables_nft: Output | None
-    iptables_legacy: Output | None
-    nft_boot_file: str | None
-    nft_preflight_file: str | None
-    ufw_installed: bool
-    ufw_conf: str | None
-    ufw_rules: list[str]
-    firewalld_running: bool
 
 
 @dataclass
@@ -152,6 +127,12 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
         return Missing(str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Missing(f"the collector's answer is not what was sent: {error}")
+
+
+def tried(found: Sections | Missing) -> list[Tried] | Missing:
+    """What the host's own connections to other hosts came to."""
+    tries: list[Tried] | Missing = _section(found, "connects", list[Tried])
+    return tries
 
 
 def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
@@ -207,51 +188,6 @@ def _network(raw: _Network) -> Network | Missing:
     if isinstance(interfaces, Missing):
         return interfaces
     return routes if isinstance(routes, Missing) else Network(interfaces, routes)
-
-
-def _input_chains(raw: _Firewall) -> tuple[NftChain, ...] | Missing:
-    if raw.nft is not None:
-        if raw.nft.code != 0:
-            return Missing(f"nft list ruleset ended with {raw.nft.code}: {quote(raw.nft.err)}")
-        return nft.ruleset(raw.nft.out)
-    if raw.iptables_nft is not None:
-        filters = iptables.filters_input(raw.iptables_nft.out)
-        if raw.iptables_nft.code != 0:
-            return Missing(f"iptables-nft -S INPUT ended with {raw.iptables_nft.code}: {quote(raw.iptables_nft.err)}")
-        if isinstance(filters, Missing):
-            return filters
-        if filters:
-            return Missing("iptables-nft has rules for what comes in, and nft, which would show them, is not installed")
-    return ()
-
-
-def _firewall(raw: _Firewall) -> Firewall | Missing:
-    chains = _input_chains(raw)
-    if isinstance(chains, Missing):
-        return chains
-    ufw_rules = ufw.rules("\n".join(raw.ufw_rules))
-    if isinstance(ufw_rules, Missing):
-        return ufw_rules
-    ufw_enabled = ufw.enabled(raw.ufw_conf or "") if raw.ufw_installed else False
-    if isinstance(ufw_enabled, Missing):
-        return ufw_enabled
-    if raw.iptables_legacy and raw.iptables_legacy.code != 0:
-        return Missing(f"iptables-save ended with {raw.iptables_legacy.code}: {quote(raw.iptables_legacy.err)}")
-    legacy = iptables.filters_input(raw.iptables_legacy.out) if raw.iptables_legacy else False
-    if isinstance(legacy, Missing):
-        return legacy
-    return Firewall(
-        nft_present=raw.nft is not None,
-        nft_chains=chains,
-        nft_boot_file=raw.nft_boot_file,
-        nft_preflight_file=raw.nft_preflight_file,
-        ufw_installed=raw.ufw_installed,
-        ufw_enabled=ufw_enabled,
-        ufw_rules=tuple(rule.text for rule in ufw_rules),
-        ufw_ours=tuple(rule.text for rule in ufw_rules if rule.ours),
-        firewalld_running=raw.firewalld_running,
-        iptables_legacy=legacy,
-    )
 
 
 def _names(raw: _Names) -> Names | Missing:
@@ -375,7 +311,8 @@ def host_facts(
         sysctl=made("sysctl", _Sysctl, _sysctl),
         sockets=made("sockets", Output, _sockets),
         network=made("network", _Network, _network),
-        firewall=made("firewall", _Firewall, _firewall),
+        firewall=made("firewall", RawFirewall, firewall),
+        arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
         names=made("names", _Names, _names),
         limits=made("job", _Job, _limits),
         versions=made("job", _Job, lambda raw: _versions(raw, driver)),

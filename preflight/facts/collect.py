@@ -4,10 +4,10 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer
+from preflight.facts import answer, arrivals
 from preflight.facts.hccn_tool import READERS
 from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host
@@ -25,6 +25,7 @@ HOST_SECTIONS = {
     "sockets": 10.0,
     "network": 10.0,
     "firewall": 10.0,
+    "connects": 10.0,
     "names": 10.0,
     "job": 30.0,
 }
@@ -108,16 +109,33 @@ def look(
     are wanted (what comes of the others is `Missing`). Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections)
+    connects = {"ports": arrivals.ports(ports), "ephemeral": not cluster.product.is_npu}
+    targets = {host.name: arrivals.targets(cluster, hosts, host.name) for host in hosts}
 
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
+        own = {"devices": devices, "connects": {**connects, "targets": targets[host.name]}}
         sent = time.time()
-        raw = replace(request, words={**request.words, "devices": devices}).ask(transport, host)
+        raw = replace(request, words={**request.words, **own}).ask(transport, host)
         received = time.time()
         return Seen(answer.host_facts(raw, cluster.product, devices, sent=sent, received=received), raw)
 
     seen = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
-    return {name: _unreachable(it) if isinstance(it, TransportError) else it for name, it in seen.items()}
+    known = _with_arrivals(seen, targets) if "connects" in request.deadlines else seen
+    return {name: _unreachable(it) if isinstance(it, TransportError) else it for name, it in known.items()}
+
+
+def _with_arrivals(
+    seen: Mapping[str, Seen | TransportError], targets: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, Seen | TransportError]:
+    """What each host tried of the others, put where it arrived."""
+    tried = {name: answer.tried(it.raw) for name, it in seen.items() if isinstance(it, Seen)}
+    came = arrivals.arrived(tried, {name: [host for host, _ in asked] for name, asked in targets.items()})
+
+    def whole(name: str, it: Seen) -> Seen:
+        return replace(it, facts=replace(it.facts, arrivals=came[name])) if name in came else it
+
+    return {name: whole(name, it) if isinstance(it, Seen) else it for name, it in seen.items()}
 
 
 def collect(

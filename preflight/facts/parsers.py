@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from preflight.facts import hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
+from preflight.facts import firewalld, hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
 
 PARSERS: dict[str, Callable[[str], object]] = {
+    "firewalld.zones": firewalld.zones,
     "hccn.conf": hccn_conf.entries,
     "hccn_tool.cfg": hccn_tool.cfg_status,
     "hccn_tool.gateway": hccn_tool.gateway,
@@ -18,7 +19,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "hccn_tool.tls": hccn_tool.tls,
     "ip.address": ip.address,
     "ip.route": ip.route,
-    "iptables.filters-input": iptables.filters_input,
+    "iptables.input": iptables.chain,
     "nft.ruleset": nft.ruleset,
     "npu-smi.info": npu_smi.info,
     "npu-smi.mapping": npu_smi.mapping,

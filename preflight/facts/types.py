@@ -7,6 +7,8 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from preflight.facts.firewall import Arrivals, Firewall
+
 
 @dataclass(frozen=True)
 class Missing:
@@ -123,35 +125,6 @@ class Network:
 
 
 @dataclass(frozen=True)
-class NftChain:
-    """A base chain with hook input. `rules` are all its rules as `nft` prints them, `ours` those whose comment is
-    `preflight`, in order."""
-
-    family: str
-    table: str
-    name: str
-    policy: str  # accept | drop
-    rules: tuple[str, ...]
-    ours: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Firewall:
-    """State of the host firewall, from `nft -j` and files; ufw and firewalld by their own state."""
-
-    nft_present: bool
-    nft_chains: tuple[NftChain, ...]  # includes the chains that ufw, firewalld and iptables-nft made
-    nft_boot_file: str | None  # text of /etc/nftables.conf
-    nft_preflight_file: str | None  # text of our own /etc/preflight/nftables.nft
-    ufw_installed: bool
-    ufw_enabled: bool
-    ufw_rules: tuple[str, ...]  # "allow tcp 29500,60000:60031 from 10.1.0.0/16", one per tuple of user.rules
-    ufw_ours: tuple[str, ...]  # those with the comment `preflight`
-    firewalld_running: bool
-    iptables_legacy: bool  # legacy tables hold rules: another firewall that nft does not show
-
-
-@dataclass(frozen=True)
 class Names:
     """How the host resolves names (the files and services it is configured with)."""
 
@@ -251,6 +224,9 @@ class HostFacts:
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None
+    arrivals: Arrivals | Missing = field(
+        default_factory=Arrivals
+    )  # what other hosts' looks brought home about this one
 
     def section(self, name: str) -> Any:
         """A section by its name; raises AttributeError for a name that is none."""

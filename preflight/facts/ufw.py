@@ -1,4 +1,4 @@
-"""ufw's own files: /etc/ufw/ufw.conf, and user.rules with one `### tuple ###` line a rule."""
+"""ufw's own files: /etc/ufw/ufw.conf, /etc/default/ufw, and user.rules with one `### tuple ###` line a rule."""
 
 import re
 from dataclasses import dataclass
@@ -27,6 +27,21 @@ def enabled(text: str) -> bool | Missing:
     """Whether ufw.conf switches the firewall on."""
     values = re.findall(r"^[ \t]{0,40}ENABLED[ \t]{0,40}=[ \t]{0,40}\"?(\w{1,10})", text, re.MULTILINE)
     return values[-1].lower() == "yes" if values else Missing("ufw.conf does not say whether ufw is ENABLED")
+
+
+def _default(text: str, key: str) -> str:
+    values = re.findall(rf"^[ \t]{{0,40}}{key}[ \t]{{0,40}}=[ \t]{{0,40}}\"?(\w{{1,20}})", text, re.MULTILINE)
+    return values[-1].lower() if values else ""
+
+
+def policy(text: str) -> str:
+    """What /etc/default/ufw does to what no rule speaks of: accept | drop."""
+    return "accept" if _default(text, "DEFAULT_INPUT_POLICY") == "accept" else "drop"
+
+
+def ipv6(text: str) -> bool:
+    """Whether /etc/default/ufw has IPv6 looked after; where it does not say, it is."""
+    return _default(text, "IPV6") != "no"
 
 
 def _rule(words: list[str]) -> Rule | None:

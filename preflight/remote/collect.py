@@ -4,7 +4,9 @@ Standard library only, Python 3.6 syntax. The rest of stdin is the request, a JS
 
     marker     word that frames the answer; banners before it and noise after it do no harm
     deadlines  {section: seconds it may take} of the sections wanted (SECTIONS below)
-    ports      [[low, high], …] job ports, for `sockets`
+    ports      [[low, high], …] job ports, for `sockets` and `connects`
+    connects   {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral": whether to try the first and
+               last of the ephemeral ports, too}, for `connects`
     names      host names to resolve, for `names`
     job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
     devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
@@ -18,6 +20,7 @@ every host pays for them at every look.
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
+import errno
 import json
 import os
 import pwd
@@ -186,20 +189,66 @@ def look_sysctl(request, deadline):
     first = {}
     for folder in ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"):
         try:
-            entries = os.listdir(folder)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.endswith(".conf"):
-                first.setdefault(entry, os.path.join(folder, entry))
-    paths = [first[entry] for entry in sorted(first)] + ["/etc/sysctl.conf"]
-    last = {os.path.realpath(path): path for path in paths}  # 99-sysctl.conf is often a link to /etc/sysctl.conf
-    files = []
-    for path in paths:
-        text = read(path) if last[os.path.realpath(path)] == path else None
-        if text and "ip_local_reserved_ports" in text:
-            files.append({"path": path, "text": text})
-    return {"values": values, "files": files}
+            names = sorted(name for name in listing(folder) if name.endswith(".conf"))
+            files += [sysctl_file(os.path.join(folder, name)) for name in names]
+        except LookError as error:
+            files.append({"path": folder + "/*.conf", "error": str(error)})
+    if os.path.lexists("/etc/sysctl.conf"):
+        files.append(sysctl_file("/etc/sysctl.conf"))
+    try:
+        tuned = look_tuned()
+    except LookError as error:
+        tuned = {"error": str(error)}
+    return {"values": values, "files": files, "read_only": read_only("/proc/sys/net/ipv4"), "tuned": tuned}
+
+
+def listing(folder):
+    """What is in a folder; nothing, if there is none."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise LookError("%s cannot be listed: %s" % (folder, error.strerror)) from None
+
+
+def sysctl_file(path):
+    found = {"path": path, "target": os.path.realpath(path) if os.path.islink(path) else "", "text": "", "error": ""}
+    try:
+        # What is no file, such as a directory or /dev/null, sets nothing; and a pipe would never end.
+        text = (read(path) or "") if os.path.isfile(path) else ""
+        if "ip_local_reserved_ports" in text or path.endswith("/90-preflight.conf"):
+            found["text"] = text
+    except LookError as error:
+        found["error"] = str(error)
+    return found
+
+
+def read_only(path):
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def look_tuned():
+    """tuned's profiles, where it is used and one of them is about our key."""
+    active = read("/etc/tuned/active_profile") or ""
+    if not active.strip():
+        return None
+    files = {}
+    for folder in ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"):
+        for name in listing(folder):
+            path = os.path.join(folder, name, "tuned.conf")
+            text = read(path)
+            if text is not None:
+                files[path] = text
+    if not any("ip_local_reserved_ports" in text for text in files.values()):
+        return None
+    if not (os.path.lexists("/etc/systemd/system/multi-user.target.wants/tuned.service") or runs("tuned")):
+        return None
+    post_loaded, main = read("/etc/tuned/post_loaded_profile") or "", read("/etc/tuned/tuned-main.conf") or ""
+    return {"active": active, "post_loaded": post_loaded, "main": main, "files": files}
 
 
 def look_sockets(request, deadline):
@@ -229,21 +278,115 @@ def look_network(request, deadline):
 
 def look_firewall(request, deadline):
     nft = find("nft")
-    iptables = None if nft else find("iptables-nft")
-    legacy = read("/proc/net/ip_tables_names") if os.path.exists("/proc/net/ip_tables_names") else None
-    save = find("iptables-legacy-save") or find("iptables-save") if "filter" in (legacy or "").split() else None
+    ruleset = command([nft, "list", "ruleset"], deadline, limit=FILE_LIMIT) if nft else None
+    programs = iptables_programs(ruleset)
     return {
-        "nft": command([nft, "list", "ruleset"], deadline, limit=FILE_LIMIT) if nft else None,
-        # Where nft is not installed, its rules can still be there, made by iptables-nft.
-        "iptables_nft": command([iptables, "-S", "INPUT"], deadline) if iptables else None,
-        "iptables_legacy": command([save, "-t", "filter"], deadline, limit=FILE_LIMIT) if save else None,
+        "nft": ruleset,
         "nft_boot_file": read("/etc/nftables.conf"),
         "nft_preflight_file": read("/etc/preflight/nftables.nft"),
         "ufw_installed": find("ufw") is not None,
         "ufw_conf": read("/etc/ufw/ufw.conf"),
         "ufw_rules": [read(path) or "" for path in ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")],
-        "firewalld_running": find("firewalld") is not None and runs("firewalld"),
+        "ufw_default": read("/etc/default/ufw"),
+        "iptables": {
+            name: command([path, "-S", "INPUT"], deadline, limit=FILE_LIMIT) if path else None
+            for name, path in programs.items()
+        },
+        # What nft does not show: the tables of legacy iptables, and all where it is not installed.
+        "nat": {
+            name: command([path, "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
+            for name, path in programs.items()
+            if path and (name in legacy_tables("nat") if "legacy" in name else not nft)
+        },
+        "iptables_saved": texts(
+            [folder + "/" + name for folder in ("/etc/iptables", "/etc/sysconfig") for name in SAVED_RULES]
+        ),
+        "firewalld": look_firewalld(deadline) if find("firewalld") and runs("firewalld") else None,
+        "ssh_connection": ssh_connection(),
     }
+
+
+SAVED_RULES = ("rules.v4", "rules.v6", "iptables", "ip6tables")  # of netfilter-persistent and of iptables-services
+
+
+def iptables_programs(ruleset):
+    """{name: path, or None where it is not installed} of the iptables programs whose tables the kernel holds."""
+    names = legacy_tables("filter")
+    if ruleset is None:  # then nothing shows whether iptables-nft has made rules, but itself
+        names += [name for name in ("iptables-nft", "ip6tables-nft") if iptables_path(name)]
+    else:
+        for table, name in (("\ntable ip filter {", "iptables-nft"), ("\ntable ip6 filter {", "ip6tables-nft")):
+            if table in "\n" + ruleset["out"]:
+                names.append(name)
+    return {name: iptables_path(name) for name in names}
+
+
+def legacy_tables(table):
+    """The legacy programs whose `table` is in the kernel. To list one that is not there would make it."""
+    found = []
+    for name, path in (("iptables", "/proc/net/ip_tables_names"), ("ip6tables", "/proc/net/ip6_tables_names")):
+        if os.path.exists(path) and table in (read(path) or "").split():
+            found.append(name + "-legacy")
+    return found
+
+
+def iptables_path(name):
+    """`iptables-nft` by that name, or as plain `iptables` where that is a link to the program of nft; the same for
+    legacy, which older systems have under the plain name only."""
+    plain, _, variant = name.partition("-")
+    path = find(plain)
+    is_nft = path is not None and "nft" in os.path.basename(os.path.realpath(path))
+    return find(name) or (path if path and is_nft == (variant == "nft") else None)
+
+
+def look_firewalld(deadline):
+    folders = ("/etc/firewalld/zones", "/usr/lib/firewalld/zones", "/etc/firewalld/services")
+    zones, builtin, services = (texts(listed(folder, ".xml")) for folder in folders)
+    modules = [
+        module
+        for base in ("/usr/lib", "/usr/lib64")
+        for python in listed(base, "")
+        if os.path.basename(python).startswith("python")
+        for packages in ("dist-packages", "site-packages")
+        for module in [python + "/" + packages + "/firewall/config/__init__.py"]
+        if os.path.exists(module)
+    ]
+    return {
+        "zones": command([required("firewall-cmd"), "--list-all-zones"], deadline),
+        "config": read("/etc/firewalld/firewalld.conf"),
+        "module": read(modules[0]) if modules else None,
+        "zone_files": dict(zones, **builtin),
+        "services": services,
+    }
+
+
+def listed(folder, ending):
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ending)]
+    except OSError:
+        return []
+
+
+def texts(paths):
+    """{path: text} of the files that are there."""
+    found = {path: read(path) for path in paths}
+    return {path: text for path, text in found.items() if text is not None}
+
+
+def ssh_connection():
+    """SSH_CONNECTION of the login that this runs in. sudo takes it from its child, so parents are looked at, too."""
+    pid = os.getpid()
+    while pid > 1:
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                for variable in file.read().split(b"\0"):
+                    if variable.startswith(b"SSH_CONNECTION="):
+                        return variable.partition(b"=")[2].decode("utf-8", "replace")
+            with open("/proc/%d/stat" % pid) as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+    return None
 
 
 def runs(name):
@@ -255,6 +398,99 @@ def runs(name):
         except OSError:
             continue
     return False
+
+
+CONNECT_SECONDS = 1.6  # a first packet that got lost is sent again after one second
+
+
+def look_connects(request, deadline):
+    """TCP connections to other hosts, all at once: what comes back, or that nothing does, tells of the firewalls in
+    between. Whatever accepts one sees it closed at once. Where a socket of this host has the port at either end, a job
+    may be at work there, and it is left alone."""
+    wanted = request["connects"]
+    ports = list(wanted["ports"])
+    if wanted["ephemeral"]:
+        ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
+    busy = busy_ports() if wanted["targets"] else ()
+    found, tries, waiting = [], {}, select.poll()
+    for host, name in wanted["targets"]:
+        try:
+            # As bytes: a text would load the IDNA codec, 5 ms.
+            family, _, _, _, place = socket.getaddrinfo(name.encode(), 0, 0, socket.SOCK_STREAM)[0]
+        except (OSError, UnicodeError):
+            found.append({"host": host, "error": "%s does not resolve there" % name})
+            continue
+        for port in sorted(set(ports)):
+            one = {"host": host, "address": place[0], "port": port}
+            if port in busy:
+                found.append(dict(one, busy=True))
+                continue
+            try:
+                connection = unobtrusive_socket(family, request["ports"])
+            except OSError as error:
+                found.append(dict(one, error="no socket for it: %s" % error.strerror))
+                continue
+            code = connection.connect_ex((place[0], port, *place[2:]))
+            if code == errno.EINPROGRESS:
+                waiting.register(connection, select.POLLOUT)
+                tries[connection.fileno()] = (connection, one)
+            else:
+                found.append(dict(one, **closed(connection, code)))
+    until = min(deadline, time.monotonic() + CONNECT_SECONDS)
+    while tries and time.monotonic() < until:
+        for descriptor, _ in waiting.poll(max(0, until - time.monotonic()) * 1000):
+            waiting.unregister(descriptor)
+            connection, one = tries.pop(descriptor)
+            code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            found.append(dict(one, **closed(connection, code)))
+    return found + [dict(one, **closed(connection, errno.ETIMEDOUT)) for connection, one in tries.values()]
+
+
+IP_RECVERR, IPV6_RECVERR, MSG_ERRQUEUE = 11, 25, 0x2000  # linux/in.h, linux/in6.h, linux/socket.h
+
+
+def unobtrusive_socket(family, job_ports):
+    """A socket whose own port is none of the job's: there it would be in the way of a job that begins now."""
+    for _ in range(20):
+        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        if family == socket.AF_INET6:
+            connection.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVERR, 1)
+        else:
+            connection.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+        connection.bind(("", 0))
+        if not any(low <= connection.getsockname()[1] <= high for low, high in job_ports):
+            return connection
+        connection.close()
+    raise OSError(errno.EADDRINUSE, "no port outside of the job's is free")
+
+
+def closed(connection, code):
+    """How the connection ended: {"code": 0 or an errno, "client": its address here, "icmp": who answered in the way of
+    a router or a firewall}. A port where nobody listens answers by TCP itself."""
+    icmp = None
+    try:
+        _, messages, _, _ = connection.recvmsg(1, 512, MSG_ERRQUEUE)  # since Linux 5.10 for TCP
+        for level, _, data in messages:
+            # struct sock_extended_err: errno (4 bytes), origin, type, code, padding, info, data; a sockaddr behind it.
+            if len(data) >= 24 and data[4] in (2, 3):
+                v6 = level == socket.IPPROTO_IPV6
+                icmp = socket.inet_ntop(socket.AF_INET6, data[24:40]) if v6 else socket.inet_ntoa(data[20:24])
+    except (OSError, ValueError):
+        pass  # no word from anybody
+    client = connection.getsockname()[0]
+    connection.close()
+    return {"code": code, "client": client, "icmp": icmp}
+
+
+def busy_ports():
+    """The ports at either end of this host's TCP sockets that are more than a memory (TIME_WAIT)."""
+    ports = set()
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in (read(path, 16 * FILE_LIMIT) or "").splitlines()[1:]:
+            _, own, other, state = line.split()[:4]
+            if state != "06":
+                ports.update(int(end.rpartition(":")[2], 16) for end in (own, other))
+    return ports
 
 
 def look_names(request, deadline):
@@ -424,6 +660,7 @@ SECTIONS = {
     "sockets": look_sockets,
     "network": look_network,
     "firewall": look_firewall,
+    "connects": look_connects,
     "names": look_names,
     "job": look_job,
     "driver": look_driver,

@@ -7,11 +7,11 @@ from ipaddress import IPv4Interface
 
 from preflight.checks import firewall
 from preflight.checks.hccn_conf import with_entries
+from preflight.facts.firewall import Firewall
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.sysctl import file as sysctl_file
 from preflight.facts.types import (
     ClusterFacts,
-    Firewall,
     Hccn,
     HccnConf,
     HccnDevice,

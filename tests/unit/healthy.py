@@ -23,12 +23,12 @@ from typing import Any
 
 import msgspec
 
-from preflight.checks import firewall, hccn_conf, ports, rules
+from preflight.checks import firewall, hccn_conf, reserving, rules
+from preflight.facts.firewall import Firewall, NftChain
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.types import (
     Clock,
     ClusterFacts,
-    Firewall,
     Hccn,
     HccnConf,
     HccnDevice,
@@ -38,7 +38,6 @@ from preflight.facts.types import (
     Missing,
     Names,
     Network,
-    NftChain,
     NpuChip,
     NpuSmi,
     Os,
@@ -114,8 +113,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
             nft_chains=(chain,),
             nft_boot_file=NFTABLES_CONF + firewall.INCLUDE + "\n",
             nft_preflight_file=firewall.own_file({"inet filter input": (ours,)}),
-            ufw_installed=False, ufw_enabled=False, ufw_rules=(), ufw_ours=(), firewalld_running=False,
-            iptables_legacy=False,
+            ufw_installed=False, ufw_enabled=False, ufw_rules=(), ufw_ours=(),
         ),
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
         limits=Limits(1048576, 1048576, -1, 64 << 30),

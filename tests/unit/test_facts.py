@@ -16,7 +16,6 @@ from preflight.facts.types import (
     SECTIONS,
     Clock,
     ClusterFacts,
-    Firewall,
     Hccn,
     HccnDevice,
     HostFacts,
@@ -78,15 +77,19 @@ def sections() -> dict[str, Any]:
         "network": {"addresses": json.dumps([eth0]), "routes": "[]"},
         "firewall": {
             "nft": said(""),
-            "iptables_nft": None,
-            "iptables_legacy": None,
             "nft_boot_file": None,
             "nft_preflight_file": None,
             "ufw_installed": False,
             "ufw_conf": None,
             "ufw_rules": ["", ""],
-            "firewalld_running": False,
+            "ufw_default": None,
+            "iptables": {},
+            "nat": {},
+            "iptables_saved": {},
+            "firewalld": None,
+            "ssh_connection": None,
         },
+        "connects": [],
         "names": {"hostname": ["10.1.0.1", "10.1.0.1"], "cluster": {"n1": ["10.1.0.1"], "n2": []}},
         "job": {
             "python": "3.11.2",
@@ -167,29 +170,6 @@ def test_two_answers_to_one_query_are_none() -> None:
     assert hccn.devices[0].link == Reading(error="hccn_tool answered 2 times where one answer was expected")
 
 
-def test_rules_of_iptables_nft_without_nft_leave_the_firewall_unknown() -> None:
-    document = sections()
-    document["firewall"]["value"].update(nft=None, iptables_nft=said("-P INPUT DROP\n"))
-    firewall = facts_of(framed(document)).firewall
-    assert isinstance(firewall, Missing)
-    assert "nft, which would show them, is not installed" in firewall.error
-
-
-def test_nft_without_permission_leaves_the_firewall_unknown() -> None:
-    document = sections()
-    document["firewall"]["value"]["nft"] = said("", "Operation not permitted (you must be root)\n", 1)
-    assert facts_of(framed(document)).firewall == Missing(
-        "nft list ruleset ended with 1: 'Operation not permitted (you must be root)'"
-    )
-
-
-def test_legacy_tables_that_could_not_be_listed_leave_the_firewall_unknown() -> None:
-    document = sections()
-    document["firewall"]["value"]["iptables_legacy"] = said("", "iptables-save: Permission denied\n", 4)
-    firewall = facts_of(framed(document)).firewall
-    assert firewall == Missing("iptables-save ended with 4: 'iptables-save: Permission denied'")
-
-
 def test_numbers_that_no_kernel_prints_and_addresses_that_are_none_are_not_taken_for_facts() -> None:
     document = sections()
     document["sysctl"]["value"]["values"]["net.ipv4.ip_local_reserved_ports"] = "60000-\x1b[2J\n"
@@ -198,14 +178,6 @@ def test_numbers_that_no_kernel_prints_and_addresses_that_are_none_are_not_taken
     assert isinstance(facts.sysctl, Missing)
     assert facts.sysctl.error.isprintable()
     assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is no address")
-
-
-def test_a_host_without_any_firewall_tool_has_an_open_firewall() -> None:
-    document = sections()
-    document["firewall"]["value"]["nft"] = None
-    firewall = facts_of(framed(document)).firewall
-    assert isinstance(firewall, Firewall)
-    assert (firewall.nft_present, firewall.nft_chains, firewall.iptables_legacy) == (False, (), False)
 
 
 @pytest.mark.parametrize(

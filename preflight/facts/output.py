@@ -1,0 +1,17 @@
+"""What a tool left behind on a host, as the collector sends it."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Output:
+    """`trouble`: it could not be run to its end."""
+
+    out: str
+    err: str
+    code: int
+    trouble: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.out + "\n" + self.err if self.err.strip() else self.out

@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 
-from preflight.checks import firewall, hccn_conf, reserving, rules
-from preflight.facts.firewall import Firewall, NftChain
+from preflight.checks import firewall, hccn_conf, ports, rules
 from preflight.facts.hccn_conf import entries as read_entries
+from preflight.facts.firewall import Firewall, NftChain
 from preflight.facts.types import (
     Clock,
     ClusterFacts,

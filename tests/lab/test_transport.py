@@ -99,6 +99,23 @@ def test_only_the_end_of_an_endless_stderr_is_kept(server: Sshd, kind: str) -> N
     assert answer.stderr.endswith(b"x\nend")
 
 
+@pytest.mark.parametrize("kind", ["fabric", "openssh", "local"])
+def test_a_program_that_never_stops_writing_to_stderr_is_cut_off(server: Sshd, kind: str) -> None:
+    host = local_host() if kind == "local" else server.host(kind)
+    answer = run(host, "import sys\nwhile True: sys.stderr.write('x' * 4096)", timeout=60)
+    assert answer.truncated
+    assert answer.stderr == b"x" * (64 << 10)
+
+
+@pytest.mark.parametrize("kind", ["fabric", "openssh", "local"])
+def test_a_program_may_write_more_than_fits_before_it_reads(server: Sshd, kind: str) -> None:
+    # Either side has more to say than all buffers and windows on the way hold (2 MiB in OpenSSH).
+    host = local_host() if kind == "local" else server.host(kind)
+    source = "import sys; sys.stdout.buffer.write(b'x' * (12 << 20)); print(len(sys.stdin.buffer.read()))"
+    answer = run(host, Program(source, payload=b"y" * (12 << 20)), limit=32 << 20)
+    assert answer.stdout == b"x" * (12 << 20) + b"12582912\n"
+
+
 def test_noise_of_the_login_shell_does_not_disturb_the_program(tmp_path: Path, transport: str) -> None:
     noisy = 'ForceCommand echo Welcome; echo trouble >&2; exec sh -c "$SSH_ORIGINAL_COMMAND"'
     with running(tmp_path, noisy) as sshd:

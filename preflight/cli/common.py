@@ -1,14 +1,17 @@
 """What the commands that go to hosts share: the inventory's options, the way in, and one line of progress."""
 
 import argparse
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.transport.password import Password
 from preflight.transport.types import Options, Progress, Transport
 
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster beyond
@@ -22,6 +25,12 @@ def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-new", action="store_true", help="trust host keys seen for the first time (a changed key is refused)"
     )
+    parser.add_argument(
+        "-K",
+        "--ask-sudo-password",
+        action="store_true",
+        help="ask for the password that sudo wants on hosts with sudo = true; once, and it is kept nowhere",
+    )
     parser.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts worked on at once (default: 32)")
 
 
@@ -31,8 +40,31 @@ def _pool(text: str) -> int:
     return int(text)
 
 
-def options(args: argparse.Namespace) -> Options:
-    return Options(accept_new=args.accept_new, pool=args.pool)
+def _options(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> Options:
+    password = _sudo_password(cluster, hosts) if args.ask_sudo_password else None
+    return Options(accept_new=args.accept_new, pool=args.pool, sudo_password=password)
+
+
+def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
+    """Asked on the terminal, whatever stdin and stdout are. Raises UsageError where that does not lead to one."""
+    import getpass
+
+    if not (cluster.probe.user or any(host.ssh.sudo for host in hosts)):
+        raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        raise UsageError(
+            "-K: there is no terminal to ask for the sudo password on; let sudo do without one (NOPASSWD), or run this "
+            "in a terminal"
+        ) from None
+    try:
+        text = getpass.getpass("sudo password on the hosts: ")
+    except EOFError:
+        text = ""
+    if not text:
+        raise UsageError("-K: no password was typed")
+    return Password(text)
 
 
 class ProgressLine:
@@ -46,7 +78,9 @@ class ProgressLine:
         if progress.failed:
             line += f"  failed {progress.failed}"
         if progress.slowest:
-            line += f"  waiting for {progress.slowest} ({progress.seconds:.0f} s)"
+            line += f"  {progress.slowest} waits"
+            line += f" for {progress.waiting_for}" if progress.waiting_for else ""
+            line += f" ({progress.seconds:.0f} s)"
         self.say(line)
 
     def say(self, text: str) -> None:
@@ -78,7 +112,7 @@ def session(args: argparse.Namespace) -> Iterator[Session]:
     cluster = load(args.inventory)
     hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
     progress = ProgressLine()
-    transport = open_transport(cluster, options(args))
+    transport = open_transport(cluster, _options(args, cluster, hosts))
     try:
         yield Session(cluster, hosts, transport, progress)
     finally:

@@ -1,32 +1,24 @@
 """Ports that a job binds explicitly: reserved now, reserved at boot, free."""
 
-import posixpath
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from preflight.checks.loading import LONGEST, Way
 from preflight.checks.registry import Here, host_check
-from preflight.facts.types import Socket, Sockets, Sysctl, SysctlFile
+from preflight.checks.reserving import KEY, Edit, Repair, repair, unread, winner
+from preflight.facts.sysctl import OWN_FILE
+from preflight.facts.types import Socket, Sockets, Sysctl
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 
-KEY = "net.ipv4.ip_local_reserved_ports"
-OWN_FILE = "/etc/sysctl.d/90-preflight.conf"
-# A line that sets the key, as sysctl.d(5) and sysctl.conf(5) write it: slashes for dots, and a "-" in front for
-# "ignore errors", are fine.
-_LINE = re.compile(
-    r"^([ \t]*-?[ \t]*net([./])ipv4\2ip_local_reserved_ports[ \t]*=[ \t]*)([^\r\n]*?)([ \t]*)(?=\r?$)", re.M
-)
 # Nobody holds the port any more; the kernel keeps the connection for a minute so that late packets find it.
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
 
 
-def _parse(text: str) -> PortSet:
-    """A written value; one that the kernel refuses reserves nothing."""
-    try:
-        return PortSet.parse(text)
-    except ValueError:
-        return PortSet()
+def said(ports: PortSet, how: str) -> str:
+    """`port 29500 is free`, `ports 29500,60000-60031 are free`."""
+    return f"port {ports} is {how}" if len(ports) == 1 else f"ports {ports} are {how}"
 
 
 @host_check("PRT101", "The HCCL and job ports are reserved")
@@ -38,88 +30,104 @@ def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     By hand: sysctl net.ipv4.ip_local_reserved_ports
 
     Mend: preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
-    the whole list, so the old value has to be part of it)
+    the whole list, so the old value has to be part of it). In a container: docker run --sysctl KEY=VALUE, in a pod
+    securityContext.sysctls, and with the host's network on the host itself
     """
     before = sysctl.reserved_ports.strip()
     reserved = PortSet.parse(before)
     missing = here.cluster.ports - reserved
-    if missing:
-        after = str(reserved | here.cluster.ports)
-        yield here.bad(
-            f"{here.host.name}: ports {missing} are not reserved",
+    united = reserved | here.cluster.ports
+    if missing and sysctl.read_only:
+        yield here.unknown(
+            f"{here.host.name}: {said(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as in a "
+            "container: nothing can be set from inside",
             expected=str(here.cluster.ports), found=before or "nothing reserved",
-            remedy=f"preflight configure-ports, or: sysctl -w {KEY}={after}",
-            change=Change(here.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, after, here.check.id),
+            remedy=f"docker run --sysctl {KEY}={united}; a pod: securityContext.sysctls; with the host's network: "
+            "preflight configure-ports for the host itself",
         )  # fmt: skip
-
-
-def with_value(text: str, ports: PortSet) -> str:
-    """A sysctl file's text whose last line for the key sets `ports`; every other byte is kept."""
-    lines = list(_LINE.finditer(text))
-    if not lines:
-        newline = "\r\n" if "\r\n" in text else "\n"
-        return text + (newline if text and not text.endswith("\n") else "") + f"{KEY} = {ports}{newline}"
-    last = lines[-1]
-    return f"{text[: last.start()]}{last[1]}{ports}{last[4]}{text[last.end() :]}"
-
-
-def own_file(ports: PortSet) -> str:
-    """The whole of our own file."""
-    return (
-        "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not hand them out.\n"
-        f"{KEY} = {ports}\n"
-    )
-
-
-def _sorts_after(path: str, other: str) -> bool:
-    """Whether `sysctl --system` reads `path` after `other`: by file name, whatever the directory (sysctl.d(5))."""
-    return posixpath.basename(path) > posixpath.basename(other)
+    elif missing and len(str(united)) > LONGEST:
+        yield _too_long(here, united)
+    elif missing:
+        yield here.bad(
+            f"{here.host.name}: {said(missing, 'not reserved')}",
+            expected=str(here.cluster.ports), found=before or "nothing reserved",
+            remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
+            change=Change(here.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), here.check.id),
+        )  # fmt: skip
 
 
 @host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too")
 def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: a value set by hand is gone after a reboot, and the last file that sets the key wins over all others:
-    sysctl -p reads /etc/sysctl.conf alone, so a short list there undoes every drop-in. Every file that sets the key
+    """Why: a value set by hand is gone after a reboot. What stands in files depends on who loads them: the boot knows
+    the folders of sysctl.d(5), sysctl --system reads /etc/sysctl.conf after them, sysctl -p reads that file alone, and
+    tuned sets a value of its own; a short list that is read last undoes all others. Every file that sets the key
     therefore gets the same united set: what the files say, what is reserved now, and what the inventory wants.
 
-    By hand: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d /usr/lib/sysctl.d
+    By hand: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d
+    /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
 
     Mend: preflight configure-ports, or edit the files found; none is found: write /etc/sysctl.d/90-preflight.conf
     """
-    wanted = here.cluster.ports
-    files = [file for file in sysctl.reserved_files if not file.path.startswith("/run/")]  # /run is empty at boot
-    united = wanted | _parse(sysctl.reserved_ports)
-    for file in files:
-        united |= _parse(file.value)
-    short = [file for file in files if wanted - _parse(file.value)]
-    for file in short:
-        if file.writable:
-            after = own_file(united) if file.path == OWN_FILE else with_value(file.text, united)
-            yield _bad_file(here, file.path, file.text, after, f"sets {file.value or 'nothing'}", wanted)
-    if not wanted or (files and files[-1] not in short) or (short and short[-1].writable):
+    if sysctl.read_only:
+        yield here.skip(f"/proc/sys of {here.host.name} is read-only: no file that is seen there decides (PRT101)")
         return
-    overruled: SysctlFile | None = files[-1] if files else None
-    if overruled is None:
-        yield _bad_file(
-            here, OWN_FILE, None, own_file(united), "does not exist, and no other file sets the key", wanted
-        )
-    elif _sorts_after(OWN_FILE, overruled.path) and all(file.path != OWN_FILE for file in files):
-        found = f"has to overrule {overruled.path}, which sets {overruled.value or 'nothing'}"
-        yield _bad_file(here, OWN_FILE, None, own_file(united), found, wanted)
-    else:
+    wanted = here.cluster.ports
+    for path, error in unread(sysctl):
+        yield here.unknown(f"{here.host.name}: it is not known what {path} reserves at boot: {error}")
+    mending = repair(sysctl, wanted)
+    if len(str(mending.united)) > LONGEST:
+        yield _too_long(here, mending.united)
+        return
+    yield from (_file(here, mending, edit) for edit in mending.edits)
+    deciding: dict[tuple[str, str], list[Way]] = {}
+    for way in mending.left:
+        deciding.setdefault(_decides(way, sysctl, mending.united), []).append(way)
+    for (path, remedy), ways in deciding.items():
         yield here.bad(
-            f"{here.host.name}: {overruled.path} is read last and sets {overruled.value or 'nothing'}",
-            expected=str(wanted), found=overruled.value,
-            remedy=f"copy {overruled.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy",
+            f"{here.host.name}: after {_any(ways)} {said(mending.left[ways[0]], 'not reserved')}, and no file "
+            f"that preflight may write changes that: {path} decides",
+            expected=str(wanted), found=path, remedy=remedy,
         )  # fmt: skip
 
 
-def _bad_file(here: Here, path: str, before: str | None, after: str, found: str, wanted: PortSet) -> Finding:
+def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
+    """A file that has to change; a warning where another one makes good what it lacks."""
+    change = Change(here.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, here.check.id)
+    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {mending.united}"
+    if not mending.short:
+        text = f"{here.host.name}: {edit.path} {edit.found}, which only a file that is read later makes good"
+        return here.warn(text, expected=str(mending.united), found=edit.found, remedy=remedy, change=change)
+    missing = PortSet.of(part for ports in mending.short.values() for part in ports.ranges)
     return here.bad(
-        f"{here.host.name}: after a reboot ports {wanted} are not all reserved: {path} {found}",
-        expected=str(wanted), found=found,
-        remedy=f"preflight configure-ports, or put {after.splitlines()[-1] if before is None else KEY} into {path}",
-        change=Change(here.host.name, Area.PORTS, Kind.FILE, path, before, after, here.check.id),
+        f"{here.host.name}: after {_any(mending.short)} {said(missing, 'not reserved')}: {edit.path} {edit.found}",
+        expected=str(here.cluster.ports), found=edit.found, remedy=remedy, change=change,
+    )  # fmt: skip
+
+
+def _any(ways: Iterable[Way]) -> str:
+    """`a reboot, sysctl --system or sysctl -p`."""
+    *others, last = ways
+    return f"{', '.join(others)} or {last}" if others else str(last)
+
+
+def _decides(way: Way, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
+    """What sets the key last, in a way of loading that cannot be mended; and what a person can do."""
+    tuned, file = sysctl.tuned, winner(way, sysctl)
+    if way is Way.TUNED and tuned and not tuned.reapply:
+        how = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
+        return tuned.source, how
+    if file is None:
+        return OWN_FILE, f"somebody made {OWN_FILE} a link: remove it, then run preflight configure-ports again"
+    how = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
+    return file.path, how
+
+
+def _too_long(here: Here, ports: PortSet) -> Finding:
+    return here.bad(
+        f"{here.host.name}: the ports to reserve, with those reserved already, make a list of {len(str(ports))} "
+        f"characters, and the kernel takes {LONGEST} in one write: nothing is changed",
+        expected=f"at most {LONGEST} characters", found=f"{len(ports.ranges)} ranges",
+        remedy="let the jobs use fewer and larger ranges, or take out of the files what nobody needs any more",
     )  # fmt: skip
 
 
@@ -138,19 +146,20 @@ def free(here: Here, sockets: Sockets) -> Iterator[Finding]:
         if socket.local_port not in here.cluster.ports:
             continue
         who = _who(socket)
+        port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
             yield here.warn(
-                f"{here.host.name}: port {socket.local_port} is still held by a finished connection ({who})",
+                f"{here.host.name}: {port} is still held by a finished connection ({who})",
                 found=who, remedy="wait a minute, then look again",
             )  # fmt: skip
         elif socket.state == "LISTEN":
             yield here.bad(
-                f"{here.host.name}: port {socket.local_port} is taken by {who}", expected="free", found=who,
+                f"{here.host.name}: {port} is taken by {who}", expected="free", found=who,
                 remedy=f"kill {socket.pid}, or stop its service" if socket.pid else "look as root: ss -tlnp",
             )  # fmt: skip
         else:
             yield here.bad(
-                f"{here.host.name}: port {socket.local_port} is the local end of a connection ({who})",
+                f"{here.host.name}: {port} is the local end of a connection ({who})",
                 expected="free", found=who, cause="it blocks a bind, and no list of listeners shows it",
                 remedy="end that connection; reserve the ports so that it does not happen again (PRT101)",
             )  # fmt: skip
@@ -161,3 +170,25 @@ def _who(socket: Socket) -> str:
     if socket.state == "LISTEN":
         return process or "a process that this user may not see"
     return f"{socket.state} to {socket.remote_address}:{socket.remote_port}" + (f", {process}" if process else "")
+
+
+@host_check("PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN)
+def enough_left(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: outgoing connections, and listeners of gloo and NCCL, get their ports from ip_local_port_range without what
+    is reserved. Where that is most of the range, a busy host runs out: connect says EADDRNOTAVAIL, bind EADDRINUSE.
+
+    By hand: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+
+    Mend: move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range:
+    sysctl -w net.ipv4.ip_local_port_range="20000 60999"
+    """
+    low, high = sysctl.local_port_range
+    whole = PortSet.of([sysctl.local_port_range])
+    left = len(whole - (PortSet.parse(sysctl.reserved_ports) | here.cluster.ports))
+    if left * 2 < len(whole):
+        yield here.bad(
+            f"{here.host.name}: with the job's ports reserved, {left} of the {len(whole)} ports of {low}-{high} are "
+            "left for outgoing connections",
+            expected=f"at least {(len(whole) + 1) // 2}", found=str(left),
+            remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",
+        )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import framed, hccn_conf, hccn_tool, ip, npu_smi, ss, sysctl, versions
+from preflight.facts import framed, hccn_conf, hccn_tool, ip, npu_smi, ss, sysctl, tuned, versions
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
@@ -33,7 +33,7 @@ from preflight.facts.types import (
     Reading,
     Sockets,
     Sysctl,
-    SysctlFile,
+    Tuned,
     Versions,
 )
 from preflight.model.cluster import Product
@@ -65,13 +65,26 @@ class _Os:
 @dataclass
 class _File:
     path: str
-    text: str
+    target: str = ""
+    text: str = ""
+    error: str = ""
+
+
+@dataclass
+class _Tuned:
+    active: str = ""
+    post_loaded: str = ""
+    main: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    error: str = ""
 
 
 @dataclass
 class _Sysctl:
     values: dict[str, str | None]
     files: list[_File]
+    read_only: bool
+    tuned: _Tuned | None
 
 
 @dataclass
@@ -161,19 +174,30 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
     port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
     backlog = (raw.values.get("net.core.somaxconn") or "").strip()
     if reserved is None or port_range is None:
-        return Missing("the kernel's settings under /proc/sys/net/ipv4 are not to be seen here")
+        return Missing(
+            "the kernel's settings under /proc/sys/net/ipv4 are not to be seen here; if this is a container, look at "
+            "its host"
+        )
     try:
         PortSet.parse(reserved)
         PortSet.of([port_range])
     except ValueError:
         return Missing(f"reserved ports {quote(reserved)} and port range {port_range} are not what a kernel prints")
-    files = [sysctl.file(file.path, file.text) for file in raw.files]
+    files = [sysctl.file(file.path, file.text, file.target, file.error) for file in raw.files]
     return Sysctl(
         reserved_ports=reserved.strip(),
         local_port_range=port_range,
-        reserved_files=tuple(file for file in files if isinstance(file, SysctlFile)),
+        reserved_files=sysctl.relevant(files),
         somaxconn=int(backlog) if backlog.isdecimal() and len(backlog) < 10 else 0,
+        read_only=raw.read_only,
+        tuned=_tuned(raw.tuned) if raw.tuned else None,
     )
+
+
+def _tuned(raw: _Tuned) -> Tuned | None:
+    if raw.error:
+        return Tuned("", "", "", error=raw.error)
+    return tuned.tuned(raw.active, raw.post_loaded, raw.main, raw.files)
 
 
 def _sockets(raw: Output) -> Sockets | Missing:

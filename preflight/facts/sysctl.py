@@ -1,24 +1,63 @@
 """sysctl.d files and what the kernel prints under /proc/sys."""
 
+import posixpath
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from preflight.facts.types import Reading, SysctlFile
 
-# As sysctl.d(5) has it: dots or slashes, blanks around, "-" in front: do not fail. "#" and ";" start comments.
-_SETTING = re.compile(r"^[ \t]{0,40}-?[ \t]{0,40}net[./]ipv4[./]ip_local_reserved_ports[ \t]{0,40}=(.*)$", re.MULTILINE)
+OWN_FILE = "/etc/sysctl.d/90-preflight.conf"
+# A line about the key, as sysctl.d(5) and sysctl.conf(5) write it: dots or slashes, but not both, blanks around, and
+# "-" in front for "ignore errors". "-key" with no value takes the key out again. "#" and ";" start comments.
+_LINE = re.compile(
+    r"^[ \t]{0,40}(?P<dash>-?)[ \t]{0,40}net([./])ipv4\2ip_local_reserved_ports[ \t]{0,40}"
+    r"(?:=[ \t]*(?P<value>[^\r\n]*))?(?=\r?$)",
+    re.MULTILINE,
+)
 _DISTRIBUTION = ("/usr/lib/", "/lib/")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line about the reserved ports. `value` None: "-key", which takes the key out again. `start` and `end` are
+    where the value stands in the file's text."""
+
+    value: str | None
+    start: int
+    end: int
+
+
+def settings(text: str) -> tuple[Setting, ...]:
+    """Every line of a sysctl file that is about `net.ipv4.ip_local_reserved_ports`, in order."""
+    found = []
+    for line in _LINE.finditer(text):
+        if line["value"] is not None:
+            value = line["value"].rstrip(" \t")
+            found.append(Setting(value, line.start("value"), line.start("value") + len(value)))
+        elif line["dash"]:
+            found.append(Setting(None, line.end(), line.end()))
+    return tuple(found)
 
 
 def reserved_ports(text: str) -> Reading:
     """What the last line for net.ipv4.ip_local_reserved_ports sets; None if no line does."""
-    values = _SETTING.findall(text)
-    return Reading(values[-1].strip() if values else None)
+    found = settings(text)
+    return Reading(found[-1].value if found else None)
 
 
-def file(path: str, text: str) -> SysctlFile | None:
-    """The file as a fact, None if it only mentions the key (in a comment)."""
-    value = reserved_ports(text).value
-    return None if value is None else SysctlFile(path, value, text, not path.startswith(_DISTRIBUTION))
+def file(path: str, text: str, target: str = "", error: str = "") -> SysctlFile:
+    """The file as a fact. `target`: the file that a symbolic link leads to; `error`: why it could not be read."""
+    writable = not (target or path).startswith(_DISTRIBUTION)
+    return SysctlFile(path, reserved_ports(text).value, text, writable, target, error)
+
+
+def relevant(files: Iterable[SysctlFile]) -> tuple[SysctlFile, ...]:
+    """The files that say something of the key, those that could not be read, those that hide one of these from the
+    loaders, and our own."""
+    known = tuple(files)
+    names = {posixpath.basename(file.path) for file in known if file.error or settings(file.text)}
+    return tuple(file for file in known if file.path == OWN_FILE or posixpath.basename(file.path) in names)
 
 
 def port_range(text: str) -> tuple[int, int] | None:

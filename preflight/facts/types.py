@@ -55,8 +55,8 @@ class SysctlFile:
     key. `writable` is False for files of the distribution (/usr/lib, /lib): never edited."""
 
     path: str
-    value: str | None
-    text: str
+    value: str | None = None
+    text: str = ""
     writable: bool = True
     target: str = ""  # where `path` is a symbolic link: the file it leads to
     error: str = ""  # why it could not be read
@@ -71,6 +71,7 @@ class Tuned:
     source: str
     value: str
     reapply: bool = True
+    text: str = ""  # the whole profile
     error: str = ""  # why it is not known what tuned sets
 
 

@@ -1,6 +1,5 @@
 """What the facts would be after changes: a model of `preflight/remote/apply.py` for tests without hosts."""
 
-import posixpath
 from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import IPv4Interface
@@ -10,6 +9,7 @@ from preflight.checks.hccn_conf import with_entries
 from preflight.facts.firewall import Firewall
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.sysctl import file as sysctl_file
+from preflight.facts.sysctl import reserved_ports
 from preflight.facts.types import (
     ClusterFacts,
     Hccn,
@@ -18,10 +18,9 @@ from preflight.facts.types import (
     HostFacts,
     Reading,
     Sysctl,
-    SysctlFile,
     Unreachable,
 )
-from preflight.model.change import Change, Kind
+from preflight.model.change import Area, Change, Kind
 from preflight.model.ports import PortSet
 
 _ORDER = tuple(Kind)
@@ -43,7 +42,7 @@ def _after(host: HostFacts, change: Change) -> HostFacts:
         assert isinstance(host.hccn_conf, HccnConf)
         assert change.before == (host.hccn_conf.text if host.hccn_conf.present else None)
         return replace(host, hccn_conf=_conf(change.after or ""))
-    if change.kind is Kind.SYSCTL or (change.kind is Kind.FILE and "sysctl" in change.target):
+    if change.kind is Kind.SYSCTL or (change.kind is Kind.FILE and change.area is Area.PORTS):
         assert isinstance(host.sysctl, Sysctl)
         return replace(host, sysctl=_sysctl(host.sysctl, change))
     if change.kind in (Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT):
@@ -57,17 +56,19 @@ def _sysctl(sysctl: Sysctl, change: Change) -> Sysctl:
     if change.kind is Kind.SYSCTL:
         assert change.before == sysctl.reserved_ports
         return replace(sysctl, reserved_ports=str(PortSet.parse(change.after)))
-    files = {file.path: file for file in sysctl.reserved_files}
-    old = files.get(change.target)
+    if sysctl.tuned and change.target == sysctl.tuned.source:
+        assert change.before == sysctl.tuned.text
+        value = reserved_ports(change.after).value
+        assert value is not None
+        return replace(sysctl, tuned=replace(sysctl.tuned, text=change.after, value=value))
+    old = next((file for file in sysctl.reserved_files if file.path == change.target), None)
     assert change.before == (old.text if old else None)
-    new = sysctl_file(change.target, change.after)
-    assert new is not None
-    files[change.target] = new
-
-    def order(file: SysctlFile) -> tuple[bool, str]:
-        return file.path == "/etc/sysctl.conf", posixpath.basename(file.path)
-
-    return replace(sysctl, reserved_files=tuple(sorted(files.values(), key=order)))
+    if old is None:
+        return replace(sysctl, reserved_files=(sysctl_file(change.target, change.after), *sysctl.reserved_files))
+    real = old.target or old.path  # another file of the list may be a link to the same one
+    same = {file.path: sysctl_file(file.path, change.after, file.target) for file in sysctl.reserved_files
+            if (file.target or file.path) == real}  # fmt: skip
+    return replace(sysctl, reserved_files=tuple(same.get(file.path, file) for file in sysctl.reserved_files))
 
 
 def _device(host: HostFacts, change: Change) -> HostFacts:

@@ -23,9 +23,10 @@ from typing import Any
 
 import msgspec
 
-from preflight.checks import firewall, hccn_conf, ports, rules
-from preflight.facts.hccn_conf import entries as read_entries
+from preflight.checks import firewall, hccn_conf, reserving, rules
 from preflight.facts.firewall import Firewall, NftChain
+from preflight.facts.hccn_conf import entries as read_entries
+from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import (
     Clock,
     ClusterFacts,
@@ -76,7 +77,7 @@ def healthy_cluster() -> Cluster:
 
     return Cluster(
         "case", Product.ATLAS_A1, (host(1), host(2)), cidrs=(NETWORK,), hccl_ports=PortSet.parse("60000-60031"),
-        job_ports=PortSet.parse("29500"),
+        job_ports=PortSet.parse("29500"), port_names={29500: "master"},
     )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True),
         clock=Clock(0.01 * number, 0.02),
         sysctl=Sysctl(
-            "29500,60000-60031", (32768, 60999), (SysctlFile(ports.OWN_FILE, str(PORTS), ports.own_file(PORTS)),), 4096
+            "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096
         ),
         sockets=Sockets(()),
         network=Network(
@@ -154,10 +155,7 @@ def healthy_tests() -> list[dict[str, Any]]:
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    def hook(type_: Any, raw: Any) -> Any:
-        return type_.parse(raw) if type_ is PortSet else type_(raw)
-
-    return msgspec.convert(value, hint, dec_hook=hook)
+    return msgspec.convert(value, hint, dec_hook=lambda type_, raw: type_(raw))
 
 
 def _plain_hint(hint: Any) -> Any:
@@ -175,6 +173,8 @@ def differing(base: Any, changes: Any, hint: Any) -> Any:
         return Missing(changes["missing"])
     if isinstance(changes, dict) and set(changes) == {"absent"}:
         return None
+    if isinstance(base, PortSet):
+        return PortSet.parse(changes)
     if isinstance(base, Reading):
         return _convert(changes, Reading)  # a whole one: {} is "not set"
     if isinstance(base, HccnConf):

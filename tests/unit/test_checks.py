@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from preflight.checks import firewall, ports, rules
+from preflight.checks import firewall, reserving, rules
 from preflight.checks.hccn_conf import with_entries
 from preflight.checks.registry import ROUNDS, Check, Here, all_checks
 from preflight.checks.run import NotRun, run_checks, select
@@ -150,10 +150,9 @@ def test_an_edit_of_a_sysctl_file_touches_its_own_value_only_and_is_done_once(te
     from preflight.facts.sysctl import file as sysctl_file
 
     wanted = PortSet.parse("29500,60000-60031")
-    after = ports.with_value(text, wanted)
-    assert ports.with_value(after, wanted) == after
+    after = reserving.with_value(text, wanted)
+    assert reserving.with_value(after, wanted) == after
     read_back = sysctl_file("/etc/sysctl.conf", after)
-    assert read_back is not None
     assert read_back.value == str(wanted)
     changed = [pair for pair in zip(text.split("\n"), after.split("\n"), strict=True) if pair[0] != pair[1]]
     assert len(changed) == 1
@@ -167,14 +166,13 @@ def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
     from preflight.facts.sysctl import file as sysctl_file
 
     fact = sysctl_file(path, text)
-    assert fact is not None
     case = scene({"facts": {"node01": {"sysctl": {"reserved_files": [dataclasses.asdict(fact)]}}}})
     after = settled(case)
     assert [f for f in look(after) if f.check == "PRT102" and f.outcome is not Outcome.PASS] == []
     host = after.facts.hosts["node01"]
     assert isinstance(host, HostFacts)
     assert not isinstance(host.sysctl, Missing)
-    assert PortSet.parse("29500,60000-60031") <= PortSet.parse(host.sysctl.reserved_files[-1].value)
+    assert reserving.repair(host.sysctl, PortSet.parse("29500,60000-60031")).short == {}
 
 
 def test_an_edit_of_hccn_conf_keeps_every_other_byte() -> None:
@@ -364,7 +362,7 @@ def test_words_choose_by_id_start_of_id_and_area_in_any_case() -> None:
     checks = all_checks()
     assert [c.id for c in select(checks, ["prt101"])] == ["PRT101"]
     assert {c.id for c in select(checks, ["ports"])} == {c.id for c in select(checks, ["PRT"])} == {
-        "PRT101", "PRT102", "PRT103"
+        "PRT101", "PRT102", "PRT103", "PRT104"
     }  # fmt: skip
     assert select(checks) == list(checks.values())
     assert "NPU101" not in {c.id for c in select(checks, [], ["addresses"])}

@@ -72,6 +72,8 @@ def sections() -> dict[str, Any]:
                 {"path": "/etc/sysctl.d/90-x.conf", "text": f"{RESERVED} = 60000-60031\n"},
                 {"path": "/usr/lib/sysctl.d/99-y.conf", "text": f"# {RESERVED} = 1\n"},
             ],
+            "read_only": False,
+            "tuned": None,
         },
         "sockets": said("LISTEN 0 5 0.0.0.0:60001 0.0.0.0:*\n"),
         "network": {"addresses": json.dumps([eth0]), "routes": "[]"},

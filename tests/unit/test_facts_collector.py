@@ -283,32 +283,3 @@ def test_bytes_of_a_file_that_are_no_text_can_be_told_apart_and_given_back(tmp_p
     file = tmp_path / "sysctl.conf"
     file.write_bytes("r\u00e9serv\u00e9 utf-8 and ".encode() + b"\xb1\xa3\xc1\xf4 gbk")
     assert scope["read"](str(file)) == "r\u00e9serv\u00e9 utf-8 and \U0010ffb1\U0010ffa3\U0010ffc1\U0010fff4 gbk"
-
-
-def test_sysctl_files_come_in_the_order_of_procps_and_a_masked_one_is_left_out(tmp_path: Path) -> None:
-    """`look_sysctl` on a tree of its own: the folders are absolute, so the collector's reading is redirected."""
-    tree = {
-        "/etc/sysctl.d/50-a.conf": "net.ipv4.ip_local_reserved_ports = 1\n",
-        "/usr/lib/sysctl.d/50-a.conf": "net.ipv4.ip_local_reserved_ports = 2\n",
-        "/run/sysctl.d/20-b.conf": "net.ipv4.ip_local_reserved_ports = 3\n",
-        "/usr/lib/sysctl.d/90-c.conf": "net/ipv4/ip_local_reserved_ports=4\n",
-        "/usr/lib/sysctl.d/95-other.conf": "vm.swappiness = 1\n",
-        "/etc/sysctl.conf": "net.ipv4.ip_local_reserved_ports = 5\n",
-    }
-    for name, text in tree.items():
-        file = tmp_path / name.lstrip("/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    (tmp_path / "etc/sysctl.d/99-sysctl.conf").symlink_to("../sysctl.conf")
-    moved = SOURCE.replace('"/etc/', f'"{tmp_path}/etc/').replace('"/run/', f'"{tmp_path}/run/')
-    moved = moved.replace('"/usr/', f'"{tmp_path}/usr/').replace('"/lib/', f'"{tmp_path}/lib/')
-    scope: dict[str, Any] = {"__name__": "collect"}
-    exec(compile(moved, "collect", "exec"), scope)
-    files = scope["look_sysctl"]({}, 0)["files"]
-    assert [file["path"].removeprefix(str(tmp_path)) for file in files] == [
-        "/run/sysctl.d/20-b.conf",
-        "/etc/sysctl.d/50-a.conf",
-        "/usr/lib/sysctl.d/90-c.conf",
-        "/etc/sysctl.conf",
-    ]
-    assert files[1]["text"].endswith("= 1\n")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
 
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.types import Clock, HostFacts, Interface, Limits, Names, Network, Unreachable
+from preflight.facts.types import Clock, HostFacts, Interface, Limits, Names, Network, Os, Unreachable
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -20,8 +20,8 @@ def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]
 
     By hand: ssh -o BatchMode=yes HOST python3 --version
 
-    Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3, sudo)
-    has its own remedy.
+    Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
+    own remedy.
     """
     if isinstance(contact, Unreachable):
         address = here.host.address
@@ -173,4 +173,21 @@ def open_files(here: Here, limits: Limits) -> Iterator[Finding]:
             f"{here.host.name}: a process may open only {limits.nofile_soft} files",
             expected=f"{OPEN_FILES} or more", found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
             remedy=f"ulimit -n {OPEN_FILES} in the job's script, or a line in /etc/security/limits.d",
+        )  # fmt: skip
+
+
+@host_check("HST107", "sudo makes preflight root where the inventory says so")
+def root_by_sudo(here: Here, os: Os) -> Iterator[Finding]:
+    """Why: firewall rules, the devices' settings and other people's processes are shown to root only. Where sudo
+    refuses, the host is looked at as the login user: checks that need more say unknown, and nothing can be changed.
+
+    By hand: ssh HOST sudo -n id -u   (0, and no question)
+
+    Mend: what the finding says; with -K (--ask-sudo-password) preflight asks for sudo's password once. Without any
+    rights on the host, sudo = false under [ssh] says so.
+    """
+    if os.refused:
+        yield here.bad(
+            f"{os.refused.summary}; it was looked at without root", expected="root", found=os.user,
+            remedy=os.refused.remedy,
         )  # fmt: skip

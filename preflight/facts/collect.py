@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 from preflight.facts import answer, arrivals
 from preflight.facts.hccn_tool import READERS
-from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Unreachable
+from preflight.facts.rootless import without_root
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Os, Ping, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host
 from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.fanout import fan_out
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError
+from preflight.transport.types import Program, Progress, Transport, TransportError, Trouble
 
 POOL = 32  # hosts in flight
 # What a section may take on its host. `job` may have to start a container; hccn_tool is called 9 times a device.
@@ -93,6 +94,10 @@ def _unreachable(error: TransportError) -> Unreachable:
     return Unreachable(error.trouble.value, error.summary, error.remedy)
 
 
+def _without_sudo(host: Host) -> Host:
+    return replace(host, ssh=replace(host.ssh, sudo=False))
+
+
 def look(
     cluster: Cluster,
     hosts: Sequence[Host],
@@ -106,7 +111,8 @@ def look(
     """Look at every host in one round trip: its facts together with what they were read from.
 
     `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
-    are wanted (what comes of the others is `Missing`). Raises nothing that a host could cause.
+    are wanted (what comes of the others is `Missing`). Where sudo refuses, the host is looked at without root, and its
+    `os` says why. Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections)
     connects = {"ports": arrivals.ports(ports), "ephemeral": not cluster.product.is_npu}
@@ -115,10 +121,21 @@ def look(
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
         own = {"devices": devices, "connects": {**connects, "targets": targets[host.name]}}
-        sent = time.time()
-        raw = replace(request, words={**request.words, **own}).ask(transport, host)
-        received = time.time()
-        return Seen(answer.host_facts(raw, cluster.product, devices, sent=sent, received=received), raw)
+        asked = replace(request, words={**request.words, **own})
+
+        def seen(host: Host, refused: Unreachable | None) -> Seen:
+            sent = time.time()
+            raw = asked.ask(transport, host)
+            received = time.time()
+            facts = answer.host_facts(raw, cluster.product, devices, sent=sent, received=received)
+            return Seen(without_root(facts, refused), raw)
+
+        try:
+            return seen(host, None)
+        except TransportError as error:
+            if error.trouble is not Trouble.SUDO:
+                raise
+            return seen(_without_sudo(host), _unreachable(error))
 
     seen = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
     known = _with_arrivals(seen, targets) if "connects" in request.deadlines else seen
@@ -151,6 +168,13 @@ def collect(
     """The facts of `hosts`, in their order; see `look`."""
     seen = look(cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections)
     return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
+
+
+def _as_seen(host: Host, facts: ClusterFacts) -> Host:
+    """Without sudo where it has refused already."""
+    found = facts.hosts[host.name]
+    refused = isinstance(found, HostFacts) and isinstance(found.os, Os) and found.os.refused
+    return _without_sudo(host) if refused else host
 
 
 # The second round: pings between device NICs.
@@ -231,7 +255,7 @@ def ping(
     for planned in plan:
         of_host.setdefault(planned.host, []).append(planned)
     reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
-    hosts = [host for host in cluster.hosts if host.name in of_host and host.name in reachable]
+    hosts = [_as_seen(host, facts) for host in cluster.hosts if host.name in of_host and host.name in reachable]
     request = _Request(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
 
     def one(host: Host) -> tuple[Ping, ...]:

@@ -26,6 +26,15 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Unreachable:
+    """A host that gave no facts at all: the transport's word for why."""
+
+    trouble: str  # a transport Trouble
+    summary: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Os:
     id: str  # ID of /etc/os-release: debian, ubuntu, openeuler …
     version: str  # VERSION_ID
@@ -35,6 +44,7 @@ class Os:
     user: str  # the user the collector ran as
     root: bool
     machine_id: str = ""  # /etc/machine-id; empty: none
+    refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
 
 
 @dataclass(frozen=True)
@@ -235,15 +245,6 @@ class HostFacts:
 
 
 SECTIONS = tuple(section.name for section in fields(HostFacts))
-
-
-@dataclass(frozen=True)
-class Unreachable:
-    """A host that gave no facts at all: the transport's word for why."""
-
-    trouble: str  # a transport Trouble
-    summary: str
-    remedy: str
 
 
 @dataclass(frozen=True)

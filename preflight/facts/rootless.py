@@ -17,10 +17,11 @@ def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
     looker = f"looked at as {user}" if user else "looked at without root"
     found = {name: facts.section(name) for name in SECTIONS}
     changed: dict[str, object] = {
-        name: Missing(f"{value.error} ({looker})") for name, value in found.items() if isinstance(value, Missing)
+        name: Missing(f"{value.error} ({looker}: root may be needed)")
+        for name, value in found.items()
+        if isinstance(value, Missing)
     }
-    if not isinstance(facts.firewall, Missing):
-        changed["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({looker})")
+    changed["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({looker})")
     if isinstance(facts.hccn, Hccn) and any(map(_refuses, facts.hccn.devices)):
         changed["hccn"] = Missing(f"root is needed: hccn_tool does not answer every question ({looker})")
     if isinstance(facts.os, Os):

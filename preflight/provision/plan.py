@@ -64,8 +64,8 @@ def held_back(
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what must not be done now, and a sentence for each thing left out.
 
-    Left out are changes of devices that a job uses, or of which nobody can tell, unless forced, and disturbing ones
-    unless allowed.
+    Left out are changes of hosts where we are not root, of devices that a job uses, or of which nobody can tell, unless
+    forced, and disturbing ones unless allowed.
     """
     kept: list[Change] = []
     notes: dict[str, None] = {}  # in order, each once
@@ -79,6 +79,8 @@ def held_back(
 
 
 def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_busy: bool) -> str:
+    if powerless := _not_root(change.host, facts):
+        return powerless
     if change.kind in DEVICE_KINDS and not force_busy:
         busy = _busy(facts, change.host, int(change.target))
         if busy:
@@ -90,6 +92,17 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_
             f"runs there{more}: left out without --allow-disturbing"
         )
     return ""
+
+
+def _not_root(host: str, facts: ClusterFacts) -> str:
+    """Why nothing can be changed on a host; empty where that is not known to be so."""
+    found = facts.hosts.get(host)
+    os = found.os if isinstance(found, HostFacts) else None
+    if not isinstance(os, Os) or os.root:
+        return ""
+    if os.refused:
+        return f"{os.refused.summary}; it is left alone, since changing it needs root: {os.refused.remedy}"
+    return f"{host}: {os.user} is not root, so it is left alone; sudo = true under [ssh] lets preflight use sudo there"
 
 
 def same_machine(facts: ClusterFacts) -> tuple[str, ...]:

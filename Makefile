@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # What the lab and the tests run for real; installed where missing.
-PACKAGES := openssh-server openssh-client nftables ufw iptables firewalld dbus iproute2 iputils-ping procps sudo gcc \
-	libc6-dev clustershell python3-venv debootstrap systemd-container
+PACKAGES := openssh-server openssh-client nftables ufw iptables firewalld dbus iproute2 iputils-ping procps systemd sudo \
+	gcc libc6-dev clustershell python3-venv debootstrap systemd-container
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 

@@ -72,13 +72,14 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
 def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what has to wait, and what else is to be said before it. Raises PreflightError where it must
     not be carried out: a new address is taken, or a machine stands in the inventory twice."""
-    from preflight.provision.plan import not_reached, not_seen, same_machine
+    from preflight.provision.plan import not_reached, not_seen, same_machine, where_root
 
     if twice := same_machine(seen.facts):
         s.progress.clear()
         raise PreflightError("\n".join((*twice, "nothing was changed; take one of the names out of the inventory")))
-    plan, notes = safe(s, seen.plan, seen.facts, args)
-    return plan, not_reached(seen.facts) + not_seen(seen.findings) + notes
+    plan, powerless = where_root(seen.plan, seen.facts)
+    plan, notes = safe(s, plan, seen.facts, args)
+    return plan, not_reached(seen.facts) + powerless + not_seen(seen.findings) + notes
 
 
 def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:

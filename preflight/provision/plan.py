@@ -1,6 +1,6 @@
 """Findings → the plan, and what of it has to wait. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Os, Unreachable
@@ -64,8 +64,8 @@ def held_back(
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what must not be done now, and a sentence for each thing left out.
 
-    Left out are changes of hosts where we are not root, of devices that a job uses, or of which nobody can tell, unless
-    forced, and disturbing ones unless allowed.
+    Left out are changes of devices that a job uses, or of which nobody can tell, unless forced, and disturbing ones
+    unless allowed.
     """
     kept: list[Change] = []
     notes: dict[str, None] = {}  # in order, each once
@@ -79,8 +79,6 @@ def held_back(
 
 
 def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_busy: bool) -> str:
-    if powerless := _not_root(change.host, facts):
-        return powerless
     if change.kind in DEVICE_KINDS and not force_busy:
         busy = _busy(facts, change.host, int(change.target))
         if busy:
@@ -94,15 +92,26 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_
     return ""
 
 
-def _not_root(host: str, facts: ClusterFacts) -> str:
-    """Why nothing can be changed on a host; empty where that is not known to be so."""
-    found = facts.hosts.get(host)
+def where_root(plan: Plan, facts: ClusterFacts) -> tuple[Plan, tuple[str, ...]]:
+    """The plan without hosts where we are not root, and a sentence for each that sudo refused, or that would have been
+    changed; the first few, and how many more."""
+    powerless = {name: why for name in facts.hosts if (why := _not_root(name, facts, plan.hosts))}
+    kept = Plan(tuple(change for change in plan.changes if change.host not in powerless))
+    return kept, _first_few(tuple(powerless.values()), "hosts are left alone, since changing them needs root")
+
+
+def _not_root(host: str, facts: ClusterFacts, changed: Collection[str]) -> str:
+    found = facts.hosts[host]
     os = found.os if isinstance(found, HostFacts) else None
     if not isinstance(os, Os) or os.root:
         return ""
     if os.refused:
         return f"{os.refused.summary}; it is left alone, since changing it needs root: {os.refused.remedy}"
-    return f"{host}: {os.user} is not root, so it is left alone; sudo = true under [ssh] lets preflight use sudo there"
+    return (
+        f"{host}: {os.user} is not root, so it is left alone; sudo = true under [ssh] lets preflight use sudo there"
+        if host in changed
+        else ""
+    )
 
 
 def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
@@ -122,15 +131,18 @@ def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
 def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
     """A sentence for each host that the plan cannot know anything about; the first few, and how many more."""
     away = [found.summary for found in facts.hosts.values() if isinstance(found, Unreachable)]
-    more = (f"{len(away) - _NAMED} more hosts were not reached",) if len(away) > _NAMED else ()
-    return (*away[:_NAMED], *more)
+    return _first_few(away, "hosts were not reached")
 
 
 def not_seen(findings: Iterable[Finding]) -> tuple[str, ...]:
     """A sentence for each thing that could not be looked at, so that its absence from the plan means nothing."""
     blind = tuple(dict.fromkeys(finding.summary for finding in findings if finding.outcome is Outcome.UNKNOWN))
-    more = (f"{len(blind) - _NAMED} more things could not be looked at",) if len(blind) > _NAMED else ()
-    return (*blind[:_NAMED], *more)
+    return _first_few(blind, "things could not be looked at")
+
+
+def _first_few(sentences: Sequence[str], rest: str) -> tuple[str, ...]:
+    more = len(sentences) - _NAMED
+    return (*sentences[:_NAMED], *((f"{more} more {rest}",) if more > 0 else ()))
 
 
 def _busy(facts: ClusterFacts, host: str, device: int) -> str:

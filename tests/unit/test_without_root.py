@@ -8,11 +8,11 @@ from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
 from preflight.facts.collect import look
 from preflight.facts.rootless import without_root
-from preflight.facts.types import Hccn, HostFacts, Missing, NpuSmi, Os, Reading, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, NpuSmi, Os, Reading, Unreachable
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.cluster import Host
 from preflight.model.outcome import Outcome
-from preflight.provision.plan import held_back
+from preflight.provision.plan import where_root
 from preflight.transport import Answer, Program, TransportError, Trouble
 from tests.unit.healthy import scene
 
@@ -79,14 +79,33 @@ def test_checks_of_what_is_missing_are_unknown_and_the_others_go_on() -> None:
 CHANGE = Change("node01", Area.PORTS, Kind.SYSCTL, "net.ipv4.ip_local_reserved_ports", "", "29500", "PRT101")
 
 
+def without(refused: Unreachable | None) -> ClusterFacts:
+    healthy = scene({}).facts
+    return replace(healthy, hosts={**healthy.hosts, "node01": without_root(host_facts(root=False), refused)})
+
+
 @pytest.mark.parametrize(("refused", "says"), [(None, "sudo = true"), (REFUSED, "node01: sudo says no")])
 def test_nothing_is_planned_where_we_are_not_root(refused: Unreachable | None, says: str) -> None:
-    facts = replace(scene({}).facts, hosts={"node01": without_root(host_facts(root=False), refused)})
-    kept, notes = held_back(Plan((CHANGE, replace(CHANGE, target="another"))), facts)
-    assert kept.changes == ()
+    other = replace(CHANGE, host="node02")
+    kept, notes = where_root(Plan((CHANGE, replace(CHANGE, target="another"), other)), without(refused))
+    assert kept.changes == (other,)
     assert len(notes) == 1
     assert says in notes[0]
     assert "root" in notes[0]
+
+
+def test_that_sudo_refused_is_said_even_where_nothing_is_seen_to_be_changed() -> None:
+    assert where_root(Plan(()), without(None)) == (Plan(()), ())
+    (note,) = where_root(Plan(()), without(REFUSED))[1]
+    assert note == "node01: sudo says no; it is left alone, since changing it needs root: let it say yes"
+
+
+def test_many_refusals_are_told_by_a_few() -> None:
+    powerless = without_root(host_facts(root=False), REFUSED)
+    facts = ClusterFacts({f"node{number:03}": powerless for number in range(400)})
+    notes = where_root(Plan(()), facts)[1]
+    assert len(notes) == 6
+    assert notes[-1] == "395 more hosts are left alone, since changing them needs root"
 
 
 class SudoSaysNo:

@@ -79,9 +79,10 @@ def _after(
     for name, options in sections.items():
         if options.get("type", name) != "sysctl":
             continue
-        if options.get("replace", "").strip().lower() in ("1", "true", "yes"):
+        off = options.get("enabled", "1").strip().lower() in _NO
+        if off or options.get("replace", "0").strip().lower() not in _NO or _KEY in options.get("drop", ""):
             value, source = None, ""
         for key, text in options.items():
-            if key in (_KEY, _KEY.replace(".", "/")):
+            if key in (_KEY, _KEY.replace(".", "/")) and not off:
                 value, source = text.strip().strip("\"'"), path
     return value, source

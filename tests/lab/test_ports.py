@@ -2,6 +2,7 @@
 themselves, before and after `configure-ports`."""
 
 import json
+import re
 import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -245,3 +246,25 @@ def test_a_range_that_reserving_would_eat_up_is_a_warning(lab: LabHandle) -> Non
     done = preflight("check", "--inventory", lab.inventory, "--limit", "node01", "--only", "PRT104", check=False)
     lab.ssh("node01", "echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range")
     assert "9 of the 41 ports of 60000-60040 are left for outgoing connections" in " ".join(done.stdout.split())
+
+
+# A range of HCCL's own.
+
+
+@pytest.fixture(scope="module")
+def ranged(make_lab: MakeLab) -> LabHandle:
+    """Two hosts whose jobs set HCCL_HOST_SOCKET_PORT_RANGE."""
+    made = make_lab(hosts=2, devices=2, product="atlas-a2")
+    inventory = made.inventory.read_text()
+    for key in ("hccl_base", "hccl_count"):
+        inventory = re.sub(rf"^{key} = .*\n", "", inventory, flags=re.MULTILINE)
+    made.inventory.write_text(inventory.replace("[ports]\n", '[ports]\nhccl_host_range = ["61000-61001"]\n'))
+    return made
+
+
+def test_a_range_of_hccls_own_is_reserved_let_through_and_used(ranged: LabHandle) -> None:
+    preflight("configure", "--inventory", ranged.inventory, "-y")
+    assert ranged.ssh("node01", f"cat {KERNEL}").stdout == "29500,61000-61001\n"
+    assert "60000" not in ranged.ssh("node01", "nft list ruleset").stdout
+    done = preflight("probe", "--inventory", ranged.inventory, "--idle")
+    assert "all_reduce" in done.stdout

@@ -164,6 +164,8 @@ SITE = "/etc/tuned/site/tuned.conf"
         ("site", {"/etc/tuned/profiles/site/tuned.conf": "[sysctl]\nnet/ipv4/ip_local_reserved_ports=9\n"}, "9",
          "/etc/tuned/profiles/site/tuned.conf"),
         ("site", {SITE: f"[main]\ninclude=site\n[sysctl]\n{KEY}=8\n"}, "8", SITE),
+        ("site", {SITE: f"[sysctl]\n{KEY}=8\nenabled=0\n"}, None, ""),
+        ("site", {VENDOR: f"[sysctl]\n{KEY}=9\n", SITE: f"[main]\ninclude=vendor\n[sysctl]\ndrop={KEY}\n"}, None, ""),
         ("site", {SITE: f"[script]\n{KEY}=8\n"}, None, ""),
     ],
 )  # fmt: skip

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from preflight.cli.common import Session
@@ -25,11 +25,13 @@ MODULES = {
 
 @dataclass(frozen=True)
 class Look:
-    """The hosts as they are: what the checks of the areas say, and the changes they ask for."""
+    """The hosts as they are: what the checks of the areas say, and the changes they ask for. `notes`: what was put in
+    order before."""
 
     facts: "ClusterFacts"
     findings: tuple[Finding, ...]
     plan: Plan
+    notes: tuple[str, ...] = ()
 
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
@@ -38,6 +40,22 @@ def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
 
     facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
     return judge(s, facts, areas, temporary=getattr(args, "temporary", False))
+
+
+def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+    """The same, to change what is seen. Where a run was cut off, its firewall changes may still take themselves back:
+    such hosts are put in order first, and looked at again."""
+    from preflight.provision.apply import Way, put_in_order
+    from preflight.provision.plan import unfinished
+    from preflight.report.build import new_run_id
+
+    seen = look(s, areas, args)
+    cut_off = unfinished(seen.facts)
+    if not cut_off:
+        return seen
+    way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within)
+    notes = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
+    return replace(look(s, areas, args), notes=notes)
 
 
 def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
@@ -79,7 +97,7 @@ def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tupl
         raise PreflightError("\n".join((*twice, "nothing was changed; take one of the names out of the inventory")))
     plan, powerless = where_root(seen.plan, seen.facts)
     plan, notes = safe(s, plan, seen.facts, args)
-    return plan, not_reached(seen.facts) + powerless + not_seen(seen.findings) + notes
+    return plan, seen.notes + not_reached(seen.facts) + powerless + not_seen(seen.findings) + notes
 
 
 def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:

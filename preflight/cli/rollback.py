@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     args.inventory = args.inventory or Path(past.inventory if past else "")
     with session(args) as s:
         hosts = [host for host in s.hosts if past is None or host.name in past.hosts]
-        way = Way(hosts, s.transport, args.pool, s.progress)
+        way = Way(hosts, s.transport, args.pool, s.progress, args.confirm_within)
         undo = undoing(args.run_id, way, new_run_id(started))
         plan, held = safe(s, undo.plan, device_facts(s, undo.plan.changes, args.pool), args)
         notes = (*undo.away, *undo.notes, *undo.keeps, *held)

@@ -60,6 +60,7 @@ class _Os:
     user: str
     root: bool
     machine_id: str = ""
+    open_run: str = ""
 
 
 @dataclass
@@ -166,7 +167,7 @@ def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mi
 
 def _os(raw: _Os) -> Os:
     id_, version = versions.os_release(raw.release)
-    return Os(id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id)
+    return Os(id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run)
 
 
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:

@@ -44,6 +44,7 @@ class Os:
     user: str  # the user the collector ran as
     root: bool
     machine_id: str = ""  # /etc/machine-id; empty: none
+    open_run: str = ""  # a run that is changing this host, or was cut off while it did
     refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
 
 

@@ -1,11 +1,12 @@
 """The plan carried out, wave by wave; every host's part of it is in host_run.py."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from preflight.facts.framed import NoAnswer
 from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.cluster import Host
-from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRun, lost
+from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRun, Refused, lost
 from preflight.provision.journal import RunJournal
 from preflight.provision.rollout import Rollout, failed_hosts
 from preflight.transport import fan_out
@@ -87,6 +88,22 @@ def _heard(
 
 def _not_begun(changes: Sequence[Change], why: str) -> tuple[StepResult, ...]:
     return tuple(StepResult(change, StepState.NOT_RUN, message=f"not begun: {why}") for change in changes)
+
+
+def put_in_order(names: Collection[str], way: Way, run: str) -> tuple[str, ...]:
+    """On each of these hosts, finish with what a run left there that was cut off; a sentence for each that had any, or
+    that could not be dealt with."""
+    todo = [host for host in way.hosts if host.name in names]
+
+    def one_host(host: Host) -> str:
+        try:
+            return HostRun(host, way.transport, run, confirm_seconds=way.confirm_seconds).recover()
+        except (Refused, NoAnswer) as error:
+            return str(error)
+
+    longest = HostRun.seconds((), way.confirm_seconds)
+    said = fan_out(todo, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="recover")
+    return tuple(f"{name}: {words}" for name, words in said.items() if not isinstance(words, TransportError) and words)
 
 
 def compare(plan: Plan, way: Way, run: str) -> tuple[StepResult, ...]:

@@ -24,6 +24,7 @@ JOURNAL = "/var/lib/preflight/journal"  # on the hosts
 LOCK = "/run/preflight.lock"
 CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it takes its firewall changes back
 _PATIENCE = 20.0  # seconds after that in which the host is asked what it did
+_GUARDIAN = 5.0  # seconds that a host's guardian takes for its work
 _PAUSE = 1.0  # seconds between two attempts to get in again
 _PROGRAM_SECONDS = 60.0  # for a host's program without its devices
 _DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
@@ -57,6 +58,11 @@ class _Verdict:
     verdict: str  # confirmed | reverted
     left: list[str]  # targets that could not be taken back
     results: list[_Step]
+
+
+@dataclass(frozen=True)
+class _Recovered:
+    recovered: str
 
 
 @dataclass(frozen=True)
@@ -109,12 +115,19 @@ class HostRun:
         except (TransportError, Refused, framed.NoAnswer) as error:
             return refused(changes, _named(self._host, error))
 
+    def recover(self) -> str:
+        """Put in order what a run left that was cut off, once its guardian is done; a sentence about it, empty if there
+        was nothing. Raises TransportError, Refused (also where another run is at work) or NoAnswer."""
+        request = {"action": "recover", **self._waiting()}
+        return self._ask(request, _Recovered, _PROGRAM_SECONDS + self._confirm_seconds + _PATIENCE).recovered
+
     def undo_of(self, run: str) -> tuple[tuple[Change, ...] | None, str]:
         """What leads this host back to before `run`, None if it was not here; and what was put in order on the way.
 
         Raises TransportError, Refused or NoAnswer.
         """
-        answer = self._ask({"action": "undo-of", "run": run, "owner": self._owner()}, _UndoOf, _PROGRAM_SECONDS)
+        request = {"action": "undo-of", "run": run, **self._waiting()}
+        answer = self._ask(request, _UndoOf, _PROGRAM_SECONDS + self._confirm_seconds + _PATIENCE)
         if answer.changes is None:
             return None, answer.recovered
         undone = (
@@ -185,6 +198,10 @@ class HostRun:
                 if time.monotonic() >= deadline:
                     raise
             time.sleep(_PAUSE)
+
+    def _waiting(self) -> dict[str, object]:
+        """For a guardian that has still to decide."""
+        return {"owner": self._owner(), "patience": self._confirm_seconds + _GUARDIAN}
 
     def _owner(self) -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"

@@ -128,6 +128,15 @@ def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
     )
 
 
+def unfinished(facts: ClusterFacts) -> tuple[str, ...]:
+    """The hosts on which a run has begun and not finished."""
+    return tuple(
+        name
+        for name, found in facts.hosts.items()
+        if isinstance(found, HostFacts) and isinstance(found.os, Os) and found.os.open_run
+    )
+
+
 def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
     """A sentence for each host that the plan cannot know anything about; the first few, and how many more."""
     away = [found.summary for found in facts.hosts.values() if isinstance(found, Unreachable)]

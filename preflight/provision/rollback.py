@@ -32,11 +32,11 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
 
     def one_host(host: Host) -> tuple[tuple[Change, ...] | None, str] | str:
         try:
-            return HostRun(host, way.transport, this_run).undo_of(run)
+            return HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds).undo_of(run)
         except (Refused, framed.NoAnswer) as error:
             return f"{host.name}: {error}"
 
-    seconds = HostRun.seconds((), 0)
+    seconds = HostRun.seconds((), way.confirm_seconds)
     told = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
     changes: list[Change] = []
     away, notes, strangers = [], [], []

@@ -178,7 +178,16 @@ def look_os(request, deadline):
         "user": user,
         "root": os.geteuid() == 0,
         "machine_id": (read("/etc/machine-id") or "").strip(),
+        "open_run": open_run(),
     }
+
+
+def open_run():
+    """The run of preflight/remote/apply that has begun on this host and not finished; only root sees it."""
+    try:
+        return os.readlink("/var/lib/preflight/journal/open")
+    except OSError:
+        return ""
 
 
 def look_sysctl(request, deadline):

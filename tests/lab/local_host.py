@@ -64,7 +64,7 @@ class LocalHost:
         return self.ask(action="confirm", run=run, kept=list(kept))
 
     def undo_of(self, run: str = "r1") -> Any:
-        return self.ask(action="undo-of", run=run)["changes"]
+        return self.ask(action="undo-of", run=run, patience=20)["changes"]
 
     def events(self, run: str = "r1") -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.journal / f"{run}.jsonl").read_text().splitlines()]

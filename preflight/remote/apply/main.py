@@ -4,11 +4,12 @@ Standard library only, Python 3.6 syntax. The modules of this package are sent t
 request, a JSON object:
 
     marker     word that frames the answer; banners before it and noise after it do no harm
-    action     "compare", "apply", "confirm" or "undo-of"
+    action     "compare", "recover", "apply", "confirm" or "undo-of"
     run        the run's id, a file name
     journal    directory of the journals, and of the verdicts on guarded runs
     lock       file whose flock makes this the only run on the host
-    owner      who runs it, for the message that others see meanwhile                      (apply)
+    owner      who runs it, for the message that others see meanwhile                      (recover, apply, undo-of)
+    patience   seconds to wait for a run that is at work                                   (recover, undo-of)
     seconds    how long the guardian waits for the confirmation                            (apply)
     go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
     plain      [{"area", "kind", "target", "before", "after"}, …] in order                 (apply, compare)
@@ -18,10 +19,11 @@ request, a JSON object:
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
     compare    {"results": [{"state", "found", "message"}, …]}    of all three lists, in that order
+    recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
     apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it,
-                "recovered": a sentence about a run that was cut off before, or ""}
+                "recovered": the same}
     confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
-    undo-of    {"changes": [what leads back to before the run] or null if it was not here, "recovered": …}
+    undo-of    {"changes": [what leads back to before the run] or null if it was not here, "recovered": the same}
     any        {"error": "one sentence"}
 """
 
@@ -56,8 +58,8 @@ def take_lock(path, patience=0.0):
             time.sleep(0.05)
 
 
-def own_lock(request):
-    lock = take_lock(request["lock"])
+def own_lock(request, patience=0.0):
+    lock = take_lock(request["lock"], patience)
     os.ftruncate(lock, 0)
     os.write(lock, request["owner"].encode()[:200])
 
@@ -112,13 +114,18 @@ def confirm(request):
     return {"verdict": verdict, "left": left, "results": results}
 
 
+def put_in_order(request):
+    own_lock(request, request["patience"])
+    return {"recovered": recover(request["journal"])}
+
+
 def undo(request):
-    own_lock(request)
+    own_lock(request, request["patience"])
     recovered = recover(request["journal"])
     return {"changes": undo_of(request["journal"], request["run"]), "recovered": recovered}
 
 
-ACTIONS = {"compare": look, "apply": apply, "confirm": confirm, "undo-of": undo}
+ACTIONS = {"compare": look, "recover": put_in_order, "apply": apply, "confirm": confirm, "undo-of": undo}
 
 
 def answer_to(request):

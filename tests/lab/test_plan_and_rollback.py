@@ -1,0 +1,306 @@
+"""An operator's way: plan, look at it, apply it, take it back; and what comes in between."""
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import LabHandle, MakeLab, preflight
+
+pytestmark = pytest.mark.lab
+
+HOSTS = ("node01", "node02", "node03")
+TOUCHED = "/etc/sysctl.conf /etc/sysctl.d /etc/nftables.conf /etc/preflight /etc/hccn.conf"
+RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
+
+
+def on(lab: LabHandle, host: str, command: str) -> str:
+    done = lab.ssh(host, command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(*arguments: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
+    return preflight(*arguments, check=False, stdin=subprocess.DEVNULL, **options)
+
+
+def plan(lab: LabHandle, out: Path, *arguments: str) -> dict[str, Any]:
+    done = run("plan", "--inventory", lab.inventory, "--out", out, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == f"next: preflight apply {out}"
+    document: dict[str, Any] = json.loads(out.read_text())
+    return document
+
+
+def looks(lab: LabHandle, host: str) -> str:
+    """Bytes, mode, owner, attributes of everything that is touched, and what the kernel holds."""
+    files = f'find {TOUCHED} -type f 2>/dev/null | sort | xargs sh -c \'stat -c "%n %a %U:%G" "$@"; sha256sum "$@"\' -'
+    labels = (
+        f"python3 -c 'import os,sys; [print(p, os.listxattr(p)) for p in sys.argv[1:] if os.path.isfile(p)]' {TOUCHED}"
+    )
+    return on(lab, host, f"{files}; {labels}; cat {RESERVED}; nft list ruleset")
+
+
+def last_run() -> str:
+    listed = json.loads(preflight("history", "-o", "json").stdout)
+    return str(listed["runs"][0]["run"])
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab: MakeLab) -> LabHandle:
+    lab = make_lab(hosts=3, devices=2, product="atlas-a1")
+    for host in HOSTS:
+        on(lab, host, "printf '# ours\\nnet.ipv4.ip_local_reserved_ports=40000' >/etc/sysctl.conf")
+        on(lab, host, "chmod 640 /etc/sysctl.conf; chown 0:4 /etc/sysctl.conf")
+    return lab
+
+
+@pytest.fixture(scope="module")
+def before(lab: LabHandle) -> dict[str, str]:
+    return {host: looks(lab, host) for host in HOSTS}
+
+
+def test_a_plan_changes_nothing_and_only_its_owner_reads_it(
+    lab: LabHandle, before: dict[str, str], tmp_path: Path
+) -> None:
+    document = plan(lab, tmp_path / "plan.json")
+    assert document["schema"] == "preflight.plan/1"
+    assert {change["host"] for change in document["changes"]} == set(HOSTS)
+    assert stat.S_IMODE((tmp_path / "plan.json").stat().st_mode) == 0o600
+    assert {host: looks(lab, host) for host in HOSTS} == before
+
+
+def test_a_plan_of_one_area_has_nothing_else(lab: LabHandle, tmp_path: Path) -> None:
+    assert {change["area"] for change in plan(lab, tmp_path / "p.json", "--area", "ports")["changes"]} == {"ports"}
+
+
+def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
+    lab: LabHandle, before: dict[str, str], tmp_path: Path
+) -> None:
+    plan(lab, tmp_path / "plan.json")
+    on(lab, "node02", f"echo 41000 >{RESERVED}")
+    try:
+        done = run("apply", tmp_path / "plan.json", "-y")
+        assert done.returncode == 1
+        assert "is stale; nothing was changed" in done.stderr
+        stale = "expected '' (or '29500,60000-60031' already), found '41000'"
+        assert f"node02: net.ipv4.ip_local_reserved_ports: {stale}" in done.stderr
+        assert done.stderr.splitlines()[-1].startswith("next: preflight plan --inventory")
+    finally:
+        on(lab, "node02", f"echo >{RESERVED}")
+    assert {host: looks(lab, host) for host in HOSTS} == before
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not a plan: "),
+        ("{}", "not a plan of this version"),
+        ('{"schema": "preflight.plan/9"}', "not a plan of this version"),
+        ('{"schema": "preflight.plan/1"}', "not a plan: Object missing required field"),
+        ("[" * 100000, "not a plan: "),
+    ],
+)
+def test_a_file_that_is_no_plan_contacts_nobody(lab: LabHandle, tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    done = run("apply", path, "-y")
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "nothing was contacted" in done.stderr
+
+
+def test_a_plan_for_another_cluster_contacts_nobody(lab: LabHandle, tmp_path: Path) -> None:
+    document = plan(lab, tmp_path / "plan.json")
+    (tmp_path / "plan.json").write_text(json.dumps({**document, "cluster": "elsewhere"}))
+    done = run("apply", tmp_path / "plan.json", "-y")
+    assert done.returncode == 2
+    assert "is for cluster elsewhere" in done.stderr
+
+
+def test_where_a_journal_cannot_be_written_nothing_is_begun(lab: LabHandle, before: dict[str, str]) -> None:
+    done = run("configure", "--inventory", lab.inventory, "-y", env={"XDG_STATE_HOME": "/proc"})
+    assert done.returncode == 2
+    assert "the journal /proc/preflight/runs cannot be written" in done.stderr
+    on(lab, "node01", "touch /var/lib/preflight")
+    try:
+        done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
+        assert done.returncode == 1
+        assert "/var/lib/preflight" in done.stdout
+        assert "Traceback" not in done.stdout + done.stderr
+    finally:
+        on(lab, "node01", "rm /var/lib/preflight")
+    assert looks(lab, "node01") == before["node01"]
+
+
+def test_a_full_disk_leaves_every_file_whole(lab: LabHandle, before: dict[str, str]) -> None:
+    """The new file's place is full; /etc/sysctl.conf, which comes first, is changed and taken back by hand."""
+    on(lab, "node01", "mkdir -p /etc/preflight; mount -t tmpfs -o size=4k none /etc/preflight; "
+                      "head -c 4096 /dev/zero >/etc/preflight/full || true")  # fmt: skip
+    try:
+        done = run("configure-firewall", "--inventory", lab.inventory, "-y", "--limit", "node01")
+        assert done.returncode == 1
+        said = " ".join(done.stdout.split())
+        assert "/etc/preflight/nftables.nft cannot be written: No space left on device" in said
+        assert on(lab, "node01", "ls -A /etc/preflight").split() == ["full"]
+    finally:
+        on(lab, "node01", "umount /etc/preflight; rmdir /etc/preflight")
+    assert run("rollback", last_run(), "-y").returncode == 0
+    assert looks(lab, "node01") == before["node01"]
+
+
+def test_a_read_only_etc_ends_in_a_sentence_and_the_canary_spares_the_others(
+    lab: LabHandle, before: dict[str, str]
+) -> None:
+    on(lab, "node01", "mount --bind /etc /etc && mount -o remount,bind,ro /etc")
+    try:
+        done = run("configure-ports", "--inventory", lab.inventory, "-y", "--canary", "1")
+        said = " ".join(done.stdout.split())
+        assert done.returncode == 1
+        assert "cannot be written: Read-only file system" in said
+        assert "node[02-03]" in said
+        assert "not begun: the canary node01 failed" in said
+    finally:
+        on(lab, "node01", "umount /etc")
+    assert {host: looks(lab, host) for host in HOSTS} == before
+
+
+def test_a_machine_with_two_names_is_refused(lab: LabHandle, tmp_path: Path, before: dict[str, str]) -> None:
+    text = lab.inventory.read_text()
+    twice = tmp_path / "hosts.toml"
+    for name in ("id_ed25519", "known_hosts"):
+        (tmp_path / name).symlink_to(lab.dir / name)
+    address = lab.addresses["node01"]
+    twice.write_text(f'{text}\n[[hosts]]\nname = "other"\naddress = "localhost"\n'.replace("localhost", address))
+    done = run("configure-ports", "--inventory", twice, "-y")
+    if done.returncode == 2:  # the inventory itself finds the address twice
+        (lab.dir / "again").write_text(address)
+        twice.write_text(f'{text}\n[[hosts]]\nname = "other"\naddress = "{alias(address)}"\n')
+        done = run("configure-ports", "--inventory", twice, "-y", "--accept-new")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "node01 and other are one machine: host name node01, machine id" in done.stderr
+    assert looks(lab, "node01") == before["node01"]
+
+
+def alias(address: str) -> str:
+    """The same IPv4 address, written as IPv6 would map it."""
+    return f"::ffff:{address}"
+
+
+def test_a_run_that_is_at_work_is_left_to_it_and_its_owner_named(lab: LabHandle) -> None:
+    """Two operators at once: the lock is the kernel's, and the name in it is for people."""
+    hold = "printf 'ann@login1, run 7' >/run/preflight.lock; exec flock /run/preflight.lock sleep 30"
+    holder = subprocess.Popen(lab.ssh_command("node01", hold), stdout=subprocess.DEVNULL)
+    try:
+        while "0" in on(lab, "node01", "flock -n /run/preflight.lock true && echo 0 || echo 1"):
+            pass
+        done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
+        assert done.returncode == 1
+        said = " ".join(done.stdout.split())
+        assert "another run is at work on this host (ann@login1, run 7); wait until it is done" in said
+    finally:
+        holder.kill()
+        holder.wait()
+        on(lab, "node01", "pkill -x sleep || true")
+
+
+def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None:
+    document = plan(lab, tmp_path / "plan.json")
+    done = run("apply", tmp_path / "plan.json", "-y", "-o", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    applied = json.loads(done.stdout)
+    assert applied["schema"] == "preflight.run/1"
+    wanted = [(change["host"], change["kind"], change["target"], change["after"]) for change in document["changes"]]
+    assert [(c["host"], c["kind"], c["target"], c["after"]) for c in applied["changes"]] == wanted
+    assert {change["state"] for change in applied["changes"]} == {"done"}
+    assert last_run() == applied["run"]
+
+
+def test_a_second_time_there_is_nothing_to_do_and_nothing_is_written(lab: LabHandle) -> None:
+    def written(host: str) -> str:
+        return on(lab, host, f"find {TOUCHED} /var/lib/preflight -exec stat -c '%n %i %Y %Z' {{}} +")
+
+    were = {host: written(host) for host in HOSTS}
+    runs = preflight("history", "-o", "json").stdout
+    done = run("configure", "--inventory", lab.inventory, "-y")
+    assert done.returncode == 0, done.stdout
+    assert "nothing to change" in done.stdout
+    assert {host: written(host) for host in HOSTS} == were
+    assert preflight("history", "-o", "json").stdout == runs
+
+
+def test_history_lists_the_run_and_shows_it() -> None:
+    run_id = last_run()
+    listed = run("history").stdout
+    assert run_id in listed
+    assert "changes" in listed
+    shown = run("history", run_id).stdout
+    assert "/etc/sysctl.conf" in shown or "99-sysctl.conf" in shown
+    assert shown.splitlines()[-1] == f"next: preflight rollback {run_id}"
+    assert run("history", "nonsense").returncode == 2
+
+
+def test_a_rollback_brings_every_file_back_and_says_what_devices_keep(lab: LabHandle, before: dict[str, str]) -> None:
+    run_id = last_run()
+    done = run("rollback", run_id, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "node01: device 0 keeps 192.168.100.11/24, gateway 192.168.100.1," in done.stdout
+    assert looks(lab, "node01") != before["node01"]
+    done = run("rollback", run_id, "-y")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: looks(lab, host) for host in HOSTS} == before
+    assert "until reboot" in done.stdout
+
+
+def test_a_rollback_leaves_alone_what_somebody_changed_since(lab: LabHandle) -> None:
+    done = run("configure", "--inventory", lab.inventory, "-y", "--limit", "node01")
+    assert done.returncode in (0, 1), done.stderr
+    on(lab, "node01", "echo '# mine now' >>/etc/sysctl.conf")
+    mine = on(lab, "node01", "cat /etc/sysctl.conf")
+    run_id = last_run()
+    done = run("rollback", run_id, "-y")
+    assert done.returncode == 1
+    assert "somebody changed it meanwhile, so it was left alone" in " ".join(done.stdout.split())
+    assert on(lab, "node01", "cat /etc/sysctl.conf") == mine
+    assert on(lab, "node01", f"cat {RESERVED}") == "\n", "the rest is taken back all the same"
+    assert "preflight" not in on(lab, "node01", "nft list ruleset; cat /etc/nftables.conf; ls /etc")
+
+
+def test_a_run_from_elsewhere_is_taken_back_from_the_hosts_journals(lab: LabHandle, tmp_path: Path) -> None:
+    elsewhere = {"XDG_STATE_HOME": str(tmp_path)}
+    done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node03")
+    assert done.returncode == 0
+    run_id = last_run()
+    done = run("rollback", run_id, "-y", env=elsewhere)
+    assert done.returncode == 2
+    assert "needs --inventory" in done.stderr
+    done = run("rollback", run_id, "-y", "--inventory", lab.inventory, env=elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert f"run {run_id} has not been on node01, node02" in " ".join(done.stdout.split())
+    assert on(lab, "node03", f"cat {RESERVED}") == "\n"
+
+
+def test_a_busy_device_in_a_plan_is_left_alone_and_its_process_named(lab: LabHandle, tmp_path: Path) -> None:
+    on(lab, "node02", "hccn_tool -i 1 -netdetect -s address 192.168.101.99")
+    document = plan(lab, tmp_path / "plan.json", "--area", "device-ips")
+    assert ("node02", "1") in {(change["host"], change["target"]) for change in document["changes"]}
+    hold = (
+        "mkdir -p /run/preflight-lab/process/1; exec 9>/run/preflight-lab/process/1/$$; flock 9; echo $$; exec sleep 60"
+    )
+    job = subprocess.Popen(lab.ssh_command("node02", hold), stdout=subprocess.PIPE, text=True)
+    try:
+        assert job.stdout
+        pid = job.stdout.readline().strip()
+        done = run("apply", tmp_path / "plan.json", "-y")
+        said = " ".join(done.stdout.split())
+        assert f"node02: device 1 is left alone unless --force-busy: process sleep (pid {pid}" in said
+        assert "192.168.101.99" in on(lab, "node02", "hccn_tool -i 1 -netdetect -g")
+        done = run("apply", tmp_path / "plan.json", "-y", "--force-busy")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "192.168.101.1\n" in on(lab, "node02", "hccn_tool -i 1 -netdetect -g")
+    finally:
+        job.kill()
+        job.wait()

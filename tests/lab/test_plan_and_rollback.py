@@ -104,7 +104,7 @@ def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
         ("[" * 100000, "not a plan: "),
     ],
 )
-def test_a_file_that_is_no_plan_contacts_nobody(lab: LabHandle, tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_that_is_no_plan_contacts_nobody(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     done = run("apply", path, "-y")

@@ -132,4 +132,7 @@ def carry_out(
         )
         raise
     journal.finish(1 if failed_hosts(applied.results) else 0)
+    s.progress.clear()
+    for note in applied.notes:
+        print(f"preflight: {note}", file=sys.stderr)
     return run, applied

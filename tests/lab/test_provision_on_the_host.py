@@ -4,8 +4,10 @@ import errno
 import importlib
 import os
 import shutil
+import signal
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -189,6 +191,33 @@ def test_a_confirmed_firewall_change_stays_and_frees_the_lock(netns: LocalHost) 
     assert RULE in inside(netns, "nft", "list", "ruleset")
     assert states(netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2")) == ["already"]
     assert netns.confirm("r2")["verdict"] == "confirmed"
+
+
+def test_what_nobody_guards_any_more_cannot_be_confirmed(netns: LocalHost) -> None:
+    """As after a reboot: everybody gets in, whatever the firewall would have done."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = inside(netns, "nft", "list", "ruleset")
+    boot_file = netns.journal.parent / "nftables.nft"
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"))
+    for guardian in holders(netns.lock):
+        os.kill(guardian, signal.SIGKILL)
+    while holders(netns.lock):
+        time.sleep(0.01)
+    answer = netns.confirm(kept=[change("file", boot_file, None, RULE, "firewall")])
+    assert answer["verdict"] == "reverted"
+    assert states(answer) == ["not-run"]
+    assert inside(netns, "nft", "list", "ruleset") == before
+    assert not boot_file.exists()
+
+
+def holders(path: Path) -> set[int]:
+    """The processes that have a file open."""
+    held = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if descriptor.readlink() == path:
+                held.add(int(descriptor.parts[2]))
+    return held
 
 
 def test_the_guardian_takes_back_what_a_killed_program_had_begun(netns: LocalHost, tmp_path: Path) -> None:

@@ -58,6 +58,14 @@ def take_lock(path, patience=0.0):
             time.sleep(0.05)
 
 
+def is_locked(path):
+    try:
+        os.close(take_lock(path))
+    except StepError:
+        return True
+    return False
+
+
 def own_lock(request, patience=0.0):
     lock = take_lock(request["lock"], patience)
     os.ftruncate(lock, 0)
@@ -99,8 +107,12 @@ def apply(request):
 
 def confirm(request):
     directory, run = request["journal"], request["run"]
-    verdict = claim(verdict_path(directory, run), "confirmed")
+    # The guardian holds the lock as long as it waits. Where it is gone the host went down meanwhile: that a connection
+    # comes through to the firewall of a fresh boot proves nothing about the one that was to be confirmed.
+    verdict = claim(verdict_path(directory, run), "confirmed" if is_locked(request["lock"]) else "reverted")
     lock = take_lock(request["lock"], patience=2 * TOOL_SECONDS)  # the guardian has done what the verdict says
+    if verdict == "reverted":
+        recover(directory)  # unless the guardian did
     journal = Journal.resume(directory, run)
     done = records(directory, run)
     left = [record["target"] for record in done if record["event"] == "left"]

@@ -175,7 +175,7 @@ class HostRun:
             if verdict.verdict == "confirmed":
                 return results + (_results(kept, verdict.results) if well else not_run)
         except (TransportError, Refused, framed.NoAnswer) as error:
-            message = f"could not be confirmed: {error}; the host takes it back by itself if it heard nothing for {seconds:g} s"
+            message = f"could not be confirmed: {error}; the host takes it back by itself after {seconds:g} s"
             return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
         reverted = f"no new connection came through within {seconds:g} s, or it was rebooted, so it is taken back"
         left = "was to be taken back, and could not be; the host's journal says why"

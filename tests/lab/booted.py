@@ -168,9 +168,13 @@ def _removed(group: Path) -> bool:
 
 def booted_host(lab: LabHandle, name: str) -> BootedHost:
     """A whole system at the place of a lab's host, not booted yet."""
-    found = state.load(lab.dir)
-    place = lifecycle.selected(lifecycle.hosts_of(found, lab.dir), name)
-    return BootedHost(place, Management(IPv4Network(found.network)), debian_tree())
+    network = Management(IPv4Network(state.load(lab.dir).network))
+    return BootedHost(lab_host(lab, name), network, debian_tree())
+
+
+def lab_host(lab: LabHandle, name: str) -> Host:
+    """A host of a lab, as the lab knows it."""
+    return lifecycle.selected(lifecycle.hosts_of(state.load(lab.dir), lab.dir), name)
 
 
 @contextmanager

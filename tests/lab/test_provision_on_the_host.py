@@ -193,8 +193,6 @@ def test_a_confirmed_firewall_change_stays_and_frees_the_lock(netns: LocalHost) 
     assert netns.confirm("r2")["verdict"] == "confirmed"
 
 
-<<<<<<< ours
-=======
 def test_a_confirmation_whose_answer_got_lost_can_be_asked_for_again(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     kept = [change("file", netns.journal.parent / "nftables.nft", None, RULE, "firewall")]
@@ -205,7 +203,6 @@ def test_a_confirmation_whose_answer_got_lost_can_be_asked_for_again(netns: Loca
     assert states(again) == ["already"]
 
 
->>>>>>> theirs
 def test_what_nobody_guards_any_more_cannot_be_confirmed(netns: LocalHost) -> None:
     """As after a reboot: everybody gets in, whatever the firewall would have done."""
     inside(netns, "nft", "-f", "-", stdin=RULESET)

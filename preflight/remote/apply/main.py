@@ -66,13 +66,8 @@ def is_locked(path):
     return False
 
 
-<<<<<<< ours
 def own_lock(request, patience=0.0):
     lock = take_lock(request["lock"], patience)
-=======
-def own_lock(request):
-    lock = take_lock(request["lock"])
->>>>>>> theirs
     os.ftruncate(lock, 0)
     os.write(lock, request["owner"].encode()[:200])
 

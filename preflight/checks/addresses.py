@@ -1,15 +1,14 @@
-"""Addresses of the NPUs' own network ports: as planned, unique, by the product's rules, and kept for the next boot."""
+"""Addresses of the NPUs' own network ports: as planned, unique, and by the product's rules."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Interface
 
-from preflight.checks.hccn_conf import PATH, with_entries
 from preflight.checks.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
-from preflight.facts.types import Hccn, HccnConf
+from preflight.facts.types import Hccn
 from preflight.model.addressing import refused_range, refused_ranges
-from preflight.model.change import Area, Change, Kind
+from preflight.model.change import Kind
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
@@ -111,42 +110,6 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
                     change=device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
                     if planned else None,
                 )  # fmt: skip
-
-
-@host_check("NPU104", f"{PATH} says what the devices have", products=NPU)
-def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
-    """Why: devices forget their addresses at a reboot and get them back from /etc/hccn.conf, and frameworks read the
-    file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot.
-
-    By hand: hccn_tool -i 0 -ip -g; grep -E '^(address|netmask|gateway)_0=' /etc/hccn.conf
-
-    Mend: preflight configure-device-ips, or set the address again with hccn_tool, which rewrites its lines
-    """
-    wanted: dict[str, str] = {}
-    for device in hccn.devices:
-        interface, planned = interface_of(device), planned_device(here.host, device.index).address
-        if interface and planned in (None, interface):  # else NPU101 or NPU103 sets it, and the tool writes the file
-            wanted[f"address_{device.index}"] = str(interface.ip)
-            wanted[f"netmask_{device.index}"] = str(interface.netmask)
-            if device.gateway.value:
-                wanted[f"gateway_{device.index}"] = device.gateway.value
-    stale = {key: value for key, value in wanted.items() if hccn_conf.entries.get(key) != value}
-    if not stale:
-        return
-    indexes = sorted({int(key.rpartition("_")[2]) for key in stale})
-    before = hccn_conf.text if hccn_conf.present else None
-    known = before is None or bool(before) or not hccn_conf.entries  # facts of old files carry no text
-    yield here.bad(
-        f"{here.host.name}: {PATH} " + ("disagrees with " if hccn_conf.present else "is missing; it should name ")
-        + f"device{'s' if len(indexes) > 1 else ''} {', '.join(map(str, indexes))}",
-        device=indexes[0] if len(indexes) == 1 else None,
-        expected=", ".join(f"{key}={value}" for key, value in stale.items()),
-        found=", ".join(f"{key}={hccn_conf.entries.get(key, '')}" for key in stale),
-        cause="after a reboot the device would have the file's values",
-        remedy="preflight configure-device-ips, or set address and gateway again with hccn_tool",
-        change=Change(here.host.name, Area.ADDRESSES, Kind.FILE, PATH, before, with_entries(before or "", stale),
-                      here.check.id) if known else None,
-    )  # fmt: skip
 
 
 def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:

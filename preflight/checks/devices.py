@@ -1,5 +1,6 @@
-"""NPUs as such: link, TLS switch, number, health, and who uses them."""
+"""NPUs as such: link, MTU, TLS switch, number, health, and who uses them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.npu import device_change, planned_device, unreadable
@@ -9,6 +10,7 @@ from preflight.model.change import Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
+_LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
 _UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # seen in captures; other words are known from source only
 
 
@@ -35,6 +37,35 @@ def link_up(here: Here, hccn: Hccn) -> Iterator[Finding]:
                 f"{here.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
                 device=device.index,
             )
+
+
+@cluster_check("NPU115", "Every device has the planned MTU, or that of the others", severity=Outcome.WARN, products=NPU,
+               several=False)  # fmt: skip
+def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
+    is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
+
+    By hand: hccn_tool -i 0 -mtu -g, and hccn_tool -i 0 -ping -g address PEER pkt 4000
+
+    Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
+    size N
+    """
+    found = [(host, device) for host in all_.hosts for device in hccn[host.name].devices]
+    usual = Counter(device.mtu.value for _, device in found if device.mtu.value).most_common(1)
+    for host, device in found:
+        planned, has = planned_device(host, device.index).mtu, device.mtu.value
+        name = f"{host.name}: device {device.index}"
+        wanted = str(planned) if planned else usual[0][0] if usual else None
+        if device.mtu.error and planned:
+            yield all_.unknown(f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name,
+                               device=device.index)  # fmt: skip
+        elif has and has != wanted:
+            change = device_change(all_, host, Kind.DEVICE_MTU, device.index, has, planned) if planned else None
+            yield all_.bad(
+                f"{name}: MTU {has}" + ("" if planned else f"; most have {wanted}"), host=host.name,
+                device=device.index, expected=str(wanted), found=has, change=change,
+                remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
+            )  # fmt: skip
 
 
 @cluster_check("NPU108", "The TLS switch is the same on every device", products=NPU, several=False)
@@ -154,7 +185,7 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
     By hand: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
 
-    Mend: hccn_tool -a -cfg recovery, as root
+    Mend: what the log says; then hccn_tool -a -cfg recovery, as root
     """
     untold = [device.config_status.error for device in hccn.devices if device.config_status.error]
     if untold:  # not every release has this query
@@ -164,7 +195,13 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
             yield here.bad(
                 f"{here.host.name}: device {device.index}: restoring its settings at boot ended in "
                 f"{device.config_status.value} (format unconfirmed)", device=device.index, expected="SUCCESS or NONE",
-                found=device.config_status.value, remedy=f"hccn_tool -i {device.index} -cfg recovery",
+                found=device.config_status.value,
+                remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
+            )  # fmt: skip
+        elif device.config_status.value == "START":
+            yield here.unknown(
+                f"{here.host.name}: device {device.index}: its settings are still being restored (format unconfirmed)",
+                device=device.index, remedy=f"look again in a minute; if it stays so, {_LOG} says more",
             )  # fmt: skip
 
 

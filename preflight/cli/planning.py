@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # The modules of preflight/checks that belong to an area: they carry its changes, or judge what became of them.
 MODULES = {
     Area.PORTS: ("ports",),
-    Area.ADDRESSES: ("addresses", "devices"),
+    Area.ADDRESSES: ("addresses", "devices", "hccn_conf"),
     Area.FIREWALL: ("firewall",),
 }
 
@@ -124,9 +124,8 @@ def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFa
     where no device is to be touched."""
     from preflight.facts.collect import collect
     from preflight.facts.types import ClusterFacts
-    from preflight.provision.plan import DEVICE_KINDS
 
-    names = {change.host for change in changes if change.kind in DEVICE_KINDS}
+    names = {change.host for change in changes if change.device is not None}
     if not names:
         return ClusterFacts({})
     hosts = [host for host in s.hosts if host.name in names]

@@ -31,6 +31,14 @@ class Kind(StrEnum):
     DEVICE_ADDRESS = "device-address"  # target: device index; value: "A/PREFIX"
     DEVICE_GATEWAY = "device-gateway"  # target: device index; value: "A"
     DEVICE_DETECT = "device-detect"  # target: device index; value: "A"
+    DEVICE_MTU = "device-mtu"  # target: device index; value: bytes
+    # Of the last two, the target is "INDEX KEY …" (address, gateway, netdetect, mtu), the value "KEY VALUE …" in that
+    # order, as in "address 10.0.0.1/24 gateway none".
+    DEVICE_SAVED = "device-saved"  # value: what /etc/hccn.conf says; written by setting again what the device has
+    DEVICE_RECOVERY = "device-recovery"  # value: what the device has; written by restoring it from /etc/hccn.conf
+
+
+DEVICE_KINDS = frozenset(kind for kind in Kind if kind.value.startswith("device-"))
 
 
 class Phase(StrEnum):
@@ -61,6 +69,11 @@ class Change:
     why: str  # the check whose finding carries it
     risk: Risk = Risk.SAFE
     note: str = ""  # what cannot be taken back, what else to know
+
+    @property
+    def device(self) -> int | None:
+        """The index of the device that is touched, None where none is."""
+        return int(self.target.split()[0]) if self.kind in DEVICE_KINDS else None
 
     @property
     def phase(self) -> Phase:

@@ -9,7 +9,6 @@ from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-DEVICE_KINDS = frozenset({Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT})
 _PHASES, _ORDER = tuple(Phase), tuple(Kind)
 _NAMED = 5  # of what was not reached or not seen; the rest is counted
 
@@ -34,7 +33,14 @@ def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: 
             raise PreflightError(_conflict(first, change))
         if change.risk is Risk.DISTURBING:  # that one check thinks so is enough
             chosen[key] = replace(first, risk=change.risk, note=change.note or first.note)
-    return _ordered(chosen.values())
+    return _ordered(_without_what_a_recovery_does(chosen.values()))
+
+
+def _without_what_a_recovery_does(changes: Iterable[Change]) -> list[Change]:
+    """Who restores a device from its boot file sets nothing on it besides: the file has it all."""
+    kept = list(changes)
+    restored = {(change.host, change.device) for change in kept if change.kind is Kind.DEVICE_RECOVERY}
+    return [c for c in kept if c.kind is Kind.DEVICE_RECOVERY or (c.host, c.device) not in restored]
 
 
 def _ordered(changes: Iterable[Change]) -> Plan:
@@ -79,10 +85,10 @@ def held_back(
 
 
 def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_busy: bool) -> str:
-    if change.kind in DEVICE_KINDS and not force_busy:
-        busy = _busy(facts, change.host, int(change.target))
+    if change.device is not None and not force_busy:
+        busy = _busy(facts, change.host, change.device)
         if busy:
-            return f"{change.host}: device {change.target} is left alone unless --force-busy: {busy}"
+            return f"{change.host}: device {change.device} is left alone unless --force-busy: {busy}"
     if change.risk is Risk.DISTURBING and not allow_disturbing:
         more = f" ({change.note})" if change.note else ""
         return (
@@ -162,7 +168,8 @@ def _busy(facts: ClusterFacts, host: str, device: int) -> str:
         return "cannot tell whether a job uses it" + (f": {npu_smi.error}" if npu_smi else "")
     for process in npu_smi.processes:
         if process.device == device:
-            return f"process {process.name or 'without a name'} (pid {process.pid}) uses it"
+            user = f", user {process.user}" if process.user else ""
+            return f"process {process.name or 'without a name'} (pid {process.pid}{user}) uses it"
     for chip in npu_smi.chips:
         if chip.device == device and chip.busy_percent:
             return f"its AI cores are {chip.busy_percent} % busy, though no process is shown"
@@ -188,3 +195,9 @@ def subject(change: Change) -> str:
             return f"device {change.target} gateway"
         case Kind.DEVICE_DETECT:
             return f"device {change.target} detect address"
+        case Kind.DEVICE_MTU:
+            return f"device {change.target} MTU"
+        case Kind.DEVICE_SAVED:
+            return f"device {change.device} in /etc/hccn.conf"
+        case Kind.DEVICE_RECOVERY:
+            return f"device {change.device} from /etc/hccn.conf"

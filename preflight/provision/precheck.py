@@ -31,17 +31,14 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
     pings: list[Ping] = []
     asked: Counter[_Device] = Counter()
     unasked: list[str] = []
-    for change in _new_addresses(plan, addressed):
-        new = IPv4Interface(change.after or "")
+    for change, new in _new_addresses(plan, addressed):
         able = [device for device in addressed if new.ip in device.address.network]
         if not able:
-            unasked.append(f"{change.host}/{change.target}")
+            unasked.append(f"{change.host}/{change.device}")
             continue
-        asker = min(
-            able, key=lambda d: (d.index != int(change.target), d.host == change.host, asked[d], d.host, d.index)
-        )
+        asker = min(able, key=lambda d: (d.index != change.device, d.host == change.host, asked[d], d.host, d.index))
         asked[asker] += 1  # one after the other there, so the next question goes to another
-        pings.append(Ping(asker.host, asker.index, str(new.ip), f"{change.host}/{change.target}"))
+        pings.append(Ping(asker.host, asker.index, str(new.ip), f"{change.host}/{change.device}"))
     if not unasked:
         return tuple(pings), ()
     more = f" and {len(unasked) - 4} more" if len(unasked) > 4 else ""
@@ -52,19 +49,25 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
     return tuple(pings), (note,)
 
 
-def _new_addresses(plan: Plan, addressed: Iterable[_Device]) -> Iterator[Change]:
+def _new_addresses(plan: Plan, addressed: Iterable[_Device]) -> Iterator[tuple[Change, IPv4Interface]]:
     """Changes that give a device an address it does not hold yet, neither when the plan was made nor now; another mask
     alone asks nothing of anybody."""
     held = {(device.host, device.index): device.address.ip for device in addressed}
     for change in plan.changes:
-        if change.kind is Kind.DEVICE_ADDRESS and change.after:
-            new = _ip(change.after)
-            if new not in (_ip(change.before), held.get((change.host, int(change.target)))):
-                yield change
+        before, after = _address(change, change.before), _address(change, change.after)
+        known = {before.ip} if before else set()
+        if after and after.ip not in known | {held.get((change.host, change.device or 0))}:
+            yield change, after
 
 
-def _ip(value: str | None) -> IPv4Address | None:
-    return IPv4Interface(value).ip if value else None
+def _address(change: Change, value: str | None) -> IPv4Interface | None:
+    """The address in a change's value; None where the change gives none."""
+    if change.kind is Kind.DEVICE_RECOVERY:
+        words = (value or "").split()
+        value = dict(zip(words[::2], words[1::2], strict=False)).get("address", "none")
+    elif change.kind is not Kind.DEVICE_ADDRESS:
+        return None
+    return IPv4Interface(value) if value and value != "none" else None
 
 
 def _addressed(facts: ClusterFacts) -> Iterator[_Device]:

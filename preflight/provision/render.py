@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.model.change import Change, Kind, Plan, Risk, StepResult, StepState
+from preflight.model.change import DEVICE_KINDS, Change, Kind, Plan, Risk, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.provision.plan import DEVICE_KINDS, subject
+from preflight.provision.plan import subject
 
 COLUMNS = 80
 _RULES = (Kind.NFT_RULES, Kind.UFW_RULES)
@@ -17,7 +17,11 @@ _DEVICE_COLUMNS = {
     Kind.DEVICE_ADDRESS: "address",
     Kind.DEVICE_GATEWAY: "gateway",
     Kind.DEVICE_DETECT: "detect address",
+    Kind.DEVICE_MTU: "MTU",
 }
+_HOW = {Kind.DEVICE_SAVED: "only the file", Kind.DEVICE_RECOVERY: "restored"}  # else the device is set
+_COLUMN_OF = {"address": Kind.DEVICE_ADDRESS, "gateway": Kind.DEVICE_GATEWAY, "netdetect": Kind.DEVICE_DETECT,
+              "mtu": Kind.DEVICE_MTU}  # fmt: skip
 
 
 _RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "counts from the next boot on"}
@@ -115,20 +119,21 @@ def _rules_diff(before: str | None, after: str | None) -> list[Line]:
 
 
 def _device_table(plan: Plan) -> list[Line]:
-    """A line a device: `before -> after`, or only `after` where nothing was set."""
-    rows: dict[tuple[str, int], dict[Kind, str]] = {}
+    """A line a device: `before -> after`, or only `after` where nothing was set. What is done otherwise than by setting
+    the device has lines of its own, in which unchanged values are left out."""
+    rows: dict[tuple[str, int, str], dict[Kind, str]] = {}
     remarks: dict[str, None] = {}
     for change in plan.changes:
-        if change.kind in DEVICE_KINDS:
-            cell = f"{change.before} -> {change.after}" if change.before else str(change.after)
-            rows.setdefault((change.host, int(change.target)), {})[change.kind] = _printable(cell)
+        if change.device is not None:
+            rows.setdefault((change.host, change.device, _HOW.get(change.kind, "")), {}).update(_cells(change))
             if change.note:
                 remarks[change.note] = None
     kinds = [kind for kind in _DEVICE_COLUMNS if any(kind in cells for cells in rows.values())]
     if not kinds:
         return []
-    table = [["host", "device", *(_DEVICE_COLUMNS[kind] for kind in kinds)]]
-    table += [[host, str(device), *(cells.get(kind, "") for kind in kinds)] for (host, device), cells in rows.items()]
+    table = [["host", "device", *(_DEVICE_COLUMNS[kind] for kind in kinds), ""]]
+    for (host, device, how), cells in rows.items():
+        table.append([host, str(device), *(cells.get(kind, "") for kind in kinds), how])
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
         Line("  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -136,6 +141,21 @@ def _device_table(plan: Plan) -> list[Line]:
     ]
     lines[0] = Line(lines[0].text, "dim")
     return lines + [Line(text, "warn") for remark in remarks for text in _wrapped(remark, "  ! ", "    ")]
+
+
+def _cells(change: Change) -> dict[Kind, str]:
+    if change.kind not in _HOW:
+        return {change.kind: _cell(change.before, change.after)}
+    before, after = ((value or "").split() for value in (change.before, change.after))
+    return {
+        _COLUMN_OF[key]: _cell(None if old == "none" else old, new)
+        for key, old, new in zip(after[::2], before[1::2], after[1::2], strict=False)
+        if old != new
+    }
+
+
+def _cell(before: str | None, after: str | None) -> str:
+    return _printable(f"{before} -> {after}" if before else str(after))
 
 
 _WELL = (StepState.DONE, StepState.ALREADY)

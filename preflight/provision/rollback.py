@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import framed
-from preflight.model.change import Change, Kind, Phase, Plan, Risk
+from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.model.cluster import Host
 from preflight.provision.apply import Way
 from preflight.provision.host_run import HostRun, Refused
-from preflight.provision.plan import DEVICE_KINDS
 from preflight.transport import fan_out
 from preflight.transport.types import TransportError
 
@@ -57,8 +56,11 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     """The plan, each host's changes phase by phase and otherwise in the order given, without what cannot be done; and a
-    sentence for each device that therefore keeps something. Pure."""
-    given = tuple(changes)
+    sentence for each device that therefore keeps something. Pure.
+
+    What a step only did to the boot file of devices is undone with that file.
+    """
+    given = tuple(change for change in changes if change.kind is not Kind.DEVICE_SAVED)
     kept = [change for change in given if _cannot_be_unset(change)]
     holding = {change.host for change in kept}
     rest = (_for_the_next_boot(c) if c.host in holding else c for c in given if not _cannot_be_unset(c))
@@ -66,17 +68,21 @@ def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
 
 
 def _cannot_be_unset(change: Change) -> bool:
-    return change.kind in DEVICE_KINDS and change.after is None
+    return change.kind in DEVICE_KINDS and (change.after is None or change.kind is Kind.DEVICE_RECOVERY)
 
 
 def _keeping(kept: Iterable[Change]) -> Iterator[str]:
     devices: dict[tuple[str, int], list[Change]] = {}
     for change in kept:
-        devices.setdefault((change.host, int(change.target)), []).append(change)
+        devices.setdefault((change.host, change.device or 0), []).append(change)
     for (host, device), of_device in sorted(devices.items()):
         of_device.sort(key=lambda change: tuple(Kind).index(change.kind))
-        what = (f"{_NAMES.get(change.kind, '')}{change.before}" for change in of_device)
-        yield f"{host}: device {device} keeps {', '.join(what)} until reboot"
+        what = [f"{_NAMES.get(change.kind, '')}{change.before}" for change in of_device
+                if change.kind is not Kind.DEVICE_RECOVERY]  # fmt: skip
+        if what:
+            yield f"{host}: device {device} keeps {', '.join(what)} until reboot"
+        if len(what) < len(of_device):
+            yield f"{host}: device {device} keeps what it was given back from {_HCCN_CONF}"
 
 
 def _for_the_next_boot(change: Change) -> Change:

@@ -185,7 +185,8 @@ def test_a_device_with_a_running_job_is_left_alone(fresh: LabHandle) -> None:
         done = configure(fresh, "-y", area="device-ips")
         assert done.returncode == 1, "one change is still wanted"
         said = " ".join(done.stdout.split())
-        assert f"! node01: device 3 is left alone unless --force-busy: process sleep (pid {pid}) uses it" in said
+        user = f"process sleep (pid {pid}, user root) uses it"
+        assert f"! node01: device 3 is left alone unless --force-busy: {user}" in said
         assert "192.168.103.2" in on(fresh, "node01", "hccn_tool -i 3 -netdetect -g")
     finally:
         on(fresh, "node01", f"kill {pid}")

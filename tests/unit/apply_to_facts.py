@@ -2,26 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from ipaddress import IPv4Interface
 
 from preflight.checks import firewall
-from preflight.checks.hccn_conf import with_entries
 from preflight.facts.firewall import Firewall
-from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.sysctl import file as sysctl_file
 from preflight.facts.sysctl import reserved_ports
 from preflight.facts.types import (
     ClusterFacts,
-    Hccn,
-    HccnConf,
-    HccnDevice,
     HostFacts,
-    Reading,
     Sysctl,
     Unreachable,
 )
 from preflight.model.change import Area, Change, Kind
 from preflight.model.ports import PortSet
+from tests.unit.apply_to_devices import changed
 
 _ORDER = tuple(Kind)
 
@@ -38,15 +32,11 @@ def applied(changes: Iterable[Change], facts: ClusterFacts) -> ClusterFacts:
 
 
 def _after(host: HostFacts, change: Change) -> HostFacts:
-    if change.kind is Kind.FILE and change.target == "/etc/hccn.conf":
-        assert isinstance(host.hccn_conf, HccnConf)
-        assert change.before == (host.hccn_conf.text if host.hccn_conf.present else None)
-        return replace(host, hccn_conf=_conf(change.after or ""))
     if change.kind is Kind.SYSCTL or (change.kind is Kind.FILE and change.area is Area.PORTS):
         assert isinstance(host.sysctl, Sysctl)
         return replace(host, sysctl=_sysctl(host.sysctl, change))
-    if change.kind in (Kind.DEVICE_ADDRESS, Kind.DEVICE_GATEWAY, Kind.DEVICE_DETECT):
-        return _device(host, change)
+    if change.device is not None:
+        return changed(host, change)
     assert isinstance(host.firewall, Firewall)
     return replace(host, firewall=_firewall(host.firewall, change))
 
@@ -69,39 +59,6 @@ def _sysctl(sysctl: Sysctl, change: Change) -> Sysctl:
     same = {file.path: sysctl_file(file.path, change.after, file.target) for file in sysctl.reserved_files
             if (file.target or file.path) == real}  # fmt: skip
     return replace(sysctl, reserved_files=tuple(same.get(file.path, file) for file in sysctl.reserved_files))
-
-
-def _device(host: HostFacts, change: Change) -> HostFacts:
-    assert isinstance(host.hccn, Hccn)
-    assert isinstance(host.hccn_conf, HccnConf)
-    assert change.after is not None
-    devices = {device.index: device for device in host.hccn.devices}
-    index = int(change.target)
-    device = devices[index]
-    if change.kind is Kind.DEVICE_ADDRESS:
-        before = device.address.value and str(IPv4Interface(f"{device.address.value}/{device.netmask.value}"))
-        new = IPv4Interface(change.after)
-        entries = {f"address_{index}": str(new.ip), f"netmask_{index}": str(new.netmask)}
-        devices[index] = replace(device, address=Reading(str(new.ip)), netmask=Reading(str(new.netmask)))
-    elif change.kind is Kind.DEVICE_GATEWAY:
-        before, entries = device.gateway.value, {f"gateway_{index}": change.after}
-        devices[index] = replace(device, gateway=Reading(change.after))
-    else:
-        before, entries = device.detect.value, {f"netdetect_{index}": change.after}
-        devices[index] = _healthy(replace(device, detect=Reading(change.after)))
-    assert change.before == before
-    conf = _conf(with_entries(host.hccn_conf.text, entries))  # the vendor's tool writes the file, too
-    return replace(host, hccn=Hccn(tuple(devices.values())), hccn_conf=conf)
-
-
-def _conf(text: str) -> HccnConf:
-    entries = read_entries(text)
-    assert isinstance(entries, dict)
-    return HccnConf(True, entries, text)
-
-
-def _healthy(device: HccnDevice) -> HccnDevice:
-    return replace(device, net_health=Reading("Success"))
 
 
 def _firewall(state: Firewall, change: Change) -> Firewall:

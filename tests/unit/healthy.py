@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from preflight.checks import firewall, hccn_conf, reserving, rules
+from preflight.checks import firewall, reserving, rules
 from preflight.facts.firewall import Firewall, NftChain
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.sysctl import OWN_FILE
@@ -54,6 +54,7 @@ from preflight.facts.types import (
 from preflight.model.cluster import Cluster, Device, Host, Product
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.model.ports import PortSet
+from tests.unit.apply_to_devices import with_entries
 
 PORTS = PortSet.parse("29500,60000-60031")
 NETWORK = IPv4Network("10.1.0.0/24")
@@ -93,7 +94,11 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
     entries = {
         key: value
         for index, address in addresses.items()
-        for key, value in ((f"address_{index}", str(address.ip)), (f"netmask_{index}", str(address.netmask)))
+        for key, value in (
+            (f"address_{index}", str(address.ip)),
+            (f"netmask_{index}", str(address.netmask)),
+            (f"netdetect_{index}", str(addresses[(index + 4) % 8].ip)),
+        )
     }
     return HostFacts(
         os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True),
@@ -124,6 +129,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
                 HccnDevice(
                     index, Reading(str(address.ip)), Reading(str(address.netmask)), Reading("UP"), Reading("Success"),
                     Reading(str(addresses[(index + 4) % 8].ip)), Reading(), Reading("1"), Reading("SUCCESS"),
+                    mtu=Reading("1500"),
                 )
                 for index, address in addresses.items()
             )
@@ -199,7 +205,7 @@ def _hccn_conf(base: HccnConf, changes: dict[str, Any]) -> HccnConf:
     """`text`: the whole file; `entries`: lines that differ; `present = false`: no file."""
     if not changes.get("present", True):
         return HccnConf(False, {})
-    text = changes.get("text", hccn_conf.with_entries(base.text, changes.get("entries", {})))
+    text = changes.get("text", with_entries(base.text, changes.get("entries", {})))
     entries = read_entries(text)
     assert isinstance(entries, dict)
     return HccnConf(True, entries, text)

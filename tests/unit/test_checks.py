@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from preflight.checks import firewall, reserving, rules
-from preflight.checks.hccn_conf import with_entries
 from preflight.checks.registry import ROUNDS, Check, Here, all_checks
 from preflight.checks.run import NotRun, run_checks, select
 from preflight.checks.waive import apply_waivers
@@ -28,6 +27,7 @@ from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
+from preflight.provision.plan import make_plan
 from tests.unit.apply_to_facts import applied
 from tests.unit.healthy import Scene, scene
 
@@ -120,8 +120,8 @@ def test_every_check_of_a_later_round_has_a_case_in_which_it_could_not_look() ->
 
 def settled(case: Scene) -> Scene:
     """The scene after every change that its findings carry, as `configure` would make them."""
-    changes = [finding.change for finding in look(case) if finding.change]
-    return replace(case, facts=applied(changes, case.facts))
+    plan = make_plan(look(case), tuple(Area))
+    return replace(case, facts=applied(plan.changes, case.facts))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -173,13 +173,6 @@ def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
     assert isinstance(host, HostFacts)
     assert not isinstance(host.sysctl, Missing)
     assert reserving.repair(host.sysctl, PortSet.parse("29500,60000-60031")).short == {}
-
-
-def test_an_edit_of_hccn_conf_keeps_every_other_byte() -> None:
-    text = "# vendor\r\naddress_0=10.0.0.1\r\naddress_10=10.0.0.9\r\naddress_0=10.0.0.2"
-    assert with_entries(text, {"address_0": "10.0.0.3", "gateway_0": "10.0.0.254"}) == (
-        "# vendor\r\naddress_0=10.0.0.1\r\naddress_10=10.0.0.9\r\naddress_0=10.0.0.3\r\ngateway_0=10.0.0.254\r\n"
-    )
 
 
 def test_an_unprovisioned_cluster_is_described_by_the_causes_alone() -> None:

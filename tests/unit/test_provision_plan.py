@@ -28,6 +28,7 @@ from preflight.model.outcome import Outcome
 from preflight.provision.plan import held_back, make_plan, not_reached, not_seen
 from preflight.provision.precheck import not_asked, questions, taken
 from preflight.provision.render import COLUMNS, render, render_fixed, render_results
+from preflight.provision.rollback import plan_of
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 EVERY = tuple(Area)
@@ -107,6 +108,53 @@ def test_two_checks_that_want_different_things_stop_everything_by_name() -> None
     )
 
 
+def recovery(host: str, device: int, before: str = "address none", after: str = "address 10.0.0.1/24") -> Change:
+    target = f"{device} {' '.join(before.split()[::2])}"
+    note = "restores all that the file says"
+    return Change(host, Area.ADDRESSES, Kind.DEVICE_RECOVERY, target, before, after, "NPU104", Risk.DISTURBING, note)
+
+
+def saved(host: str, device: int, before: str, after: str) -> Change:
+    target = f"{device} {' '.join(before.split()[::2])}"
+    return Change(host, Area.ADDRESSES, Kind.DEVICE_SAVED, target, before, after, "NPU104")
+
+
+def test_a_device_that_is_restored_is_not_set_besides() -> None:
+    changes = (
+        address("node01", 0, None, "10.0.0.1/24"),
+        gateway("node01", 0),
+        address("node01", 1, None, "10.0.0.2/24"),
+    )
+    plan = make_plan(found(*changes, recovery("node01", 0)), EVERY)
+    assert plan.changes == (changes[2], recovery("node01", 0))
+
+
+# Taken back.
+
+
+def test_what_a_device_keeps_is_said_and_what_stands_in_its_file_goes_with_the_file() -> None:
+    def back(change: Change) -> Change:
+        return replace(change, before=change.after, after=change.before)
+
+    file = Change("node01", Area.ADDRESSES, Kind.FILE, "/etc/hccn.conf", "address_0=…\n", "", "")
+    changes = (
+        back(address("node01", 0, None, "10.0.0.1/24")),
+        back(address("node01", 1, "10.0.0.9/24", "10.0.0.2/24")),
+        back(saved("node01", 2, "address none", "address 10.0.0.3/24")),
+        back(recovery("node01", 3)),
+        file,
+    )
+    plan, keeps = plan_of(changes)
+    assert [(change.kind, change.after, change.risk) for change in plan.changes] == [
+        (Kind.DEVICE_ADDRESS, "10.0.0.9/24", Risk.SAFE),
+        (Kind.FILE, "", Risk.NEEDS_REBOOT),
+    ]
+    assert keeps == (
+        "node01: device 0 keeps 10.0.0.1/24 until reboot",
+        "node01: device 3 keeps what it was given back from /etc/hccn.conf",
+    )
+
+
 # What has to wait.
 
 
@@ -130,6 +178,14 @@ def test_a_device_with_a_running_job_is_left_alone_and_the_process_is_named() ->
     plan, notes = held_back(ADDRESSES, facts)
     assert [change.target for change in plan.changes] == ["0", KEY]
     assert notes == ("node01: device 1 is left alone unless --force-busy: process python (pid 4711) uses it",)
+
+
+def test_the_user_of_the_process_is_named_and_every_kind_of_device_change_waits() -> None:
+    facts = hosts(node01=smi([NpuProcess(1, 4711, "python", "jo")]))
+    waiting = saved("node01", 1, "address none", "address 10.0.0.2/24"), recovery("node01", 1)
+    plan, notes = held_back(Plan(waiting), facts, allow_disturbing=True)
+    assert plan.changes == ()
+    assert notes == ("node01: device 1 is left alone unless --force-busy: process python (pid 4711, user jo) uses it",)
 
 
 def test_a_device_that_is_busy_without_a_process_is_left_alone() -> None:
@@ -213,6 +269,20 @@ def test_device_addresses_are_one_table() -> None:
         "  host    device  address                     gateway",
         "  node01  0       10.0.0.1/24                 10.0.0.254",
         "  node02  10      10.0.0.9/16 -> 10.0.0.2/24",
+        "",
+    ]
+
+
+def test_what_is_not_set_on_a_device_is_shown_as_what_it_is() -> None:
+    mtu = Change("node01", Area.ADDRESSES, Kind.DEVICE_MTU, "0", "1500", "4200", "NPU115")
+    file_only = saved("node01", 0, "address 10.0.0.9/24", "address 10.0.0.1/24")
+    restored = recovery("node02", 1, "address none gateway 10.0.0.254", "address 10.0.0.2/24 gateway 10.0.0.254")
+    assert shown(mtu, file_only, restored)[1:] == [
+        "  host    device  address                     MTU",
+        "  node01  0                                   1500 -> 4200",
+        "  node01  0       10.0.0.9/24 -> 10.0.0.1/24                only the file",
+        "  node02  1       10.0.0.2/24                               restored",
+        "  ! restores all that the file says",
         "",
     ]
 
@@ -340,6 +410,14 @@ def test_where_nobody_has_an_address_yet_it_is_said_that_nobody_was_asked() -> N
 def test_a_change_of_the_mask_alone_asks_nobody() -> None:
     facts = nics(node01={0: "10.0.0.1/255.255.0.0"}, node02={0: "10.0.0.2/255.255.255.0"})
     assert questions(Plan((address("node01", 0, "10.0.0.1/16", "10.0.0.1/24"),)), facts) == ((), ())
+
+
+def test_an_address_that_a_recovery_brings_back_is_asked_for_too() -> None:
+    lost = recovery("node01", 2, "address none gateway none", "address 10.0.2.1/24 gateway 10.0.2.254")
+    stale = saved("node01", 3, "address none", "address 10.0.2.9/24")
+    pings, notes = questions(Plan((lost, stale)), nics(node02={2: "10.0.2.2/255.255.255.0"}))
+    assert [(ping.address, ping.peer) for ping in pings] == [("10.0.2.1", "node01/2")]
+    assert notes == ()
 
 
 def test_an_answer_names_who_asked_what_answered_and_who_has_it() -> None:

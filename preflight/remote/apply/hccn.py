@@ -1,18 +1,40 @@
 """Device NICs, through hccn_tool. Its exit codes collide and some failures end with 0: judged are its words, and what
-it then shows (hccn_tool sources of the 910B driver: internal codes modulo 256)."""
+it then shows (hccn_tool sources of the 910B driver: internal codes modulo 256).
+
+Calls go one after the other: of two that write at once, one is turned away. What is set goes to /etc/hccn.conf as well,
+from which devices are restored at boot; see hccn_conf.py.
+"""
 
 import ipaddress
 import re
 import shutil
 import time
 
+from apply.hccn_conf import CONF, prepare_conf, saved, spelled, stated
 from apply.kinds import Kind
 from apply.tools import ENVIRONMENT, StepError, call
 
 BUSY_SECONDS = 15  # how long a busy hccn_tool is asked again
 SETTLE_SECONDS = 3  # how long a device may take to show what it was told
+RESTORING_SECONDS = 30  # how long a device is waited for that is being restored, just after boot
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
-CONF = "/etc/hccn.conf"  # every -s rewrites it
+LOG = "/var/log/hccn_tool/hccn_config.log"
+
+# Words of a refusal → what it means, and what to do.
+REFUSALS = (
+    ("is conflicted", "another device of this host has the address, or the driver uses its range itself; plan another"),
+    ("Inconsistent address and mask", "the address is that of its whole network; plan another"),
+    ("broadcast address", "the address is the broadcast address of its network; plan another"),
+    ("Unable to configure gateway", "the device has no address yet, which a gateway needs; plan one for it"),
+    ("segment of configured gateway", "the gateway is not in the device's network; plan one that is"),
+    ("mtu you input is out of", "this device cannot have that MTU; plan another"),
+    ("hccn.conf can't access", CONF + " cannot be read or written"),
+    ("permission denied", "the tool wants root"),
+    ("not supported on this product", "this product cannot do that"),
+    ("device is not exist", "the host has no such device; compare the inventory with ls /dev/davinci*"),
+    ("Control link unreachable", "the device's NIC does not answer; look at npu-smi info, and reset the device"),
+    ("Recovery failed", LOG + " says why"),
+)
 
 
 def hccn(device, *words):
@@ -28,60 +50,147 @@ def hccn(device, *words):
         if "hccn_tool is busy" not in text:
             return text
         if time.monotonic() + pause > deadline:
-            raise StepError("hccn_tool was busy for %d s; something else on this host keeps calling it" % BUSY_SECONDS)
+            message = "hccn_tool was busy for %d s; something else on this host keeps calling it: end that first"
+            raise StepError(message % BUSY_SECONDS)
         time.sleep(pause)
         pause = min(2.0, pause * 2)
 
 
+def refused(device, words, text):
+    """The error for a call that did not do what it should have."""
+    said = "hccn_tool -i %s %s: %s" % (device, " ".join(words), text[-300:] or "no word")
+    meaning = next((meaning for part, meaning in REFUSALS if part in text), "")
+    return StepError("%s (%s)" % (meaning, said) if meaning else said)
+
+
+awaited = set()  # devices whose settings are known not to be in the middle of being restored
+
+
+def await_restored(device):
+    """At boot, a script in the background restores all devices; what they have in the meantime is of no use."""
+    deadline = time.monotonic() + RESTORING_SECONDS
+    while device not in awaited:
+        if "status:START" not in hccn(device, "-cfg", "status"):  # an old tool does not know the question
+            awaited.add(device)
+        elif time.monotonic() >= deadline:
+            message = "device %s is still being restored from %s after %d s; %s says more"
+            raise StepError(message % (device, CONF, RESTORING_SECONDS, LOG))
+        else:
+            time.sleep(0.5)
+
+
 def hccn_get(device, command, *patterns):
     """The patterns' first groups, or None where the tool says that nothing is set."""
+    await_restored(device)
     text = hccn(device, "-" + command, "-g")
     found = [re.search(pattern, text, re.MULTILINE) for pattern in patterns]
     if all(found):
         return [match.group(1) for match in found]
     if not text or "preset there" in text:  # old 910A drivers print nothing
         return None
-    raise StepError("hccn_tool -i %s -%s -g: %s" % (device, command, text[-300:]))
+    raise refused(device, ["-" + command, "-g"], text)
+
+
+def hccn_do(device, *words):
+    prepare_conf()
+    text = hccn(device, *words)
+    if "successfully" not in text:
+        raise refused(device, words, text)
 
 
 def hccn_set(device, command, *words):
     if None in words:
         raise StepError("hccn_tool cannot unset the %s; device %s keeps it until it is reset" % (command, device))
-    text = hccn(device, "-" + command, "-s", *words)
-    if "successfully" not in text:
-        raise StepError("hccn_tool -i %s -%s -s %s: %s" % (device, command, " ".join(words), text[-300:] or "no word"))
+    hccn_do(device, "-" + command, "-s", *words)
 
 
-def read_device_address(device):
+def read_address(device):
     found = hccn_get(device, "ip", r"^ipaddr:\s*([\d.]+)", r"^netmask:\s*([\d.]+)")
     return found and str(ipaddress.IPv4Interface("/".join(found)))
 
 
-def write_device_address(device, value):
+def write_address(device, value):
+    """With its address, a device loses its gateway; one that is in the new network as well stays."""
+    gateway = value and read_gateway(device)
     interface = value and ipaddress.IPv4Interface(value)
     hccn_set(device, "ip", "address", value and str(interface.ip), "netmask", value and str(interface.netmask))
+    fits = gateway and ipaddress.IPv4Address(gateway) in interface.network
+    if fits and read_gateway(device) != gateway:
+        write_gateway(device, gateway)
 
 
-def read_device_gateway(device):
+def read_gateway(device):
     found = hccn_get(device, "gateway", r"^default gateway:\s*([\d.]+)")
     return found and found[0]
 
 
-def write_device_gateway(device, value):
+def write_gateway(device, value):
     hccn_set(device, "gateway", "gateway", value)
 
 
-def read_device_detect(device):
+def read_detect(device):
     found = hccn_get(device, "netdetect", r"^netdetect addr(?:ess)?:\s*([\d.]+)")
     return None if not found or found[0] == "0.0.0.0" else found[0]
 
 
-def write_device_detect(device, value):
+def write_detect(device, value):
     hccn_set(device, "netdetect", "address", value)
 
 
+def read_mtu(device):
+    found = hccn_get(device, "mtu", r"^mtu:\s*(\d+)")
+    return found and found[0]
+
+
+def write_mtu(device, value):
+    hccn_set(device, "mtu", "size", value)
+
+
+# Key of /etc/hccn.conf → how a device's own setting of it is read and written.
+SETTINGS = {
+    "address": (read_address, write_address),
+    "gateway": (read_gateway, write_gateway),
+    "netdetect": (read_detect, write_detect),
+    "mtu": (read_mtu, write_mtu),
+}
+
+
+def read_saved(target):
+    device, keys = stated(target)
+    return spelled(saved(device), keys)
+
+
+def write_saved(target, value):
+    """The file's lines, by setting again what the device has; another value would change the device."""
+    device, keys = stated(target)
+    if read_recovery(target) != value:
+        raise StepError("device %s has %s by now; look again" % (device, read_recovery(target)))
+    for key in keys:
+        read, write = SETTINGS[key]
+        write(device, read(device))
+
+
+def read_recovery(target):
+    device, keys = stated(target)
+    return spelled({key: SETTINGS[key][0](device) for key in keys}, keys)
+
+
+def write_recovery(target, value):
+    device, keys = stated(target)
+    if spelled(saved(device), keys) != value:
+        raise StepError("%s has been changed since; look again" % CONF)
+    hccn_do(device, "-cfg", "recovery")
+
+
+def kind(read, write, upsets=()):
+    return Kind(read, write, settle=SETTLE_SECONDS, rewrites=(CONF,), upsets=upsets)
+
+
 KINDS = {
-    "device-address": Kind(read_device_address, write_device_address, settle=SETTLE_SECONDS, rewrites=(CONF,)),
-    "device-gateway": Kind(read_device_gateway, write_device_gateway, settle=SETTLE_SECONDS, rewrites=(CONF,)),
-    "device-detect": Kind(read_device_detect, write_device_detect, settle=SETTLE_SECONDS, rewrites=(CONF,)),
+    "device-address": kind(read_address, write_address, upsets=("device-gateway",)),
+    "device-gateway": kind(read_gateway, write_gateway),
+    "device-detect": kind(read_detect, write_detect),
+    "device-mtu": kind(read_mtu, write_mtu),
+    "device-saved": kind(read_saved, write_saved),
+    "device-recovery": kind(read_recovery, write_recovery),
 }

@@ -4,8 +4,8 @@
 
     start                                                  owner, changes (how many)
     begin     step or undo, kind, target, area, phase      before: what was found, after: what is wanted,
-                                                           files: {path: text} that the tool will rewrite
-    end       the same                                     state, found, message, files: {path: text} afterwards
+                                                           others: [[kind, target, value], …] that may change besides
+    end       the same                                     state, found, message, others: the same afterwards
     abandoned, confirmed, reverted, left, recovered        see steps.py, guardian.py, recovery.py
     finish                                                 nothing is to come
 
@@ -55,7 +55,7 @@ class Journal:
         self.directory, self.run, self.handle = directory, run, handle
         self.path = journal_path(directory, run)
         self.optional = False  # whether steps are made that cannot be written down
-        self.rewritten = {}  # path → (text before the tools of this run, text after them)
+        self.upset = {}  # (kind, target) changed besides by steps of this run → (value before them, value after them)
 
     @classmethod
     def create(cls, directory, run):
@@ -94,9 +94,9 @@ class Journal:
         self.remember(record)
 
     def remember(self, record):
-        for path, text in record.get("files", {}).items():
-            first = self.rewritten[path][0] if path in self.rewritten else text
-            self.rewritten[path] = (first, text)
+        for kind, target, value in record.get("others", ()):
+            first, _ = self.upset.get((kind, target), (value, None))
+            self.upset[kind, target] = (first, value)
 
     def finish(self):
         """Nothing is to come of this run. A disk that has become full is no reason to keep that from being told."""

@@ -2,6 +2,8 @@
 
 import importlib
 
+from apply.tools import StepError
+
 # Kind of change → module of this package, loaded when such a change is there. What each kind's target and value are
 # stands in preflight/model/change.py.
 MODULES = {
@@ -14,6 +16,9 @@ MODULES = {
     "device-address": "hccn",
     "device-gateway": "hccn",
     "device-detect": "hccn",
+    "device-mtu": "hccn",
+    "device-saved": "hccn",
+    "device-recovery": "hccn",
 }
 
 
@@ -25,12 +30,25 @@ class Kind:
     """`read(target)` → text or None, `write(target, text or None)`. Two values are the same where `same` makes them
     equal. `settle`: seconds that a written value may take to show. `lines`: the value is a set of lines that the writer
     changes one by one, so that one that was cut off leaves some of them. `rewrites`: files that the tool behind the
-    writer writes as well."""
+    writer writes as well; `upsets`: kinds of which the writer may change the same target's value as well."""
 
-    def __init__(self, read, write, same=same_text, settle=0, lines=False, rewrites=()):
+    def __init__(self, read, write, same=same_text, settle=0, lines=False, rewrites=(), upsets=()):
         self.read, self.write, self.same = read, write, same
-        self.settle, self.lines, self.rewrites = settle, lines, rewrites
+        self.settle, self.lines, self.rewrites, self.upsets = settle, lines, rewrites, upsets
+
+    def others(self, target):
+        """What the writer may change besides: [[kind, target, value], …] as it is now."""
+        places = [("file", path) for path in self.rewrites] + [(name, target) for name in self.upsets]
+        return [[name, where, value_of(name, where)] for name, where in places]
 
 
 def kind_of(name):
     return importlib.import_module("apply." + MODULES[name]).KINDS[name]
+
+
+def value_of(name, target):
+    """None also where it cannot be read: then there is nothing to put back."""
+    try:
+        return kind_of(name).read(target)
+    except (StepError, OSError):
+        return None

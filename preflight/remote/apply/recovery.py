@@ -4,7 +4,7 @@ from apply.files import remove_partial
 from apply.guardian import claim, take_back, verdict_path
 from apply.journal import Journal, open_run, records
 from apply.kinds import kind_of
-from apply.steps import between, text_of
+from apply.steps import between
 from apply.tools import StepError, sentence
 
 
@@ -73,8 +73,7 @@ def settle(record, journal):
         problem = sentence(error)
     state = "done" if not problem and kind.same(found) == kind.same(record["after"]) else "failed"
     which = {key: record[key] for key in ("step", "undo", "phase", "kind", "target", "area") if key in record}
-    files = {path: text_of(path) for path in kind.rewrites}
-    journal.note("end", state=state, found=found, message=problem or "cut off", files=files, **which)
+    journal.note("end", state=state, found=found, message=problem or "cut off", others=kind.others(target), **which)
 
 
 def undo_of(directory, run):
@@ -82,7 +81,7 @@ def undo_of(directory, run):
     the run was not here.
 
     What counts is what the run came to in the end: a change that its guardian took back needs no undoing. A file that
-    a tool rewrote is put back after the tool has undone its own part.
+    a tool rewrote, and what a step changed besides, is put back after the step itself.
     """
     done = records(directory, run)
     if done is None:
@@ -92,15 +91,15 @@ def undo_of(directory, run):
     for record in done:
         which = (record.get("step"), record.get("undo"))
         if record["event"] == "begin":
-            for path, text in record["files"].items():
-                effects.setdefault(("file", path), effect(record, "file", path, text))
+            for kind, target, value in record["others"]:
+                effects.setdefault((kind, target), effect(record, kind, target, value))
             own = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
             begun[which] = (own, record["after"])
         elif record["event"] == "end" and which in begun:
             own, wanted = begun.pop(which)
             own["last"] = wanted if record["state"] == "done" or record.get("unknown") else record["found"]
-            for path, text in record["files"].items():
-                effects[("file", path)]["last"] = text
+            for kind, target, value in record["others"]:
+                effects[(kind, target)]["last"] = value
     return [inverse(found) for found in reversed(list(effects.values())) if differs(found)]
 
 

@@ -4,7 +4,6 @@ import select
 import sys
 import time
 
-from apply.files import read_file
 from apply.kinds import kind_of
 from apply.tools import StepError, sentence
 
@@ -35,8 +34,7 @@ def step(change, journal, partly=False, **number):
         return ended("already")
     if kind.same(found) != kind.same(expected(change, journal)) and not (partly and between(kind, found, change)):
         return ended("moved", found)
-    files = {path: text_of(path) for path in kind.rewrites}
-    journal.note("begin", before=found, after=after, files=files, **which)
+    journal.note("begin", before=found, after=after, others=kind.others(target), **which)
     problem, unknown = "", False
     try:
         kind.write(target, after)
@@ -46,33 +44,25 @@ def step(change, journal, partly=False, **number):
         found = read_back(kind, target, after, settle=0 if problem else kind.settle)
     except (StepError, OSError) as error:
         unknown, problem = True, problem or "could not be read back: " + sentence(error)
-    files = {path: text_of(path) for path in kind.rewrites}
+    others = kind.others(target)
     if unknown:
-        return ended("failed", None, problem, files=files, unknown=True)
+        return ended("failed", None, problem, others=others, unknown=True)
     if kind.same(found) == kind.same(after):  # what the host shows counts, not what the tool said
-        return ended("done", message=problem, files=files)
-    return ended("failed" if problem else "did-not-stick", found, problem, files=files)
+        return ended("done", message=problem, others=others)
+    return ended("failed" if problem else "did-not-stick", found, problem, others=others)
 
 
 def expected(change, journal):
-    """What the change hopes to find. Tools of this very run may have rewritten a file on the way: it is as it was hoped
-    for where it was so before them and is as they left it."""
-    first, last = journal.rewritten.get(change["target"], (None, None)) if change["kind"] == "file" else (None, None)
-    return last if first == change["before"] and last is not None else change["before"]
+    """What the change hopes to find. Steps of this very run may have changed it besides on the way: it is as it was
+    hoped for where it was so before them and is as they left it."""
+    first, last = journal.upset.get((change["kind"], change["target"]), (None, change["before"]))
+    return last if first == change["before"] else change["before"]
 
 
 def between(kind, found, change):
     """Whether a writer that was cut off on its way from `before` to `after`, or back, may have left `found`."""
     ends = set((change["before"] or "").splitlines()) | set((change["after"] or "").splitlines())
     return kind.lines and set((found or "").splitlines()) <= ends
-
-
-def text_of(path):
-    """A file that a tool rewrites, None also where it cannot be read: then there is nothing to put back."""
-    try:
-        return read_file(path)
-    except (StepError, OSError):
-        return None
 
 
 def read_back(kind, target, after, settle):

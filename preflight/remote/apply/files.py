@@ -1,7 +1,8 @@
 """Files: read as text that keeps every byte, replaced whole."""
 
+import errno
 import os
-import shutil
+import stat
 
 from apply.kinds import Kind
 from apply.tools import TAG, StepError
@@ -94,14 +95,20 @@ def replace_file(path, data):
 
 
 def keep_looks(path, partial):
+    """Owner, mode, and with the extended attributes ACL and SELinux label, as far as the file system has them."""
     try:
         old = os.stat(path)
     except FileNotFoundError:
         os.chmod(partial, 0o644)
         return
     os.chown(partial, old.st_uid, old.st_gid)
-    shutil.copystat(path, partial)  # mode and extended attributes …
-    os.utime(partial)  # … but not the times
+    os.chmod(partial, stat.S_IMODE(old.st_mode))
+    try:
+        for name in os.listxattr(path):
+            os.setxattr(partial, name, os.getxattr(path, name))
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENODATA, errno.EINVAL):
+            raise
 
 
 KINDS = {"file": Kind(read_file, write_file)}

@@ -81,13 +81,16 @@ class Journal:
             journal.remember(record)
         return journal
 
-    def note(self, event, **more):
+    def note(self, event, sync=True, **more):
+        """Write a line. What need not be on the disk before something else happens (`sync` off) gets there with the
+        next line that has to be."""
         record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         line = (json.dumps(record, sort_keys=True) + "\n").encode()
         try:
             if os.write(self.handle, line) < len(line):
                 raise OSError(errno.ENOSPC, "the disk is full")
-            os.fsync(self.handle)
+            if sync:
+                os.fsync(self.handle)
         except OSError as error:
             if not self.optional:
                 raise StepError("%s cannot be written: %s" % (self.path, error.strerror)) from None

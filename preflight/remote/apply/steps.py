@@ -23,7 +23,7 @@ def step(change, journal, partly=False, **number):
 
     def ended(state, found=None, message="", **more):
         result = {"state": state, "found": found, "message": message}
-        journal.note("end", **dict(which, **dict(more, **result)))
+        journal.note("end", sync=False, **dict(which, **dict(more, **result)))
         return result
 
     try:

@@ -3,7 +3,6 @@
 import os
 import select
 import subprocess
-import tempfile
 import time
 
 TAG = "preflight"  # the comment that marks a firewall rule as ours
@@ -25,41 +24,48 @@ def sentence(error):
 def call(*argv, stdin=""):
     """Run a program to its end: (exit code, stdout, stderr)."""
     name = " ".join(argv[:4])
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin.encode())
-        given.seek(0)
-        try:
-            process = subprocess.Popen(
-                argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
-            )
-        except FileNotFoundError:
-            raise StepError("%s is not installed" % argv[0]) from None
+    pipe = subprocess.PIPE
     try:
-        out, err = _read(process, name, time.monotonic() + TOOL_SECONDS)
+        process = subprocess.Popen(
+            argv, stdin=pipe if stdin else subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=ENVIRONMENT
+        )
+    except FileNotFoundError:
+        raise StepError("%s is not installed" % argv[0]) from None
+    try:
+        out, err = _exchange(process, stdin.encode(), name, time.monotonic() + TOOL_SECONDS)
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
     return process.returncode, out, err
 
 
-def _read(process, name, deadline):
-    """What the program prints, once it has ended."""
+def _exchange(process, data, name, deadline):
+    """Give the program its input, as it takes it; what it has printed once it has ended."""
     texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
     waiting = select.poll()
     for descriptor in texts:
         waiting.register(descriptor, select.POLLIN)
+    if data:
+        waiting.register(process.stdin.fileno(), select.POLLOUT)
     still_open = len(texts)
     while still_open:
         ready = waiting.poll(max(0, deadline - time.monotonic()) * 1000)
         if not ready:
             raise StepError("%s had not ended after %d s" % (name, TOOL_SECONDS))
         for descriptor, _ in ready:
-            data = os.read(descriptor, 65536)
-            texts[descriptor] += data
-            if not data:
+            if descriptor not in texts:
+                data = _given(descriptor, data)
+                if not data:
+                    waiting.unregister(descriptor)
+                    process.stdin.close()
+                continue
+            read = os.read(descriptor, 65536)
+            texts[descriptor] += read
+            if not read:
                 waiting.unregister(descriptor)
                 still_open -= 1
             elif len(texts[descriptor]) > OUTPUT_LIMIT:
@@ -69,6 +75,14 @@ def _read(process, name, deadline):
     except subprocess.TimeoutExpired:
         raise StepError("%s closed its output but did not end" % name) from None
     return tuple(texts[pipe.fileno()].decode("utf-8", "replace") for pipe in (process.stdout, process.stderr))
+
+
+def _given(descriptor, data):
+    """What is left of the input after a part that does not block (a pipe that is ready takes PIPE_BUF bytes)."""
+    try:
+        return data[os.write(descriptor, data[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        return b""  # it ended without reading: its exit and its words say why
 
 
 def must(*argv, stdin=""):

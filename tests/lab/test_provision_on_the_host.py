@@ -35,11 +35,14 @@ def test_a_file_keeps_owner_mode_and_every_byte_it_was_told_to_keep(host: LocalH
     path.write_bytes(b"kept \xff\r\nno newline at the end")
     path.chmod(0o640)
     os.chown(path, 12345, 54321)
+    label = b"system_u:object_r:system_conf_t:s0\0"
+    os.setxattr(path, "security.selinux", label)
     before = "kept \U0010ffff\r\nno newline at the end"  # as the collector sends it
     assert states(host.apply(change("file", path, before, "new\n" + before))) == ["done"]
     assert path.read_bytes() == b"new\nkept \xff\r\nno newline at the end"
     found = path.stat()
     assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o640, 12345, 54321)
+    assert os.getxattr(path, "security.selinux") == label
 
 
 def test_a_file_that_is_already_right_is_not_written(host: LocalHost, tmp_path: Path) -> None:

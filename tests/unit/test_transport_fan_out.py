@@ -1,10 +1,12 @@
 """Many hosts at once: bounded, in order, each with its deadline."""
 
+import io
 import threading
 import time
 
 import pytest
 
+from preflight.cli.common import ProgressLine
 from preflight.model.cluster import Host
 from preflight.transport import Progress, TransportError, Trouble, fan_out
 from preflight.transport import attempt as attempts
@@ -162,3 +164,11 @@ def test_progress_counts_and_names_the_slowest_host_and_what_it_waits_for() -> N
     assert any(report.slowest == "node000" and report.waiting_for == "the program" for report in reports)
     last = reports[-1]
     assert (last.done, last.total, last.failed, last.slowest, last.phase) == (3, 3, 1, None, "facts")
+
+
+def test_the_progress_line_says_what_the_slowest_host_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", shown)
+    ProgressLine()(Progress(3, 8, 1, "node07", 12.4, "sudo's answer to the password", "facts"))
+    assert shown.getvalue().endswith("facts 3/8  failed 1  node07 waits for sudo's answer to the password (12 s)")

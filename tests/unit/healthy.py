@@ -101,7 +101,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         )
     }
     return HostFacts(
-        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True),
+        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True, machine_id=f"{number:032x}"),
         clock=Clock(0.01 * number, 0.02),
         sysctl=Sysctl(
             "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096

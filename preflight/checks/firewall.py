@@ -1,53 +1,48 @@
 """The host firewall: open for the cluster, or off, as the inventory says; now and after a reboot.
 
-Only what is ours is ever changed: rules with the comment `preflight`, our own file, and one line that includes it.
+Only what is ours is ever changed: rules with our tag, our own file, and our lines in files of others.
 """
 
-import re
-from collections.abc import Iterator
-from ipaddress import IPv4Interface
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_interface
 
-from preflight.checks.gates import Gate, gates, iptables_command, sources
-from preflight.checks.registry import Here, host_check
-from preflight.checks.rules import parse_rule
-from preflight.facts.firewall import Firewall, NftChain
+from preflight.checks import connections, kept, switched_off
+from preflight.checks.connections import Loss
+from preflight.checks.gate import Gate
+from preflight.checks.gates import gates
+from preflight.checks.kept import BootFile
+from preflight.checks.place import Place
+from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.facts.firewall import Arrival, Arrivals, Firewall
 from preflight.facts.types import Network, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-BOOT_FILE = "/etc/nftables.conf"
-OWN_FILE = "/etc/preflight/nftables.nft"
-INCLUDE = f'include "{OWN_FILE}"'
 _CONFIGURE = "preflight configure-firewall"
-_HEADER = f"# Written by preflight, included by {BOOT_FILE}: lets the cluster's ports through after a reboot.\n"
-# Programs that make chains for containers and machines; taking a chain away from them breaks what runs there.
-_FOREIGN = re.compile(r"docker|kube|cali|cilium|flannel|cni|libvirt|podman", re.IGNORECASE)
+_BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
-def _not_judged(here: Here, firewall: Firewall, network: Network) -> Finding | None:
-    """The finding where there is nothing to judge, or a firewall that this version neither reads nor writes."""
+def _not_judged(here: Here, place: Place) -> Finding | None:
+    """The finding where there is nothing to judge."""
     policy, name = here.cluster.firewall, here.host.name
     if policy is FirewallPolicy.LEAVE:
         return here.skip("the inventory leaves the firewall alone")
-    if policy is FirewallPolicy.ALLOW and len(here.cluster.hosts) == 1:
+    if policy is FirewallPolicy.OFF:
+        return None
+    if len(here.cluster.hosts) == 1:
         return here.skip("a single host: nothing has to come in from other hosts")
-    if firewall.firewalld or firewall.iptables:
-        which = "firewalld" if firewall.firewalld else "iptables"
-        return here.unknown(f"{name}: {which} is active, which this version can neither judge nor open",
-                            remedy=f"open it by hand: {_by_hand(here, firewall)}")  # fmt: skip
-    filters = firewall.ufw_enabled or any(map(_filters, firewall.nft_chains))
-    if policy is FirewallPolicy.ALLOW and filters and not sources(here.cluster):
+    if not place.sources and any(True for _ in switched_off.still_on(place.firewall)):
         return here.unknown(f"{name}: the inventory does not say from where the firewall should let the cluster in",
                             remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]')  # fmt: skip
-    return _strangers(here, network) if policy is FirewallPolicy.ALLOW else None
+    return _strangers(here, place.network)
 
 
 def _strangers(here: Here, network: Network) -> Finding | None:
     """The finding where the inventory's networks are not this host's: the firewall would be opened for others."""
     cidrs = here.cluster.cidrs
-    own = [IPv4Interface(address).ip for nic in network.interfaces for address in nic.addresses if ":" not in address]
+    own = [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
     if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
         return None
     if here.check.id != "FWL101":
@@ -55,50 +50,48 @@ def _strangers(here: Here, network: Network) -> Finding | None:
     named = ", ".join(map(str, cidrs))
     return here.bad(
         f"{here.host.name}: none of its addresses is in cluster.cidrs ({named}): it would open for others",
-        expected=f"an address in {named}", found=", ".join(str(ip) for ip in own if not ip.is_loopback),
+        expected=f"an address in {named}",
+        found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
         remedy="correct cidrs under [cluster] in the inventory",
     )  # fmt: skip
 
 
-def _by_hand(here: Here, firewall: Firewall) -> str:
-    network = next(iter(sources(here.cluster)), "CIDR")
-    if here.cluster.firewall is FirewallPolicy.OFF:
-        return "systemctl disable --now firewalld" if firewall.firewalld else "iptables-legacy -F INPUT"
-    if firewall.firewalld:
-        return f"firewall-cmd --permanent --zone=trusted --add-source={network} && firewall-cmd --reload"
-    return iptables_command(network, here.cluster.ports).replace("iptables", "iptables-legacy")
-
-
-def _rules_change(here: Here, gate: Gate, after: tuple[str, ...]) -> Change | None:
-    """From our rules as they are to `after`; None where nothing would change or preflight does not write."""
-    if gate.by_hand or set(after) == set(gate.ours):
+def _rules_change(here: Here, gate: Gate) -> Change | None:
+    """From our rules as they are to those wanted; None where nothing would change or preflight does not write."""
+    if gate.settled or not gate.written_here:
         return None
-    before_text, after_text = "\n".join(gate.ours) or None, "\n".join(after) or None
-    return Change(here.host.name, Area.FIREWALL, gate.kind, gate.target, before_text, after_text, here.check.id)
+    before, after = ("\n".join(rule.text for rule in rules) or None for rules in (gate.ours, gate.wanted))
+    return Change(here.host.name, Area.FIREWALL, gate.kind, gate.target, before, after, here.check.id)
 
 
-def _file_change(here: Here, path: str, before: str | None, after: str) -> Change:
-    return Change(here.host.name, Area.FIREWALL, Kind.FILE, path, before, after, here.check.id)
+def _file_change(here: Here, file: BootFile) -> Change | None:
+    if file.after == file.before:
+        return None
+    return Change(here.host.name, Area.FIREWALL, Kind.FILE, file.path, file.before, file.after, here.check.id)
 
 
-@host_check("FWL101", "The firewall follows the inventory's policy")
-def follows_policy(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
+@host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",))
+def follows_policy(
+    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+) -> Iterator[Finding]:
     """Why: a firewall that drops the cluster's ports makes no error: every rank waits for its connect timeout, and
     the message names a peer that is fine. Opening the ports for the cluster's own networks is enough; switching the
-    firewall off, as many manuals do, is only done where the inventory says firewall = "off".
+    firewall off, as many manuals do, is only done where the inventory says firewall = "off". Every firewall that is
+    active is judged, since a packet has to pass them all. Where a rule cannot be judged, connections that came through
+    from the very network it is about settle the doubt.
 
-    By hand: nft list ruleset; ufw status verbose; firewall-cmd --list-all
+    By hand: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
 
     Mend: preflight configure-firewall
     """
-    if (nothing := _not_judged(here, firewall, network)) is not None:
+    tries = arrivals.tries if arrivals else ()
+    place = Place(here.cluster, here.host, firewall, network, sysctl, tries)
+    if (nothing := _not_judged(here, place)) is not None:
         yield nothing
     elif here.cluster.firewall is FirewallPolicy.OFF:
         yield from _still_on(here, firewall)
     else:
-        for gate in gates(here.cluster, firewall, sysctl):
-            if gate.objections():
-                yield _closed(here, gate)
+        yield from (_closed(here, gate) for gate in gates(place) if gate.objections())
 
 
 def _closed(here: Here, gate: Gate) -> Finding:
@@ -106,124 +99,99 @@ def _closed(here: Here, gate: Gate) -> Finding:
     objections = gate.objections()
     # What certainly closes a port goes before what may.
     network, seen = next((found for found in objections if found[1].closed), objections[0])
-    change, where, by = (
-        _rules_change(here, gate, gate.wanted),
-        f"{here.host.name}: the firewall ({gate.target})",
-        seen.by,
-    )
+    proved = any(one.died for one in gate.tried(network, seen.closed))
+    where, change = f"{here.host.name}: the firewall ({gate.name})", _rules_change(here, gate)
+    expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
+    evidence = tuple(f"{net}: {one.objects} closed by: {one.by[:120]}" for net, one in objections[:4])
     if gate.by_hand:
-        remedy = f"iptables keeps this chain, which this version does not write; by hand: {gate.by_hand}"
+        remedy = f"another program keeps it, so this is for you to type: {gate.by_hand}"
+    elif not gate.written_here:
+        remedy = f"{len(gate.needed)} rules would be too many here: name the hosts' networks as cidrs under [cluster]"
     elif change is None:
-        remedy = f"our rules are there, but another comes first: find its handle with nft -a list chain {gate.target}"
+        remedy = "our rules are there, but another comes first: " + _order(gate)
     else:
         remedy = _CONFIGURE
-    expected = f"{gate.ports} open for {', '.join(map(str, gate.networks))}"
-    if not seen.closed:
-        return here.unknown(f"{where} may close ports {seen.doubtful} to {network}: {by[:120]}",
-                            expected=expected, remedy=remedy, change=change)  # fmt: skip
+    if not seen.closed or (not gate.written_here and not proved):
+        word = "may close" if not seen.closed else "seems to close"
+        return here.unknown(f"{where} {word} ports {seen.objects} to {network}: {seen.by[:120]}",
+                            expected=expected, remedy=remedy, evidence=evidence, change=change)  # fmt: skip
     return here.bad(
-        f"{where} closes ports {seen.closed} to {network}: {by[:120]}", expected=expected, found=by[:120],
-        remedy=remedy, evidence=tuple(f"{n}: {s.closed} closed by: {s.by[:120]}" for n, s in objections), change=change,
+        f"{where} closes ports {seen.closed} to {network}: {seen.by[:120]}", expected=expected, found=seen.by[:120],
+        remedy=remedy, evidence=evidence, change=change,
     )  # fmt: skip
 
 
+def _order(gate: Gate) -> str:
+    """How to see the order of the rules."""
+    match gate.kind:
+        case Kind.UFW_RULES:
+            return "see ufw status numbered"
+        case Kind.FIREWALLD_RULES:
+            return f"see firewall-cmd --zone={gate.target} --list-rich-rules"
+        case Kind.IPTABLES_RULES:
+            return f"see {gate.target} -L INPUT -n --line-numbers"
+    return f"find its handle with nft -a list chain {gate.target}"
+
+
+def _some(items: list[str]) -> str:
+    return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
+
+
 def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
-    """What still filters although the inventory wants no firewall."""
-    if firewall.ufw_enabled:
-        change = Change(here.host.name, Area.FIREWALL, Kind.UFW_ENABLED, "ufw", "yes", "no", here.check.id)
-        yield here.bad(f"{here.host.name}: ufw is enabled", expected="off", found="enabled", remedy="ufw disable",
+    """What still filters although the inventory wants no firewall. Where others rely on it, it is not switched off."""
+    for switch in switched_off.still_on(firewall):
+        change, remedy = None, switch.by_hand or _CONFIGURE
+        if firewall.translating:
+            remedy = (
+                f"not switched off here: {_some(list(firewall.translating))} would suffer; "
+                'firewall = "allow" in the inventory opens it for the cluster only'
+            )
+        elif switch.kind is not None:
+            change = Change(
+                here.host.name, Area.FIREWALL, switch.kind, switch.target, switch.before, switch.after, here.check.id,
+                Risk.DISTURBING, "everything on this host can be reached from everywhere then",
+            )  # fmt: skip
+        yield here.bad(f"{here.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy,
                        change=change)  # fmt: skip
-    for chain in firewall.nft_chains:
-        of_iptables = chain.family in ("ip", "ip6") and (chain.table, chain.name) == ("filter", "INPUT")
-        if not _filters(chain) or (firewall.ufw_enabled and of_iptables):
-            continue
-        target = f"{chain.family} {chain.table} {chain.name}"
-        foreign = of_iptables or bool(_FOREIGN.search(" ".join((chain.table, chain.name, *chain.rules))))
-        change = Change(
-            here.host.name, Area.FIREWALL, Kind.NFT_INPUT, target, "present", None, here.check.id, Risk.DISTURBING
-        )
-        yield here.bad(
-            f"{here.host.name}: chain {target} filters incoming connections", expected="off",
-            found=f"policy {chain.policy}, {len(chain.rules)} rules", change=None if foreign else change,
-            remedy="another program keeps this chain; open it there, by hand" if foreign else _CONFIGURE,
-        )  # fmt: skip
-
-
-def _filters(chain: NftChain) -> bool:
-    """Whether a chain may keep anything out. ufw leaves jumps behind when it is disabled, to chains that it emptied."""
-    stopping = (rule for rule in chain.rules if not re.search(r"\bjump ufw6?-", rule))
-    return chain.policy == "drop" or any(parse_rule(rule).verdict in ("drop", "jump") for rule in stopping)
-
-
-def own_file(rules: dict[str, tuple[str, ...]]) -> str:
-    """The whole of our file: `rules` by "FAMILY TABLE CHAIN". Inserted at the top, so the last goes in first."""
-    return _HEADER + "".join(
-        f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)
-    )
-
-
-def _makes_chain(text: str, target: str) -> bool:
-    """Whether a file for `nft -f` makes this chain. Inserting a rule into a chain that is not there fails the whole
-    file, and the host would boot without any firewall."""
-    family, table, chain = target.split(" ")
-    named = rf"(?:{family}[ \t]+)?" if family == "ip" else rf"{family}[ \t]+"  # ip is nft's default family
-    pieces = re.split(r"^[ \t]*(table[ \t][^{]*)\{", text, flags=re.MULTILINE)[1:]  # head, body, head, body …
-    return any(
-        re.fullmatch(rf"table[ \t]+{named}{re.escape(table)}\s*", head)
-        and re.search(rf"^\s*chain\s+{re.escape(chain)}\s*\{{", body, re.MULTILINE)
-        for head, body in zip(pieces[::2], pieces[1::2], strict=True)
-    )
-
-
-def _kept(here: Here, firewall: Firewall, sysctl: Sysctl) -> dict[str, tuple[str, ...]]:
-    """Our rules that have to be there after a reboot, in chains that the boot file makes."""
-    boot = firewall.nft_boot_file or ""
-    return {
-        gate.target: gate.wanted
-        for gate in gates(here.cluster, firewall, sysctl)
-        if _ours_to_keep(gate) and _makes_chain(boot, gate.target)
-    }
-
-
-def _ours_to_keep(gate: Gate) -> bool:
-    return gate.kind is Kind.NFT_RULES and not gate.by_hand and bool(gate.objections(without_ours=True))
 
 
 @host_check("FWL102", "The firewall follows the inventory's policy after a reboot, too")
 def after_reboot(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
     anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
-    of /etc/nftables.conf includes it.
+    of /etc/nftables.conf includes it; for firewalld they stand in the zone's file, for iptables in the file that
+    netfilter-persistent or iptables-services loads, if there is one.
 
-    By hand: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; systemctl is-enabled nftables
+    By hand: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent --list-rich-rules;
+    grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
 
     Mend: preflight configure-firewall
     """
-    name, boot, own = here.host.name, firewall.nft_boot_file or "", firewall.nft_preflight_file
-    if (nothing := _not_judged(here, firewall, network)) is not None:
+    name, place = here.host.name, Place(here.cluster, here.host, firewall, network, sysctl)
+    if (nothing := _not_judged(here, place)) is not None:
         yield nothing
-        return
-    if here.cluster.firewall is FirewallPolicy.OFF:
-        if re.search(r"hook\s+input\b", boot) and re.search(r"\b(drop|reject)\b", boot):
-            yield here.warn(f"{name}: {BOOT_FILE} filters incoming connections again after a reboot",
-                            remedy="systemctl disable nftables, if nothing else needs it")  # fmt: skip
-        return
-    kept = _kept(here, firewall, sysctl)
-    for gate in gates(here.cluster, firewall, sysctl):
-        # A chain that is closed now is FWL101's matter.
-        if _ours_to_keep(gate) and gate.target not in kept and not gate.objections():
-            yield here.warn(f"{name}: chain {gate.target} is not made by {BOOT_FILE}, so our rules are not kept there",
-                            remedy=f"find what makes the chain at boot, and add: {gate.wanted[0]}")  # fmt: skip
-    if kept and own != own_file(kept):
-        state = "is not there" if own is None else "does not hold the rules"
-        yield here.bad(f"{name}: after a reboot the cluster's ports are closed: {OWN_FILE} {state}", remedy=_CONFIGURE,
-                       change=_file_change(here, OWN_FILE, own, own_file(kept)))  # fmt: skip
-    if kept and not any(line.strip() == INCLUDE for line in boot.splitlines()):
-        after = boot + ("" if not boot or boot.endswith("\n") else "\n") + INCLUDE + "\n"
-        yield here.bad(
-            f"{name}: after a reboot the cluster's ports are closed: {BOOT_FILE} does not include {OWN_FILE}",
-            remedy=_CONFIGURE, change=_file_change(here, BOOT_FILE, firewall.nft_boot_file, after),
-        )  # fmt: skip
+    elif here.cluster.firewall is FirewallPolicy.OFF:
+        yield from _back_at_boot(here, firewall)
+    else:
+        for gate, remedy in kept.not_kept(place):
+            yield here.warn(f"{name}: our rules in {gate.name} are gone after a reboot", remedy=remedy)
+        for file in kept.boot_files(place):
+            if file.lacks:
+                yield here.bad(f"{name}: after a reboot the cluster's ports are closed: {file.path} {file.says}",
+                               remedy=_CONFIGURE, change=_file_change(here, file))  # fmt: skip
+
+
+def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
+    """Services that would start a firewall again; disabled only where the inventory asks for it."""
+    for service, which in switched_off.back_at_boot(firewall):
+        summary = f"{here.host.name}: {which} filters incoming connections again after a reboot"
+        if here.cluster.firewall_off_at_boot and not firewall.translating:
+            change = Change(here.host.name, Area.FIREWALL, Kind.SERVICE_AT_BOOT, service, "enabled", "disabled",
+                            here.check.id, Risk.DISTURBING)  # fmt: skip
+            yield here.bad(summary, expected="disabled", found="enabled", remedy=_CONFIGURE, change=change)
+        else:
+            yield here.warn(summary, remedy="disable_at_boot = true under [firewall] in the inventory, or: "
+                            f"systemctl disable {service}")  # fmt: skip
 
 
 @host_check("FWL103", "No rule of ours is left that the inventory does not want", severity=Outcome.WARN)
@@ -231,26 +199,83 @@ def no_leftovers(here: Here, firewall: Firewall, network: Network, sysctl: Sysct
     """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
     that nobody remembers.
 
-    By hand: nft list ruleset | grep preflight; ufw status numbered | grep preflight
+    By hand: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep preflight;
+    firewall-cmd --list-rich-rules | grep 29517
 
     Mend: preflight configure-firewall
     """
-    nothing = _not_judged(here, firewall, network)
+    name, place = here.host.name, Place(here.cluster, here.host, firewall, network, sysctl)
+    nothing = _not_judged(here, place)
     if here.cluster.firewall is FirewallPolicy.OFF:
         nothing = here.skip("the firewall is to be off")
     if nothing is not None:
         yield nothing
         return
-    name, own = here.host.name, firewall.nft_preflight_file
-    for gate in gates(here.cluster, firewall, sysctl):
-        change = _rules_change(here, gate, gate.target_rules())
+    for gate in gates(place):
+        change = _rules_change(here, gate)
         if change and not gate.objections():  # else FWL101 speaks, and its change sets our rules as they should be
-            leftover = [rule for rule in gate.ours if rule not in gate.target_rules()]
+            wanted = {rule.meaning for rule in gate.wanted}
             yield here.bad(
-                f"{name}: our rules in {gate.target} are not those that the inventory wants",
-                expected=change.after or "none", found=change.before or "none", evidence=tuple(leftover),
-                remedy=_CONFIGURE, change=change,
+                f"{name}: our rules in {gate.name} are not those that the inventory wants",
+                expected=change.after or "none", found=change.before or "none", remedy=_CONFIGURE, change=change,
+                evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
             )  # fmt: skip
-    if not _kept(here, firewall, sysctl) and own not in (None, own_file({})):
-        yield here.bad(f"{name}: {OWN_FILE} holds rules that nothing needs any more", remedy=_CONFIGURE,
-                       change=_file_change(here, OWN_FILE, own, own_file({})))  # fmt: skip
+    for file in kept.boot_files(place):
+        if not file.lacks:
+            yield here.bad(f"{name}: {file.path} {file.says}", remedy=_CONFIGURE, change=_file_change(here, file))
+
+
+@cluster_check(
+    "FWL104",
+    "Connections between the hosts come through on the job's ports",
+    optional=("firewall", "network", "sysctl"),
+)
+def connections_come_through(
+    all_: All,
+    arrivals: Mapping[str, Arrivals],
+    firewall: Mapping[str, Firewall | None],
+    network: Mapping[str, Network | None],
+    sysctl: Mapping[str, Sysctl | None],
+) -> Iterator[Finding]:
+    """Why: a firewall may be open on every host and the job's connections die all the same, in a security group of the
+    cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's ports on the next
+    one: what is accepted, or refused because nobody listens there, came through. Where the host's own firewall is the
+    reason, FWL101 says so, and nothing is said here.
+
+    By hand: nc -vz -w 2 OTHER_HOST 29500   ("refused" is fine, "timed out" and "no route to host" are not)
+
+    Mend: what lies between the hosts; then iptables -S OUTPUT and nft list ruleset on the sender
+    """
+    losses: list[Loss] = []
+    for host in all_.hosts:
+        tries = arrivals[host.name].tries
+        yield from _not_tried(all_, host.name, tries)
+        wall, seen, kernel = firewall[host.name], network[host.name], sysctl[host.name]
+        place = Place(all_.cluster, host, wall, seen, kernel, tries) if wall and seen and kernel else None
+        losses += connections.losses(host.name, tries, place)
+    cut_off = connections.senders_cut_off(losses, {host.name: arrivals[host.name].tries for host in all_.hosts})
+    for source, own in cut_off.items():
+        yield _lost(all_, source, own, f"{source}: its connections reach none of {len(own)} other hosts",
+                    f"these are reached from elsewhere, so the way out of {source} is the place to look")  # fmt: skip
+    for target, own in connections.by_target(loss for loss in losses if loss.source not in cut_off):
+        senders = _some(sorted({loss.source for loss in own}))
+        yield _lost(all_, target, own, f"{target}: connections from {senders} do not come through", own[0].why)
+
+
+def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
+    if not tries:
+        yield all_.skip("no other host tried to connect to it", host=host)
+    elif all(one.outcome == "in-use" for one in tries):
+        yield all_.skip("not tried: a job is at work on the ports", host=host)
+    for source, error in {one.source: one.error for one in tries if one.outcome == "error"}.items():
+        yield all_.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
+
+
+def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
+    senders = _some(sorted({loss.source for loss in losses}))
+    return all_.bad(
+        summary, host=host, peer=losses[0].source if losses[0].target == host else losses[0].target,
+        expected="accepted, or refused by the port itself", found=connections.told(losses[0].dead), cause=cause,
+        evidence=tuple(f"{loss.source} to {loss.target}: {connections.told(loss.dead)}" for loss in losses[:8]),
+        remedy=f"{_BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+    )  # fmt: skip

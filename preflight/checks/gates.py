@@ -1,92 +1,113 @@
-"""The lists of rules that a new connection from the cluster has to pass on a host, and what they do to it. Pure."""
+"""What a new connection from the cluster has to pass on a host: every base chain, ufw, zones of firewalld. Pure."""
 
 import re
-from dataclasses import dataclass
-from ipaddress import IPv4Network
+from collections.abc import Iterator, Sequence
 
-from preflight.checks.rules import Judgement, Rule, judge, nft_rule, parse_rule, parse_ufw, ufw_rules
-from preflight.facts.firewall import Firewall, NftChain
-from preflight.facts.types import Sysctl
+from preflight.checks.dialects import iptables, nft, ufw
+from preflight.checks.gate import Gate
+from preflight.checks.place import Place
+from preflight.checks.zones import zone_gates
+from preflight.facts.firewall import Firewall, IptablesChain, NftChain
+from preflight.facts.nft import CONTAINERS
 from preflight.model.change import Kind
-from preflight.model.cluster import Cluster
-from preflight.model.ports import PortSet
+
+_OTHER_TABLES = ("mangle", "raw", "security")  # of iptables, beside `filter`
+_JUMP_TO_UFW = re.compile(r"-j ufw6?-")
+_JUMP_TO_FIREWALLD = re.compile(r"-j INPUT_(?:direct|ZONES)")
 
 
-@dataclass(frozen=True)
-class Gate:
-    """A base chain of nftables with hook input, or ufw as a whole. A packet has to pass every gate of its host: what
-    one chain accepts, the next one may still drop."""
-
-    kind: Kind  # NFT_RULES or UFW_RULES
-    target: str  # of a change of that kind
-    rules: tuple[Rule, ...]
-    policy: str
-    ours: tuple[str, ...]
-    networks: tuple[IPv4Network, ...]  # where the cluster's connections come from
-    ports: PortSet  # what has to come through
-    by_hand: str = ""  # the command where preflight does not write: another program owns the chain
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """Our rules as they should be, one a network, in order."""
-        if self.kind is Kind.UFW_RULES:
-            return tuple(rule for network in self.networks for rule in ufw_rules(network, self.ports))
-        return tuple(nft_rule(network, self.ports) for network in self.networks)
-
-    def objections(self, *, without_ours: bool = False) -> list[tuple[IPv4Network, Judgement]]:
-        """The networks that this gate does not surely let through, as it is or as it would be without our rules."""
-        rules = [rule for rule in self.rules if not (without_ours and rule.text in self.ours)]
-        judged = [(network, judge(rules, self.policy, network, self.ports)) for network in self.networks]
-        return [(network, seen) for network, seen in judged if seen.closed or seen.doubtful]
-
-    def target_rules(self) -> tuple[str, ...]:
-        """What our rules here should become: all that are wanted if any is needed, else those that do no harm."""
-        if self.objections(without_ours=True):
-            return self.wanted
-        return tuple(rule for rule in self.ours if rule in self.wanted)
+def gates(place: Place) -> list[Gate]:
+    """All gates of a host, also those that let everything in."""
+    return [*_ufw(place), *zone_gates(place), *_iptables(place), *_nftables(place)]
 
 
-def sources(cluster: Cluster) -> tuple[IPv4Network, ...]:
-    """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory
-    does not say, because it has only a name for a host."""
-    if cluster.cidrs:
-        return cluster.cidrs
-    addresses = [host.address for host in cluster.hosts]
-    return tuple(map(IPv4Network, addresses)) if all(re.fullmatch(r"[\d.]+", text) for text in addresses) else ()
+def _ufw(place: Place) -> Iterator[Gate]:
+    firewall = place.firewall
+    if not firewall.ufw_enabled:
+        return
+    families = (4, 6) if firewall.ufw_ipv6 else (4,)
+    rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
+    others = [rule for rule in rules if rule not in ours]
+    needed = [text for network in place.fewest(*families) for text in ufw.ours(network, place.ports)]
+    if login := place.login(others, firewall.ufw_policy, *families):
+        needed += ufw.ours(*login)
+    yield Gate(
+        Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, tuple(map(ufw.parse, needed)),
+        place.fewest(*families), place.ports, tries=place.tries,
+    )  # fmt: skip
 
 
-def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:
-    """The job's ports; and the ephemeral ones where gloo and NCCL listen, which is everywhere but on NPUs: HCCL listens
-    on a range of its own, unless HCCL_HOST_SOCKET_PORT_RANGE is "auto"."""
-    automatic = not cluster.product.is_npu or cluster.hccl_host_range == "auto"
-    return cluster.ports | PortSet.of([sysctl.local_port_range]) if automatic else cluster.ports
+def _iptables(place: Place) -> Iterator[Gate]:
+    firewall = place.firewall
+    for chain in firewall.iptables:
+        yield iptables_gate(place, nobodys(chain, firewall))
+    for program in firewall.iptables_unread:
+        if program.endswith("-legacy"):  # of iptables-nft, nft shows the rules
+            hidden = IptablesChain(program, "accept", (f"-j what-{program}-holds",), ())
+            yield iptables_gate(place, hidden, readable=False)
 
 
-def is_iptables(chain: NftChain) -> bool:
-    """Whether iptables-nft keeps this chain; it would not list it any more once nft has written there."""
-    return (chain.family, chain.table, chain.name) == ("ip", "filter", "INPUT")
+def nobodys(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
+    """The part of the chain that is neither ufw's nor firewalld's: these are gates of their own. A ufw that was
+    disabled leaves jumps behind, to chains that it has emptied."""
+    owner = _JUMP_TO_UFW if firewall.ufw_enabled else _JUMP_TO_FIREWALLD if firewall.firewalld else None
+    owned = [number for number, rule in enumerate(chain.rules) if owner and owner.match(rule)]
+    rules = [rule for rule in chain.rules[: owned[0] if owned else None] if not _JUMP_TO_UFW.match(rule)]
+    return IptablesChain(chain.program, "accept" if owned else chain.policy, tuple(rules), chain.ours)
 
 
-def iptables_command(network: IPv4Network | str, ports: PortSet) -> str:
-    """What lets the ports through in iptables, to be typed by a person."""
-    dports = str(ports).replace("-", ":")
-    return f"iptables -I INPUT -s {network} -p tcp -m multiport --dports {dports} -j ACCEPT"
+def iptables_gate(place: Place, chain: IptablesChain, *, readable: bool = True) -> Gate:
+    family = 6 if chain.program.startswith("ip6") else 4
+    rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
+    needed = [text for network in place.fewest(family) for text in iptables.ours(network, place.ports)]
+    if login := place.login((rule for rule in rules if rule not in ours), chain.policy, family):
+        needed += iptables.ours(*login)
+    return Gate(
+        Kind.IPTABLES_RULES, chain.program, f"{chain.program}, chain INPUT", rules, chain.policy, ours,
+        tuple(iptables.parse(text, family) for text in needed), place.fewest(family), place.ports,
+        "" if readable else iptables.command(chain.program, needed), place.tries,
+    )  # fmt: skip
 
 
-def gates(cluster: Cluster, firewall: Firewall, sysctl: Sysctl) -> list[Gate]:
-    """All gates of a host. ufw's own chain is not one beside ufw, but tells ufw's default; chains for other families
-    see no IPv4."""
-    networks, ports = sources(cluster), needed_ports(cluster, sysctl)
-    found = []
-    if firewall.ufw_enabled:
-        rules = tuple(parse_ufw(text) for text in firewall.ufw_rules)
-        policy = next((chain.policy for chain in firewall.nft_chains if is_iptables(chain)), "drop")
-        found.append(Gate(Kind.UFW_RULES, "ufw", rules, policy, firewall.ufw_ours, networks, ports))
+def _nftables(place: Place) -> Iterator[Gate]:
+    firewall = place.firewall
+    listed = {chain.program for chain in firewall.iptables}
     for chain in firewall.nft_chains:
-        if chain.family not in ("ip", "inet") or (firewall.ufw_enabled and is_iptables(chain)):
+        program = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}.get(chain.family, "")
+        of_iptables = program and chain.name == "INPUT" and chain.table in ("filter", *_OTHER_TABLES)
+        if of_iptables and chain.table == "filter" and (program in listed or firewall.ufw_enabled):
             continue
-        by_hand = iptables_command(networks[0] if networks else "CIDR", ports) if is_iptables(chain) else ""
-        rules = tuple(parse_rule(text) for text in chain.rules)
-        target = f"{chain.family} {chain.table} {chain.name}"
-        found.append(Gate(Kind.NFT_RULES, target, rules, chain.policy, chain.ours, networks, ports, by_hand))
-    return found
+        if firewall.firewalld and chain.table == "firewalld":
+            continue
+        if chain.family in ("ip", "ip6", "inet"):
+            others = of_iptables and (chain.table != "filter" or program in firewall.iptables_unread)
+            yield _nft_gate(place, chain, program if others else "")
+
+
+def _nft_gate(place: Place, chain: NftChain, program: str) -> Gate:
+    """`program`: that of iptables which keeps the chain, so that nft must not write there."""
+    families = {"ip": (4,), "ip6": (6,)}.get(chain.family, (4, 6))
+    target = f"{chain.family} {chain.table} {chain.name}"
+    rules, ours = (tuple(map(nft.parse, texts)) for texts in (chain.rules, chain.ours))
+    needed = _nft_rules(place, families)
+    if login := place.login((rule for rule in rules if rule not in ours), chain.policy, *families):
+        needed.append(nft.ours([login[0]], login[1]))
+    by_hand = ""
+    if program:
+        of_iptables = [text for network in place.fewest(*families) for text in iptables.ours(network, place.ports)]
+        by_hand = iptables.command(f"{program.removesuffix('-nft')} -t {chain.table}", of_iptables)
+    elif CONTAINERS.search(f"{chain.table} {chain.name}"):
+        by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
+    return Gate(
+        Kind.NFT_RULES, target, target, rules, chain.policy, ours, tuple(map(nft.parse, needed)),
+        place.of_family(*families), place.ports, by_hand, place.tries,
+    )  # fmt: skip
+
+
+def _nft_rules(place: Place, families: Sequence[int]) -> list[str]:
+    """One rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
+    networks = place.of_family(*families)
+    if place.cluster.cidrs:
+        return [nft.ours([network], place.ports) for network in networks]
+    of_version = ([network for network in networks if network.version == version] for version in (4, 6))
+    return [nft.ours(group, place.ports) for group in of_version if group]

@@ -49,6 +49,7 @@ class Check:
     products: frozenset[Product]
     several: bool  # makes no sense for a single host
     needs: tuple[str, ...]
+    optional: tuple[str, ...]  # of these: None where they could not be collected
     function: Callable[..., Iterable[Finding]]
 
     @property
@@ -136,24 +137,36 @@ _REGISTERED: dict[str, Check] = {}
 
 
 def _register(
-    scope: str, id_: str, title: str, severity: Outcome, products: frozenset[Product], several: bool
+    scope: str,
+    id_: str,
+    title: str,
+    severity: Outcome,
+    products: frozenset[Product],
+    several: bool,
+    optional: tuple[str, ...],
 ) -> Callable[[_Function], _Function]:
     def decorate(function: _Function) -> _Function:
         if id_ in _REGISTERED:
             raise ValueError(f"check id {id_} is used twice; ids are never reused")
         code = function.__code__
         needs = code.co_varnames[1 : code.co_argcount]
-        _REGISTERED[id_] = Check(id_, title, scope, severity, products, several, needs, function)
+        _REGISTERED[id_] = Check(id_, title, scope, severity, products, several, needs, optional, function)
         return function
 
     return decorate
 
 
 def host_check(
-    id_: str, title: str, *, severity: Outcome = Outcome.FAIL, products: frozenset[Product] = EVERY
+    id_: str,
+    title: str,
+    *,
+    severity: Outcome = Outcome.FAIL,
+    products: frozenset[Product] = EVERY,
+    optional: tuple[str, ...] = (),
 ) -> Callable[[_Function], _Function]:
-    """Register a check of one host: `function(here: Here, section, …)`."""
-    return _register("host", id_, title, severity, products, several=False)
+    """Register a check of one host: `function(here: Here, section, …)`. `optional`: sections without which it can say
+    something, too; it gets None for those that could not be collected."""
+    return _register("host", id_, title, severity, products, several=False, optional=optional)
 
 
 def cluster_check(
@@ -163,12 +176,13 @@ def cluster_check(
     severity: Outcome = Outcome.FAIL,
     products: frozenset[Product] = EVERY,
     several: bool = True,
+    optional: tuple[str, ...] = (),
 ) -> Callable[[_Function], _Function]:
     """Register a check that compares hosts: `function(all_: All, section: Mapping[host, value], …)`.
 
-    `several`: one host alone gives nothing to compare, so the check is skipped there.
+    `several`: one host alone gives nothing to compare, so the check is skipped there; `optional` as for host checks.
     """
-    return _register("cluster", id_, title, severity, products, several)
+    return _register("cluster", id_, title, severity, products, several, optional)
 
 
 @cache

@@ -117,6 +117,8 @@ def _inputs(
             value = getattr(contact, name)
             if value is None:
                 return Missing(f"the facts have no section {name}")
+            if isinstance(value, Missing) and name in check.optional:
+                value = None
             if isinstance(value, Missing):
                 return value
             values[name] = value

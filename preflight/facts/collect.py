@@ -115,7 +115,7 @@ def look(
     `os` says why. Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections)
-    connects = {"ports": arrivals.ports(ports), "ephemeral": not cluster.product.is_npu}
+    connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
     targets = {host.name: arrivals.targets(cluster, hosts, host.name) for host in hosts}
 
     def one(host: Host) -> Seen:

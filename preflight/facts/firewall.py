@@ -56,8 +56,8 @@ class Zone:
 class ZoneFile:
     """The XML of a zone: what stands in /etc/firewalld/zones, and what firewalld brought along."""
 
-    own: str | None
-    builtin: str | None
+    own: str | None = None
+    builtin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ class Firewall:
     iptables_unread: tuple[str, ...] = ()  # programs that are missing, though the kernel holds rules made by them
     iptables_saved: tuple[SavedRules, ...] = ()
     translating: tuple[str, ...] = ()  # chains that translate addresses or that containers need: "ip nat DOCKER"
+    at_boot: tuple[str, ...] = ()  # services that load a firewall and that systemd starts
     login: Login | None = None  # None: not over ssh, or not to be seen
 
 

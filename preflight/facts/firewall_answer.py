@@ -37,6 +37,7 @@ class RawFirewall:
     nat: dict[str, Output] = field(default_factory=dict)
     iptables_saved: dict[str, str] = field(default_factory=dict)
     firewalld: RawFirewalld | None = None
+    at_boot: list[str] = field(default_factory=list)
     ssh_connection: str | None = None
 
 
@@ -75,6 +76,7 @@ def _firewall(raw: RawFirewall) -> Firewall:
         iptables_unread=tuple(program for program, output in raw.iptables.items() if output is None),
         iptables_saved=tuple(SavedRules(path, text) for path, text in raw.iptables_saved.items()),
         translating=_translating(raw),
+        at_boot=tuple(raw.at_boot),
         login=_login(raw.ssh_connection or ""),
     )
 

@@ -18,6 +18,7 @@ _PORT = re.compile(r'<port\b(?=[^>]{0,200}\bport="([\d-]{1,11})")(?=[^>]{0,200}\
 _VERSION = re.compile(r"""^VERSION[ \t]{0,9}=[ \t]{0,9}['"](\d{1,4}(?:\.\d{1,4}){1,3})""", re.MULTILINE)
 _DEFAULT_ZONE = re.compile(r"^DefaultZone[ \t]{0,9}=[ \t]{0,9}([\w-]{1,40})", re.MULTILINE)
 _EVERY_PORT = "0-65535/tcp"
+_SSH = '<service><port protocol="tcp" port="22"/></service>'
 
 
 def is_ours(rich_rule: str) -> bool:
@@ -25,13 +26,15 @@ def is_ours(rich_rule: str) -> bool:
 
 
 def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, ...] | Missing:
-    """All zones. `services`: the XML of those that the site defined, by name; others open none of a cluster's ports."""
+    """All zones. `services`: the XML of those that the site defined, by name. Of those that firewalld brings along, ssh
+    alone matters to a cluster."""
     found = []
+    known = {"ssh": _SSH, **(services or {})}
     for name, lines in _blocks(text):
         if "target" not in lines:
             return Missing(f"firewall-cmd --list-all-zones: {quote(name)} is not understood")
         ports = lines.get("ports", "").split()
-        ports += [port for service in lines.get("services", "").split() for port in _ports_of(services, service)]
+        ports += [port for service in lines.get("services", "").split() for port in _ports_of(known, service)]
         ports += [_EVERY_PORT] if "tcp" in lines.get("protocols", "").split() else []
         rich = tuple(line for line in lines.get("rich rules", "").splitlines() if line)
         found.append(
@@ -69,8 +72,8 @@ def _blocks(text: str) -> Iterator[tuple[str, dict[str, str]]]:
             name, lines, key = match[1] if match else line.strip(), {}, ""
 
 
-def _ports_of(services: Mapping[str, str] | None, name: str) -> Iterator[str]:
-    for port, protocol in _PORT.findall((services or {}).get(name, "")):
+def _ports_of(services: Mapping[str, str], name: str) -> Iterator[str]:
+    for port, protocol in _PORT.findall(services.get(name, "")):
         yield f"{port}/{protocol}"
 
 

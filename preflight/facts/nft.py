@@ -14,7 +14,7 @@ _TABLE = re.compile(r"table (\w{1,10}) (\S{1,200}) \{")
 _CHAIN = re.compile(r"chain (\S{1,200}) \{")
 _HOOK = re.compile(r"type \w+ hook (\w+) (?:device .*? )?priority [^;]{1,60};(?: policy (\w+);)?")
 _STRING = re.compile(r'"[^"]*"')
-_CONTAINERS = re.compile(r"docker|kube|cali|cilium|flannel|cni-|libvirt|podman|netavark", re.IGNORECASE)
+CONTAINERS = re.compile(r"docker|kube|cali|cilium|flannel|cni-|libvirt|podman|netavark", re.IGNORECASE)
 _TRANSLATES = re.compile(
     r'\b[sd]nat(?: ip6?)? to\b|\bmasquerade\b|(?<![-\w])redirect(?: to | comment |$)|xt target "(?:[SD]NAT|MASQUERADE)"'
 )
@@ -89,7 +89,7 @@ def translating(text: str) -> tuple[str, ...]:
         return tuple(
             f"{chain.family} {chain.table} {chain.name}"
             for chain in _chains(text)
-            if _CONTAINERS.search(f"{chain.table} {chain.name}") or any(map(_TRANSLATES.search, chain.rules))
+            if CONTAINERS.search(f"{chain.table} {chain.name}") or any(map(_TRANSLATES.search, chain.rules))
         )
     except ValueError:
         return ()

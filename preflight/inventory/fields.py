@@ -3,7 +3,7 @@
 import re
 import shlex
 from datetime import date
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,6 +55,20 @@ def _network(value: Any) -> IPv4Network:
             meant = IPv4Network(text, strict=False)
         except ValueError:
             raise ValueError(f"{shown(value)} is no network such as 10.1.0.0/24") from error
+        raise ValueError(f"{shown(value)} has bits of a host set; the network is {meant}") from error
+
+
+def _network_of_hosts(value: Any) -> IPv4Network | IPv6Network:
+    text = value if isinstance(value, str) else ""
+    if ":" not in text:
+        return _network(value)
+    try:
+        return IPv6Network(text)
+    except ValueError as error:
+        try:
+            meant = IPv6Network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"{shown(value)} is no network such as 10.1.0.0/24 or fd00:1::/64") from error
         raise ValueError(f"{shown(value)} has bits of a host set; the network is {meant}") from error
 
 
@@ -162,6 +176,7 @@ Nic = Annotated[Text, AfterValidator(_nic)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str)]
 BastionText = Annotated[InstanceOf[Bastion], BeforeValidator(_bastion, json_schema_input_type=str)]
 Network = Annotated[IPv4Network, BeforeValidator(_network)]
+NetworkOfHosts = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network_of_hosts)]
 Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]

@@ -90,6 +90,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         job_ports=PortSet.of([*ports.job.ranges, *((port, port) for port in ports.named)]),
         port_names=ports.named,
         firewall=document.firewall.policy,
+        firewall_off_at_boot=document.firewall.disable_at_boot,
         probe=_probe(document.probe, document.cluster.product),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,

@@ -19,6 +19,7 @@ from preflight.inventory.fields import (
     Mtu,
     Names,
     Network,
+    NetworkOfHosts,
     Nic,
     Port,
     Ports,
@@ -42,7 +43,7 @@ class _Table(BaseModel):
 class ClusterTable(_Table):
     name: Text
     product: Product
-    cidrs: list[Network] = []
+    cidrs: list[NetworkOfHosts] = []
     fabric: Fabric = Fabric.SWITCHED
     devices: DeviceCount | None = None
     superpod: StrictBool = False
@@ -120,6 +121,7 @@ class PortsTable(_Table):
 
 class FirewallTable(_Table):
     policy: FirewallPolicy = FirewallPolicy.ALLOW
+    disable_at_boot: StrictBool = False
 
 
 class ProbeTable(_Table):

@@ -26,8 +26,13 @@ class Kind(StrEnum):
     SYSCTL = "sysctl"  # target: key; value: what the kernel prints for it
     NFT_RULES = "nft-rules"  # target: "FAMILY TABLE CHAIN"; value: our tagged rules in that chain, a line each
     NFT_INPUT = "nft-input"  # target: "FAMILY TABLE CHAIN"; value: "present", or None to delete the base chain
+    IPTABLES_RULES = "iptables-rules"  # target: program, as iptables-nft; value: our tagged rules in INPUT, a line each
+    IPTABLES_INPUT = "iptables-input"  # target: program; value: "present", or None to empty INPUT and accept by default
+    FIREWALLD_RULES = "firewalld-rules"  # target: zone; value: our rich rules at run time, a line each
     UFW_RULES = "ufw-rules"  # target: "ufw"; value: our tagged rules, a line each
     UFW_ENABLED = "ufw-enabled"  # target: "ufw"; value: "yes" or "no"
+    SERVICE = "service"  # target: a unit of systemd; value: "active" or "inactive"
+    SERVICE_AT_BOOT = "service-at-boot"  # target: a unit of systemd; value: "enabled" or "disabled"
     DEVICE_ADDRESS = "device-address"  # target: device index; value: "A/PREFIX"
     DEVICE_GATEWAY = "device-gateway"  # target: device index; value: "A"
     DEVICE_DETECT = "device-detect"  # target: device index; value: "A"
@@ -49,7 +54,7 @@ class Phase(StrEnum):
     KEPT = "kept"  # makes the firewall's changes permanent, once they are confirmed
 
 
-_KEPT = frozenset({Kind.FILE})  # of the firewall's changes
+_KEPT = frozenset({Kind.FILE, Kind.SERVICE_AT_BOOT})  # of the firewall's changes
 
 
 @dataclass(frozen=True)

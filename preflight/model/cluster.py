@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Network
 
 from preflight.model.ports import PortSet
 
@@ -115,13 +115,14 @@ class Cluster:
     name: str
     product: Product
     hosts: tuple[Host, ...]
-    cidrs: tuple[IPv4Network, ...] = ()  # where the cluster's hosts live; the firewall is opened for these
+    cidrs: tuple[IPv4Network | IPv6Network, ...] = ()  # of its hosts; the firewall is opened for these
     fabric: Fabric = Fabric.SWITCHED
     hccl_ports: PortSet = field(default_factory=PortSet)
     hccl_host_range: str = ""  # HCCL_HOST_SOCKET_PORT_RANGE where jobs set it: the hccl_ports, or "auto" and no port
     job_ports: PortSet = field(default_factory=PortSet)  # all others that a job binds
     port_names: Mapping[int, str] = field(default_factory=dict)  # of job_ports: 29500 → "master"; the master's first
     firewall: FirewallPolicy = FirewallPolicy.ALLOW
+    firewall_off_at_boot: bool = False  # with policy off: disable the firewall's service, too
     probe: ProbeSettings = field(default_factory=ProbeSettings)
     waivers: tuple[Waiver, ...] = ()
     superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
@@ -135,6 +136,12 @@ class Cluster:
     def purpose(self, port: int) -> str:
         """Who of the job binds one of `ports`, for messages."""
         return "HCCL" if self.product.is_npu and port in self.hccl_ports else self.port_names.get(port, "job")
+
+    @property
+    def listens_anywhere(self) -> bool:
+        """Whether jobs listen on ports that the kernel chooses: gloo and NCCL do; HCCL has a range of its own, unless
+        HCCL_HOST_SOCKET_PORT_RANGE is "auto"."""
+        return not self.product.is_npu or self.hccl_host_range == "auto"
 
     @property
     def device_count(self) -> int:

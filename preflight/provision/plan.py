@@ -185,6 +185,16 @@ def subject(change: Change) -> str:
             return f"nftables {change.target}"
         case Kind.NFT_INPUT:
             return f"nftables chain {change.target}"
+        case Kind.IPTABLES_RULES:
+            return f"{change.target} INPUT"
+        case Kind.IPTABLES_INPUT:
+            return f"{change.target} chain INPUT"
+        case Kind.FIREWALLD_RULES:
+            return f"firewalld zone {change.target}"
+        case Kind.SERVICE:
+            return f"service {change.target}"
+        case Kind.SERVICE_AT_BOOT:
+            return f"service {change.target} at boot"
         case Kind.UFW_RULES:
             return "ufw rules"
         case Kind.UFW_ENABLED:

@@ -12,7 +12,7 @@ from preflight.model.outcome import Outcome
 from preflight.provision.plan import subject
 
 COLUMNS = 80
-_RULES = (Kind.NFT_RULES, Kind.UFW_RULES)
+_RULES = (Kind.NFT_RULES, Kind.IPTABLES_RULES, Kind.FIREWALLD_RULES, Kind.UFW_RULES)
 _DEVICE_COLUMNS = {
     Kind.DEVICE_ADDRESS: "address",
     Kind.DEVICE_GATEWAY: "gateway",
@@ -76,7 +76,7 @@ def _of_change(change: Change) -> list[Line]:
         lines = [Line(name), *_file_diff(change.before, change.after)]
     elif change.kind in _RULES:
         lines = [Line(name), *_rules_diff(change.before, change.after)]
-    elif change.kind is Kind.NFT_INPUT:
+    elif change.kind in (Kind.NFT_INPUT, Kind.IPTABLES_INPUT):
         lines = [Line(f"{name}: {'put back' if change.after else 'deleted, with all its rules'}", "remove")]
     else:
         lines = _value(name, change.before, change.after)

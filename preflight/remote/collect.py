@@ -311,11 +311,21 @@ def look_firewall(request, deadline):
             [folder + "/" + name for folder in ("/etc/iptables", "/etc/sysconfig") for name in SAVED_RULES]
         ),
         "firewalld": look_firewalld(deadline) if find("firewalld") and runs("firewalld") else None,
+        "at_boot": [service for service in FIREWALL_SERVICES if starts_at_boot(service)],
         "ssh_connection": ssh_connection(),
     }
 
 
+FIREWALL_SERVICES = ("firewalld", "nftables", "netfilter-persistent", "iptables", "ip6tables", "ufw")
 SAVED_RULES = ("rules.v4", "rules.v6", "iptables", "ip6tables")  # of netfilter-persistent and of iptables-services
+
+
+def starts_at_boot(service):
+    """Whether systemd starts it: a target wants it, and it is not masked."""
+    base = "/etc/systemd/system/"
+    unit = service + ".service"
+    wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
+    return wanted and os.path.realpath(base + unit) != "/dev/null"
 
 
 def iptables_programs(ruleset):

@@ -1,10 +1,11 @@
 """What the facts would be after changes: a model of `preflight/remote/apply.py` for tests without hosts."""
 
+import posixpath
 from collections.abc import Iterable
 from dataclasses import replace
 
-from preflight.checks import firewall
-from preflight.facts.firewall import Firewall
+from preflight.checks import kept
+from preflight.facts.firewall import Firewall, SavedRules
 from preflight.facts.sysctl import file as sysctl_file
 from preflight.facts.sysctl import reserved_ports
 from preflight.facts.types import (
@@ -75,6 +76,16 @@ def _firewall(state: Firewall, change: Change) -> Firewall:
         assert change.before == ("\n".join(state.ufw_ours) or None)
         others = tuple(rule for rule in state.ufw_rules if rule not in state.ufw_ours)
         return replace(state, ufw_rules=lines + others, ufw_ours=lines)
+    if change.kind is Kind.SERVICE:
+        assert (change.target, change.before, change.after) == ("firewalld", "active", "inactive")
+        return replace(state, firewalld=None)
+    if change.kind is Kind.SERVICE_AT_BOOT:
+        assert change.target in state.at_boot
+        return replace(state, at_boot=tuple(name for name in state.at_boot if name != change.target))
+    if change.kind is Kind.FIREWALLD_RULES:
+        return _zone(state, change, lines)
+    if change.kind in (Kind.IPTABLES_RULES, Kind.IPTABLES_INPUT):
+        return _iptables(state, change, lines)
     chains = {f"{chain.family} {chain.table} {chain.name}": chain for chain in state.nft_chains}
     chain = chains[change.target]
     if change.kind is Kind.NFT_INPUT:
@@ -84,3 +95,46 @@ def _firewall(state: Firewall, change: Change) -> Firewall:
         others = tuple(rule for rule in chain.rules if rule not in chain.ours)
         chains[change.target] = replace(chain, rules=lines + others, ours=lines)
     return replace(state, nft_chains=tuple(chains.values()))
+
+
+def _boot_file(state: Firewall, change: Change) -> Firewall:
+    if change.target == kept.NFT_OWN_FILE:
+        assert change.before == state.nft_preflight_file
+        return replace(state, nft_preflight_file=change.after)
+    if change.target == kept.NFT_BOOT_FILE:
+        assert change.before == state.nft_boot_file
+        return replace(state, nft_boot_file=change.after)
+    if change.target.endswith(".xml"):
+        assert state.firewalld is not None
+        name = posixpath.basename(change.target).removesuffix(".xml")
+        file = state.firewalld.files[name]
+        assert change.before == file.own
+        files = {**state.firewalld.files, name: replace(file, own=change.after)}
+        return replace(state, firewalld=replace(state.firewalld, files=files))
+    saved = {one.path: one.text for one in state.iptables_saved}
+    assert change.before == saved[change.target]
+    assert change.after is not None
+    saved[change.target] = change.after
+    return replace(state, iptables_saved=tuple(SavedRules(path, text) for path, text in saved.items()))
+
+
+def _zone(state: Firewall, change: Change, lines: tuple[str, ...]) -> Firewall:
+    assert state.firewalld is not None
+    zones = {zone.name: zone for zone in state.firewalld.zones}
+    zone = zones[change.target]
+    assert change.before == ("\n".join(zone.ours) or None)
+    others = tuple(rule for rule in zone.rich_rules if rule not in zone.ours)
+    zones[zone.name] = replace(zone, rich_rules=lines + others, ours=lines)
+    return replace(state, firewalld=replace(state.firewalld, zones=tuple(zones.values())))
+
+
+def _iptables(state: Firewall, change: Change, lines: tuple[str, ...]) -> Firewall:
+    chains = {chain.program: chain for chain in state.iptables}
+    chain = chains[change.target]
+    if change.kind is Kind.IPTABLES_INPUT:
+        del chains[change.target]
+    else:
+        assert change.before == ("\n".join(chain.ours) or None)
+        others = tuple(rule for rule in chain.rules if rule not in chain.ours)
+        chains[change.target] = replace(chain, rules=lines + others, ours=lines)
+    return replace(state, iptables=tuple(chains.values()))

@@ -18,13 +18,14 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from ipaddress import IPv4Interface, IPv4Network
+from ipaddress import IPv4Interface, IPv4Network, ip_network
 from typing import Any
 
 import msgspec
 
-from preflight.checks import firewall, reserving, rules
-from preflight.facts.firewall import Firewall, NftChain
+from preflight.checks import kept, reserving
+from preflight.checks.dialects import nft
+from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import (
@@ -88,7 +89,7 @@ def healthy_facts(cluster: Cluster) -> ClusterFacts:
 
 def _host_facts(cluster: Cluster, number: int) -> HostFacts:
     host = cluster.hosts[number - 1]
-    ours = rules.nft_rule(NETWORK, PORTS)
+    ours = nft.ours([NETWORK], PORTS)
     chain = NftChain("inet", "filter", "input", "drop", (ours, *BASE_RULES), (ours,))
     addresses = {index: device_address(number, index) for index in range(8)}
     entries = {
@@ -101,7 +102,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         )
     }
     return HostFacts(
-        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True, machine_id=f"{number:032x}"),
+        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True),
         clock=Clock(0.01 * number, 0.02),
         sysctl=Sysctl(
             "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096
@@ -117,8 +118,8 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         firewall=Firewall(
             nft_present=True,
             nft_chains=(chain,),
-            nft_boot_file=NFTABLES_CONF + firewall.INCLUDE + "\n",
-            nft_preflight_file=firewall.own_file({"inet filter input": (ours,)}),
+            nft_boot_file=NFTABLES_CONF + kept.NFT_INCLUDE + "\n",
+            nft_preflight_file=kept.own_file({"inet filter input": (ours,)}),
             ufw_installed=False, ufw_enabled=False, ufw_rules=(), ufw_ours=(),
         ),
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
@@ -135,6 +136,12 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
             )
         ),
         hccn_conf=HccnConf(True, entries, "".join(f"{key}={value}\n" for key, value in entries.items())),
+        arrivals=Arrivals(
+            tuple(
+                Arrival(other.name, "refused", port, other.address, host.address)
+                for other in cluster.hosts if other is not host for port in (29500, 60000, 60031)
+            )
+        ),
         npu_smi=NpuSmi("23.0.7", tuple(NpuChip(index, "910A", "OK", 0) for index in range(8)), ()),
     )  # fmt: skip
 
@@ -181,6 +188,8 @@ def differing(base: Any, changes: Any, hint: Any) -> Any:
         return None
     if isinstance(base, PortSet):
         return PortSet.parse(changes)
+    if base and isinstance(base, tuple) and isinstance(base[0], IPv4Network):
+        return tuple(map(ip_network, changes))
     if isinstance(base, Reading):
         return _convert(changes, Reading)  # a whole one: {} is "not set"
     if isinstance(base, HccnConf):

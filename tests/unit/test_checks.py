@@ -2,20 +2,18 @@
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from preflight.checks import firewall, reserving, rules
+from preflight.checks import reserving
 from preflight.checks.registry import ROUNDS, Check, Here, all_checks
 from preflight.checks.run import NotRun, run_checks, select
 from preflight.checks.waive import apply_waivers
@@ -98,7 +96,8 @@ SECTION_CHECKS = [check for check in all_checks().values() if not {*ROUNDS, "con
 
 
 @pytest.mark.parametrize(
-    ("check", "section"), [(check, section) for check in SECTION_CHECKS for section in check.needs],
+    ("check", "section"),
+    [(check, section) for check in SECTION_CHECKS for section in check.needs if section not in check.optional],
     ids=lambda value: value.id if isinstance(value, Check) else value,
 )  # fmt: skip
 def test_a_section_that_could_not_be_collected_is_unknown_for_that_host_alone(check: Check, section: str) -> None:
@@ -189,87 +188,6 @@ def test_an_unprovisioned_cluster_is_described_by_the_causes_alone() -> None:
     assert {f.check for f in look(case) if f.outcome not in QUIET} == {"PRT101", "PRT102", "FWL101", "FWL102", "NPU101"}
     after = settled(case)
     assert {f.check for f in look(after) if f.outcome not in QUIET} <= {"NPU110"}, "only a detect address is missing"
-
-
-# Firewall rules.
-
-NET = IPv4Network("10.1.0.0/16")
-
-
-@pytest.mark.parametrize(
-    ("text", "closed"),
-    [
-        # "?" in front: in doubt, because the rule has conditions that cannot be judged
-        ("tcp dport 60000-60031 drop", "60000-60031"),
-        ("tcp dport { 22, 60000-60010 } reject with tcp reset", "60000-60010"),
-        ("ip saddr 10.1.2.0/24 drop", "29500,60000-60031"),
-        ("ip saddr 10.9.0.0/16 drop", ""),
-        ("ip saddr != 10.9.0.0/16 drop", "?29500,60000-60031"),
-        ("ct state invalid drop", ""),
-        ("ct state { established, related } accept", ""),
-        ("ct state vmap { invalid : drop, established : accept }", ""),
-        ("ct state vmap { new : drop, established : accept }", "?29500,60000-60031"),
-        ("tcp dport vmap { 22 : accept, 60000 : drop }", "?29500,60000-60031"),
-        ("udp dport 60000 drop", ""),
-        ("ip6 saddr ::1 drop", ""),
-        ("meta nfproto ipv6 drop", ""),
-        ("meta l4proto { icmp, ipv6-icmp } drop", ""),
-        ("meta l4proto { tcp, udp } th dport 29500 counter packets 1 bytes 60 drop", "29500"),
-        ('iif "lo" drop', ""),
-        ('iifname != "lo" ct state new tcp dport 29500 drop', "29500"),
-        ("counter log prefix \"seen \" drop", "29500,60000-60031"),
-        ("counter", ""),
-        ("tcp flags & (fin | syn) == fin | syn drop", "?29500,60000-60031"),
-        ("fib saddr . iif oif missing drop", "?29500,60000-60031"),
-        ("tcp dport @cluster drop", "?29500,60000-60031"),
-        ("limit rate 5/second burst 5 packets accept", ""),
-        ("} garbage { \"", ""),
-    ],
-)  # fmt: skip
-def test_a_rule_closes_what_it_may_close_and_no_more(text: str, closed: str) -> None:
-    seen = rules.judge([rules.parse_rule(text)], "accept", NET, PortSet.parse("29500,60000-60031"))
-    assert (str(seen.closed) if seen.closed else f"?{seen.doubtful}" if seen.doubtful else "") == closed
-
-
-@pytest.mark.parametrize(
-    ("text", "left_closed"),
-    [
-        ("ip saddr 10.0.0.0/8 accept", ""),
-        ("ip saddr 10.1.2.0/24 accept", "29500,60000-60031"),
-        ("tcp dport 29500 accept", "60000-60031"),
-        ("meta nfproto ipv4 ip protocol tcp tcp dport 20000-65535 accept", ""),
-        ("ip saddr 10.1.0.0/16 limit rate 5/second accept", "29500,60000-60031"),
-        ('iifname "eth0" accept', "29500,60000-60031"),
-        ("accept", ""),
-    ],
-)
-def test_an_accept_opens_only_what_it_surely_opens(text: str, left_closed: str) -> None:
-    seen = rules.judge([rules.parse_rule(text)], "drop", NET, PortSet.parse("29500,60000-60031"))
-    assert str(seen.closed) == left_closed
-
-
-def test_ufw_takes_fifteen_ports_a_rule_and_a_range_counts_two() -> None:
-    many = PortSet.of((port, port + (port % 2)) for port in range(1000, 1100, 5))
-    texts = rules.ufw_rules(NET, many)
-    costs = [sum(2 if ":" in item else 1 for item in text.split()[2].split(",")) for text in texts]
-    assert max(costs) <= 15
-    assert not rules.judge([rules.parse_ufw(text) for text in texts], "drop", NET, many).closed
-
-
-@pytest.mark.lab
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace with a real nft")
-@pytest.mark.parametrize("listed", ["29500", "29500-29501", "29500,60000-60031", "22,80,443,6000-6009"])
-@pytest.mark.parametrize("network", ["10.1.0.0/16", "10.1.0.7/32", "0.0.0.0/0"])
-def test_our_rule_is_what_a_real_nft_prints_for_it(listed: str, network: str) -> None:
-    rule = rules.nft_rule(IPv4Network(network), PortSet.parse(listed))
-    script = "table inet filter {\n chain input {\n type filter hook input priority 0; policy drop;\n }\n}\n"
-    script += firewall.own_file({"inet filter input": (rule, rules.nft_rule(NET, PortSet.parse("1")))})
-    shown = subprocess.run(
-        ["unshare", "--net", "sh", "-c", "nft -f - && nft list chain inet filter input"], input=script, text=True,
-        capture_output=True, check=True,
-    ).stdout  # fmt: skip
-    lines = [line.strip() for line in shown.splitlines() if "preflight" in line]
-    assert lines == [rule, rules.nft_rule(NET, PortSet.parse("1"))], "in the order wanted"
 
 
 # The runner.

@@ -102,7 +102,7 @@ def test_of_firewalld_only_the_zones_in_use_are_kept_and_the_sites_services_are_
     assert firewall.firewalld is not None
     assert firewall.firewalld.version == (1, 3, 3)
     assert [zone.name for zone in firewall.firewalld.zones] == ["public", "trusted"]
-    assert firewall.firewalld.zones[0].ports == ("9100/tcp", "6000-6010/udp", "7000/tcp")
+    assert firewall.firewalld.zones[0].ports == ("9100/tcp", "6000-6010/udp", "22/tcp", "7000/tcp")
     assert firewall.firewalld.files == {"public": ZoneFile(None, "<zone/>"), "trusted": ZoneFile(None, None)}
     assert firewall.translating == ("zone trusted",)
 

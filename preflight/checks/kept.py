@@ -1,0 +1,148 @@
+"""What brings our rules back after the next boot: a file for each tool, edited in our own lines only. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from preflight.checks.dialects import firewalld, iptables
+from preflight.checks.gate import Gate
+from preflight.checks.gates import gates, iptables_gate
+from preflight.checks.place import Place
+from preflight.facts import iptables as iptables_facts
+from preflight.facts.firewall import IptablesChain
+from preflight.model.change import Kind
+
+NFT_BOOT_FILE = "/etc/nftables.conf"
+NFT_OWN_FILE = "/etc/preflight/nftables.nft"
+NFT_INCLUDE = f'include "{NFT_OWN_FILE}"'
+ZONE_FILE = "/etc/firewalld/zones/{}.xml"
+_HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluster's ports through after a reboot.\n"
+
+
+@dataclass(frozen=True)
+class BootFile:
+    """A file that is not as it should be. `lacks`: the next boot would shut the cluster out; else something stands in
+    it that nothing needs any more."""
+
+    path: str
+    before: str | None
+    after: str
+    lacks: bool
+    says: str  # what is the matter, behind the file's name
+
+
+def boot_files(place: Place) -> Iterator[BootFile]:
+    """The files that have to be edited."""
+    yield from _of_nftables(place)
+    yield from _of_iptables(place)
+    yield from _of_firewalld(place)
+
+
+def not_kept(place: Place) -> Iterator[tuple[Gate, str]]:
+    """The gates that our rules have opened until the next boot only, and what a person can do about it."""
+    made = _made_at_boot(place)
+    saved = {program for saved in place.firewall.iptables_saved for program in _programs(saved.path)}
+    for gate in gates(place):
+        # One that is closed now is another check's matter.
+        if not _needs_ours(gate) or gate.objections():
+            continue
+        if gate.kind is Kind.NFT_RULES and gate.target not in made:
+            yield gate, f"find what makes the chain at boot, and add: {gate.needed[0].text}"
+        if gate.kind is Kind.IPTABLES_RULES and gate.target not in saved:
+            line = iptables.command(gate.target, [rule.text for rule in gate.needed])
+            yield gate, f"find what makes the rules at boot, and add: {line}"
+
+
+def _needs_ours(gate: Gate) -> bool:
+    return gate.written_here and bool(gate.objections(without_ours=True))
+
+
+# nftables: our rules stand in a file of their own, and one line at the end of /etc/nftables.conf includes it.
+
+
+def own_file(rules: dict[str, tuple[str, ...]]) -> str:
+    """The whole of our file: `rules` by "FAMILY TABLE CHAIN". Inserted at the top, so the last goes in first."""
+    return _HEADER + "".join(
+        f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)
+    )
+
+
+def _made_at_boot(place: Place) -> dict[str, tuple[str, ...]]:
+    """Our rules that have to be there after a boot, in chains that the boot file makes."""
+    boot = place.firewall.nft_boot_file or ""
+    return {
+        gate.target: tuple(rule.text for rule in gate.needed)
+        for gate in gates(place)
+        if gate.kind is Kind.NFT_RULES and _needs_ours(gate) and _makes_chain(boot, gate.target)
+    }
+
+
+def _makes_chain(text: str, target: str) -> bool:
+    """Whether a file for `nft -f` makes this chain. Inserting a rule into a chain that is not there fails the whole
+    file, and the host would boot without any firewall."""
+    family, table, chain = target.split(" ")
+    named = rf"(?:{family}[ \t]+)?" if family == "ip" else rf"{family}[ \t]+"  # ip is nft's default family
+    pieces = re.split(r"^[ \t]*(table[ \t][^{]*)\{", text, flags=re.MULTILINE)[1:]  # head, body, head, body …
+    return any(
+        re.fullmatch(rf"table[ \t]+{named}{re.escape(table)}\s*", head)
+        and re.search(rf"^\s*chain\s+{re.escape(chain)}\s*\{{", body, re.MULTILINE)
+        for head, body in zip(pieces[::2], pieces[1::2], strict=True)
+    )
+
+
+def _of_nftables(place: Place) -> Iterator[BootFile]:
+    boot, own = place.firewall.nft_boot_file or "", place.firewall.nft_preflight_file
+    kept = _made_at_boot(place)
+    if kept and own != own_file(kept):
+        says = "is not there" if own is None else "does not hold the rules"
+        yield BootFile(NFT_OWN_FILE, own, own_file(kept), lacks=True, says=says)
+    if kept and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
+        after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
+        yield BootFile(
+            NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"does not include {NFT_OWN_FILE}"
+        )
+    if not kept and own not in (None, own_file({})):
+        yield BootFile(NFT_OWN_FILE, own, own_file({}), lacks=False, says="holds rules that nothing needs any more")
+
+
+# iptables: where a service loads a file at boot, our lines stand in it.
+
+
+def _programs(path: str) -> tuple[str, str]:
+    """The programs that a saved file can be loaded by."""
+    plain = "ip6tables" if path.endswith(("v6", "ip6tables")) else "iptables"
+    return f"{plain}-nft", f"{plain}-legacy"
+
+
+def _of_iptables(place: Place) -> Iterator[BootFile]:
+    for saved in place.firewall.iptables_saved:
+        program = _programs(saved.path)[0]
+        chain = iptables_facts.chain(saved.text, program)
+        if not isinstance(chain, IptablesChain):
+            continue  # a file that iptables-restore would not understand either
+        gate = iptables_gate(replace(place, tries=()), chain)  # what is tried now says nothing of the next boot
+        if not gate.settled and gate.written_here:
+            after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
+            lacks = bool(gate.objections())
+            says = "shuts the cluster out" if lacks else "holds rules that nothing needs any more"
+            yield BootFile(saved.path, saved.text, after, lacks, says)
+
+
+# firewalld: the zone's own file. What firewalld brought along is copied, as firewalld itself would do.
+
+
+def _of_firewalld(place: Place) -> Iterator[BootFile]:
+    state = place.firewall.firewalld
+    for gate in gates(place):
+        file = state.files.get(gate.target) if state and gate.kind is Kind.FIREWALLD_RULES else None
+        xml = (file.own or file.builtin) if file else None
+        if file is None or xml is None or not gate.written_here:
+            continue
+        there = {firewalld.parse(text).meaning for text in firewalld.rules_in(xml)}
+        wanted = {rule.meaning for rule in gate.wanted}
+        if there != wanted:
+            lacks = bool(wanted - there)
+            yield BootFile(
+                ZONE_FILE.format(gate.target), file.own, firewalld.with_rules(xml, [rule.text for rule in gate.wanted]),
+                lacks, "lacks our rules" if lacks else "holds rules that nothing needs any more",
+            )  # fmt: skip

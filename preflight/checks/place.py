@@ -1,0 +1,67 @@
+"""What the gates of a host are made from: the cluster's networks and ports, and what was seen on the host. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
+
+from preflight.checks.rules import Rule, Source, judge
+from preflight.facts.firewall import Arrival, Firewall
+from preflight.facts.types import Network, Sysctl
+from preflight.model.cluster import Cluster, Host
+from preflight.model.ports import PortSet
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the gates of a host are made from."""
+
+    cluster: Cluster
+    host: Host
+    firewall: Firewall
+    network: Network
+    sysctl: Sysctl
+    tries: tuple[Arrival, ...] = ()
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        return sources(self.cluster)
+
+    @cached_property
+    def ports(self) -> PortSet:
+        return needed_ports(self.cluster, self.sysctl)
+
+    def of_family(self, *versions: int) -> tuple[Source, ...]:
+        return tuple(network for network in self.sources if network.version in versions)
+
+    def fewest(self, *versions: int) -> tuple[Source, ...]:
+        """The same in as few networks as hold exactly these: for tools that take one rule a network."""
+        if self.cluster.cidrs:
+            return self.of_family(*versions)
+        fours = [one for one in self.of_family(*versions) if isinstance(one, IPv4Network)]
+        sixes = [one for one in self.of_family(*versions) if isinstance(one, IPv6Network)]
+        return (*collapse_addresses(fours), *collapse_addresses(sixes))
+
+    def login(self, rules: Iterable[Rule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
+        """The login in use, if these rules would surely shut it out."""
+        login = self.firewall.login
+        if login is None or ip_address(login.client).version not in versions:
+            return None
+        source, port = ip_network(login.client), PortSet(((login.port, login.port),))
+        return (source, port) if judge(list(rules), policy, source, port).closed else None
+
+
+def sources(cluster: Cluster) -> tuple[Source, ...]:
+    """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory
+    does not say, because it has only a name for a host."""
+    if cluster.cidrs:
+        return tuple(cluster.cidrs)
+    try:
+        return tuple(ip_network(host.address) for host in cluster.hosts)
+    except ValueError:
+        return ()
+
+
+def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:
+    """The job's ports, and the ephemeral ones where jobs listen on any port that the kernel gives them."""
+    return cluster.ports | PortSet.of([sysctl.local_port_range]) if cluster.listens_anywhere else cluster.ports

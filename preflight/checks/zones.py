@@ -1,0 +1,72 @@
+"""The zones of firewalld as gates: which one the cluster's packets enter, and what it does to them. Pure."""
+
+from collections.abc import Iterator
+from ipaddress import ip_interface
+
+from preflight.checks.dialects import firewalld
+from preflight.checks.gate import Gate
+from preflight.checks.place import Place
+from preflight.checks.rules import Source, overlap, read_source, within
+from preflight.facts.firewall import Firewalld
+from preflight.model.change import Kind
+
+
+def zone_gates(place: Place) -> Iterator[Gate]:
+    state = place.firewall.firewalld
+    if state is None:
+        return
+    entered = zones_entered(place, state)
+    for zone in state.zones:
+        networks = entered.get(zone.name, ())
+        rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
+        ours = tuple(map(firewalld.parse, zone.ours))
+        needed = [text for network in networks for text in firewalld.ours(network, place.ports)]
+        login = place.login((rule for rule in rules if rule not in ours), policy, 4, 6)
+        if login and networks:
+            needed += firewalld.ours(*login)
+        too_old = bool(state.version) and state.version < firewalld.PRIORITIES_SINCE
+        yield Gate(
+            Kind.FIREWALLD_RULES, zone.name, f"firewalld, zone {zone.name}", rules, policy, ours,
+            tuple(map(firewalld.parse, needed)), networks, place.ports,
+            firewalld.command(zone.name, needed) if too_old else "", place.tries,
+        )  # fmt: skip
+
+
+def zones_entered(place: Place, state: Firewalld) -> dict[str, tuple[Source, ...]]:
+    """Zone → the cluster's networks whose packets it gets: by their source if a zone has that, else by the interface
+    on which the host has its address in the cluster, else the default zone."""
+    entered: dict[str, list[Source]] = {}
+    sources = left = list(place.fewest(4, 6))
+    for zone in state.zones:
+        of_zone = [one for text in zone.sources if (one := _as_network(text)) is not None]
+        met = [network for network in sources if any(overlap(network, one) for one in of_zone)]
+        if met:
+            entered[zone.name] = met
+            left = [network for network in left if not any(within(network, one) for one in of_zone)]
+    interfaces = _host_nics(place)
+    by_interface = [zone.name for zone in state.zones if set(zone.interfaces) & interfaces] or [state.default_zone]
+    for name in by_interface:
+        entered[name] = list(dict.fromkeys([*entered.get(name, []), *left]))
+    return {name: tuple(networks) for name, networks in entered.items()}
+
+
+def _as_network(text: str) -> Source | None:
+    try:
+        return read_source(text)
+    except ValueError:  # a MAC address, or an ipset
+        return None
+
+
+def _host_nics(place: Place) -> set[str]:
+    """The interfaces by which the cluster's packets come in: the inventory's host NIC, or those with an address in its
+    networks."""
+    nic = place.host.nic
+    if nic and "/" not in nic:
+        return {nic}
+    wanted = (read_source(nic),) if nic else place.sources
+    return {
+        interface.name
+        for interface in place.network.interfaces
+        for address in interface.addresses
+        if any(ip_interface(address).ip in network for network in wanted)
+    }

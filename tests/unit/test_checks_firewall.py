@@ -1,0 +1,304 @@
+"""Firewall rules: what each tool's language is read to mean, and our own rules in it."""
+
+import os
+import subprocess
+from dataclasses import replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+import pytest
+
+from preflight.checks import connections, kept
+from preflight.checks.dialects import firewalld, iptables, nft, ufw
+from preflight.checks.gates import gates
+from preflight.checks.place import Place
+from preflight.checks.rules import EVERY_PORT, Rule, judge
+from preflight.facts.firewall import Arrival, IptablesChain, Zone
+from preflight.facts.iptables import chain as read_chain
+from preflight.facts.types import HostFacts
+from preflight.model.cluster import Host
+from preflight.model.ports import PortSet
+from tests.unit.healthy import scene
+
+NET = IPv4Network("10.1.0.0/16")
+SIX = IPv6Network("fd00:1::/64")
+PORTS = PortSet.parse("29500,60000-60031")
+
+
+def outcome(rule: Rule, policy: str = "accept", network: IPv4Network | IPv6Network = NET) -> str:
+    """The ports that are closed; "?" in front: in doubt, because the rule has conditions that cannot be judged."""
+    seen = judge([rule], policy, network, PORTS)
+    return str(seen.closed) if seen.closed else f"?{seen.doubtful}" if seen.doubtful else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ("tcp dport 60000-60031 drop", "60000-60031"),
+        ("tcp dport { 22, 60000-60010 } reject with tcp reset", "60000-60010"),
+        ("ip saddr 10.1.2.0/24 drop", "29500,60000-60031"),
+        ("ip saddr 10.9.0.0/16 drop", ""),
+        ("ip saddr != 10.9.0.0/16 drop", "?29500,60000-60031"),
+        ("ct state invalid drop", ""),
+        ("ct state { established, related } accept", ""),
+        ("ct state vmap { invalid : drop, established : accept }", ""),
+        ("ct state vmap { new : drop, established : accept }", "?29500,60000-60031"),
+        ("tcp dport vmap { 22 : accept, 60000 : drop }", "?29500,60000-60031"),
+        ("udp dport 60000 drop", ""),
+        ("ip6 saddr ::1 drop", ""),
+        ("meta nfproto ipv6 drop", ""),
+        ("meta l4proto { icmp, ipv6-icmp } drop", ""),
+        ("meta l4proto { tcp, udp } th dport 29500 counter packets 1 bytes 60 drop", "29500"),
+        ('iif "lo" drop', ""),
+        ('iifname != "lo" ct state new tcp dport 29500 drop', "29500"),
+        ("counter log prefix \"seen \" drop", "29500,60000-60031"),
+        ("counter", ""),
+        ("tcp flags & (fin | syn) == fin | syn drop", "?29500,60000-60031"),
+        ("fib saddr . iif oif missing drop", "?29500,60000-60031"),
+        ("tcp dport @cluster drop", "?29500,60000-60031"),
+        ("limit rate 5/second burst 5 packets accept", ""),
+        ("} garbage { \"", ""),
+    ],
+)  # fmt: skip
+def test_a_rule_closes_what_it_may_close_and_no_more(text: str, closed: str) -> None:
+    assert outcome(nft.parse(text)) == closed
+
+
+@pytest.mark.parametrize(
+    ("text", "left_closed"),
+    [
+        ("ip saddr 10.0.0.0/8 accept", ""),
+        ("ip saddr 10.1.2.0/24 accept", "29500,60000-60031"),
+        ("tcp dport 29500 accept", "60000-60031"),
+        ("meta nfproto ipv4 ip protocol tcp tcp dport 20000-65535 accept", ""),
+        ("ip saddr 10.1.0.0/16 limit rate 5/second accept", "29500,60000-60031"),
+        ('iifname "eth0" accept', "29500,60000-60031"),
+        ("accept", ""),
+    ],
+)
+def test_an_accept_opens_only_what_it_surely_opens(text: str, left_closed: str) -> None:
+    assert outcome(nft.parse(text), "drop") == left_closed
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ("ip6 saddr fd00::/16 drop", "29500,60000-60031"),
+        ("ip6 saddr fd00:9::/64 drop", ""),
+        ("ip saddr 10.1.0.0/16 drop", ""),
+        ("meta nfproto ipv6 tcp dport 29500 drop", "29500"),
+        ("meta nfproto ipv4 drop", ""),
+        ("ip6 daddr fd00:1::7 drop", "?29500,60000-60031"),
+        ("tcp dport 29500 drop", "29500"),
+    ],
+)
+def test_a_rule_for_one_family_does_nothing_to_the_other(text: str, closed: str) -> None:
+    assert outcome(nft.parse(text), network=SIX) == closed
+
+
+def test_an_accept_that_cannot_be_judged_leaves_the_closed_ports_unsure() -> None:
+    rules = [nft.parse(text) for text in ("tcp dport 29500 drop", "ip saddr @cluster tcp dport 60000-60031 accept")]
+    seen = judge(rules, "drop", NET, PORTS)
+    assert (str(seen.closed), str(seen.perhaps), seen.unsure) == ("29500,60000-60031", "60000-60031", False)
+    assert judge(rules[1:], "drop", NET, PortSet.parse("60000-60031")).unsure
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ("-p tcp -m tcp --dport 60000:60031 -j DROP", "60000-60031"),
+        ("-p tcp -m multiport --dports 22,29500,60000:60010 -j REJECT --reject-with tcp-reset", "29500,60000-60010"),
+        ("-s 10.1.2.0/24 -j DROP", "29500,60000-60031"),
+        ("! -s 10.9.0.0/16 -j DROP", "?29500,60000-60031"),
+        ("-m conntrack --ctstate INVALID -j DROP", ""),
+        ("-m state --state RELATED,ESTABLISHED -j ACCEPT", ""),
+        ("-p udp -m udp --dport 29500 -j DROP", ""),
+        ("-i lo -j DROP", ""),
+        ("! -i lo -p tcp -m tcp --dport 29500 -j DROP", "29500"),
+        ("-i eth0 -p tcp -m tcp --dport 29500 -j DROP", "?29500"),
+        ("-p tcp -m tcp --dport 29500 --tcp-flags FIN,SYN,RST,ACK SYN -j DROP", "29500"),
+        ("-p tcp -m tcp --tcp-flags SYN,RST SYN,RST -j DROP", "?29500,60000-60031"),
+        ('-m comment --comment "do not -j ACCEPT" -j DROP', "29500,60000-60031"),
+        ('-j LOG --log-prefix "dropped: "', ""),
+        ("-j KUBE-FIREWALL", "?29500,60000-60031"),
+        ("-m set --match-set guests src -j DROP", "?29500,60000-60031"),
+        ("-p tcp -m tcp --dport 29500 -m limit --limit 5/min -j DROP", "?29500"),
+        ("-d 10.1.0.7/32 -j DROP", "?29500,60000-60031"),
+        ("-p tcp --dport", ""),
+    ],
+)
+def test_a_rule_of_iptables_closes_what_it_may_close_and_no_more(text: str, closed: str) -> None:
+    assert outcome(iptables.parse(text)) == closed
+
+
+@pytest.mark.parametrize(
+    ("text", "left_closed"),
+    [
+        ("-s 10.0.0.0/8 -j ACCEPT", ""),
+        ("-p tcp -m state --state NEW -m tcp --dport 29500 -j ACCEPT", "60000-60031"),
+        ("-m set --match-set cluster src -j ACCEPT", "29500,60000-60031"),
+        ("-p tcp -m tcp --dport 20000:65535 -j ACCEPT", ""),
+    ],
+)
+def test_an_accept_of_iptables_opens_only_what_it_surely_opens(text: str, left_closed: str) -> None:
+    assert outcome(iptables.parse(text), "drop") == left_closed
+
+
+def zone(*rich: str, ports: tuple[str, ...] = (), target: str = "default") -> Zone:
+    return Zone("public", target, (), (), ports, rich, ())
+
+
+@pytest.mark.parametrize(
+    ("seen", "closed"),
+    [
+        (zone(), "29500,60000-60031"),
+        (zone(target="ACCEPT"), ""),
+        (zone(ports=("29500/tcp", "60000-60031/udp")), "60000-60031"),
+        (zone('rule family="ipv4" source address="10.0.0.0/8" accept'), ""),
+        (zone('rule family="ipv6" source address="fd00::/8" accept'), "29500,60000-60031"),
+        (zone('rule family="ipv4" source NOT address="10.0.0.0/8" accept'), "29500,60000-60031"),
+        (zone('rule family="ipv4" source address="10.1.0.0/16" service name="ssh" accept'), "29500,60000-60031"),
+        (zone('rule port port="29500" protocol="tcp" reject', ports=("1-65535/tcp",)), "29500"),
+        # What closes goes before what opens, unless its priority says otherwise.
+        (zone('rule priority="5" port port="29500" protocol="tcp" drop', ports=("1-65535/tcp",)), ""),
+        (zone('rule port port="29500" protocol="tcp" drop',
+              'rule priority="-9" family="ipv4" source address="10.1.0.0/16" accept'), ""),
+    ],
+)  # fmt: skip
+def test_a_zone_closes_what_it_does_not_open(seen: Zone, closed: str) -> None:
+    found = judge(firewalld.zone_rules(seen), firewalld.policy(seen), NET, PORTS)
+    assert str(found.closed) == closed
+
+
+# Our own rules.
+
+
+def test_ufw_and_iptables_take_fifteen_ports_a_rule_and_a_range_counts_two() -> None:
+    many = PortSet.of((port, port + (port % 2)) for port in range(1000, 1100, 5))
+    for written, read in ((ufw.ours(NET, many), ufw.parse), (iptables.ours(NET, many), iptables.parse)):
+        words = (word for text in written for word in text.split() if word[:1].isdigit() and "." not in word)
+        assert max(sum(2 if ":" in item else 1 for item in word.split(",")) for word in words) <= 15
+        assert not judge([read(text) for text in written], "drop", NET, many).closed
+
+
+@pytest.mark.parametrize("network", [NET, SIX, IPv4Network("10.1.0.7/32"), IPv6Network("::/0")], ids=str)
+def test_our_rules_are_read_as_what_they_are_meant_to_be(network: IPv4Network | IPv6Network) -> None:
+    family = network.version
+    for rules in (
+        [nft.parse(nft.ours([network], PORTS))],
+        [iptables.parse(text, family) for text in iptables.ours(network, PORTS)],
+        [ufw.parse(text) for text in ufw.ours(network, PORTS)],
+        [firewalld.parse(text) for text in firewalld.ours(network, PORTS)],
+    ):
+        assert judge(rules, "drop", network, EVERY_PORT).closed == EVERY_PORT - PORTS
+        assert not any(rule.partial for rule in rules)
+        assert not [rule for rule in rules if rule.meets(SIX if family == 4 else NET)]
+
+
+SAVED = """\
+# kept
+*nat
+:INPUT ACCEPT [0:0]
+-A INPUT -m comment --comment preflight -j ACCEPT
+COMMIT
+*filter
+:INPUT DROP [1:40]
+:FORWARD ACCEPT [0:0]
+-A FORWARD -j ACCEPT
+-A INPUT -i lo -j ACCEPT
+COMMIT
+"""
+
+
+@pytest.mark.parametrize("text", [SAVED, SAVED.replace("-A INPUT", "[7:420] -A INPUT"),
+                                  SAVED.replace("-A INPUT -i lo -j ACCEPT\n", "")])  # fmt: skip
+def test_our_lines_in_a_saved_file_come_first_and_go_without_a_trace(text: str) -> None:
+    ours = iptables.ours(NET, PORTS)
+    edited = iptables.with_rules(text, ours)
+    chain = read_chain(edited)
+    assert isinstance(chain, IptablesChain)
+    assert (chain.rules[:1], chain.ours) == (tuple(ours), tuple(ours))
+    assert iptables.with_rules(edited, ours) == edited
+    assert iptables.with_rules(edited, []) == text
+
+
+ZONE = """\
+<?xml version="1.0" encoding="utf-8"?>
+<zone>
+  <short>Public</short>
+  <rule family="ipv4">
+    <source address="10.9.0.0/16"/>
+    <drop/>
+  </rule>
+  <service name="ssh"/>
+</zone>
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ZONE, ZONE.removesuffix("\n"), ZONE.replace("\n", ""), ZONE.replace("</zone>", "  </zone>"),
+     ZONE.replace("\n", "\r\n")],
+)  # fmt: skip
+def test_our_rules_in_a_zone_file_come_last_and_go_without_a_trace(text: str) -> None:
+    ours = [*firewalld.ours(NET, PORTS), *firewalld.ours(SIX, PORTS)]
+    edited = firewalld.with_rules(text, ours)
+    assert list(firewalld.rules_in(edited)) == ours
+    assert firewalld.with_rules(edited, ours) == edited
+    assert firewalld.with_rules(edited, []) == text
+
+
+def test_a_zone_file_without_content_gets_one() -> None:
+    edited = firewalld.with_rules("<zone/>", firewalld.ours(NET, PortSet.parse("1")))
+    assert len(firewalld.rules_in(edited)) == 1
+
+
+def test_hosts_without_a_common_network_are_one_rule_of_nftables_and_few_of_the_others() -> None:
+    case = scene({"cluster": {"cidrs": []}})
+    hosts = tuple(Host(f"n{number}", f"10.1.0.{number}") for number in range(1, 101))
+    facts = case.facts.hosts["node01"]
+    assert isinstance(facts, HostFacts)
+    place = Place(replace(case.cluster, hosts=hosts), hosts[0], facts.firewall, facts.network, facts.sysctl)  # type: ignore[arg-type]
+    (gate,) = gates(place)
+    assert len(gate.needed) == 1
+    assert len(gate.needed[0].sources or ()) == 100
+    assert 0 < len(place.fewest(4)) < 15
+    covered = {address for network in place.fewest(4) for address in network}
+    assert covered == {ip_network(host.address)[0] for host in hosts}
+
+
+# Connections.
+
+
+def test_a_host_that_reaches_nobody_is_told_once() -> None:
+    def tries(*dead: str) -> tuple[Arrival, ...]:
+        names = ("n1", "n2", "n3")
+        return tuple(Arrival(name, "timeout" if name in dead else "refused", 29500, "10.1.0.9") for name in names)
+
+    arrivals = {"n2": tries("n1"), "n3": tries("n1"), "n4": tries()}
+    lost = [loss for target in ("n2", "n3") for loss in connections.losses(target, arrivals[target], None)]
+    assert connections.senders_cut_off(lost, arrivals) == {}, "n1 reaches n4"
+    arrivals["n4"] = tries("n1")
+    lost += connections.losses("n4", arrivals["n4"], None)
+    assert list(connections.senders_cut_off(lost, arrivals)) == ["n1"]
+    arrivals["n4"] = tries("n1", "n2", "n3")
+    assert connections.senders_cut_off(lost, arrivals) == {}, "n4 is reached by nobody"
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace with a real nft")
+@pytest.mark.parametrize("listed", ["29500", "29500-29501", "29500,60000-60031", "22,80,443,6000-6009"])
+@pytest.mark.parametrize(
+    "network",
+    ["10.1.0.0/16", "10.1.0.7/32", "0.0.0.0/0", "10.1.0.9/32 10.1.0.7/32 10.1.0.8/32", "fd00:1::/64", "fd00:1::7/128"],
+)
+def test_our_rule_is_what_a_real_nft_prints_for_it(listed: str, network: str) -> None:
+    rule = nft.ours([ip_network(one) for one in network.split()], PortSet.parse(listed))
+    other = nft.ours([NET], PortSet.parse("1"))
+    script = "table inet filter {\n chain input {\n type filter hook input priority 0; policy drop;\n }\n}\n"
+    script += kept.own_file({"inet filter input": (rule, other)})
+    shown = subprocess.run(
+        ["unshare", "--net", "sh", "-c", "nft -f - && nft list chain inet filter input"], input=script, text=True,
+        capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    lines = [line.strip() for line in shown.splitlines() if "preflight" in line]
+    assert lines == [rule, other], "in the order wanted"

@@ -14,7 +14,7 @@ from preflight.facts.types import (
     Sysctl,
     Unreachable,
 )
-from preflight.model.change import Area, Change, Kind
+from preflight.model.change import Change, Kind
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import changed
 
@@ -64,12 +64,8 @@ def _sysctl(sysctl: Sysctl, change: Change) -> Sysctl:
 
 def _firewall(state: Firewall, change: Change) -> Firewall:
     lines = tuple((change.after or "").splitlines())
-    if change.kind is Kind.FILE and change.target == firewall.OWN_FILE:
-        assert change.before == state.nft_preflight_file
-        return replace(state, nft_preflight_file=change.after)
     if change.kind is Kind.FILE:
-        assert (change.target, change.before) == (firewall.BOOT_FILE, state.nft_boot_file)
-        return replace(state, nft_boot_file=change.after)
+        return _boot_file(state, change)
     if change.kind is Kind.UFW_ENABLED:
         return replace(state, ufw_enabled=change.after == "yes", nft_chains=())
     if change.kind is Kind.UFW_RULES:

@@ -14,7 +14,7 @@ from preflight.facts.types import (
     Sysctl,
     Unreachable,
 )
-from preflight.model.change import Change, Kind
+from preflight.model.change import Area, Change, Kind
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import changed
 

@@ -3,6 +3,7 @@
     fab -r playbooks --list
     fab -r playbooks bring-up --inventory hosts.toml --dry-run
     fab -r playbooks bring-up --inventory hosts.toml
+    fab -r playbooks take-back --inventory hosts.toml
 
 The hosts come from the inventory, not from fab's -H: preflight opens the connections, with strict host keys (Fabric
 alone accepts any key) and many hosts at a time. Each step shows a diff and asks, unless --yes.
@@ -11,11 +12,14 @@ alone accepts any key) and many hosts at a time. Each step shows a diff and asks
 # Fabric's task has no types.
 # mypy: disable-error-code="untyped-decorator"
 
+from pathlib import Path
+
 from fabric import task
 from invoke.context import Context
 from invoke.exceptions import Exit
 
 from preflight.cli.main import main
+from preflight.provision.journal import past_runs
 
 HELP = {
     "inventory": "the cluster (hosts.toml)",
@@ -27,7 +31,7 @@ HELP = {
 
 def preflight(command: str, inventory: str, limit: str = "", yes: bool = False, dry_run: bool = False) -> None:
     """One preflight command; ends fab with the command's exit code if that is not 0."""
-    words = [command, "--inventory", inventory]
+    words = [*command.split(), "--inventory", inventory]
     words += ["--limit", limit] if limit else []
     words += ["--yes"] if yes else []
     words += ["--dry-run"] if dry_run else []
@@ -68,3 +72,22 @@ def bring_up(
         step(c, inventory, limit, yes, dry_run)
     if not dry_run:
         preflight("check", inventory, limit)
+
+
+def runs_to_take_back(inventory: str) -> list[str]:
+    """The runs that changed this cluster from this machine and were not taken back, the newest first."""
+    known = [run for run in past_runs() if run.inventory == str(Path(inventory).absolute())]
+    undone = {run.undoes for run in known if run.undoes and run.exit == 0}
+    return [run.run for run in known if not run.undoes and run.run not in undone]
+
+
+@task(help=HELP)
+def take_back(
+    _: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
+) -> None:
+    """The cluster as it was found: every run taken back, the newest first; what others changed since is left alone."""
+    runs = runs_to_take_back(inventory)
+    if not runs:
+        print(f"nothing was changed from this machine with {inventory} that is not taken back")
+    for run in runs:
+        preflight(f"rollback {run}", inventory, limit, yes, dry_run)

@@ -23,7 +23,7 @@ def fab(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
 def test_the_tasks_are_listed() -> None:
     done = fab("--list")
     assert done.returncode == 0, done.stderr
-    for name in ("bring-up", "device-addresses", "firewall", "ports"):
+    for name in ("bring-up", "device-addresses", "firewall", "ports", "take-back"):
         assert f"  {name} " in done.stdout
 
 
@@ -47,6 +47,14 @@ def test_bring_up_takes_new_servers_to_a_checked_cluster(make_lab: MakeLab) -> N
     for command in ("configure-ports", "configure-device-ips", "configure-firewall"):
         again = preflight(command, "--inventory", lab.inventory, "--dry-run", "--exit-code", check=False)
         assert again.returncode == 0, again.stdout
+
+    done = fab("take-back", "--inventory", lab.inventory, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("$ preflight rollback ") == 3
+    assert "node01: device 0 keeps 192.168.100.11/24" in done.stdout
+    left = lab.ssh("node01", "cat /proc/sys/net/ipv4/ip_local_reserved_ports; nft list ruleset; ls /etc /etc/sysctl.d")
+    assert "60000" not in left.stdout and "preflight" not in left.stdout
+    assert "nothing was changed from this machine" in fab("take-back", "--inventory", lab.inventory, "--yes").stdout
 
 
 def test_a_step_that_fails_ends_the_playbook_with_its_exit_code(tmp_path: Path) -> None:

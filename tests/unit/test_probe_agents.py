@@ -17,7 +17,7 @@ from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Produc
 from preflight.model.measure import End, Observation, TestOutcome, kept_waiting
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
-from preflight.transport.types import Channel, Program, TransportError, Trouble
+from preflight.transport.types import Channel, Options, Program, TransportError, Trouble
 
 FAULTS = Path(__file__).parent / "probe_faults"
 MARK = "PREFLIGHT_TEST_MARK"
@@ -68,7 +68,7 @@ def gone_within(seconds: float, mark: str) -> list[int]:
 
 
 def run(cluster: Cluster) -> tuple[Observation, ...]:
-    transport = LocalTransport()
+    transport = LocalTransport(Options())
     try:
         return probe(cluster, cluster.hosts, transport)
     finally:
@@ -162,7 +162,7 @@ def test_a_host_that_loses_its_agent_while_others_are_awaited_is_left_out(mark: 
                 program = replace(program, setup=program.setup + "; sleep 4")
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneDiesWaiting())
+    observations = probe(two, two.hosts, OneDiesWaiting(Options()))
     named = kept_waiting(observations[0])
     assert [(view.member.host, view.stage) for view in named] == [("node02", "torch")] * 2
     assert {member.host for seen in observations[1:] for member in seen.test.members} == {"node01"}
@@ -193,7 +193,7 @@ def test_a_host_without_torch_is_named_and_the_other_goes_on(mark: str) -> None:
                 program = Program(program.source, program.payload.replace(b"import torch\\n", b"import no_torch\\n"))
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneWithoutTorch())
+    observations = probe(two, two.hosts, OneWithoutTorch(Options()))
     called = observations[0]
     assert [(view.member.host, view.stage) for view in kept_waiting(called)] == [("node02", "spawned")] * 2
     assert "No module named 'no_torch'" in called.ranks[2].error
@@ -210,7 +210,7 @@ def test_a_host_that_is_not_reached_is_named_with_the_transports_sentence(mark: 
                 raise TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up")
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneDead())
+    observations = probe(two, two.hosts, OneDead(Options()))
     assert {view.error for view in kept_waiting(observations[0])} == {"node01: nothing after 10 s"}
     assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
 

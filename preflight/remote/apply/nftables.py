@@ -42,14 +42,14 @@ def write_nft_rules(target, value):
 
 
 def same_rules(value):
-    """All of our rules accept, so their order means nothing. `{ a }` is the same as `a`, and `a/32` as `a`: nft and ufw
-    print the shorter."""
+    """All of our rules accept, so their order means nothing, nor does that in a set. `{ a }` is the same as `a`, and
+    `a/32` as `a`: nft and ufw print the shorter."""
     rules = []
     for line in (value or "").splitlines():
         rule = " ".join(line.split())
         rule = rule[: -len(OUR_COMMENT)] if rule.endswith(OUR_COMMENT) else rule
-        rule = re.sub(r"\{ ([^ ]+) \}", r"\1", rule)
-        rules.append(re.sub(r"(\d+\.\d+\.\d+\.\d+)/32\b", r"\1", rule))
+        rule = re.sub(r"(\.\d+)/32\b|(:[0-9a-f]*)/128\b", r"\1\2", rule)
+        rules.append(re.sub(r"\{ ([^{}]+) \}", lambda match: ", ".join(sorted(match.group(1).split(", "))), rule))
     return sorted(filter(None, rules))
 
 

@@ -1,0 +1,102 @@
+"""iptables: our tagged rules in the chain INPUT, put in and taken out one at a time, and that chain as a whole. A whole
+iptables-restore would lose or freeze what docker and kube-proxy write meanwhile, so there is none."""
+
+import os
+import re
+import shlex
+
+from apply.kinds import Kind
+from apply.tools import ENVIRONMENT, TAG, StepError, must
+
+PROGRAMS = ("iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy")
+OURS = re.compile(r'--comment "?%s"?(?: |$)' % TAG)
+# What our rules are made of; nothing else is ever given to iptables.
+RULE = re.compile(
+    r"-s [0-9a-fA-F.:]+(?:/[0-9]+)? -p tcp -m multiport --dports [0-9,:]+ "
+    r'-m comment --comment "?%s"? -j ACCEPT$' % TAG
+)
+
+
+def program(target):
+    """The program's path: by its own name, or plain `iptables` where that is the one of nft, or the legacy one."""
+    if target not in PROGRAMS:
+        raise StepError("%r is none of %s" % (target, ", ".join(PROGRAMS)))
+    plain, _, variant = target.partition("-")
+    path = tool_path(plain)
+    is_nft = path is not None and "nft" in os.path.basename(os.path.realpath(path))
+    found = tool_path(target) or (path if path and is_nft == (variant == "nft") else None)
+    if found is None:
+        raise StepError("%s is not installed" % target)
+    return found
+
+
+def tool_path(name):
+    paths = [os.path.join(folder, name) for folder in ENVIRONMENT["PATH"].split(":") if folder]
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
+
+
+def listing(target):
+    """The lines of `iptables -S INPUT`, the policy first."""
+    text = must(program(target), "-w", "-S", "INPUT")
+    return [line for line in text.splitlines() if line.startswith(("-P INPUT ", "-A INPUT "))]
+
+
+def rules(target):
+    return [line[len("-A INPUT ") :] for line in listing(target) if line.startswith("-A ")]
+
+
+def read_rules(target):
+    return "\n".join(filter(OURS.search, rules(target))) or None
+
+
+def write_rules(target, value):
+    """The new ones in at the top, then the old ones out: at no time is less open than before."""
+    there, wanted = same_rules(read_rules(target)), same_rules(value)
+    path = program(target)
+    for rule in (value or "").splitlines():
+        if not RULE.match(rule):
+            raise StepError("%r is no rule of ours" % rule)
+    for rule in reversed((value or "").splitlines()):
+        if one_rule(rule) not in there:
+            must(path, "-w", "-I", "INPUT", *shlex.split(rule))
+    for rule in filter(OURS.search, rules(target)):
+        if one_rule(rule) not in wanted:
+            must(path, "-w", "-D", "INPUT", *shlex.split(rule))
+
+
+def one_rule(text):
+    """A rule in one spelling: older programs quote the comment, and a single address may have its prefix or not."""
+    return re.sub(r"^(-s [0-9a-fA-F.:]+)/(?:32|128) ", r"\1 ", " ".join(text.replace('"', "").split()))
+
+
+def same_rules(value):
+    """All of our rules accept, so their order means nothing."""
+    return sorted(map(one_rule, (value or "").splitlines()))
+
+
+def read_input(target):
+    """The chain as iptables lists it, which is what puts it back; None where it lets everything in."""
+    lines = listing(target)
+    return None if lines == ["-P INPUT ACCEPT"] else "\n".join(lines)
+
+
+def write_input(target, value):
+    """None: lets everything in. Else the rules of a listing, one by one, and its policy last."""
+    if value == "present":
+        raise StepError("how INPUT of %s looked is not known here; load the host's own rules again" % target)
+    path = program(target)
+    must(path, "-w", "-P", "INPUT", "ACCEPT")
+    must(path, "-w", "-F", "INPUT")
+    lines = (value or "").splitlines()
+    for line in sorted(lines, key=lambda line: line.startswith("-P ")):  # stable: the policy goes last
+        must(path, "-w", *shlex.split(line))
+
+
+def same_presence(value):
+    return value is not None
+
+
+KINDS = {
+    "iptables-rules": Kind(read_rules, write_rules, same_rules, lines=True),
+    "iptables-input": Kind(read_input, write_input, same_presence),
+}

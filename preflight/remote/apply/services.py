@@ -1,0 +1,40 @@
+"""Services of systemd: whether one runs, and whether it starts at boot."""
+
+import re
+
+from apply.kinds import Kind
+from apply.tools import StepError, call, must
+
+
+def unit(target):
+    if not re.match(r"[\w@.-]+$", target) or target.startswith("-"):
+        raise StepError("%r is no name of a unit" % target)
+    return target
+
+
+def read_active(target):
+    """What is on its way up counts as active."""
+    _, out, _ = call("systemctl", "is-active", unit(target))
+    return "active" if out.strip() in ("active", "activating", "reloading") else "inactive"
+
+
+def write_active(target, value):
+    must("systemctl", "start" if value == "active" else "stop", unit(target))
+
+
+def read_at_boot(target):
+    """In systemctl's own word: enabled, disabled, masked, static …"""
+    _, out, err = call("systemctl", "is-enabled", unit(target))
+    if not out.strip():
+        raise StepError("systemctl is-enabled %s: %s" % (target, err.strip()[:300] or "no word"))
+    return out.strip()
+
+
+def write_at_boot(target, value):
+    must("systemctl", "enable" if value == "enabled" else "disable", unit(target))
+
+
+KINDS = {
+    "service": Kind(read_active, write_active, settle=5),
+    "service-at-boot": Kind(read_at_boot, write_at_boot),
+}

@@ -63,7 +63,7 @@ def _routable(interface: Interface) -> list[IPv4Interface]:
     return [address for address in found if not (address.ip.is_loopback or address.ip.is_link_local)]
 
 
-def _named_by(nic: str, network: Network) -> list[Interface]:
+def named_by(nic: str, network: Network) -> list[Interface]:
     """The interfaces that the inventory's `nic` means: by name, or by a CIDR that holds one of its addresses."""
     if "/" not in nic:
         return [interface for interface in network.interfaces if interface.name == nic]
@@ -93,7 +93,7 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
                 remedy='name it in the inventory: nic = "NAME" or nic = "CIDR"',
             )  # fmt: skip
         return
-    interfaces = _named_by(nic, network)
+    interfaces = named_by(nic, network)
     if len(interfaces) != 1:
         found = ", ".join(interface.name for interface in interfaces or network.interfaces)
         count = "no interface" if not interfaces else "more than one interface"
@@ -191,3 +191,31 @@ def root_by_sudo(here: Here, os: Os) -> Iterator[Finding]:
             f"{os.refused.summary}; it was looked at without root", expected="root", found=os.user,
             remedy=os.refused.remedy,
         )  # fmt: skip
+
+
+@cluster_check("HST108", "Every host is a machine of its own")
+def own_machine(all_: All, os: Mapping[str, Os]) -> Iterator[Finding]:
+    """Why: a machine that stands in the inventory under two names is provisioned twice, at the same time, and a job
+    that counts on both has half of the devices that it thinks it has. Machines that were copied from one image share
+    their machine id: preflight tells them apart by name, but DHCP and journald do not.
+
+    By hand: cat /etc/machine-id; hostname   (on both hosts)
+
+    Mend: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
+    """
+    first: dict[str, str] = {}  # machine id → the host that has it
+    for name, seen in os.items():
+        if not seen.machine_id:
+            yield all_.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
+            continue
+        other = first.setdefault(seen.machine_id, name)
+        if other != name and os[other].hostname == seen.hostname:
+            yield all_.bad(
+                f"{name}: is the same machine as {other}: host name {seen.hostname}, machine id {seen.machine_id}",
+                host=name, peer=other, remedy="take one of the two names out of the inventory",
+            )  # fmt: skip
+        elif other != name:
+            yield all_.warn(
+                f"{name}: has the machine id of {other}, as copies of one image do", host=name, peer=other,
+                remedy="rm /etc/machine-id && systemd-machine-id-setup, then reboot",
+            )  # fmt: skip

@@ -4,8 +4,8 @@ A change is made only where the host is still as it was seen; what somebody chan
 changes take themselves back unless a new connection confirms them. Running it again finds nothing to do, and
 `preflight rollback RUN` takes a run back.
 
-Areas: ports, device addresses, firewall; `configure-ports`, `configure-device-ips` and `configure-firewall` are the
-same thing for one of them.
+Areas: ports, device addresses, firewall, environment; `configure-ports`, `configure-device-ips`, `configure-firewall`
+and `configure-environment` are the same thing for one of them.
 """
 
 import argparse

@@ -20,6 +20,7 @@ MODULES = {
     Area.PORTS: ("ports",),
     Area.ADDRESSES: ("addresses", "devices", "hccn_conf"),
     Area.FIREWALL: ("firewall",),
+    Area.ENVIRONMENT: ("environment",),
 }
 
 

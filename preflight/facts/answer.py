@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import framed, hccn_conf, hccn_tool, ip, npu_smi, ss, sysctl, tuned, versions
+from preflight.facts import environment, framed, hccn_conf, hccn_tool, ip, npu_smi, ss, sysctl, tuned, versions
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
@@ -337,6 +337,7 @@ def host_facts(
         sockets=made("sockets", Output, _sockets),
         network=made("network", _Network, _network),
         firewall=made("firewall", RawFirewall, firewall),
+        environment=made("environment", environment.Raw, environment.environment),
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
         names=made("names", _Names, _names),
         limits=made("job", _Job, _limits),

@@ -28,6 +28,7 @@ HOST_SECTIONS = {
     "firewall": 10.0,
     "connects": 10.0,
     "names": 10.0,
+    "environment": 5.0,
     "job": 30.0,
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
@@ -75,6 +76,8 @@ def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str]) ->
     words: dict[str, object] = {
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],
+        "hosts_file": cluster.setup.hosts_file,
+        "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
         "job": {
             "source": job.source,

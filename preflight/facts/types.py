@@ -7,6 +7,7 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrivals, Firewall
 
 
@@ -233,6 +234,7 @@ class HostFacts:
     names: Names | Missing
     limits: Limits | Missing
     versions: Versions | Missing
+    environment: Environment | Missing = Missing("the facts do not hold it")
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None

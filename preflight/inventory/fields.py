@@ -16,6 +16,7 @@ from preflight.model.ports import PortSet
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LARGEST_SIZE = 64 << 30  # bytes: no device has more memory for one tensor
+_MOST_FILES = 1048576  # what Linux allows a process unless fs.nr_open says otherwise
 _LONGEST_DEADLINE = 86400.0  # seconds
 _BASTION = re.compile(
     r"(?:(?P<user>[^@:\s-][^@:\s]*)@)?(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
@@ -152,6 +153,46 @@ def _size(value: Any) -> int:
     raise ValueError(f"{shown(value)} is no size: multiples of 8 bytes up to 64GiB, such as 8B, 64KiB, 1MiB or 1GiB")
 
 
+def _limits(value: Any) -> dict[str, str | int]:
+    """`true`, or a table: memlock as limits.conf writes it (KiB or "unlimited") and nofile; {}: leave both alone."""
+    if isinstance(value, bool):
+        return {"memlock": "unlimited", "nofile": _MOST_FILES} if value else {}
+    if not isinstance(value, dict):
+        raise ValueError(f"should be true, false or a table with memlock and nofile, found {shown(value)}")
+    limits: dict[str, str | int] = {}
+    for key, limit in value.items():
+        if key == "memlock":
+            limits[key] = limit if limit == "unlimited" else str(_kibibytes(limit))
+        elif key != "nofile":
+            raise ValueError(f"unknown key {shown(key)}; there are memlock and nofile")
+        elif isinstance(limit, int) and not isinstance(limit, bool) and 1024 <= limit <= 2**31:
+            limits[key] = limit
+        else:
+            raise ValueError(f"nofile should be a number of files from 1024 on, found {shown(limit)}")
+    return limits
+
+
+def _kibibytes(value: Any) -> int:
+    try:
+        return _size(value) // 1024 or 1
+    except ValueError as error:
+        raise ValueError(f'memlock should be "unlimited" or a size such as 64GiB, found {shown(value)}') from error
+
+
+def _profile(value: Any) -> dict[str, str] | None:
+    """`true`, or a table of HCCL_ variables; None: no profile."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, dict):
+        raise ValueError(f"should be true, false or a table of HCCL_ variables, found {shown(value)}")
+    for name, text in value.items():
+        if not re.fullmatch(r"HCCL_[A-Z0-9_]+", name):
+            raise ValueError(f"{shown(name)} is no variable of HCCL, such as HCCL_CONNECT_TIMEOUT")
+        if not isinstance(text, str) or not text.isprintable():
+            raise ValueError(f"{name} should be text in quotes, found {shown(text)}")
+    return dict(value)
+
+
 def _seconds(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _LONGEST_DEADLINE:
         return float(value)
@@ -185,6 +226,8 @@ HostRange = Annotated[
     Literal["auto"] | InstanceOf[PortSet],
     BeforeValidator(_host_range, json_schema_input_type=Literal["auto"] | list[int | str]),
 ]
+Limits = Annotated[dict[str, str | int], BeforeValidator(_limits, json_schema_input_type=bool | dict[str, str | int])]
+Profile = Annotated[dict[str, str] | None, BeforeValidator(_profile, json_schema_input_type=bool | dict[str, str])]
 Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=str)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]

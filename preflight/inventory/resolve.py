@@ -7,9 +7,9 @@ from preflight.inventory import address_rules, contradictions
 from preflight.inventory.errors import Problem
 from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
-from preflight.inventory.schema import Document, ProbeTable, SshTable
+from preflight.inventory.schema import Document, HostSetupTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
-from preflight.model.cluster import Cluster, Host, ProbeSettings, Product, Ssh, Waiver
+from preflight.model.cluster import Cluster, Host, HostSetup, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.ports import PortSet
 
 _BACKEND = {Product.NVIDIA: "nccl", Product.CPU: "gloo"}  # else hccl
@@ -42,6 +42,8 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
     yield from contradictions.of_names(entries)
     if sound.intact("cluster", "ports"):
         yield from contradictions.of_ports(document)
+    if sound.intact("cluster", "host_setup", "hosts"):
+        yield from contradictions.of_the_setup(document, entries)
     if sound.intact("cluster", "ssh", "hosts"):
         yield from contradictions.of_the_way_there(document, entries)
     if sound.intact("hosts"):
@@ -92,6 +94,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         firewall=document.firewall.policy,
         firewall_off_at_boot=document.firewall.disable_at_boot,
         probe=_probe(document.probe, document.cluster.product),
+        setup=_setup(document.host_setup),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
         amp=in_amp_mode(document),
@@ -105,6 +108,11 @@ def _ssh(common: SshTable, own: SshTable, folder: Path) -> Ssh:
         if name in said:
             said[name] = str(folder / said[name])
     return Ssh(**said)
+
+
+def _setup(table: HostSetupTable) -> HostSetup:
+    limits = table.limits
+    return HostSetup(table.hosts_file, str(limits.get("memlock", "")), int(limits.get("nofile", 0)), table.profile)
 
 
 def _probe(table: ProbeTable, product: Product) -> ProbeSettings:

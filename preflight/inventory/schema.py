@@ -13,6 +13,7 @@ from preflight.inventory.fields import (
     FilePath,
     HostRange,
     Interface,
+    Limits,
     Line,
     Login,
     LoginOrNone,
@@ -23,6 +24,7 @@ from preflight.inventory.fields import (
     Nic,
     Port,
     Ports,
+    Profile,
     Seconds,
     Size,
     Text,
@@ -124,6 +126,12 @@ class FirewallTable(_Table):
     disable_at_boot: StrictBool = False
 
 
+class HostSetupTable(_Table):
+    hosts_file: StrictBool = False
+    limits: Limits = {}
+    profile: Profile = None
+
+
 class ProbeTable(_Table):
     python: Text = "python3"
     setup: Line = ""
@@ -164,6 +172,7 @@ class Document(_Table):
     device_addresses: Annotated[FourSubnets | OneSubnet, Field(discriminator="plan")] | None = None
     ports: PortsTable = PortsTable()
     firewall: FirewallTable = FirewallTable()
+    host_setup: HostSetupTable = HostSetupTable()
     probe: ProbeTable = ProbeTable()
     hosts: Annotated[list[HostTable], Field(min_length=1)]
     waivers: list[WaiverTable] = []

@@ -10,6 +10,7 @@ class Area(StrEnum):
     PORTS = "ports"
     ADDRESSES = "device-ips"
     FIREWALL = "firewall"
+    ENVIRONMENT = "environment"
 
 
 class Risk(StrEnum):

@@ -87,6 +87,16 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True)
+class HostSetup:
+    """What else the operator wants on every host; nothing unless asked for."""
+
+    hosts_file: bool = False  # the cluster's names in /etc/hosts
+    memlock: str = ""  # as limits.conf(5) writes it: KiB, or "unlimited"
+    nofile: int = 0
+    profile: Mapping[str, str] | None = None  # HCCL_* variables on top of those that follow from the inventory
+
+
+@dataclass(frozen=True)
 class Host:
     """One server. `address` is what is connected to; `nic` is an interface name or a CIDR that names one."""
 
@@ -125,6 +135,7 @@ class Cluster:
     firewall_off_at_boot: bool = False  # with policy off: disable the firewall's service, too
     probe: ProbeSettings = field(default_factory=ProbeSettings)
     waivers: tuple[Waiver, ...] = ()
+    setup: HostSetup = field(default_factory=HostSetup)
     superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
     amp: bool = False  # the NPUs (of Atlas A1) are in AMP mode: their addresses are planned in one subnet
 

@@ -8,6 +8,7 @@ Standard library only, Python 3.6 syntax. The rest of stdin is the request, a JS
     connects   {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral": whether to try the first and
                last of the ephemeral ports, too}, for `connects`
     names      host names to resolve, for `names`
+    hosts_file, limits  whether the inventory asks for these, for `environment`
     job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
     devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
     readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
@@ -543,6 +544,23 @@ def look_names(request, deadline):
     return {"hostname": answers[own], "cluster": {name: answers[name] for name in request["names"]}}
 
 
+def look_environment(request, deadline):
+    """Files that [host_setup] is about; of those that it asks nothing of, only what preflight may have left there."""
+    hosts = read("/etc/hosts")
+    folder = "/etc/security/limits.d"
+    paths = [os.path.join(folder, name) for name in listing(folder) if name.endswith(".conf")]
+    limits = {}
+    for path in [*paths, "/etc/security/limits.conf"]:
+        if os.path.isfile(path) and (request["limits"] or path.endswith("/90-preflight.conf")):
+            limits[path] = read(path)
+    return {
+        "hosts": hosts if request["hosts_file"] or "preflight" in (hosts or "") else None,
+        "limits": limits,
+        "profile": read("/etc/profile.d/preflight-hccl.sh"),
+        "nr_open": read("/proc/sys/fs/nr_open"),
+    }
+
+
 def look_job(request, deadline):
     """What a job sees. Run right here where the jobs' Python is this very one: a second start costs 20 ms."""
     job = request["job"]
@@ -681,6 +699,7 @@ SECTIONS = {
     "firewall": look_firewall,
     "connects": look_connects,
     "names": look_names,
+    "environment": look_environment,
     "job": look_job,
     "driver": look_driver,
     "hccn": look_hccn,

@@ -17,6 +17,7 @@ from preflight.facts.types import (
 from preflight.model.change import Area, Change, Kind
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import changed
+from tests.unit.apply_to_environment import changed as environment_changed
 
 _ORDER = tuple(Kind)
 
@@ -36,6 +37,8 @@ def _after(host: HostFacts, change: Change) -> HostFacts:
     if change.kind is Kind.SYSCTL or (change.kind is Kind.FILE and change.area is Area.PORTS):
         assert isinstance(host.sysctl, Sysctl)
         return replace(host, sysctl=_sysctl(host.sysctl, change))
+    if change.area is Area.ENVIRONMENT:
+        return environment_changed(host, change)
     if change.device is not None:
         return changed(host, change)
     assert isinstance(host.firewall, Firewall)

@@ -23,8 +23,9 @@ from typing import Any
 
 import msgspec
 
-from preflight.checks import kept, reserving
+from preflight.checks import kept, reserving, setup_files
 from preflight.checks.dialects import nft
+from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.sysctl import OWN_FILE
@@ -52,11 +53,12 @@ from preflight.facts.types import (
     Unreachable,
     Versions,
 )  # fmt: skip
-from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.model.cluster import Cluster, Device, Host, HostSetup, Product
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import with_entries
 
+SETUP = HostSetup(hosts_file=True, memlock="unlimited", nofile=1048576, profile={})
 PORTS = PortSet.parse("29500,60000-60031")
 NETWORK = IPv4Network("10.1.0.0/24")
 BASE_RULES = ("ct state established,related accept", 'iif "lo" accept', "tcp dport 22 accept")
@@ -79,7 +81,7 @@ def healthy_cluster() -> Cluster:
 
     return Cluster(
         "case", Product.ATLAS_A1, (host(1), host(2)), cidrs=(NETWORK,), hccl_ports=PortSet.parse("60000-60031"),
-        job_ports=PortSet.parse("29500"), port_names={29500: "master"},
+        job_ports=PortSet.parse("29500"), port_names={29500: "master"}, setup=SETUP,
     )  # fmt: skip
 
 
@@ -102,7 +104,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         )
     }
     return HostFacts(
-        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True),
+        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True, machine_id=f"{number:032x}"),
         clock=Clock(0.01 * number, 0.02),
         sysctl=Sysctl(
             "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096
@@ -125,6 +127,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
         limits=Limits(1048576, 1048576, -1, 64 << 30),
         versions=Versions("3.11.2", "2.1.0", "2.1.0.post3", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0"),
+        environment=healthy_environment(dataclasses.replace(cluster, setup=SETUP), "eth0" if host.nic else ""),
         hccn=Hccn(
             tuple(
                 HccnDevice(
@@ -144,6 +147,17 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         ),
         npu_smi=NpuSmi("23.0.7", tuple(NpuChip(index, "910A", "OK", 0) for index in range(8)), ()),
     )  # fmt: skip
+
+
+def healthy_environment(cluster: Cluster, interface: str) -> Environment:
+    """Everything that can be asked for is there, also where a case does not ask for it (any more)."""
+    lines = [f"{host.address} {host.name}" for host in cluster.hosts]
+    return Environment(
+        hosts=setup_files.with_block("127.0.0.1 localhost\n", lines),
+        limits_files={setup_files.LIMITS_FILE: setup_files.limits_file(cluster.setup) or ""},
+        profile=setup_files.profile_file(cluster, interface),
+        nr_open=1048576,
+    )
 
 
 def healthy_pings() -> list[dict[str, Any]]:

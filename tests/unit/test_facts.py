@@ -92,6 +92,12 @@ def sections() -> dict[str, Any]:
             "ssh_connection": None,
         },
         "connects": [],
+        "environment": {
+            "hosts": None,
+            "limits": {"/etc/security/limits.d/90-preflight.conf": "* soft nofile 1\n"},
+            "profile": None,
+            "nr_open": "1048576\n",
+        },
         "names": {"hostname": ["10.1.0.1", "10.1.0.1"], "cluster": {"n1": ["10.1.0.1"], "n2": []}},
         "job": {
             "python": "3.11.2",

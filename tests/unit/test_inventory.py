@@ -13,7 +13,7 @@ import pytest
 from preflight.inventory import InventoryError, fold, limit, load
 from preflight.inventory.hostset import expand
 from preflight.inventory.locate import Lines
-from preflight.model.cluster import Bastion, Cluster, Device, Fabric, FirewallPolicy, Host, Product, Ssh, Waiver
+from preflight.model.cluster import Bastion, Cluster, Device, Fabric, FirewallPolicy, Host, HostSetup, Product, Ssh, Waiver
 from preflight.model.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +138,22 @@ def test_a_range_for_hccl_takes_the_place_of_its_base_port(tmp_path: Path) -> No
         cluster = load(written(tmp_path, f'[ports]\nhccl_host_range = {said}\n[[hosts]]\nname = "n1"\n'))
         assert (str(cluster.ports), cluster.hccl_host_range) == (ports, variable)
     assert not load(written(tmp_path, '[[hosts]]\nname = "n1"\n')).hccl_host_range
+
+
+@pytest.mark.parametrize(
+    ("said", "setup"),
+    [
+        ("", HostSetup()),
+        ("limits = false\nprofile = false\n", HostSetup()),
+        ("hosts_file = true\nlimits = true\nprofile = true\n", HostSetup(True, "unlimited", 1048576, {})),
+        ('limits = { memlock = "64GiB" }\n', HostSetup(memlock="67108864")),
+        ("limits = { nofile = 65535 }\n", HostSetup(nofile=65535)),
+        ('profile = { HCCL_CONNECT_TIMEOUT = "600" }\n', HostSetup(profile={"HCCL_CONNECT_TIMEOUT": "600"})),
+    ],
+)
+def test_what_else_is_wanted_on_the_hosts(tmp_path: Path, said: str, setup: HostSetup) -> None:
+    host = '[[hosts]]\nname = "n1"\naddress = "10.1.0.1"\n'
+    assert load(written(tmp_path, f"[host_setup]\n{said}{host}")).setup == setup
 
 
 def test_a_host_with_written_out_addresses_keeps_its_places_in_the_plan_free(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""The texts that [host_setup] asks for: our block in /etc/hosts, our file of limits.d, our file of profile.d. Pure."""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.model.cluster import Cluster, HostSetup
+
+HOSTS_FILE = "/etc/hosts"
+LIMITS_FILE = "/etc/security/limits.d/90-preflight.conf"
+PROFILE_FILE = "/etc/profile.d/preflight-hccl.sh"
+MARK = "# Written by preflight"
+BEGIN = "# BEGIN preflight: the cluster's hosts, from its inventory"
+END = "# END preflight"
+_UNLIMITED = ("unlimited", "infinity", "-1")
+
+
+class BlockDamagedError(ValueError):
+    """Our block cannot be told from the rest of the file any more."""
+
+
+def ours(text: str | None) -> bool:
+    """Whether a file holds, or is, what preflight has written."""
+    return text is not None and (text.startswith(MARK) or BEGIN in text.splitlines())
+
+
+def with_block(text: str, lines: Sequence[str]) -> str:
+    """The text with our block made of `lines`, at the place of the old one or at the end; without lines, without it.
+
+    Every other byte is kept. Raises BlockDamagedError.
+    """
+    rows = text.splitlines(keepends=True)
+    bare = [row.rstrip("\r\n") for row in rows]
+    block = [f"{row}\n" for row in (BEGIN, *lines, END)] if lines else []
+    if BEGIN not in bare and END not in bare:
+        if not block:
+            return text
+        return text + ("\n" if text and not text.endswith("\n") else "") + "".join(block)
+    if bare.count(BEGIN) != 1 or bare.count(END) != 1 or bare.index(END) < bare.index(BEGIN):
+        raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} do not stand there once each, one after the other")
+    return "".join(rows[: bare.index(BEGIN)] + block + rows[bare.index(END) + 1 :])
+
+
+def limits_file(setup: HostSetup) -> str | None:
+    """The whole of our file in limits.d; None where no limit is asked for. "*" does not mean root (limits.conf(5))."""
+    values = [("memlock", setup.memlock), ("nofile", str(setup.nofile or ""))]
+    rows = [
+        f"{domain} {kind} {item} {value}\n"
+        for item, value in values if value
+        for domain in ("*", "root")
+        for kind in ("soft", "hard")
+    ]  # fmt: skip
+    return f"{MARK}: what training jobs need. It counts from the next login on.\n" + "".join(rows) if rows else None
+
+
+def lower_limits(setup: HostSetup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Lines of other files, path → text, that set a lower limit and count before ours: they name a user or a group, or
+    stand in a file that is read later."""
+    wanted = {"memlock": setup.memlock, "nofile": str(setup.nofile or "")}
+    for path in sorted(set(files) - {LIMITS_FILE}, key=lambda path: ("limits.d/" in path, posixpath.basename(path))):
+        later = "limits.d/" in path and posixpath.basename(path) > posixpath.basename(LIMITS_FILE)
+        for row in files[path].splitlines():
+            words = row.partition("#")[0].split()
+            if len(words) != 4 or (words[0] in ("*", "root") and not later):
+                continue
+            if wanted.get(words[2]) and _lower(words[3], wanted[words[2]]):
+                yield path, " ".join(words)
+
+
+def _lower(value: str, wanted: str) -> bool:
+    if value in _UNLIMITED or not value.isdecimal():
+        return False
+    return wanted in _UNLIMITED or int(value[:18]) < int(wanted)
+
+
+def profile_file(cluster: Cluster, interface: str) -> str | None:
+    """The whole of our file in profile.d; None where it is not asked for. `interface`: the host NIC, if it is known."""
+    own = cluster.setup.profile
+    if own is None:
+        return None
+    variables = {}
+    if cluster.hccl_host_range:
+        variables["HCCL_HOST_SOCKET_PORT_RANGE"] = cluster.hccl_host_range
+    elif cluster.hccl_ports:
+        variables["HCCL_IF_BASE_PORT"] = str(cluster.hccl_ports.ranges[0][0])
+    if interface:
+        variables["HCCL_SOCKET_IFNAME"] = f"={interface}"  # "=": exactly this one
+    rows = [f"export {name}={_quoted(value)}\n" for name, value in {**variables, **own}.items()]
+    return f"{MARK}: what the HCCL jobs of cluster {cluster.name} have in common.\n" + "".join(rows)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,8 +1,9 @@
 """`check` over many lab hosts: against clush running a mere `true`, and with devices against without."""
 
+import statistics
 from pathlib import Path
 
-from benchmarks.measure import PREFLIGHT, Command, lab, machine, medians
+from benchmarks.measure import PREFLIGHT, Command, Sample, lab, machine, medians, sample
 
 WENT_WELL = (0, 1, 3)  # a fresh lab is unprovisioned, so the check's own verdict is not 0
 
@@ -49,9 +50,40 @@ def with_devices(hosts: int = 16, devices: int = 8, runs: int = 5) -> None:
     print(f"  {machine()}")
 
 
+def applying(hosts: int = 64, devices: int = 0, runs: int = 5) -> None:
+    """`apply` of a full plan against `check` of the same hosts, in turns; every run is rolled back before the next."""
+    product = "atlas-a1" if devices else "cpu"
+    checks, applies = [], []
+    with lab(hosts=hosts, devices=devices, product=product) as directory:
+        inventory, plan = directory / "hosts.toml", directory / "plan.json"
+        state = {"XDG_STATE_HOME": str(directory)}
+
+        def preflight(*words: str, good: tuple[int, ...] = (0,)) -> Sample:
+            return sample(Command((*PREFLIGHT, *words, "--pool", "64"), good, state))
+
+        for turn in range(runs + 1):
+            checked = preflight("check", "--no-probe", "--no-ping", "--inventory", str(inventory), good=WENT_WELL)
+            preflight("plan", "--inventory", str(inventory), "--out", str(plan), good=WENT_WELL)
+            applied = preflight("apply", str(plan), "--yes", "--force-busy")
+            (run,) = (directory / "preflight" / "runs").glob("*.jsonl")
+            preflight("rollback", run.stem, "--yes", "--force-busy")
+            for path in run.parent.glob("*.jsonl"):
+                path.unlink()
+            if turn:  # the first one warms up
+                checks.append(checked.wall)
+                applies.append(applied.wall)
+    check_, apply_ = statistics.median(checks), statistics.median(applies)
+    print(f"{hosts} hosts x {devices} devices, medians of {runs}: seconds, times check")
+    print(f"  {'check --no-probe --no-ping':<40}{check_:8.2f}{1:8.2f}")
+    print(f"  {'apply of a full plan':<40}{apply_:8.2f}{apply_ / check_:8.2f}")
+    print(f"  {machine()}")
+
+
 def main() -> None:
     against_clush()
     with_devices()
+    applying()
+    applying(devices=8, runs=3)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from preflight.cli.pipe import silence_stdout
 from preflight.model.change import Plan
 from preflight.model.errors import PreflightError, UsageError
 from preflight.provision.apply import Applied
-from preflight.provision.rollout import Batch
+from preflight.provision.rollout import Batch, Rollout
 
 PENDING = 5
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
@@ -93,8 +93,7 @@ def agreed(args: argparse.Namespace, plan: Plan) -> bool:
     """Whether the plan may be carried out: asked on the terminal, unless -y has answered."""
     if args.yes:
         return True
-    hosts = len(plan.hosts)
-    print(f"Apply to {hosts} host{'' if hosts == 1 else 's'}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"Apply to {_in_waves(args, plan)}? [y/N] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         print(file=sys.stderr)
@@ -104,6 +103,20 @@ def agreed(args: argparse.Namespace, plan: Plan) -> bool:
     return False
 
 
+def rollout(args: argparse.Namespace) -> Rollout:
+    return Rollout(args.canary, args.batch, args.max_fail)
+
+
+def _in_waves(args: argparse.Namespace, plan: Plan) -> str:
+    """How many hosts, and which goes first where not all go at once."""
+    hosts = f"{len(plan.hosts)} host{'' if len(plan.hosts) == 1 else 's'}"
+    first, *rest = rollout(args).waves(plan.hosts)
+    if not rest:
+        return hosts
+    batches = f"then {len(rest)} batches" if len(rest) > 1 else "then the others"
+    return f"{hosts}: first {first[0]}{' …' if len(first) > 1 else ''}, {batches}"
+
+
 def carry_out(
     args: argparse.Namespace, s: Session, plan: Plan, started: datetime, *, undoes: str = "", go_on: bool = False
 ) -> tuple[str, Applied]:
@@ -111,7 +124,7 @@ def carry_out(
     from preflight.provision.apply import Way, apply
     from preflight.provision.host_run import JOURNAL
     from preflight.provision.journal import RunJournal
-    from preflight.provision.rollout import Rollout, failed_hosts
+    from preflight.provision.rollout import failed_hosts
     from preflight.report.build import new_run_id
 
     run = new_run_id(started)
@@ -121,7 +134,7 @@ def carry_out(
     journal.start(args.command, args.inventory, plan, undoes=undoes)
     way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, go_on)
     try:
-        applied = apply(plan, way, journal, Rollout(args.canary, args.batch, args.max_fail))
+        applied = apply(plan, way, journal, rollout(args))
     except KeyboardInterrupt:
         s.progress.clear()
         print(

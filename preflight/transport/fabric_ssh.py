@@ -58,8 +58,6 @@ class FabricTransport:
         self._ssh_config = SshConfig(options.notice)
         self._host_keys = HostKeys(accept_new=options.accept_new, notice=options.notice)
         self._key_files = KeyFiles()
-        # No configuration of Fabric's own (/etc/fabric.yml, FABRIC_*): a gateway or a password there would bypass ours.
-        self._fabric_config = Config(lazy=True, ssh_config=SSHConfig())
         self._lock = threading.Lock()
         self._bastions: dict[Endpoint, _Bastion] = {}
         self._links: set[_Link] = set()
@@ -153,7 +151,9 @@ class FabricTransport:
             place.address,
             user=place.user,
             port=place.port,
-            config=self._fabric_config,
+            # No configuration of Fabric's own (/etc/fabric.yml, FABRIC_*): a gateway or a password there would bypass
+            # ours. One each: a Connection writes to it, and what it holds is away for a moment meanwhile.
+            config=Config(lazy=True, ssh_config=SSHConfig()),
             connect_kwargs={
                 "sock": link.stream,
                 "transport_factory": new_session,

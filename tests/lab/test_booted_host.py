@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def lets_in(lab: LabHandle, host: BootedHost) -> bool:
         host.place.run("sh", "-c", "systemctl stop job 2> /dev/null || true")  # it may have ended with the connection
 
 
-@pytest.mark.parametrize("firewall", ["nftables", "ufw"])
+@pytest.mark.parametrize("firewall", ["nftables", "ufw", "firewalld"])
 def test_what_was_configured_is_there_after_a_reboot(make_lab: MakeLab, firewall: str) -> None:
     lab = make_lab(hosts=2, devices=0, product="cpu", firewall=firewall)
     with whole_system(lab, "node01") as host:
@@ -78,6 +79,74 @@ def test_what_is_temporary_is_gone_after_a_reboot(make_lab: MakeLab) -> None:
         done = judged(lab, "PRT101")
         assert done.returncode == 1
         assert "node01: " in done.stdout and "node02: " not in done.stdout, "node02 was not rebooted"
+
+
+# ---- firewalld, as a service
+
+
+@pytest.fixture(scope="module")
+def unwanted(make_lab: MakeLab) -> Iterator[tuple[LabHandle, BootedHost]]:
+    """A host whose firewalld its inventory does not want. (The other one has no systemd to stop it with.)"""
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="firewalld")
+    set_in(lab.inventory, 'policy = "allow"', 'policy = "off"')
+    with whole_system(lab, "node01") as host:
+        yield lab, host
+
+
+OFF = ("configure-firewall", "-y", "--allow-disturbing", "--limit", "node01")
+
+
+def set_in(inventory: Path, old: str, new: str) -> None:
+    text = inventory.read_text()
+    assert old in text
+    inventory.write_text(text.replace(old, new))
+
+
+def firewalld(host: BootedHost) -> str:
+    """What systemd says: active or inactive, enabled or disabled."""
+    said = (host.place.run("sh", "-c", f"systemctl {word} firewalld || true").strip() for word in ASKED)
+    return " ".join(said)
+
+
+ASKED = ("is-active", "is-enabled")
+
+
+def test_firewalld_is_started_again_where_nobody_confirms_that_it_is_off(
+    unwanted: tuple[LabHandle, BootedHost],
+) -> None:
+    lab, host = unwanted
+    journal = host.place.directory / "files/var/lib/preflight/journal"
+    with started(lab, *OFF, "--confirm-within", "2") as process:
+        wait_for('"event": "end".*"phase": "guarded"', journal, process)
+        process.kill()
+    assert firewalld(host) == "inactive enabled"
+    kernel.wait_until(lambda: firewalld(host) == "active enabled", 30, "firewalld is not started again")
+
+
+def test_firewalld_is_stopped_and_started_again_by_a_rollback(unwanted: tuple[LabHandle, BootedHost]) -> None:
+    lab, host = unwanted
+    zone = host.place.run("firewall-cmd", "--list-all")
+    done = run(lab, *OFF)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert firewalld(host) == "inactive enabled"
+    assert lets_in(lab, host)
+    match = re.search(r"^run (\S+);", done.stdout, re.MULTILINE)
+    assert match
+    done = run(lab, "rollback", match[1], "-y", "--allow-disturbing", "--limit", "node01")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert firewalld(host) == "active enabled"
+    assert host.place.run("firewall-cmd", "--list-all") == zone
+
+
+def test_firewalld_that_is_only_stopped_is_back_after_a_reboot(unwanted: tuple[LabHandle, BootedHost]) -> None:
+    lab, host = unwanted
+    assert run(lab, *OFF).returncode == 0
+    host.reboot()
+    assert firewalld(host) == "active enabled"
+    set_in(lab.inventory, 'policy = "off"', 'policy = "off"\ndisable_at_boot = true')
+    assert run(lab, *OFF).returncode == 0
+    host.reboot()
+    assert firewalld(host) == "inactive disabled"
 
 
 # ---- a host that goes down while it is being changed

@@ -104,12 +104,13 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def session(args: argparse.Namespace) -> Iterator[Session]:
-    """Read the inventory (UsageError before anything is contacted) and open the transport; both are closed after."""
+def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterator[Session]:
+    """Read the inventory, unless `cluster` stands for one (UsageError before anything is contacted), and open the
+    transport, which is closed after."""
     from preflight.inventory import limit, load
     from preflight.transport import open_transport
 
-    cluster = load(args.inventory)
+    cluster = cluster or load(args.inventory)
     hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
     progress = ProgressLine()
     transport = open_transport(cluster, _options(args, cluster, hosts))

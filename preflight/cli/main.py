@@ -26,6 +26,7 @@ COMMANDS = {
     "configure-device-ips": "give every device NIC its address",
     "configure-firewall": "open the firewall for the cluster (or switch it off, as the inventory says)",
     "configure-environment": "names in /etc/hosts, limits and a profile, as far as the inventory asks for them",
+    "learn": "write an inventory from a cluster that is already configured",
     "facts": "collect the facts of every host in one round trip, and print or save them",
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",

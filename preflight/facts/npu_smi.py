@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing, NpuChip, NpuProcess, NpuSmi
+from preflight.model.cluster import Product
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class ChipId:
     name: str
 
 
+# Names of chips in the table, by generation. A 910B without a digit is of the first.
+_PRODUCTS = (
+    (Product.ATLAS_A1, re.compile(r"910(A|ProA|ProB|B)")),
+    (Product.ATLAS_A2, re.compile(r"910B[1-9]\w*")),
+    (Product.ATLAS_A3, re.compile(r"Ascend910|910C\w*|910_93\w*")),
+)
+
 _NUMBER = r"(\d{1,9})"
 _VERSION = re.compile(r"npu-smi\s+\S{1,60}\s+Version:\s*(\S{1,60})")
 _CARD = re.compile(_NUMBER + r"\s+([A-Za-z0-9]*[A-Za-z][\w-]{0,40})")
@@ -59,6 +67,11 @@ _CHIP = re.compile(_NUMBER + r"(?:\s+" + _NUMBER + ")?")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 _PAIR = re.compile(_NUMBER + r"\s+" + _NUMBER)
 _BUSY = re.compile(r"(\d{1,3})\b")
+
+
+def product_of(chip: str) -> Product | None:
+    """The generation of a chip by its name in the table; None for one that is not known."""
+    return next((product for product, pattern in _PRODUCTS if pattern.fullmatch(chip)), None)
 
 
 def info(text: str) -> Table | Missing:

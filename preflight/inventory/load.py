@@ -14,7 +14,16 @@ _LARGEST_FILE = 16 << 20  # bytes; a host in a table of its own with all address
 
 def load(path: Path) -> Cluster:
     """The cluster that the file describes. Raises InventoryError; nothing is contacted."""
-    text = _read(path)
+    return parse(_read(path), path)
+
+
+def tables(path: Path) -> dict[str, Any]:
+    """The file as TOML has it, not looked into. Raises InventoryError."""
+    return _toml(path, _read(path))
+
+
+def parse(text: str, path: Path) -> Cluster:
+    """The cluster that a file of this text describes. `path`: where relative paths start, and the name in errors."""
     data = _toml(path, text)
     # pydantic takes a tenth of a second to load, so only a command that reads an inventory pays for it.
     from preflight.inventory.plan import give

@@ -63,13 +63,19 @@ def in_amp_mode(document: Document) -> bool:
 
 
 def slot(plan: FourSubnets | OneSubnet, entry: Entry) -> int | None:
-    """A host's place in a plan `by` name, from 0 on: its table's `slot`, or the last number in the first label of its
-    name. None where it has none, less than 0 where its number is below `first_host`."""
+    """A host's place in a plan `by` name, from 0 on: its table's `slot`, or as the number in its name says. None where
+    it has none, less than 0 where its number is below `first_host`."""
     if entry.table.slot is not None:
         return entry.table.slot + entry.nth
-    label = entry.name.partition(".")[0]
+    number = number_of(entry.name)
+    return None if number is None else number - plan.first_host
+
+
+def number_of(name: str) -> int | None:
+    """The last number in the first label of a host's name; None where there is none."""
+    label = name.partition(".")[0]
     numbers = re.findall(r"[0-9]+", "" if label.isdigit() else label)  # 10.1.0.11 is an address, no name
-    return int(numbers[-1]) - plan.first_host if numbers else None
+    return int(numbers[-1]) if numbers else None
 
 
 def _places(document: Document, entries: list[Entry]) -> list[int | None]:

@@ -1,0 +1,148 @@
+"""Write an inventory from a cluster that is already configured. Nothing is changed on the hosts.
+
+  preflight learn --hosts 'node[01-16]' --user root -o learned.toml
+  preflight learn --inventory hosts.toml -o learned.toml
+
+Addresses, gateways and detect addresses come from the devices: as a plan, where one of the inventory's plans gives just
+these, or written out host by host. What the given inventory says of everything else is kept; its comments are not. What
+contradicts itself on the hosts stands in the file as a comment and is said at the end, with exit code 1.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight.cli.common import add_inventory_arguments, session
+from preflight.model.cluster import Cluster, Product
+from preflight.model.errors import PreflightError, UsageError
+from preflight.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from preflight.facts.types import ClusterFacts
+    from preflight.provision.learn import Learned
+
+_SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # what is looked at
+_CHECKED = ("addresses", "hccn_conf")  # modules of checks that judge what was learnt
+_HEAD = "Learned from the hosts by preflight learn: read it, and correct it, before you configure with it."
+_SHOWN = 20  # sentences on the terminal; all of them stand in the file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.set_defaults(inventory=None)
+    parser.add_argument("--hosts", metavar="HOSTS", help="without an inventory: the hosts, such as node[01-16]")
+    parser.add_argument("--address", metavar="ADDRESSES", help="where these hosts are, as a range of the same length")
+    parser.add_argument("--user", metavar="USER", help="who to log in as on these hosts")
+    parser.add_argument("--sudo", action="store_true", help="who becomes root with sudo there")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the inventory to write")
+    parser.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.facts.collect import collect
+    from preflight.inventory import dump, parse
+    from preflight.provision.learn import learn
+
+    if args.out.exists() and not args.force:
+        raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
+    base, place = _base(args)
+    cluster = parse(dump(base), place)
+    if not cluster.product.is_npu:
+        raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
+    with session(args, cluster) as s:
+        facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+                        sections=_SECTIONS)  # fmt: skip
+        learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
+    text, findings = _text(learned, facts, args.out)
+    _write(args.out, text)
+    for sentence in (*learned.unseen, *findings)[:_SHOWN]:
+        print(f"! {sentence}", file=sys.stderr)
+    open_ = len(learned.unseen) + len(findings)
+    more = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
+    print(f"{args.out}: {_how(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{more}")
+    print(f"next: preflight configure --inventory {args.out} --dry-run")
+    return 1 if findings else 3 if learned.unseen else 0
+
+
+def _how(learned: "Learned") -> str:
+    plan = learned.document.get("device_addresses")
+    by = "by name" if plan and plan.get("by") == "name" else "by order"
+    return f"the addresses as the plan {plan['plan']}, {by}," if plan else "the addresses, written out,"
+
+
+def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    """The inventory to begin with, and where its relative paths start: those of the file to be written."""
+    from preflight.inventory import load, tables
+
+    if args.hosts is None:
+        if args.address or args.user or args.sudo:
+            raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
+        path = args.inventory or Path("hosts.toml")
+        base = tables(path)
+        load(path)  # tells what is wrong with the file by its lines
+        for table in (base, *base["hosts"]):
+            if "ssh" in table:
+                table["ssh"] |= _elsewhere(table["ssh"], path, args.out)
+        return base, args.out
+    if args.inventory:
+        raise UsageError("--hosts stands for an inventory; give one of the two")
+    ssh = {**({"user": args.user} if args.user else {}), **({"sudo": True} if args.sudo else {})}
+    table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
+    cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have said what they are
+    return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}, args.out
+
+
+def _elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
+    """Paths of keys that start at the old inventory, for one that stands elsewhere."""
+    here, there = old.absolute().parent, new.absolute().parent
+    found = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
+    return {key: str(here / text) for key, text in found.items() if here != there and text[:1] not in ("/", "~")}
+
+
+def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") -> Product:
+    """What an inventory says, else what the chips are called. Raises PreflightError where there is nothing to learn."""
+    from preflight.facts.types import Unreachable
+    from preflight.provision.learn import devices_seen, product_seen
+
+    away = [f"{found.summary}; {found.remedy}" for found in facts.hosts.values() if isinstance(found, Unreachable)]
+    if len(away) == len(facts.hosts):
+        raise PreflightError("\n".join((*away[:5], "no host was reached, so nothing was learned")))
+    if not devices_seen(facts):
+        raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
+    product = cluster.product if args.hosts is None else product_seen(facts)
+    if product is None:
+        raise PreflightError(
+            "npu-smi does not tell which Ascend servers these are; say it in an inventory, and give that"
+        )
+    return product
+
+
+def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, list[str]]:
+    """The file's text, and what the checks have to say about the hosts by what it plans. Raises PreflightError where
+    it could not be read back."""
+    from preflight.checks.registry import all_checks
+    from preflight.checks.run import run_checks
+    from preflight.inventory import InventoryError, dump, parse
+
+    try:
+        cluster = parse(dump(learned.document), place)
+    except InventoryError as error:
+        raise PreflightError(f"what was learned makes no inventory, so nothing was written:\n{error}") from error
+    checks = [check for check in all_checks().values() if check.area in _CHECKED]
+    reached = [host for host in cluster.hosts if not any(said.startswith(f"{host.name}: ") for said in learned.unseen)]
+    findings = run_checks(cluster, facts, checks=checks, hosts=reached)
+    said = [finding.summary for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)]
+    head = [_HEAD, *learned.comments.get((), ()), *(f"! {sentence}" for sentence in (*learned.unseen, *said))]
+    return dump(learned.document, {**learned.comments, (): head}), said
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise PreflightError(f"{path}: the inventory could not be written: {error.strerror}") from error

@@ -1,0 +1,236 @@
+"""Hosts as they are → an inventory that says so. Pure.
+
+What the inventory that led to the hosts says already is kept; the addresses of the device NICs come from the devices,
+and the host NIC, the networks and the ports from the hosts where nothing is said of them. What cannot be written down
+stands there as a comment.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+from typing import Any
+
+from preflight.checks.npu import interface_of
+from preflight.facts.npu_smi import product_of
+from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl
+from preflight.inventory import InventoryError, dump, parse
+from preflight.inventory.dump import text_of
+from preflight.inventory.errors import Location
+from preflight.inventory.host_tables import Table, apart, together
+from preflight.model.cluster import Device, Host, Product
+from preflight.model.ports import PortSet
+from preflight.provision.recognise import plan_of
+
+_ORDER = ("cluster", "ssh", "network", "device_addresses", "ports", "firewall", "probe")  # then others, hosts last
+_LEARNT = ("devices", "slot", "device_addresses", "gateways", "detect")  # of a host
+_HCCL, _HCCL_BEFORE_8_0 = PortSet.parse("60000-60031"), PortSet.parse("60000-60015")
+_MASTER = PortSet.parse("29500")
+_MOST_JOB_PORTS = 64  # more reserved ports than that are not a job's
+
+Comments = dict[Location, list[str]]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """`document` and `comments` as `dump` writes them; `unseen`: hosts of which nothing could be learnt."""
+
+    document: dict[str, Any]
+    comments: Comments
+    unseen: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One host with the devices that it has. `unseen`: why they could not be looked at; `open`: why their addresses
+    cannot be written down."""
+
+    host: Host
+    unseen: str = ""
+    open: tuple[str, ...] = ()
+
+
+def learn(base: Mapping[str, Any], hosts: Sequence[Host], facts: ClusterFacts, product: Product) -> Learned:
+    """`base`: the inventory as TOML has it, which has led to `hosts`; `product`: what the servers are."""
+    comments: Comments = defaultdict(list)
+    looked_at = {host.name: facts.hosts[host.name] for host in hosts}
+    seen = [_seen(host, looked_at[host.name]) for host in hosts]
+    count = Counter(len(one.host.devices) for one in seen if not one.unseen).most_common(1)[0][0]
+    seen = [replace(one, host=_with_devices(one.host, count)) if one.unseen else one for one in seen]
+    own = {host.name: _own_nic(host, looked_at[host.name]) for host in hosts}
+    cluster = {**base["cluster"], "product": product.value, "devices": count, **_mtu(seen, facts)}
+    if not cluster.get("cidrs"):
+        cluster["cidrs"] = sorted({str(address.network) for _, address in own.values() if address})
+    kept = {**base, "cluster": cluster}
+    kept.pop("device_addresses", None)
+    nics = {host.name: own[host.name][0] for host in hosts if host.nic is None and own[host.name][0]}
+    if len(set(nics.values())) == 1:
+        kept["network"], nics = {"nic": next(iter(nics.values()))}, {}
+    if "ports" not in base:
+        kept["ports"] = _ports(list(_reached(facts)), comments)
+        comments["ports",].append("As the hosts reserve them.")
+    tables = apart(base["hosts"], without=_LEARNT)
+    kept["hosts"] = [_table(tables[one.host.name], one.host, count, nics) for one in seen]
+    plan = plan_of(kept, [one.host for one in seen])
+    if plan:
+        kept |= {"device_addresses": plan, "hosts": together(kept["hosts"])}
+        comments["device_addresses",].append("The plan that gives the devices what they have.")
+    else:
+        _write_out(kept, seen, comments)
+    names = sorted(kept, key=lambda name: (name in ("hosts", "waivers"), _ORDER.index(name) if name in _ORDER else 99))
+    document = {name: kept[name] for name in names if kept[name]}
+    unseen = (f"{one.host.name}: {one.unseen.removeprefix(one.host.name + ': ')}" for one in seen if one.unseen)
+    return Learned(document, dict(comments), tuple(unseen))
+
+
+def product_seen(facts: ClusterFacts) -> Product | None:
+    """What the chips' names say the servers are; None where they say nothing, or different things."""
+    chips = [chip for host in _reached(facts) if isinstance(host.npu_smi, NpuSmi) for chip in host.npu_smi.chips]
+    products = {product_of(chip.name) for chip in chips}
+    return products.pop() if len(products) == 1 else None
+
+
+def devices_seen(facts: ClusterFacts) -> int:
+    return sum(len(host.hccn.devices) for host in _reached(facts) if isinstance(host.hccn, Hccn))
+
+
+def _reached(facts: ClusterFacts) -> Iterator[HostFacts]:
+    return (host for host in facts.hosts.values() if isinstance(host, HostFacts))
+
+
+def _with_devices(host: Host, count: int) -> Host:
+    return replace(host, devices=tuple(Device(index) for index in range(count)))
+
+
+def _table(table: Table, host: Host, count: int, nics: Mapping[str, str]) -> Table:
+    nic = {"nic": nics[host.name]} if host.name in nics else {}
+    return {**table, **nic, **({"devices": len(host.devices)} if len(host.devices) != count else {})}
+
+
+# One host.
+
+
+def _seen(host: Host, found: object) -> _Seen:
+    hccn = found.hccn if isinstance(found, HostFacts) else found
+    if not isinstance(hccn, Hccn):
+        return _Seen(host, unseen=str(getattr(hccn, "error", "") or getattr(hccn, "summary", "it has no devices")))
+    there = [device for device in hccn.devices if "not exist" not in device.address.error]
+    devices = tuple(_device(device) for device in there)
+    return _Seen(replace(host, devices=devices), open=tuple(text for device in there if (text := _trouble(device))))
+
+
+def _device(device: HccnDevice) -> Device:
+    gateway, detect = (IPv4Address(r.value) if r.value else None for r in (device.gateway, device.detect))
+    return Device(device.index, interface_of(device), gateway, detect)
+
+
+def _trouble(device: HccnDevice) -> str:
+    if device.address.error:
+        return f"device {device.index}: the address could not be read: {device.address.error}"
+    if device.address.value is None:
+        return f"device {device.index} has no address"
+    return "" if interface_of(device) else f"device {device.index} has no mask for its address {device.address.value}"
+
+
+def _own_nic(host: Host, found: object) -> tuple[str, IPv4Interface | None]:
+    """Name and address of the NIC by which the host is reached, or else of the one with the default route."""
+    network = found.network if isinstance(found, HostFacts) else None
+    if not isinstance(network, Network):
+        return "", None
+    routed = {route.interface for route in network.routes if route.destination == "default"}
+    addresses = [
+        (interface.name, IPv4Interface(text))
+        for interface in network.interfaces for text in interface.addresses if ":" not in text
+    ]  # fmt: skip
+    named = [(name, address) for name, address in addresses if str(address.ip) == host.address]
+    behind = [(name, address) for name, address in addresses if name in routed]
+    return next(iter((*named, *behind)), ("", None))
+
+
+# The cluster.
+
+
+def _mtu(seen: Sequence[_Seen], facts: ClusterFacts) -> dict[str, int]:
+    """The MTU, where somebody has set it: the boot files of all hosts say the same of all devices."""
+    found = set()
+    for one in seen:
+        of_host = facts.hosts[one.host.name]
+        conf = of_host.hccn_conf if isinstance(of_host, HostFacts) else None
+        entries = conf.entries if isinstance(conf, HccnConf) else {}
+        found |= {entries.get(f"mtu_{device.index}", "") for device in one.host.devices}
+    same = found.pop() if len(found) == 1 else ""
+    return {"device_mtu": int(same)} if same.isdecimal() else {}
+
+
+def _ports(hosts: Sequence[HostFacts], comments: Comments) -> dict[str, Any]:
+    """What all hosts reserve, as [ports]; what cannot be told to be a job's, or differs, is said."""
+    reserved = [PortSet.parse(host.sysctl.reserved_ports) for host in hosts if isinstance(host.sysctl, Sysctl)]
+    if not reserved:
+        return {}
+    common = reserved[0]
+    for ports in reserved[1:]:
+        common -= common - ports
+    if any(ports != common for ports in reserved):
+        comments[()].append(f"The hosts reserve different ports; all of them reserve {common or 'none'}.")
+    others = common - _HCCL - _MASTER
+    if len(others) > _MOST_JOB_PORTS:
+        comments[()].append(f"All hosts reserve these ports, too, which no job seems to want: {others}")
+    older = common >= _HCCL_BEFORE_8_0 and bool(_HCCL - common)
+    job = str(others).split(",") if 0 < len(others) <= _MOST_JOB_PORTS else []
+    return {**({"hccl_count": len(_HCCL_BEFORE_8_0)} if older else {}), **({"job": job} if job else {})}
+
+
+# Addresses without a plan.
+
+
+def _write_out(kept: dict[str, Any], seen: Sequence[_Seen], comments: Comments) -> None:
+    """The addresses host by host; those that no inventory takes stand there as a comment."""
+    holders: dict[IPv4Address, list[str]] = defaultdict(list)
+    for one in seen:
+        for device in one.host.devices:
+            if device.address:
+                holders[device.address.ip].append(f"{one.host.name} device {device.index}")
+    for number, (one, table) in enumerate(zip(seen, kept["hosts"], strict=True)):
+        own, said = _written(one.host)
+        why = [one.unseen] if one.unseen else [*one.open, *_shared(one.host, holders)]
+        why = why or _refused(kept["cluster"], {**table, **own})
+        if not why:
+            table |= own
+        else:
+            said = [f"Not taken over: {'; '.join(why)}"]
+            said += [f"{key} = {text_of(values)}" for key, values in own.items() if not one.unseen]
+        if said:
+            comments["hosts", number] = said
+
+
+def _written(host: Host) -> tuple[dict[str, list[str]], list[str]]:
+    """The host's addresses as the inventory has them, and what is left out because only some devices have it."""
+    own = {"device_addresses": [str(device.address or "none") for device in host.devices]}
+    said = []
+    for key, values in (
+        ("gateways", [device.gateway for device in host.devices]),
+        ("detect", [device.detect for device in host.devices]),
+    ):
+        if all(values):
+            own[key] = [str(value) for value in values]
+        elif any(values):
+            said.append(f"Without {key}, which only some devices have: {text_of([str(v or 'none') for v in values])}")
+    return own, said
+
+
+def _shared(host: Host, holders: Mapping[IPv4Address, list[str]]) -> Iterator[str]:
+    for device in host.devices:
+        if device.address:
+            others = [name for name in holders[device.address.ip] if name != f"{host.name} device {device.index}"]
+            if others:
+                yield f"device {device.index} has {device.address.ip}, as {', '.join(others)}"
+
+
+def _refused(cluster: Mapping[str, Any], table: Table) -> list[str]:
+    """Why the inventory's own rules refuse one host's addresses; empty if they take them."""
+    try:
+        parse(dump({"cluster": {**cluster, "fabric": "switched"}, "hosts": [table]}), Path("learned.toml"))
+    except InventoryError as error:
+        return [line.split(": ", 2)[-1] for line in str(error).splitlines()[1:]]
+    return []

@@ -1,0 +1,116 @@
+"""Addresses that devices have → the plan of the inventory that gives just these, if there is one. Pure.
+
+A plan is guessed from a few addresses and then tried: the inventory's own rules have to give every device what it has.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from preflight.inventory import InventoryError, dump, parse
+from preflight.inventory.plan import number_of
+from preflight.model.cluster import Device, Host
+
+_MOST_PER_HOST = 64  # addresses that a place of a plan can have
+
+
+@dataclass(frozen=True)
+class _At:
+    """A device that has an address. `before`: the devices of the hosts before its own; `host`: its host's position;
+    `number`: the one in its host's name."""
+
+    before: int
+    host: int
+    number: int | None
+    index: int
+    address: IPv4Interface
+
+
+def plan_of(document: Mapping[str, Any], hosts: Sequence[Host]) -> dict[str, Any] | None:
+    """The [device_addresses] under which `document` gives the devices of `hosts` what they have; None if it must be
+    written out. A device without an address is not asked for."""
+    has = list(_addressed(hosts))
+    if len(has) < 2:
+        return None
+    devices = [device for host in hosts for device in host.devices if device.address]
+    for table, detect in product(_plans(has, devices), _detects(devices)):
+        candidate = {**table, **({"detect": detect} if detect else {})}
+        if _gives({**document, "device_addresses": candidate}, hosts):
+            return candidate
+    return None
+
+
+def _addressed(hosts: Sequence[Host]) -> Iterator[_At]:
+    before = 0
+    for position, host in enumerate(hosts):
+        for device in host.devices:
+            if device.address:
+                yield _At(before, position, number_of(host.name), device.index, device.address)
+        before += len(host.devices)
+
+
+def _plans(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
+    networks = {at.address.network for at in has}
+    if len(networks) == 1:
+        yield from _one_subnet(has, devices)
+    elif len({(at.index % 4, at.address.network) for at in has}) == len(networks) == 4:
+        yield from _four_subnets(has, devices)
+
+
+def _one_subnet(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
+    one = has[0]
+    gateways = {device.gateway for device in devices}
+    gateway = {"gateway": str(devices[0].gateway)} if len(gateways) == 1 and devices[0].gateway else {}
+    table = {"plan": "one-subnet", "subnet": str(one.address.network)}
+    yield {**table, "first": _text(int(one.address) - one.before - one.index), **gateway}
+    other = next((at for at in has if at.number != one.number), None)
+    if other is None or one.number is None or other.number is None:
+        return
+    apart = (int(other.address) - other.index) - (int(one.address) - one.index)
+    each, rest = divmod(apart, other.number - one.number)
+    if rest == 0 and 1 <= each <= _MOST_PER_HOST:
+        first = int(one.address) - one.index - each * (one.number - 1)
+        yield {**table, "by": "name", "per_host": each, "first": _text(first), **gateway}
+
+
+def _four_subnets(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
+    one = has[0]
+    rails = {at.index % 4: at.address.network for at in has}
+    gateways = {device.index % 4: device.gateway for device in devices}
+    table: dict[str, Any] = {"plan": "four-subnets", "subnets": [str(rails[rail]) for rail in range(4)]}
+    routed = {"gateways": [str(gateways[rail]) for rail in range(4)]} if all(gateways.values()) else {}
+    offset = int(one.address) - int(one.address.network.network_address) - one.index // 4
+    yield {**table, "first": offset - 2 * one.host, **routed}
+    if one.number is not None:
+        yield {**table, "by": "name", "first": offset - 2 * (one.number - 1), **routed}
+
+
+def _text(address: int) -> str:
+    return str(IPv4Address(max(0, address)))
+
+
+def _detects(devices: list[Device]) -> Iterator[str]:
+    """What the plan may say of the detect addresses; "": nothing."""
+    asked = {device.detect for device in devices}
+    if all(device.detect == device.gateway for device in devices) and None not in asked:
+        yield "gateway"
+    yield str(devices[0].detect) if len(asked) == 1 and None not in asked else ""
+    yield "next-host"
+
+
+def _gives(document: Mapping[str, Any], hosts: Sequence[Host]) -> bool:
+    try:
+        planned = parse(dump(document), Path("learned.toml"))
+    except InventoryError:
+        return False
+    given = {(host.name, device.index): device for host in planned.hosts for device in host.devices}
+    return all(
+        (plan := given.get((host.name, device.index)))
+        and (plan.address, plan.gateway, plan.detect) == (device.address, device.gateway, device.detect)
+        for host in hosts
+        for device in host.devices
+        if device.address
+    )

@@ -26,6 +26,7 @@ from preflight.lab.addresses import Management
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.host import START_TIMEOUT, Host
 from preflight.lab.kernel import Process
+from preflight.model.errors import PreflightError
 from tests.lab.conftest import LabHandle
 from tests.lab.debian_tree import debian_tree
 
@@ -89,7 +90,7 @@ class BootedHost:
 
     def reboot(self) -> None:
         """`systemctl reboot`, and the next boot."""
-        with suppress(Exception):  # the answer may be lost with the system that gives it
+        with suppress(PreflightError):  # the answer may be lost with the system that gives it
             self.place.run("systemctl", "reboot")
         self.wait_for_reboot()
 

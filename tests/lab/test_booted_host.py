@@ -38,6 +38,22 @@ def boot_id(host: BootedHost) -> str:
     return host.place.run("cat", "/proc/sys/kernel/random/boot_id")
 
 
+def etc(host: BootedHost) -> dict[str, tuple[bytes, int, int, int]]:
+    """Every file in the host's /etc: bytes, mode, owner, group."""
+    files = (path for path in (host.place.root / "etc").rglob("*") if path.is_file() and not path.is_symlink())
+    looks = ((path, path.stat()) for path in files)
+    return {
+        str(path.relative_to(host.place.root)): (path.read_bytes(), look.st_mode, look.st_uid, look.st_gid)
+        for path, look in looks
+    }
+
+
+def run_id(done: "subprocess.CompletedProcess[str]") -> str:
+    match = re.search(r"^run (\S+);", done.stdout, re.MULTILINE)
+    assert match, done.stdout
+    return match[1]
+
+
 def lets_in(lab: LabHandle, host: BootedHost) -> bool:
     """Whether the other host reaches a job's port on this one: by a connection, not by what a rule says."""
     host.place.run("systemd-run", "--quiet", "--collect", "--unit=job", "python3", "-c", LISTEN)
@@ -50,20 +66,27 @@ def lets_in(lab: LabHandle, host: BootedHost) -> bool:
 
 
 @pytest.mark.parametrize("firewall", ["nftables", "ufw", "firewalld"])
-def test_what_was_configured_is_there_after_a_reboot(make_lab: MakeLab, firewall: str) -> None:
+def test_what_was_configured_outlives_a_reboot_and_can_still_be_taken_back(make_lab: MakeLab, firewall: str) -> None:
     lab = make_lab(hosts=2, devices=0, product="cpu", firewall=firewall)
     with whole_system(lab, "node01") as host:
         assert not lets_in(lab, host)
+        fresh, first_boot = etc(host), boot_id(host)
         done = run(lab, "configure", "-y")
         assert done.returncode == 0, done.stdout + done.stderr
-        first_boot = boot_id(host)
 
         host.reboot()
         assert boot_id(host) != first_boot
         assert reserved(host) == str(JOB_PORT)
-        done = judged(lab, "PRT101", "PRT102", "FWL101", "FWL102")
-        assert done.returncode == 0, done.stdout + done.stderr
+        looked = judged(lab, "PRT101", "PRT102", "FWL101", "FWL102")
+        assert looked.returncode == 0, looked.stdout + looked.stderr
         assert lets_in(lab, host)
+
+        undone = run(lab, "rollback", run_id(done), "-y", "--allow-disturbing")
+        assert undone.returncode == 0, undone.stdout + undone.stderr
+        assert etc(host) == fresh
+        host.reboot()
+        assert reserved(host) == ""
+        assert not lets_in(lab, host)
 
 
 def test_what_is_temporary_is_gone_after_a_reboot(make_lab: MakeLab) -> None:
@@ -130,9 +153,7 @@ def test_firewalld_is_stopped_and_started_again_by_a_rollback(unwanted: tuple[La
     assert done.returncode == 0, done.stdout + done.stderr
     assert firewalld(host) == "inactive enabled"
     assert lets_in(lab, host)
-    match = re.search(r"^run (\S+);", done.stdout, re.MULTILINE)
-    assert match
-    done = run(lab, "rollback", match[1], "-y", "--allow-disturbing", "--limit", "node01")
+    done = run(lab, "rollback", run_id(done), "-y", "--allow-disturbing", "--limit", "node01")
     assert done.returncode == 0, done.stdout + done.stderr
     assert firewalld(host) == "active enabled"
     assert host.place.run("firewall-cmd", "--list-all") == zone

@@ -1,6 +1,8 @@
 """What import-linter cannot see: the programs in `remote/` are text, not a package."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "preflight"
@@ -24,11 +26,23 @@ def test_nobody_imports_a_host_program() -> None:
 
 
 def test_host_programs_need_only_the_standard_library_of_python_3_6() -> None:
-    import sys
-
     assert len(REMOTE) >= 4
     for path in REMOTE:
         ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
         own = {path.parent.name}  # the modules of a program's folder are sent together
         foreign = {name.partition(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - own
         assert foreign <= STANDARD_LIBRARY_ONLY.get(path.name, set()), path
+
+
+def vermin(*files: Path) -> "subprocess.CompletedProcess[str]":
+    """Look for what a version of Python does not have: functions and arguments, too, where a parser sees only syntax."""
+    command = [sys.executable, "-c", "from vermin import main; main()", "-t=3.6-", "--violations", *map(str, files)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_host_programs_call_nothing_that_python_3_6_does_not_have(tmp_path: Path) -> None:
+    newer = tmp_path / "newer.py"
+    newer.write_text("import subprocess\nsubprocess.run(['true'], capture_output=True)\n", encoding="utf-8")
+    assert vermin(newer).returncode != 0
+    done = vermin(*REMOTE)
+    assert done.returncode == 0, done.stdout

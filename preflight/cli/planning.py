@@ -131,4 +131,4 @@ def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFa
         return ClusterFacts({})
     hosts = [host for host in s.hosts if host.name in names]
     return collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool,
-                   sections=("hccn", "npu_smi"))  # fmt: skip
+                   sections=("hccn", "npu_smi"), readings=("ip", "link"))  # fmt: skip

@@ -68,11 +68,12 @@ class _Request:
         return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
-def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str]) -> _Request:
+def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str]) -> _Request:
     """What every host is asked; its own device ids come on top."""
     probe = cluster.probe
     job = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
-    queries = [name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
+    useful = (name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED)
+    queries = [name for name in useful if not readings or name in readings]
     words: dict[str, object] = {
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],
@@ -110,14 +111,15 @@ def look(
     ports: PortSet,
     pool: int = POOL,
     sections: Sequence[str] = (),
+    readings: Sequence[str] = (),
 ) -> dict[str, Seen | Unreachable]:
     """Look at every host in one round trip: its facts together with what they were read from.
 
     `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
-    are wanted (what comes of the others is `Missing`). Where sudo refuses, the host is looked at without root, and its
-    `os` says why. Raises nothing that a host could cause.
+    are wanted (what comes of the others is `Missing`); `readings`: of hccn_tool, the same. Where sudo refuses, the host
+    is looked at without root, and its `os` says why. Raises nothing that a host could cause.
     """
-    request = _facts_request(cluster, ports, sections)
+    request = _facts_request(cluster, ports, sections, readings)
     connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
     targets = {host.name: arrivals.targets(cluster, hosts, host.name) for host in hosts}
 
@@ -167,9 +169,12 @@ def collect(
     ports: PortSet,
     pool: int = POOL,
     sections: Sequence[str] = (),
+    readings: Sequence[str] = (),
 ) -> ClusterFacts:
     """The facts of `hosts`, in their order; see `look`."""
-    seen = look(cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections)
+    seen = look(
+        cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections, readings=readings
+    )
     return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
 
 

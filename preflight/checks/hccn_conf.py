@@ -1,6 +1,6 @@
 """/etc/hccn.conf beside what the devices have: the vendor's file, from which they get their settings back at boot."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 
@@ -68,7 +68,7 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
         name = f"{here.host.name}: device {device.index}"
         if stale := settings.stale():
             known = [key for key in stale if settings.plan[key]]
-            yield here.bad(
+            yield _speaker(here, stale)(
                 f"{name}: {PATH} " + ("says something else of it" if hccn_conf.present else "is missing"),
                 device=device.index, expected=_spelled(settings.has, stale), found=_spelled(settings.says, stale),
                 cause="after a reboot the device would have the file's values",
@@ -78,15 +78,20 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
             )  # fmt: skip
         if lost := settings.lost():
             restore = settings.may_be_restored()
-            yield here.bad(
+            yield _speaker(here, lost)(
                 f"{name}: it does not have what {PATH} says of it", device=device.index,
                 expected=_spelled(settings.says, lost), found=_spelled(settings.has, lost),
-                cause="it was not restored at boot, or not by hccn_tool that it was changed",
+                cause="it was not restored at boot, or something else than hccn_tool has changed it",
                 remedy="preflight configure-device-ips --allow-disturbing" if restore else
                 f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
                 change=_change(here, Kind.DEVICE_RECOVERY, device, settings.named(), settings.has, settings.says)
                 if restore else None,
             )  # fmt: skip
+
+
+def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
+    """How the MTU is printed is known from the tool's source only: by itself it is no failure."""
+    return here.warn if keys == ["mtu"] else here.bad
 
 
 def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:

@@ -35,7 +35,7 @@ def test_host_programs_need_only_the_standard_library_of_python_3_6() -> None:
 
 
 def vermin(*files: Path) -> "subprocess.CompletedProcess[str]":
-    """Look for what a version of Python does not have: functions and arguments, too, where a parser sees only syntax."""
+    """Look for what a version of Python does not have: functions and arguments too, where a parser sees only syntax."""
     command = [sys.executable, "-c", "from vermin import main; main()", "-t=3.6-", "--violations", *map(str, files)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -267,8 +267,16 @@ def look_sockets(request, deadline):
     ranges = ["( sport >= :%d and sport <= :%d )" % (low, high) for low, high in request["ports"]]
     if not ranges:
         return {"out": "", "err": "", "code": 0}
-    answer = command([tool, "-Htan", " or ".join(ranges)], deadline)
-    return command([tool, "-Htanp", " or ".join(ranges)], deadline) if answer["out"].strip() else answer
+
+    def ask(options):
+        answer = command([tool, "-H" + options, " or ".join(ranges)], deadline)
+        if answer["code"] and "invalid option" in answer["err"]:  # an old one always prints a header
+            answer = command([tool, "-" + options, " or ".join(ranges)], deadline)
+        return answer
+
+    answer = ask("tan")
+    found = [line for line in answer["out"].splitlines() if line.strip() and not line.startswith("State ")]
+    return ask("tanp") if found else answer
 
 
 def look_network(request, deadline):

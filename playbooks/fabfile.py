@@ -19,7 +19,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from preflight.cli.main import main
-from preflight.provision.journal import past_runs
+from preflight.provision.journal import past_runs, taken_back
 
 HELP = {
     "inventory": "the cluster (hosts.toml)",
@@ -77,7 +77,7 @@ def bring_up(
 def runs_to_take_back(inventory: str) -> list[str]:
     """The runs that changed this cluster from this machine and were not taken back, the newest first."""
     known = [run for run in past_runs() if run.inventory == str(Path(inventory).absolute())]
-    undone = {run.undoes for run in known if run.undoes and run.exit == 0}
+    undone = taken_back(known)
     return [run.run for run in known if not run.undoes and run.run not in undone]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from preflight.model.change import StepState
 from preflight.model.errors import UsageError
-from preflight.provision.journal import PastRun, past_run, past_runs
+from preflight.provision.journal import PastRun, past_run, past_runs, taken_back
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +35,17 @@ def _listed(runs: list[PastRun]) -> Iterator[str]:
     if not runs:
         yield "nothing was changed from this machine yet"
         return
-    yield f"{'run':20}  {'command':20}  {'hosts':>5}  what came of it"
+    width = max(len(past.command) for past in runs)
+    undone = taken_back(runs)
+    yield f"{'run':20}  {'command':{width}}  hosts  what came of it"
     for past in runs:
-        undoes = f" (of {past.undoes})" if past.undoes else ""
-        yield f"{past.run:20}  {past.command:20}  {len(past.hosts):>5}  {_ending(past)}{undoes}"
+        end = "; taken back" if past.run in undone else ""
+        yield f"{past.run:20}  {past.command:{width}}  {len(past.hosts):>5}  {_ending(past)}{end}"
+        if past.undoes:
+            yield f"{'':20}  takes back {past.undoes}"
+    standing = next((past.run for past in runs if not past.undoes and past.run not in undone), None)
     yield ""
-    yield f"next: preflight history {runs[0].run}; preflight rollback {runs[0].run}"
+    yield f"next: preflight rollback {standing}" if standing else f"next: preflight history {runs[0].run}"
 
 
 def _ending(past: PastRun) -> str:

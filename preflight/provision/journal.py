@@ -14,7 +14,7 @@ import getpass
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,6 +124,11 @@ def past_runs() -> Iterator[PastRun]:
     for path in sorted(directory().glob("*.jsonl"), reverse=True):
         if run := _read(path):
             yield run
+
+
+def taken_back(runs: Iterable[PastRun]) -> frozenset[str]:
+    """The runs among these that another one has taken back whole."""
+    return frozenset(past.undoes for past in runs if past.undoes and past.exit == 0)
 
 
 def past_run(run: str) -> PastRun | None:

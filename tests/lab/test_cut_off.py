@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ from tests.lab.local_host import CHAIN, RESERVED, RULE, RULESET, LocalHost, chan
 pytestmark = pytest.mark.lab
 
 
-def as_line_appears(journal: Path, number: int, process: "subprocess.Popen[bytes]") -> bool:
-    """Kill the process as soon as the journal has so many lines; False if it ended before."""
+def as_line_appears(journal: Path, number: int, process: "subprocess.Popen[bytes]", delay: float) -> bool:
+    """Kill the process `delay` seconds after the journal has so many lines; False if it ended before."""
     while process.poll() is None:
         if journal.exists() and journal.read_bytes().count(b"\n") >= number:
+            time.sleep(delay)
             process.kill()
             return True
     return False
@@ -90,13 +93,17 @@ class Site:
         return ended
 
 
-def killed_at(site: Site, run: str, line: int) -> bool:
+# At once, and a little later: in the middle of the step that the line announces, and between its end and the next line.
+DELAYS = (0.0, 0.001, 0.003, 0.01)
+
+
+def killed_at(site: Site, run: str, line: int, delay: float) -> bool:
     """Begin a run and kill its program at that line of the journal, be it the one that applies or the one that
     confirms; False if there is no such line."""
     journal = site.host.journal / f"{run}.jsonl"
     for start in (site.begin, site.confirm):
         process = start(run)
-        cut = as_line_appears(journal, line, process)
+        cut = as_line_appears(journal, line, process, delay)
         process.wait()
         assert process.stdout
         process.stdout.close()
@@ -124,29 +131,29 @@ def test_a_program_killed_at_any_line_is_finished_by_the_next_run(
 ) -> None:
     _, after, lines = reference
     cut = 0
-    for line in range(1, lines + 1):
-        site = sites(f"finish{line}")
-        cut += killed_at(site, "r1", line)
+    for line, delay in product(range(1, lines + 1), DELAYS):
+        site = sites(f"finish{line}-{delay}")
+        cut += killed_at(site, "r1", line, delay)
         ended = site.to_the_end("r2", plain=site.plain, guarded=site.guarded, kept=site.kept)
-        assert set(ended) <= {"done", "already"}, (line, ended)
-        assert site.state() == after, f"killed at line {line}"
-    assert cut >= lines - 1, "the last line may come too late to be cut off at"
+        assert set(ended) <= {"done", "already"}, (line, delay, ended)
+        assert site.state() == after, f"killed at line {line} + {delay} s"
+    assert cut >= lines, "with a delay, the last lines come too late to be cut off at"
 
 
 def test_a_program_killed_at_any_line_is_taken_back_whole(
     sites: Callable[[str], Site], reference: tuple[dict[str, Any], dict[str, Any], int]
 ) -> None:
     before, _, lines = reference
-    for line in range(1, lines + 1):
-        site = sites(f"back{line}")
-        killed_at(site, "r1", line)
+    for line, delay in product(range(1, lines + 1), DELAYS):
+        site = sites(f"back{line}-{delay}")
+        killed_at(site, "r1", line, delay)
         back = site.host.undo_of("r1")
         phases = {"plain": [c for c in back if c["area"] != "firewall"],
                   "guarded": [c for c in back if c["kind"] == "nft-rules"],
                   "kept": [c for c in back if c["area"] == "firewall" and c["kind"] == "file"]}  # fmt: skip
         ended = site.to_the_end("r2", **phases)
-        assert set(ended) <= {"done", "already"}, (line, ended)
-        assert site.state() == before, f"killed at line {line}"
+        assert set(ended) <= {"done", "already"}, (line, delay, ended)
+        assert site.state() == before, f"killed at line {line} + {delay} s"
 
 
 # preflight itself, and the connection, on real hosts.

@@ -177,7 +177,8 @@ class HostRun:
         except (TransportError, Refused, framed.NoAnswer) as error:
             message = f"could not be confirmed: {error}; the host takes it back by itself after {seconds:g} s"
             return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
-        reverted = f"no new connection came through within {seconds:g} s, or it was rebooted, so it is taken back"
+        gone = "its guardian was killed (by a reboot, or logind's KillUserProcesses)"
+        reverted = f"no new connection came through within {seconds:g} s, or {gone}, so it is taken back"
         left = "was to be taken back, and could not be; the host's journal says why"
         taken_back = (
             _unless_guarded(result, StepState.FAILED, left)

@@ -187,7 +187,7 @@ CUT_OFF = "what was done there until then, if anything, stands in"
     [
         pytest.param('"event": "begin".*"phase": "plain"', CUT_OFF, id="a file is written"),
         pytest.param(
-            '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|or it was rebooted", id="the firewall changes"
+            '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|its guardian was killed", id="the firewall changes"
         ),
         pytest.param('"event": "confirmed"', "closes ports", id="the firewall is made permanent"),
     ],

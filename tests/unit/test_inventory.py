@@ -13,7 +13,18 @@ import pytest
 from preflight.inventory import InventoryError, fold, limit, load
 from preflight.inventory.hostset import expand
 from preflight.inventory.locate import Lines
-from preflight.model.cluster import Bastion, Cluster, Device, Fabric, FirewallPolicy, Host, HostSetup, Product, Ssh, Waiver
+from preflight.model.cluster import (
+    Bastion,
+    Cluster,
+    Device,
+    Fabric,
+    FirewallPolicy,
+    Host,
+    HostSetup,
+    Product,
+    Ssh,
+    Waiver,
+)
 from preflight.model.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

@@ -3,15 +3,8 @@
 import shlex
 from pathlib import Path
 
-from preflight.model.change import Area
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-
-_COMMAND = {
-    Area.PORTS: "configure-ports",
-    Area.ADDRESSES: "configure-device-ips",
-    Area.FIREWALL: "configure-firewall",
-}
 
 
 def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
@@ -23,7 +16,7 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     hosts = shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
     areas = {f.change.area for f in report.findings if f.change and f.outcome is not Outcome.PASS}
     if areas:
-        command = _COMMAND[areas.pop()] if len(areas) == 1 else "configure"
+        command = f"configure-{areas.pop()}" if len(areas) == 1 else "configure"
         return f"preflight {command} {hosts}"
     for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
         for finding in report.findings:

@@ -18,6 +18,10 @@ product = "atlas-a1"
 cidrs = ["10.1.0.0/24"]
 [network]
 nic = "eth0"
+[host_setup]
+hosts_file = true
+limits = true
+profile = true
 [[hosts]]
 name = "node[01-02]"
 address = "10.1.0.[1-2]"

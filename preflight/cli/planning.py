@@ -47,7 +47,7 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
     """The same, to change what is seen. Where a run was cut off, its firewall changes may still take themselves back:
     such hosts are put in order first, and looked at again."""
     from preflight.provision.apply import Way, put_in_order
-    from preflight.provision.plan import unfinished
+    from preflight.provision.hold import unfinished
     from preflight.report.build import new_run_id
 
     seen = look(s, areas, args)
@@ -91,7 +91,7 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
 def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what has to wait, and what else is to be said before it. Raises PreflightError where it must
     not be carried out: a new address is taken, or a machine stands in the inventory twice."""
-    from preflight.provision.plan import not_reached, not_seen, same_machine, where_root
+    from preflight.provision.hold import not_reached, not_seen, same_machine, where_root
 
     if twice := same_machine(seen.facts):
         s.progress.clear()
@@ -105,7 +105,7 @@ def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace
     """The plan without what disturbs, and what was left out or could not be asked. Raises PreflightError where a new
     address answers already."""
     from preflight.facts.collect import ping
-    from preflight.provision.plan import held_back
+    from preflight.provision.hold import held_back
     from preflight.provision.precheck import not_asked, questions, taken
 
     left, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)

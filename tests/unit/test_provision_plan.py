@@ -25,7 +25,8 @@ from preflight.model.change import Area, Change, Kind, Plan, Risk, StepResult, S
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.provision.plan import held_back, make_plan, not_reached, not_seen
+from preflight.provision.hold import held_back, not_reached, not_seen
+from preflight.provision.plan import make_plan
 from preflight.provision.precheck import not_asked, questions, taken
 from preflight.provision.render import COLUMNS, render, render_fixed, render_results
 from preflight.provision.rollback import plan_of

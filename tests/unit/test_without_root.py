@@ -12,7 +12,7 @@ from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, NpuSmi
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.cluster import Host
 from preflight.model.outcome import Outcome
-from preflight.provision.plan import where_root
+from preflight.provision.hold import where_root
 from preflight.transport import Answer, Program, TransportError, Trouble
 from tests.unit.healthy import scene
 

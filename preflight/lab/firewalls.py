@@ -74,7 +74,7 @@ FIREWALLS = {
     "firewalld": HostFirewall(
         programs={"firewalld": "firewalld", "dbus-daemon": "dbus"},
         files={"firewalld/firewalld.conf": "DefaultZone=public\nFirewallBackend=nftables\n"},
-        fresh=("firewalld",),
+        fresh=("firewalld", "firewalld/zones"),
         every_boot=START_FIREWALLD,
     ),
     "iptables": HostFirewall(

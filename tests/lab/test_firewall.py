@@ -1,0 +1,303 @@
+"""Every firewall that is known, for real: found closed, opened for both families, open to connections, taken back; and
+no host that a rule cuts off stays so."""
+
+import json
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.facts.firewalld import PRIORITY
+from preflight.inventory import load
+from preflight.model.change import Area, Change, Kind, Plan, StepState
+from preflight.provision.apply import Way, apply
+from preflight.provision.journal import RunJournal
+from preflight.provision.rollout import Rollout
+from preflight.transport import Options, open_transport
+from tests.lab.conftest import LabHandle, MakeLab, preflight
+
+pytestmark = pytest.mark.lab
+
+SIX = "fd00:5:5::/64"
+NAMES = {
+    "nftables": "inet filter input",
+    "ufw": "ufw",
+    "firewalld": "firewalld, zone public",
+    "iptables": "iptables-nft, chain INPUT",
+}
+PORTS = (29500, 32768, 60999)
+EVERYTHING = """\
+find /etc/nftables.conf /etc/preflight /etc/ufw /etc/default/ufw /etc/firewalld /etc/iptables \
+    -exec stat -c '%n %a %U' {} + -type f -exec sha256sum {} + 2>/dev/null | sort
+nft list ruleset | sed 's/packets [0-9]* bytes [0-9]*//'
+iptables-save 2>/dev/null | sed '/^#/d; s/\\[.*\\]//'
+ip6tables-save 2>/dev/null | sed '/^#/d; s/\\[.*\\]//'
+if [ -e /run/dbus/system_bus_socket ]; then firewall-cmd --list-all-zones; fi
+"""
+
+
+def on(lab: LabHandle, host: str, command: str) -> str:
+    done = lab.ssh(host, command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def comes_through(lab: LabHandle, source: str, address: str, port: int) -> bool:
+    """Whether a connection from a host reaches another: accepted, or refused by the port, where nobody listens."""
+    said = lab.ssh(source, f"timeout 1 bash -c '</dev/tcp/{address}/{port}'")
+    return said.returncode == 0 or "Connection refused" in said.stderr
+
+
+def report(command: str, inventory: Path, *arguments: str) -> dict[str, Any]:
+    done = preflight(command, "--inventory", inventory, "-o", "json", *arguments, check=False)
+    body: dict[str, Any] = json.loads(done.stdout)
+    return body
+
+
+def outcomes(body: dict[str, Any], check: str) -> dict[str, str]:
+    return {finding["host"]: finding["outcome"] for finding in body["findings"] if finding["check"] == check}
+
+
+@dataclass(frozen=True)
+class Firewalled:
+    """Two hosts with one kind of firewall, and IPv6 addresses beside the others."""
+
+    kind: str
+    lab: LabHandle
+    inventory: Path
+    sixes: dict[str, str]
+    before: dict[str, str]
+    runs: list[str]
+
+
+@pytest.fixture(scope="module", params=list(NAMES))
+def two(request: pytest.FixtureRequest, make_lab: MakeLab) -> Iterator[Firewalled]:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall=request.param)
+    sixes = {}
+    for number, host in enumerate(lab.addresses):
+        sixes[host] = f"fd00:5:5::{11 + number}"
+        interface = on(lab, host, "ip -o -4 address | awk '/198\\.18\\./ {print $2}'").strip()
+        on(lab, host, f"ip address add {sixes[host]}/64 dev {interface} nodad")
+    inventory = lab.dir / "both.toml"
+    inventory.write_text(re.sub(r'cidrs = \["(.*)"\]', rf'cidrs = ["\1", "{SIX}"]', lab.inventory.read_text()))
+    before = {host: on(lab, host, EVERYTHING) for host in lab.addresses}
+    yield Firewalled(request.param, lab, inventory, sixes, before, [])
+
+
+# A story, for each of the firewalls: unprovisioned, opened, nothing left to do, taken back.
+
+
+def test_an_unprovisioned_host_is_found_closed_by_the_name_of_its_firewall(two: Firewalled) -> None:
+    body = report("check", two.inventory, "--only", "firewall")
+    said = [finding for finding in body["findings"] if finding["check"] == "FWL101"]
+    assert {finding["outcome"] for finding in said} == {"fail"}
+    assert any(f"node01: the firewall ({NAMES[two.kind]}) closes" in finding["summary"] for finding in said)
+    assert outcomes(body, "FWL104") == {}, "one cause is told once"
+    assert not comes_through(two.lab, "node02", two.lab.addresses["node01"], PORTS[0])
+    assert not comes_through(two.lab, "node02", two.sixes["node01"], PORTS[0])
+
+
+def test_it_is_opened_for_both_families_and_connections_show_it(two: Firewalled) -> None:
+    body = report("configure-firewall", two.inventory, "-y")
+    assert {change["state"] for change in body["changes"]} == {"done"}
+    assert body["verdict"] == "pass", body["findings"]
+    two.runs.append(body["run"])
+    for port in PORTS:
+        assert comes_through(two.lab, "node02", two.lab.addresses["node01"], port)
+        assert comes_through(two.lab, "node01", two.sixes["node02"], port)
+    assert not comes_through(two.lab, "node02", two.lab.addresses["node01"], 1024), "and nothing else"
+    facts = json.loads(preflight("facts", "--inventory", two.inventory, "-o", "json").stdout)
+    tries = facts["hosts"]["node01"]["arrivals"]["value"]["tries"]
+    assert {(one["source"], one["port"], one["outcome"]) for one in tries} == {
+        ("node02", port, "refused") for port in PORTS
+    }
+
+
+# Two networks, and two ranges of ports, which only a rich rule cannot have together.
+OUR_RULES = {
+    "nftables": ("nft list ruleset | grep -c preflight", 2),
+    "ufw": ("ufw status | grep -c preflight", 2),
+    "firewalld": (f"firewall-cmd --list-rich-rules | grep -c -e {PRIORITY}", 4),
+    "iptables": ("(iptables -S; ip6tables -S) | grep -c preflight", 2),
+}
+
+
+def test_there_is_one_rule_a_network_and_each_is_tagged(two: Firewalled) -> None:
+    command, count = OUR_RULES[two.kind]
+    assert on(two.lab, "node01", command).strip() == str(count)
+
+
+def test_again_there_is_nothing_to_do(two: Firewalled) -> None:
+    now = on(two.lab, "node01", EVERYTHING)
+    body = report("configure-firewall", two.inventory, "-y")
+    assert (body["changes"], body["verdict"]) == ([], "pass")
+    assert on(two.lab, "node01", EVERYTHING) == now
+
+
+def test_taking_it_back_leaves_everything_as_it_was(two: Firewalled) -> None:
+    back = preflight("rollback", *two.runs, "-y", "--inventory", two.inventory, check=False)
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert {host: on(two.lab, host, EVERYTHING) for host in two.before} == two.before
+
+
+# Nobody is locked out. On these hosts only a rule of ours lets ssh in.
+
+NET = "198.18.0.0/15"
+ONLY_OURS = {
+    "nftables": (
+        f'nft insert rule inet filter input ip saddr {NET} tcp dport 22 accept comment \\"preflight\\"; '
+        "nft delete rule inet filter input handle "
+        "$(nft -a list chain inet filter input | sed -n 's/^[[:space:]]*tcp dport 22 accept # handle //p')",
+        Kind.NFT_RULES,
+        "inet filter input",
+        f'ip saddr {NET} tcp dport 22 accept comment "preflight"',
+    ),
+    "ufw": (
+        f"ufw prepend allow proto tcp from {NET} to any port 22 comment preflight; ufw delete allow 22/tcp",
+        Kind.UFW_RULES,
+        "ufw",
+        f"allow tcp 22 from {NET}",
+    ),
+    "firewalld": (
+        f"firewall-cmd --add-rich-rule='rule priority={PRIORITY} family=ipv4 source address={NET} port port=22 "
+        "protocol=tcp accept'; firewall-cmd --remove-service=ssh",
+        Kind.FIREWALLD_RULES,
+        "public",
+        f'rule priority="{PRIORITY}" family="ipv4" source address="{NET}" port port="22" protocol="tcp" accept',
+    ),
+    "iptables": (
+        f"iptables -I INPUT -s {NET} -p tcp -m multiport --dports 22 -m comment --comment preflight -j ACCEPT; "
+        "iptables -D INPUT -p tcp -m conntrack --ctstate NEW -m tcp --dport 22 -j ACCEPT",
+        Kind.IPTABLES_RULES,
+        "iptables-nft",
+        f"-s {NET} -p tcp -m multiport --dports 22 -m comment --comment preflight -j ACCEPT",
+    ),
+}
+
+
+def cut_off(lab: LabHandle, change: Change) -> tuple[StepState, int]:
+    """How the change ends that nobody can confirm, and how many times a login was tried in vain meanwhile."""
+    cluster = load(lab.inventory)
+    states: list[StepState] = []
+
+    def carry_out() -> None:
+        transport = open_transport(cluster, Options())
+        try:
+            way = Way(cluster.hosts, transport, confirm_seconds=3)
+            states.append(
+                apply(Plan((change,)), way, RunJournal(f"cut-{lab.dir.parent.name}"), Rollout()).results[0].state
+            )
+        finally:
+            transport.close()
+
+    working = threading.Thread(target=carry_out)
+    working.start()
+    in_vain = 0
+    while working.is_alive():
+        try:
+            socket.create_connection((lab.addresses["node01"], 22), timeout=0.3).close()
+        except OSError:
+            in_vain += 1
+        working.join(0.05)
+    return states[0], in_vain
+
+
+@pytest.mark.parametrize("kind", list(ONLY_OURS))
+def test_a_change_that_cuts_ssh_is_taken_back_by_the_host_itself(make_lab: MakeLab, kind: str) -> None:
+    prepare, change_kind, target, ours = ONLY_OURS[kind]
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall=kind)
+    on(lab, "node01", prepare)
+    before = on(lab, "node01", EVERYTHING)
+    state, in_vain = cut_off(lab, Change("node01", Area.FIREWALL, change_kind, target, ours, None, "FWL103"))
+    assert state is StepState.REVERTED
+    assert in_vain > 0, "the new rules did cut ssh"
+    assert on(lab, "node01", EVERYTHING) == before
+    # What configure makes of it lets the login in, though the rule that did so before is none of its own making.
+    body = report("configure-firewall", lab.inventory, "-y")
+    assert body["verdict"] == "pass", body["findings"]
+    assert {change["state"] for change in body["changes"]} == {"done"}
+    assert on(lab, "node01", "true") == ""
+    assert report("configure-firewall", lab.inventory, "-y")["changes"] == []
+
+
+def test_a_policy_of_iptables_that_drops_even_the_connection_at_work_is_taken_back(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=1, devices=0, product="cpu", firewall="none")
+    change = Change("node01", Area.FIREWALL, Kind.IPTABLES_INPUT, "iptables-nft", None, "-P INPUT DROP", "FWL101")
+    state, in_vain = cut_off(lab, change)
+    assert state is StepState.REVERTED
+    assert in_vain > 0
+    assert on(lab, "node01", "iptables -S INPUT").strip() == "-P INPUT ACCEPT"
+
+
+# What lies between the hosts, what cannot be judged, and what is not touched.
+
+
+@pytest.fixture(scope="module")
+def three(make_lab: MakeLab) -> LabHandle:
+    return make_lab(hosts=3, devices=0, product="cpu", firewall="none")
+
+
+def nft(lab: LabHandle, host: str, script: str) -> None:
+    done = subprocess.run(lab.ssh_command(host, "nft -f -"), input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_sender_whose_output_chain_drops_is_told_once(three: LabHandle) -> None:
+    assert report("check", three.inventory, "--only", "FWL")["findings"] == []
+    nft(three, "node03", "add table inet out; add chain inet out output { type filter hook output priority 0; }\n"
+        "add rule inet out output tcp flags & (syn | ack) == syn tcp dport 29500-60999 drop\n")  # fmt: skip
+    try:
+        body = report("check", three.inventory, "--only", "FWL")
+    finally:
+        nft(three, "node03", "delete table inet out\n")
+    (told,) = (finding for finding in body["findings"] if finding["outcome"] == "fail")
+    assert (told["check"], told["host"]) == ("FWL104", "node03")
+    assert told["summary"] == "node03: its connections reach none of 2 other hosts"
+    assert "security groups of the cloud, ACLs of switches" in told["remedy"]
+    assert "on node03 the output chain" in told["remedy"]
+
+
+def test_connections_settle_what_cannot_be_judged(three: LabHandle) -> None:
+    nft(three, "node02", "add table inet site; add chain inet site in { type filter hook input priority 0; }\n"
+        "add chain inet site later; add rule inet site in jump later\n")  # fmt: skip
+    try:
+        assert report("check", three.inventory, "--only", "FWL")["findings"] == []
+        alone = report("check", three.inventory, "--only", "FWL", "--limit", "node02")
+        assert outcomes(alone, "FWL101")["node02"] == "unknown", "nobody tried"
+    finally:
+        nft(three, "node02", "delete table inet site\n")
+
+
+def test_legacy_iptables_is_a_firewall_like_the_others(three: LabHandle) -> None:
+    on(three, "node01", "iptables-legacy -A INPUT -p tcp -m tcp --dport 22 -j ACCEPT; iptables-legacy -P INPUT DROP; "
+       "iptables-legacy -I INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT")  # fmt: skip
+    before = on(three, "node01", "iptables-legacy -S")
+    body = report("configure-firewall", three.inventory, "-y")
+    assert {(change["host"], change["target"], change["state"]) for change in body["changes"]} == {
+        ("node01", "iptables-legacy", "done")
+    }
+    assert outcomes(body, "FWL101") == {}
+    assert outcomes(body, "FWL102") == {"node01": "warn"}, "nothing brings them back at boot"
+    assert comes_through(three, "node02", three.addresses["node01"], 29500)
+    assert preflight("rollback", body["run"], "-y", "--inventory", three.inventory).returncode == 0
+    assert on(three, "node01", "iptables-legacy -S") == before
+
+
+def test_off_is_refused_where_addresses_are_translated(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=1, devices=0, product="cpu")
+    off = lab.dir / "off.toml"
+    off.write_text(lab.inventory.read_text().replace('policy = "allow"', 'policy = "off"'))
+    nft(lab, "node01", "add table ip nat; add chain ip nat POSTROUTING { type nat hook postrouting priority srcnat; }\n"
+        'add rule ip nat POSTROUTING oifname "eth9" masquerade\n')  # fmt: skip
+    before = on(lab, "node01", EVERYTHING)
+    body = report("configure-firewall", off, "-y", "--allow-disturbing")
+    assert body["changes"] == []
+    (told,) = (finding for finding in body["findings"] if finding["check"] == "FWL101")
+    assert (told["outcome"], "ip nat POSTROUTING" in told["remedy"]) == ("fail", True)
+    assert on(lab, "node01", EVERYTHING) == before

@@ -42,7 +42,7 @@ from preflight.transport.types import Answer
 
 _FAR_FUTURE = 1e11  # seconds since 1970
 
-# What the collector sends, section by section: see preflight/remote/collect.py.
+# What the collector sends, section by section: see preflight/remote/collect.
 
 
 @dataclass

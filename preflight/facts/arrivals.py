@@ -1,5 +1,5 @@
 """Connections between the hosts: whom each one tries in the first round trip, and what came of it, told by the host at
-which they arrived. Pure; the trying is preflight/remote/collect.py's.
+which they arrived. Pure; the trying is preflight/remote/collect's.
 """
 
 import errno

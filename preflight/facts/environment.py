@@ -15,7 +15,7 @@ class Environment:
 
 @dataclass
 class Raw:
-    """What the collector sends: see preflight/remote/collect.py."""
+    """What the collector sends: see preflight/remote/collect."""
 
     hosts: str | None
     limits: dict[str, str]

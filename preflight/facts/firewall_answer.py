@@ -24,7 +24,7 @@ class RawFirewalld:
 
 @dataclass
 class RawFirewall:
-    """What the collector sends: see preflight/remote/collect.py. `iptables` and `nat`: by program; None: missing."""
+    """What the collector sends: see preflight/remote/collect. `iptables` and `nat`: by program; None: missing."""
 
     nft: Output | None
     nft_boot_file: str | None

@@ -253,7 +253,7 @@ def _printable(text: str) -> str:
 
 
 def _code(char: str) -> int:
-    """Bytes that are no UTF-8 travel as U+10FF80 to U+10FFFF (preflight/remote/collect.py); they are shown as bytes."""
+    """Bytes that are no UTF-8 travel as U+10FF80 to U+10FFFF (preflight/remote/collect); they are shown as bytes."""
     code = ord(char)
     return code - 0x10FF00 if code >= 0x10FF80 else code
 

@@ -2,13 +2,13 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from preflight.checks.setup_files import BEGIN, END, BlockDamagedError, ours, profile_file, with_block
 from preflight.facts import environment
 from preflight.model.cluster import Cluster, HostSetup, Product
+from tests.unit.collector import section
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -60,10 +60,8 @@ def test_a_shell_reads_the_profile_and_nothing_in_it_is_run(tmp_path: Path) -> N
 
 
 def look(root: Path, **request: bool) -> environment.Raw:
-    source = (ROOT / "preflight/remote/collect.py").read_text(encoding="utf-8").replace('"/etc/', f'"{root}/etc/')
-    scope: dict[str, Any] = {"__name__": "collect"}
-    exec(compile(source, "collect", "exec"), scope)
-    found = environment.Raw(**scope["look_environment"]({"hosts_file": False, "limits": False, **request}, 0))
+    look_environment = section("system", "environment", lambda text: text.replace('"/etc/', f'"{root}/etc/'))
+    found = environment.Raw(**look_environment({"hosts_file": False, "limits": False, **request}, 0))
     found.limits = {path.removeprefix(str(root)): text for path, text in found.limits.items()}
     return found
 

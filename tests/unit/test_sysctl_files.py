@@ -15,6 +15,7 @@ from preflight.facts import sysctl, tuned
 from preflight.facts.sysctl import OWN_FILE, settings
 from preflight.facts.types import Reading, Sysctl, Tuned
 from preflight.model.ports import PortSet
+from tests.unit.collector import section
 
 ROOT = Path(__file__).parents[2]
 KEY = "net.ipv4.ip_local_reserved_ports"
@@ -202,12 +203,13 @@ def test_tuned_reads_the_files_again_unless_told_not_to(main: str, reapply: bool
 
 def look(root: Path) -> dict[str, Any]:
     """`look_sysctl`, with the absolute folders of its source redirected below `root`, and its paths without that."""
-    source = (ROOT / "preflight/remote/collect.py").read_text(encoding="utf-8")
-    for folder in ("etc", "run", "usr", "lib"):
-        source = source.replace(f'"/{folder}/', f'"{root}/{folder}/')
-    scope: dict[str, Any] = {"__name__": "collect"}
-    exec(compile(source, "collect", "exec"), scope)
-    found: dict[str, Any] = scope["look_sysctl"]({}, 0)
+
+    def redirected(text: str) -> str:
+        for folder in ("etc", "run", "usr", "lib"):
+            text = text.replace(f'"/{folder}/', f'"{root}/{folder}/')
+        return text
+
+    found: dict[str, Any] = section("sysctl", "sysctl", redirected)({}, 0)
     for file in found["files"]:
         for name in ("path", "target", "error"):
             file[name] = file.get(name, "").replace(str(root), "")

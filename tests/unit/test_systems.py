@@ -35,6 +35,7 @@ from preflight.model.cluster import Cluster, Host, HostSetup, Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
+from preflight.transport.programs import source
 from preflight.transport.types import Answer
 
 ROOT = Path(__file__).parents[2]
@@ -78,10 +79,10 @@ def plant(root: Path, case: Mapping[str, Any]) -> None:
 
 def collector(root: Path) -> str:
     """The collector's text, with its absolute paths led below `root` and only the tools there."""
-    source = (ROOT / "preflight/remote/collect.py").read_text(encoding="utf-8")
+    text = source("collect")
     for folder in ("etc", "run", "usr", "lib", "proc", "dev"):
-        source = re.sub(rf'"/{folder}(?=[/"])', f'"{root}/{folder}', source)
-    return re.sub(r"(?m)^SEARCH = .*$", f'SEARCH = ["{root}/bin"]', source)
+        text = re.sub(rf'"/{folder}(?=[/"])', f'"{root}/{folder}', text)
+    return re.sub(r"SEARCH = \[.*?\](?=\\n)", f'SEARCH = ["{root}/bin"]', text)
 
 
 def looked(root: Path, cluster: Cluster) -> HostFacts:

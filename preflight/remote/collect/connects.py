@@ -1,0 +1,98 @@
+"""Connections to other hosts: what comes back, or that nothing does, tells of the firewalls in between."""
+
+import errno
+import select
+import socket
+import time
+
+from collect.tools import FILE_LIMIT, read
+
+IP_RECVERR, IPV6_RECVERR, MSG_ERRQUEUE = 11, 25, 0x2000  # linux/in.h, linux/in6.h, linux/socket.h
+CONNECT_SECONDS = 1.6  # a first packet that got lost is sent again after one second
+
+
+def look_connects(request, deadline):
+    """TCP connections to other hosts, all at once: what comes back, or that nothing does, tells of the firewalls in
+    between. Whatever accepts one sees it closed at once. Where a socket of this host has the port at either end, a job
+    may be at work there, and it is left alone."""
+    wanted = request["connects"]
+    ports = list(wanted["ports"])
+    if wanted["ephemeral"]:
+        ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
+    busy = busy_ports() if wanted["targets"] else ()
+    found, tries, waiting = [], {}, select.poll()
+    for host, name in wanted["targets"]:
+        try:
+            # As bytes: a text would load the IDNA codec, 5 ms.
+            family, _, _, _, place = socket.getaddrinfo(name.encode(), 0, 0, socket.SOCK_STREAM)[0]
+        except (OSError, UnicodeError):
+            found.append({"host": host, "error": "%s does not resolve there" % name})
+            continue
+        for port in sorted(set(ports)):
+            one = {"host": host, "address": place[0], "port": port}
+            if port in busy:
+                found.append(dict(one, busy=True))
+                continue
+            try:
+                connection = unobtrusive_socket(family, request["ports"])
+            except OSError as error:
+                found.append(dict(one, error="no socket for it: %s" % error.strerror))
+                continue
+            code = connection.connect_ex((place[0], port, *place[2:]))
+            if code == errno.EINPROGRESS:
+                waiting.register(connection, select.POLLOUT)
+                tries[connection.fileno()] = (connection, one)
+            else:
+                found.append(dict(one, **closed(connection, code)))
+    until = min(deadline, time.monotonic() + CONNECT_SECONDS)
+    while tries and time.monotonic() < until:
+        for descriptor, _ in waiting.poll(max(0, until - time.monotonic()) * 1000):
+            waiting.unregister(descriptor)
+            connection, one = tries.pop(descriptor)
+            code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            found.append(dict(one, **closed(connection, code)))
+    return found + [dict(one, **closed(connection, errno.ETIMEDOUT)) for connection, one in tries.values()]
+
+
+def unobtrusive_socket(family, job_ports):
+    """A socket whose own port is none of the job's: there it would be in the way of a job that begins now."""
+    for _ in range(20):
+        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        if family == socket.AF_INET6:
+            connection.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVERR, 1)
+        else:
+            connection.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+        connection.bind(("", 0))
+        if not any(low <= connection.getsockname()[1] <= high for low, high in job_ports):
+            return connection
+        connection.close()
+    raise OSError(errno.EADDRINUSE, "no port outside of the job's is free")
+
+
+def closed(connection, code):
+    """How the connection ended: {"code": 0 or an errno, "client": its address here, "icmp": who answered in the way of
+    a router or a firewall}. A port where nobody listens answers by TCP itself."""
+    icmp = None
+    try:
+        _, messages, _, _ = connection.recvmsg(1, 512, MSG_ERRQUEUE)  # since Linux 5.10 for TCP
+        for level, _, data in messages:
+            # struct sock_extended_err: errno (4 bytes), origin, type, code, padding, info, data; a sockaddr behind it.
+            if len(data) >= 24 and data[4] in (2, 3):
+                v6 = level == socket.IPPROTO_IPV6
+                icmp = socket.inet_ntop(socket.AF_INET6, data[24:40]) if v6 else socket.inet_ntoa(data[20:24])
+    except (OSError, ValueError):
+        pass  # no word from anybody
+    client = connection.getsockname()[0]
+    connection.close()
+    return {"code": code, "client": client, "icmp": icmp}
+
+
+def busy_ports():
+    """The ports at either end of this host's TCP sockets that are more than a memory (TIME_WAIT)."""
+    ports = set()
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in (read(path, 16 * FILE_LIMIT) or "").splitlines()[1:]:
+            _, own, other, state = line.split()[:4]
+            if state != "06":
+                ports.update(int(end.rpartition(":")[2], 16) for end in (own, other))
+    return ports

@@ -1,0 +1,117 @@
+"""The firewalls of the host: what is active, what the next boot will load, and by which way this login came in."""
+
+# ruff: noqa: ARG001  (the sections have one signature)
+
+import os
+
+from collect.tools import FILE_LIMIT, command, find, listed, read, required, runs, texts
+
+
+def look_firewall(request, deadline):
+    nft = find("nft")
+    ruleset = command([nft, "list", "ruleset"], deadline, limit=FILE_LIMIT) if nft else None
+    programs = iptables_programs(ruleset)
+    return {
+        "nft": ruleset,
+        "nft_boot_file": read("/etc/nftables.conf"),
+        "nft_preflight_file": read("/etc/preflight/nftables.nft"),
+        "ufw_installed": find("ufw") is not None,
+        "ufw_conf": read("/etc/ufw/ufw.conf"),
+        "ufw_rules": [read(path) or "" for path in ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")],
+        "ufw_default": read("/etc/default/ufw"),
+        "iptables": {
+            name: command([path, "-S", "INPUT"], deadline, limit=FILE_LIMIT) if path else None
+            for name, path in programs.items()
+        },
+        # What nft does not show: the tables of legacy iptables, and all where it is not installed.
+        "nat": {
+            name: command([path, "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
+            for name, path in programs.items()
+            if path and (name in legacy_tables("nat") if "legacy" in name else not nft)
+        },
+        "iptables_saved": texts(
+            [folder + "/" + name for folder in ("/etc/iptables", "/etc/sysconfig") for name in SAVED_RULES]
+        ),
+        "firewalld": look_firewalld(deadline) if find("firewalld") and runs("firewalld") else None,
+        "at_boot": [service for service in FIREWALL_SERVICES if starts_at_boot(service)],
+        "ssh_connection": ssh_connection(),
+    }
+
+
+FIREWALL_SERVICES = ("firewalld", "nftables", "netfilter-persistent", "iptables", "ip6tables", "ufw")
+SAVED_RULES = ("rules.v4", "rules.v6", "iptables", "ip6tables")  # of netfilter-persistent and of iptables-services
+
+
+def starts_at_boot(service):
+    """Whether systemd starts it: a target wants it, and it is not masked."""
+    base = "/etc/systemd/system/"
+    unit = service + ".service"
+    wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
+    return wanted and os.path.realpath(base + unit) != "/dev/null"
+
+
+def iptables_programs(ruleset):
+    """{name: path, or None where it is not installed} of the iptables programs whose tables the kernel holds."""
+    names = legacy_tables("filter")
+    if ruleset is None:  # then nothing shows whether iptables-nft has made rules, but itself
+        names += [name for name in ("iptables-nft", "ip6tables-nft") if iptables_path(name)]
+    else:
+        for table, name in (("\ntable ip filter {", "iptables-nft"), ("\ntable ip6 filter {", "ip6tables-nft")):
+            if table in "\n" + ruleset["out"]:
+                names.append(name)
+    return {name: iptables_path(name) for name in names}
+
+
+def legacy_tables(table):
+    """The legacy programs whose `table` is in the kernel. To list one that is not there would make it."""
+    found = []
+    for name, path in (("iptables", "/proc/net/ip_tables_names"), ("ip6tables", "/proc/net/ip6_tables_names")):
+        if os.path.exists(path) and table in (read(path) or "").split():
+            found.append(name + "-legacy")
+    return found
+
+
+def iptables_path(name):
+    """`iptables-nft` by that name, or as plain `iptables` where that is a link to the program of nft; the same for
+    legacy, which older systems have under the plain name only."""
+    plain, _, variant = name.partition("-")
+    path = find(plain)
+    is_nft = path is not None and "nft" in os.path.basename(os.path.realpath(path))
+    return find(name) or (path if path and is_nft == (variant == "nft") else None)
+
+
+def look_firewalld(deadline):
+    folders = ("/etc/firewalld/zones", "/usr/lib/firewalld/zones", "/etc/firewalld/services")
+    zones, builtin, services = (texts(listed(folder, ".xml")) for folder in folders)
+    modules = [
+        module
+        for base in ("/usr/lib", "/usr/lib64")
+        for python in listed(base, "")
+        if os.path.basename(python).startswith("python")
+        for packages in ("dist-packages", "site-packages")
+        for module in [python + "/" + packages + "/firewall/config/__init__.py"]
+        if os.path.exists(module)
+    ]
+    return {
+        "zones": command([required("firewall-cmd"), "--list-all-zones"], deadline),
+        "config": read("/etc/firewalld/firewalld.conf"),
+        "module": read(modules[0]) if modules else None,
+        "zone_files": dict(zones, **builtin),
+        "services": services,
+    }
+
+
+def ssh_connection():
+    """SSH_CONNECTION of the login that this runs in. sudo takes it from its child, so parents are looked at, too."""
+    pid = os.getpid()
+    while pid > 1:
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                for variable in file.read().split(b"\0"):
+                    if variable.startswith(b"SSH_CONNECTION="):
+                        return variable.partition(b"=")[2].decode("utf-8", "replace")
+            with open("/proc/%d/stat" % pid) as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+    return None

@@ -1,0 +1,85 @@
+"""The collector: looks at one host and answers with raw text, section by section. Runs on the host; imported by nobody.
+
+Standard library only, Python 3.6 syntax. The modules of this package are sent together. The rest of stdin is the
+request, a JSON object:
+
+    marker     word that frames the answer; banners before it and noise after it do no harm
+    deadlines  {section: seconds it may take} of the sections wanted (MODULES below)
+    ports      [[low, high], …] job ports, for `sockets` and `connects`
+    connects   {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral": whether to try the first and
+               last of the ephemeral ports, too}, for `connects`
+    names      host names to resolve, for `names`
+    hosts_file, limits  whether the inventory asks for these, for `environment`
+    job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
+    devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
+    readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
+    pings      [[device, address], …], for `pings`
+
+The answer is `\n<marker> <length>\n<json>\n` with {section: {"value": …} or {"error": "one sentence"}}. Nothing is
+interpreted here: parsing is the controller's, where it can be tested and mended. Heavy modules are avoided, since
+every host pays for them at every look.
+"""
+
+import importlib
+import json
+import sys
+import threading
+import time
+
+from collect.tools import LookError, leave, leave_with_the_connection
+
+# Section → the module of this package whose `look_SECTION(request, deadline)` returns something JSON can carry. Only
+# modules of sections that are asked for are loaded.
+MODULES = {
+    "os": "system",
+    "sysctl": "sysctl",
+    "sockets": "system",
+    "network": "system",
+    "firewall": "firewall",
+    "connects": "connects",
+    "names": "system",
+    "environment": "system",
+    "job": "system",
+    "driver": "npu",
+    "hccn": "npu",
+    "hccn_conf": "npu",
+    "npu_smi": "npu",
+    "pings": "npu",
+}
+
+
+def look(name, request, deadline, answer):
+    try:
+        answer[name] = {"value": section(name)(request, deadline)}
+    except LookError as error:
+        answer[name] = {"error": str(error)}
+    except Exception as error:  # whatever a broken host does, the other sections are still wanted
+        answer[name] = {"error": "%s: %s" % (type(error).__name__, error)}
+
+
+def section(name):
+    return getattr(importlib.import_module("collect." + MODULES[name]), "look_" + name)
+
+
+def main():
+    started = time.time()
+    request = json.loads(sys.stdin.buffer.read().decode())
+    threading.Thread(target=leave_with_the_connection, daemon=True).start()
+    now = time.monotonic()
+    found = {}
+    threads = {}
+    for name, seconds in request["deadlines"].items():
+        arguments = (name, request, now + seconds, found)
+        threads[name] = threading.Thread(target=look, args=arguments, daemon=True)
+        threads[name].start()
+    for name, seconds in request["deadlines"].items():
+        # A second more than a section has for itself: what it found by its deadline is worth waiting for.
+        threads[name].join(max(0, now + seconds + 1 - time.monotonic()))
+    answer = dict(found)
+    for name, seconds in request["deadlines"].items():
+        answer.setdefault(name, {"error": "nothing came of it within %g s" % seconds})
+    answer["clock"] = {"value": {"start": started, "end": time.time()}}
+    text = json.dumps(answer)
+    sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))
+    sys.stdout.flush()
+    leave()

@@ -1,0 +1,141 @@
+"""The host as such: system, network, sockets, names, the files of [host_setup], and what a job would find."""
+
+# ruff: noqa: ARG001  (the sections have one signature)
+
+import json
+import os
+import pwd
+import socket
+import sys
+import threading
+import time
+
+from collect.tools import LookError, command, find, listing, read, required
+
+
+def look_os(request, deadline):
+    name = os.uname()
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
+    return {
+        "release": read("/etc/os-release") or read("/usr/lib/os-release") or "",
+        "kernel": name.release,
+        "arch": name.machine,
+        "hostname": name.nodename,
+        "user": user,
+        "root": os.geteuid() == 0,
+        "machine_id": (read("/etc/machine-id") or "").strip(),
+        "open_run": open_run(),
+    }
+
+
+def open_run():
+    """The run of preflight/remote/apply that has begun on this host and not finished; only root sees it."""
+    try:
+        return os.readlink("/var/lib/preflight/journal/open")
+    except OSError:
+        return ""
+
+
+def look_network(request, deadline):
+    """JSON where iproute2 can (4.14 and later), its text otherwise; the parser takes either."""
+    tool = required("ip")
+
+    def ask(*arguments):
+        answer = command([tool, "-j", *arguments], deadline)
+        if answer["code"] and "-j" in answer["err"]:
+            answer = command([tool, *arguments], deadline)
+        if answer["code"]:
+            raise LookError("ip %s failed: %s" % (" ".join(arguments), answer["err"].strip()[:200]))
+        return answer["out"]
+
+    return {"addresses": ask("address"), "routes": ask("-4", "route")}
+
+
+def look_sockets(request, deadline):
+    """The kernel filters by port. Who owns a socket costs a walk through /proc, so it is asked only if there is one."""
+    tool = required("ss")
+    ranges = ["( sport >= :%d and sport <= :%d )" % (low, high) for low, high in request["ports"]]
+    if not ranges:
+        return {"out": "", "err": "", "code": 0}
+
+    def ask(options):
+        answer = command([tool, "-H" + options, " or ".join(ranges)], deadline)
+        if answer["code"] and "invalid option" in answer["err"]:  # an old one always prints a header
+            answer = command([tool, "-" + options, " or ".join(ranges)], deadline)
+        return answer
+
+    answer = ask("tan")
+    found = [line for line in answer["out"].splitlines() if line.strip() and not line.startswith("State ")]
+    return ask("tanp") if found else answer
+
+
+def look_names(request, deadline):
+    """Resolved eight at a time: one dead name server must not cost a time-out per host."""
+    own = socket.gethostname()
+    todo = [own] + request["names"]
+    answers = {}
+
+    def work():
+        while todo:
+            try:
+                name = todo.pop()
+            except IndexError:
+                return
+            try:
+                # As bytes: a text would load the IDNA codec, 5 ms.
+                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                answers[name] = [entry[4][0] for entry in found]
+            except (OSError, UnicodeError):
+                answers[name] = []
+
+    wanted = set(todo)
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(8, len(todo)))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(0, deadline - time.monotonic()))
+    late = sorted(wanted - set(answers))
+    if late:
+        raise LookError("%s did not resolve, or fail to, in time" % ", ".join(late[:4]))
+    return {"hostname": answers[own], "cluster": {name: answers[name] for name in request["names"]}}
+
+
+def look_environment(request, deadline):
+    """Files that [host_setup] is about; of those that it asks nothing of, only what preflight may have left there."""
+    hosts = read("/etc/hosts")
+    folder = "/etc/security/limits.d"
+    paths = [os.path.join(folder, name) for name in listing(folder) if name.endswith(".conf")]
+    limits = {}
+    for path in [*paths, "/etc/security/limits.conf"]:
+        if os.path.isfile(path) and (request["limits"] or path.endswith("/90-preflight.conf")):
+            limits[path] = read(path)
+    return {
+        "hosts": hosts if request["hosts_file"] or "preflight" in (hosts or "") else None,
+        "limits": limits,
+        "profile": read("/etc/profile.d/preflight-hccl.sh"),
+        "nr_open": read("/proc/sys/fs/nr_open"),
+    }
+
+
+def look_job(request, deadline):
+    """What a job sees. Run right here where the jobs' Python is this very one: a second start costs 20 ms."""
+    job = request["job"]
+    if not job["elsewhere"]:
+        python = find(job["python"])
+        if python is None:
+            return {"python": None}
+        if python == sys.executable:
+            scope = {"__name__": "job_view"}
+            exec(job["source"], scope)
+            return scope["view"](job["npu"])
+    mark = request["marker"] + "-job "
+    payload = json.dumps({"marker": mark, "npu": job["npu"]})
+    answer = command(job["argv"], deadline, stdin=(job["source"] + payload).encode())
+    for line in answer["out"].splitlines():
+        if line.startswith(mark):
+            return json.loads(line[len(mark) :])
+    words = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
+    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], words[:200]))

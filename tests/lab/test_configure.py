@@ -284,7 +284,11 @@ def with_firewall_off(lab: LabHandle) -> Path:
 
 def test_ufw_is_switched_off_where_the_inventory_says_so(ufw: LabHandle) -> None:
     off = with_firewall_off(ufw)
-    done = preflight("configure-firewall", "--inventory", off, "-y", "-o", "json", check=False)
+    held = preflight("configure-firewall", "--inventory", off, "-y", check=False)
+    assert "left out without --allow-disturbing" in " ".join(held.stdout.split()), "-y does not imply it"
+    assert on(ufw, "node01", "ufw status").startswith("Status: active")
+    allowed = ("-y", "--allow-disturbing", "-o", "json")
+    done = preflight("configure-firewall", "--inventory", off, *allowed, check=False)
     assert {(change["kind"], change["state"]) for change in document(done)["changes"]} == {("ufw-enabled", "done")}
     assert on(ufw, "node01", "ufw status").startswith("Status: inactive")
 

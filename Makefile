@@ -3,9 +3,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What the lab and the tests run for real; installed where missing.
-PACKAGES := openssh-server openssh-client nftables ufw iptables firewalld dbus iproute2 iputils-ping procps systemd sudo \
-	gcc libc6-dev clustershell python3-venv debootstrap systemd-container
+# What is run for real; installed where missing. A target takes what it needs.
+PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps gcc libc6-dev python3-venv
+test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container
+bench: PACKAGES += clustershell
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 

@@ -3,7 +3,6 @@ iptables-restore would lose or freeze what docker and kube-proxy write meanwhile
 
 import os
 import re
-import shlex
 
 from apply.kinds import Kind
 from apply.tools import ENVIRONMENT, TAG, StepError, must
@@ -35,6 +34,12 @@ def tool_path(name):
     return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
+def words(line):
+    """The words of a line of a listing: in quotes, iptables puts a backslash before quotes of both kinds and itself."""
+    found = re.findall(r'"((?:[^"\\]|\\.)*)"|(\S+)', line)
+    return [plain or re.sub(r"\\(.)", r"\1", quoted) for quoted, plain in found]
+
+
 def listing(target):
     """The lines of `iptables -S INPUT`, the policy first."""
     text = must(program(target), "-w", "-S", "INPUT")
@@ -58,10 +63,10 @@ def write_rules(target, value):
             raise StepError("%r is no rule of ours" % rule)
     for rule in reversed((value or "").splitlines()):
         if one_rule(rule) not in there:
-            must(path, "-w", "-I", "INPUT", *shlex.split(rule))
+            must(path, "-w", "-I", "INPUT", *words(rule))
     for rule in filter(OURS.search, rules(target)):
         if one_rule(rule) not in wanted:
-            must(path, "-w", "-D", "INPUT", *shlex.split(rule))
+            must(path, "-w", "-D", "INPUT", *words(rule))
 
 
 def one_rule(text):
@@ -89,7 +94,7 @@ def write_input(target, value):
     must(path, "-w", "-F", "INPUT")
     lines = (value or "").splitlines()
     for line in sorted(lines, key=lambda line: line.startswith("-P ")):  # stable: the policy goes last
-        must(path, "-w", *shlex.split(line))
+        must(path, "-w", *words(line))
 
 
 def same_presence(value):

@@ -20,12 +20,12 @@ def look_firewall(request, deadline):
         "ufw_rules": [read(path) or "" for path in ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")],
         "ufw_default": read("/etc/default/ufw"),
         "iptables": {
-            name: command([path, "-S", "INPUT"], deadline, limit=FILE_LIMIT) if path else None
+            name: command([path, "-w", "-S", "INPUT"], deadline, limit=FILE_LIMIT) if path else None
             for name, path in programs.items()
         },
         # What nft does not show: the tables of legacy iptables, and all where it is not installed.
         "nat": {
-            name: command([path, "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
+            name: command([path, "-w", "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
             for name, path in programs.items()
             if path and (name in legacy_tables("nat") if "legacy" in name else not nft)
         },

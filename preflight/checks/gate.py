@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from preflight.checks.rules import Judgement, Rule, Source, judge
+from preflight.checks.rules import Judgement, Rule, Source, judge_all
 from preflight.facts.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
@@ -33,10 +33,9 @@ class Gate:
         A rule that cannot be judged is no objection where connections from that very network came through."""
         as_it_is = not (without_ours and self.ours)
         rules = self.without_ours if without_ours else self.rules
-        judged = [(network, judge(rules, self.policy, network, self.ports)) for network in self.networks]
         return [
             (network, seen)
-            for network, seen in judged
+            for network, seen in judge_all(rules, self.policy, self.networks, self.ports)
             if seen.objects and not (as_it_is and seen.unsure and self._let_in(network, seen.objects))
         ]
 

@@ -91,7 +91,7 @@ def _nft_gate(place: Place, chain: NftChain, program: str) -> Gate:
     rules, ours = (tuple(map(nft.parse, texts)) for texts in (chain.rules, chain.ours))
     needed = _nft_rules(place, families)
     if login := place.login((rule for rule in rules if rule not in ours), chain.policy, *families):
-        needed.append(nft.ours([login[0]], login[1]))
+        needed.append(nft.ours((login[0],), login[1]))
     by_hand = ""
     if program:
         of_iptables = [text for network in place.fewest(*families) for text in iptables.ours(network, place.ports)]
@@ -108,6 +108,6 @@ def _nft_rules(place: Place, families: Sequence[int]) -> list[str]:
     """One rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
     networks = place.of_family(*families)
     if place.cluster.cidrs:
-        return [nft.ours([network], place.ports) for network in networks]
-    of_version = ([network for network in networks if network.version == version] for version in (4, 6))
+        return [nft.ours((network,), place.ports) for network in networks]
+    of_version = (tuple(network for network in networks if network.version == version) for version in (4, 6))
     return [nft.ours(group, place.ports) for group in of_version if group]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
 from preflight.checks.rules import Rule, Source, judge
@@ -54,10 +54,13 @@ class Place:
 def sources(cluster: Cluster) -> tuple[Source, ...]:
     """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory
     does not say, because it has only a name for a host."""
-    if cluster.cidrs:
-        return tuple(cluster.cidrs)
+    return cluster.cidrs or _networks(tuple(host.address for host in cluster.hosts))
+
+
+@lru_cache(4)  # of hundreds of hosts, for each of them
+def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
     try:
-        return tuple(ip_network(host.address) for host in cluster.hosts)
+        return tuple(map(ip_network, addresses))
     except ValueError:
         return ()
 

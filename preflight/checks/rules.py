@@ -79,6 +79,33 @@ def judge(rules: Sequence[Rule], policy: str, source: Source, ports: PortSet) ->
     return Judgement(closed, doubtful - closed, closing or doubting, common(closed, maybe | doubtful))
 
 
+def judge_all(
+    rules: Sequence[Rule], policy: str, sources: Sequence[Source], ports: PortSet
+) -> list[tuple[Source, Judgement]]:
+    """Each source with what it meets. Hundreds of hosts one by one are judged once where no rule tells them apart."""
+    found: list[tuple[Source, Judgement]] = []
+    for version in (4, 6):
+        family = [source for source in sources if source.version == version]
+        if family and _alike(rules, family):
+            seen = judge(rules, policy, family[0], ports)
+            found += [(source, seen) for source in family]
+        else:
+            found += [(source, judge(rules, policy, source, ports)) for source in family]
+    return found
+
+
+def _alike(rules: Sequence[Rule], sources: Sequence[Source]) -> bool:
+    all_ = frozenset(sources)
+    return all(
+        rule.sources is None
+        or all_ <= frozenset(rule.sources)
+        or all(any(within(source, one) for one in rule.sources) for source in sources)
+        or not any(overlap(source, one) for one in rule.sources for source in sources)
+        for rule in rules
+        if rule.meets(sources[0])
+    )
+
+
 def common(one: PortSet, other: PortSet) -> PortSet:
     return one - (one - other)
 

@@ -42,6 +42,13 @@ if [ -e /run/dbus/system_bus_socket ]; then firewall-cmd --list-all-zones; fi
 """
 
 
+# What a container engine has beside each of the firewalls; nobody else may touch it.
+DOCKER = """\
+iptables -N DOCKER && iptables -A FORWARD -o docker0 -j DOCKER && iptables -t nat -N DOCKER
+iptables -t nat -A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+"""
+
+
 def on(lab: LabHandle, host: str, command: str) -> str:
     done = lab.ssh(host, command)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -84,6 +91,7 @@ def two(request: pytest.FixtureRequest, make_lab: MakeLab) -> Iterator[Firewalle
         sixes[host] = f"fd00:5:5::{11 + number}"
         interface = on(lab, host, "ip -o -4 address | awk '/198\\.18\\./ {print $2}'").strip()
         on(lab, host, f"ip address add {sixes[host]}/64 dev {interface} nodad")
+        on(lab, host, DOCKER)
     inventory = lab.dir / "both.toml"
     inventory.write_text(re.sub(r'cidrs = \["(.*)"\]', rf'cidrs = ["\1", "{SIX}"]', lab.inventory.read_text()))
     before = {host: on(lab, host, EVERYTHING) for host in lab.addresses}
@@ -112,6 +120,10 @@ def test_it_is_opened_for_both_families_and_connections_show_it(two: Firewalled)
         assert comes_through(two.lab, "node02", two.lab.addresses["node01"], port)
         assert comes_through(two.lab, "node01", two.sixes["node02"], port)
     assert not comes_through(two.lab, "node02", two.lab.addresses["node01"], 1024), "and nothing else"
+    containers = [line for line in two.before["node01"].splitlines() if "DOCKER" in line or "172.17." in line]
+    assert containers == [
+        line for line in on(two.lab, "node01", EVERYTHING).splitlines() if "DOCKER" in line or "172.17." in line
+    ]
     facts = json.loads(preflight("facts", "--inventory", two.inventory, "-o", "json").stdout)
     tries = facts["hosts"]["node01"]["arrivals"]["value"]["tries"]
     assert {(one["source"], one["port"], one["outcome"]) for one in tries} == {
@@ -261,6 +273,22 @@ def test_a_sender_whose_output_chain_drops_is_told_once(three: LabHandle) -> Non
     assert told["summary"] == "node03: its connections reach none of 2 other hosts"
     assert "security groups of the cloud, ACLs of switches" in told["remedy"]
     assert "on node03 the output chain" in told["remedy"]
+
+
+def test_a_rejection_that_looks_like_a_closed_port_is_told_apart(three: LabHandle) -> None:
+    """An ICMP "port unreachable" makes the same error of connect() as the port's own answer."""
+    nft(three, "node01", "add table inet site; add chain inet site in { type filter hook input priority 0; }\n"
+        "add rule inet site in tcp dport 29500 reject with icmpx port-unreachable\n")  # fmt: skip
+    try:
+        facts = json.loads(preflight("facts", "--inventory", three.inventory, "-o", "json").stdout)
+        body = report("check", three.inventory, "--only", "FWL")
+    finally:
+        nft(three, "node01", "delete table inet site\n")
+    tries = [one for one in facts["hosts"]["node01"]["arrivals"]["value"]["tries"] if one["source"] == "node02"]
+    assert {(one["port"], one["outcome"], one["by"]) for one in tries} == {
+        (29500, "rejected", three.addresses["node01"]), (32768, "refused", None), (60999, "refused", None)
+    }  # fmt: skip
+    assert {(finding["check"], finding["host"]) for finding in body["findings"]} == {("FWL101", "node01")}
 
 
 def test_connections_settle_what_cannot_be_judged(three: LabHandle) -> None:

@@ -91,7 +91,7 @@ def healthy_facts(cluster: Cluster) -> ClusterFacts:
 
 def _host_facts(cluster: Cluster, number: int) -> HostFacts:
     host = cluster.hosts[number - 1]
-    ours = nft.ours([NETWORK], PORTS)
+    ours = nft.ours((NETWORK,), PORTS)
     chain = NftChain("inet", "filter", "input", "drop", (ours, *BASE_RULES), (ours,))
     addresses = {index: device_address(number, index) for index in range(8)}
     entries = {

@@ -182,7 +182,7 @@ def test_ufw_and_iptables_take_fifteen_ports_a_rule_and_a_range_counts_two() -> 
 def test_our_rules_are_read_as_what_they_are_meant_to_be(network: IPv4Network | IPv6Network) -> None:
     family = network.version
     for rules in (
-        [nft.parse(nft.ours([network], PORTS))],
+        [nft.parse(nft.ours((network,), PORTS))],
         [iptables.parse(text, family) for text in iptables.ours(network, PORTS)],
         [ufw.parse(text) for text in ufw.ours(network, PORTS)],
         [firewalld.parse(text) for text in firewalld.ours(network, PORTS)],

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from preflight.checks.rules import Rule, Source, port_set, read_source
 from preflight.model.ports import PortSet
@@ -14,6 +15,7 @@ _ELSEWHERE = ("jump", "goto", "return", "queue")
 _NEVER = ("udp", "icmp", "icmpv6", "sctp")
 
 
+@lru_cache(4096)  # the same rules stand on every host, and one may name hundreds of addresses
 def parse(text: str) -> Rule:
     """Read one rule. Never raises: what is not understood makes the rule partial."""
     words = _TOKEN.findall(text)
@@ -97,7 +99,8 @@ def _elements(token: str) -> list[str]:
     return [item.strip() for item in token.strip("{}").split(",") if item.strip()]
 
 
-def ours(networks: Sequence[Source], ports: PortSet) -> str:
+@lru_cache(64)
+def ours(networks: tuple[Source, ...], ports: PortSet) -> str:
     """Our rule for networks of one family, as nft prints it back, to the character (measured with nftables 1.0.6)."""
     addresses = [
         str(one.network_address) if one.prefixlen == one.max_prefixlen else str(one) for one in sorted(networks)

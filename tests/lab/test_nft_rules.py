@@ -18,8 +18,8 @@ pytestmark = pytest.mark.lab
     ["10.1.0.0/16", "10.1.0.7/32", "0.0.0.0/0", "10.1.0.9/32 10.1.0.7/32 10.1.0.8/32", "fd00:1::/64", "fd00:1::7/128"],
 )
 def test_our_rule_is_what_a_real_nft_prints_for_it(listed: str, network: str) -> None:
-    rule = nft.ours([ip_network(one) for one in network.split()], PortSet.parse(listed))
-    other = nft.ours([ip_network("10.1.0.0/16")], PortSet.parse("1"))
+    rule = nft.ours(tuple(ip_network(one) for one in network.split()), PortSet.parse(listed))
+    other = nft.ours((ip_network("10.1.0.0/16"),), PortSet.parse("1"))
     script = "table inet filter {\n chain input {\n type filter hook input priority 0; policy drop;\n }\n}\n"
     script += kept.own_file({"inet filter input": (rule, other)})
     shown = subprocess.run(

@@ -52,6 +52,8 @@ def _why(place: Place | None, walls: Sequence[Gate], dead: Sequence[Arrival]) ->
     strangers = {one.client for one in dead if one.client and not _of_cluster(place, one.client)}
     if strangers and place.cluster.firewall is FirewallPolicy.ALLOW:
         return f"they come from {', '.join(sorted(strangers))}, and the firewall is opened for cluster.cidrs only"
+    if all(one.by and one.by == one.address for one in dead):
+        return "the host itself rejects them, by a rule that is not among those read here"
     return "its own firewall lets them in"
 
 

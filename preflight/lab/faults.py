@@ -30,6 +30,7 @@ SLOW_RATE = "200mbit"
 WRONG_MASK = "255.255.0.0"
 OTHER_DRIVER = "22.0.4"
 FIREWALL_TABLE = "inet lab_block"
+_JOB_PORTS = f"{{ {JOB_PORT}, {HCCL_BASE}-{HCCL_BASE + HCCL_COUNT - 1} }}"
 LISTENER = "import socket, time; s = socket.create_server(('0.0.0.0', {port})); time.sleep(1e9)"
 
 
@@ -314,17 +315,30 @@ def _free_port(_: Place, undo: Undo) -> None:
 
 
 def _block(place: Place) -> Undo:
-    ports = f"{{ {JOB_PORT}, {HCCL_BASE}-{HCCL_BASE + HCCL_COUNT - 1} }}"
     _nft(
         place.host.netns,
         f"table {FIREWALL_TABLE} {{\n chain input {{\n  type filter hook input priority filter - 10; policy accept;\n"
-        f'  iifname != "lo" ct state new tcp dport {ports} drop\n }}\n}}\n',
+        f'  iifname != "lo" ct state new tcp dport {_JOB_PORTS} drop\n }}\n}}\n',
     )
     return {}
 
 
 def _unblock(place: Place, _: Undo) -> None:
     _nft(place.host.netns, f"delete table {FIREWALL_TABLE}\n")
+
+
+def _filter_at_switch(place: Place) -> Undo:
+    _nft(
+        place.lab.names.management,
+        f"table bridge acl_{place.host.name} {{\n chain forward {{\n"
+        "  type filter hook forward priority 0; policy accept;\n"
+        f'  oifname "{place.host.name}" tcp dport {_JOB_PORTS} drop\n }}\n}}\n',
+    )
+    return {}
+
+
+def _filter_no_more(place: Place, _: Undo) -> None:
+    _nft(place.lab.names.management, f"delete table bridge acl_{place.host.name}\n")
 
 
 def _kill_host(place: Place) -> Undo:
@@ -441,6 +455,15 @@ FAULTS = (
         "a rule drops what comes to the ports of jobs.",
         _block,
         _unblock,
+    ),
+    Fault(
+        "switch-acl",
+        "host",
+        ("FWL104",),
+        False,
+        "the switch drops what goes to its ports of jobs.",
+        _filter_at_switch,
+        _filter_no_more,
     ),
     Fault(
         "host-dead",

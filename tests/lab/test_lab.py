@@ -373,6 +373,7 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "packet-loss": (_ping_node02, "3 packets transmitted, 2 received, 33.33% packet loss"),
     "port-taken": (_on_node02("ss -Hltn sport = 60000"), ":60000"),
     "firewall-block": (_job_port_of_node02, "False"),
+    "switch-acl": (_job_port_of_node02, "False"),
     "host-dead": (_sshd_of_node02, ""),
     "sshd-hung": (_sshd_of_node02, ""),
     "driver-version": (_on_node02("npu-smi info -t board -i 0"), "Software Version               : 22.0.4"),

@@ -34,15 +34,17 @@ def run(args: argparse.Namespace) -> int:
     with session(args) as s:
         _refuse_strangers(args, s, saved.cluster, saved.plan)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
-        plan, notes = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
-        away = _refuse_stale(args, s, plan) if plan.changes else ()
-        plan = limited(plan, [host for host in plan.hosts if host not in {result.change.host for result in away}])
+        left, held, more = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
+        notes = held + more
+        away = _refuse_stale(args, s, left) if left.changes else ()
+        plan = limited(left, [host for host in left.hosts if host not in {result.change.host for result in away}])
         if args.output == "console":
             shown(show_plan, s, plan, notes)
         if plan.changes and not agreed(args, plan):
             return PENDING
-        run_id, applied = carry_out(args, s, plan, started)
-        return finish_run(args, s, run_id, (*applied.results, *away), notes + applied.notes)
+        short = bool(held or away)
+        run_id, applied = carry_out(args, s, plan, started, short=short)
+        return finish_run(args, s, run_id, (*applied.results, *away), notes + applied.notes, short=short)
 
 
 def _read(path: Path) -> bytes:

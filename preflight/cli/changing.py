@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
 from preflight.cli.common import Session
 from preflight.cli.pipe import silence_stdout
@@ -117,10 +118,24 @@ def _in_waves(args: argparse.Namespace, plan: Plan) -> str:
     return f"{hosts}: first {first[0]}{' …' if len(first) > 1 else ''}, {batches}"
 
 
+class Undoes(NamedTuple):
+    """The run that a plan takes back, and the hosts that it is taken back on."""
+
+    run: str
+    hosts: tuple[str, ...]
+
+
 def carry_out(
-    args: argparse.Namespace, s: Session, plan: Plan, started: datetime, *, undoes: str = "", go_on: bool = False
+    args: argparse.Namespace,
+    s: Session,
+    plan: Plan,
+    started: datetime,
+    *,
+    undoes: Undoes | None = None,
+    short: bool = False,
 ) -> tuple[str, Applied]:
-    """Apply the plan, with a journal on this machine; the run's id and what came of it."""
+    """Apply the plan, with a journal on this machine; the run's id, empty where there was nothing to write down, and
+    what came of it. `short`: something of what was wanted is not in the plan, so that the run is no success."""
     from preflight.provision.apply import Way, apply
     from preflight.provision.host_run import JOURNAL
     from preflight.provision.journal import RunJournal
@@ -128,23 +143,24 @@ def carry_out(
     from preflight.report.build import new_run_id
 
     run = new_run_id(started)
-    if not plan.changes:
-        return run, Applied(())
+    if not plan.changes and not undoes:
+        return "", Applied(())
+    undone, asked = undoes or ("", ())
     journal = RunJournal(run)
-    journal.start(args.command, args.inventory, plan, undoes=undoes)
-    way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, go_on)
+    journal.start(args.command, args.inventory, plan, undoes=undone, asked=asked)
+    way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, undone)
     try:
         applied = apply(plan, way, journal, rollout(args))
-    except KeyboardInterrupt:
+        journal.finish(1 if short or failed_hosts(applied.results) else 0)
+    except (KeyboardInterrupt, PreflightError):  # the latter: the journal's disk is full
         s.progress.clear()
         print(
             "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
             f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "
-            f"host; run the same command again to go on, or: preflight rollback {run}",
+            f"host; run the same command again to go on, or: preflight rollback {run} --inventory {args.inventory}",
             file=sys.stderr,
         )
         raise
-    journal.finish(1 if failed_hosts(applied.results) else 0)
     s.progress.clear()
     for note in applied.notes:
         print(f"preflight: {note}", file=sys.stderr)

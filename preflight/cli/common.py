@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,12 @@ def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask for the password that sudo wants on hosts with sudo = true; once, and it is kept nowhere",
     )
     parser.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts worked on at once (default: 32)")
+
+
+def again(args: argparse.Namespace) -> str:
+    """This very command, without what keeps it from changing anything."""
+    words = [word for word in args.argv if word not in ("--dry-run", "--exit-code")]
+    return shlex.join(["preflight", *words])
 
 
 def _pool(text: str) -> int:

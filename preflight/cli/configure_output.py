@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from preflight.cli.common import Session
+from preflight.cli.common import Session, again
 from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.report import Report
@@ -54,8 +54,7 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
 
         print(_document(document(report, exit_code), end))
     elif args.dry_run and end.plan.changes:
-        again = f"next: preflight {args.command} --inventory {args.inventory}"
-        _show(s, [Line("nothing was changed (--dry-run)"), Line(again, "next")])
+        _show(s, [Line("nothing was changed (--dry-run)"), Line(f"next: {again(args)}", "next")])
     else:
         _show_ending(s, report, end, str(args.inventory))
     return exit_code
@@ -90,19 +89,19 @@ def finish_run(
     results: Sequence[StepResult],
     notes: Sequence[str],
     *,
-    failed: bool = False,
+    short: bool,
 ) -> int:
-    """Say what a saved plan, or a rollback, came to; returns the exit code: 1 where something did not end well, or
-    `failed` says so."""
+    """Say what a saved plan, or a rollback, came to; returns the exit code: 1 where something did not end well, or was
+    not tried (`short`)."""
     from preflight.inventory import fold
     from preflight.provision.rollout import failed_hosts
 
-    exit_code = 1 if failed or failed_hosts(results) else 0
+    exit_code = 1 if short or failed_hosts(results) else 0
     if args.output == "json":
         print(_run_document(args.command, run, exit_code, results, notes))
         return exit_code
     lines = render_results(results, fold=fold)
-    if results:
+    if run and results:
         lines.append(Line(f"run {run}; taken back by: preflight rollback {run}", "dim"))
     _show(s, [*lines, Line(f"next: preflight check --inventory {args.inventory}", "next")])
     return exit_code

@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     try:
         args = _parser(wanted).parse_args(arguments)
+        args.argv = arguments
         code = int(args.run(args))
         sys.stdout.flush()
         return code

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from preflight.cli.changing import add_permission_arguments, shown
-from preflight.cli.common import add_inventory_arguments, session
+from preflight.cli.common import add_inventory_arguments, again, session
 from preflight.model.change import Area
 from preflight.model.errors import PreflightError
 
@@ -41,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
             _save(args.out, dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes)))
             say(s, f"nothing was changed; the plan is in {args.out}", f"next: preflight apply {args.out}")
         else:
-            again = f"preflight plan --inventory {args.inventory} --out plan.json"
-            say(s, "nothing was changed", f"next: {again}")
+            say(s, "nothing was changed", f"next: {again(args)} --out plan.json")
         return dry_exit(args, seen, plan)
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from preflight.cli.common import Session
 from preflight.model.change import Area, Change, Kind, Plan
@@ -91,19 +91,36 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
 def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
     """The plan without what has to wait, and what else is to be said before it. Raises PreflightError where it must
     not be carried out: a new address is taken, or a machine stands in the inventory twice."""
-    from preflight.provision.hold import not_reached, not_seen, same_machine, where_root
+    from preflight.provision.hold import not_reached, not_seen, same_machine, unfinished, where_root
 
     if twice := same_machine(seen.facts):
         s.progress.clear()
         raise PreflightError("\n".join((*twice, "nothing was changed; take one of the names out of the inventory")))
     plan, powerless = where_root(seen.plan, seen.facts)
-    plan, notes = safe(s, plan, seen.facts, args)
-    return plan, seen.notes + not_reached(seen.facts) + powerless + not_seen(seen.findings) + notes
+    cut_off = unfinished(seen.facts)
+    plan = Plan(tuple(change for change in plan.changes if change.host not in cut_off))
+    left = safe(s, plan, seen.facts, args)
+    before = seen.notes + tuple(map(_in_flux, cut_off))
+    before += not_reached(seen.facts) + powerless + not_seen(seen.findings)
+    return left.plan, before + left.held + left.notes
 
 
-def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
-    """The plan without what disturbs, and what was left out or could not be asked. Raises PreflightError where a new
-    address answers already."""
+def _in_flux(host: str) -> str:
+    return (
+        f"{host}: a run has begun there and not finished, so what it shows may not stay; preflight configure sees to it"
+    )
+
+
+class Safe(NamedTuple):
+    """A plan without what has to wait; `held`: why it has to, `notes`: what could not be asked before."""
+
+    plan: Plan
+    held: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> Safe:
+    """The plan without what disturbs. Raises PreflightError where a new address answers already."""
     from preflight.facts.collect import ping
     from preflight.provision.hold import held_back
     from preflight.provision.precheck import not_asked, questions, taken
@@ -111,13 +128,13 @@ def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace
     left, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)
     asked, nobody_to_ask = questions(left, facts)
     if not asked:
-        return left, held + nobody_to_ask
+        return Safe(left, held, nobody_to_ask)
     pings = ping(s.cluster, facts, s.transport, asked, s.progress, pool=args.pool)
     answered = taken(pings, facts)
     if answered:
         s.progress.clear()
         raise PreflightError("\n".join((*answered, "nothing was changed; correct the inventory, or free the address")))
-    return left, held + nobody_to_ask + not_asked(pings)
+    return Safe(left, held, nobody_to_ask + not_asked(pings))
 
 
 def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFacts":

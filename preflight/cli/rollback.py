@@ -7,10 +7,22 @@ back, and it keeps the address until it is reset.
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from preflight.cli.changing import PENDING, add_change_arguments, agreed, carry_out, refuse_what_cannot_be_asked, shown
-from preflight.cli.common import add_inventory_arguments, session
+from preflight.cli.changing import (
+    PENDING,
+    Undoes,
+    add_change_arguments,
+    agreed,
+    carry_out,
+    refuse_what_cannot_be_asked,
+    shown,
+)
+from preflight.cli.common import Session, add_inventory_arguments, again, session
 from preflight.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from preflight.provision.journal import PastRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +55,24 @@ def run(args: argparse.Namespace) -> int:
         hosts = [host for host in s.hosts if past is None or host.name in past.hosts]
         way = Way(hosts, s.transport, args.pool, s.progress, args.confirm_within)
         undo = undoing(args.run_id, way, new_run_id(started))
-        plan, held = safe(s, undo.plan, device_facts(s, undo.plan.changes, args.pool), args)
-        notes = (*undo.away, *undo.notes, *undo.keeps, *held)
+        plan, held, more = safe(s, undo.plan, device_facts(s, undo.plan.changes, args.pool), args)
+        away = (*_gone(past, s), *undo.away)
+        notes = (*away, *undo.notes, *undo.keeps, *held, *more)
         if args.output == "console":
             shown(show_plan, s, plan, notes)
         if args.dry_run:
-            say(s, "nothing was changed (--dry-run)", f"next: preflight rollback {args.run_id}")
-            return 3 if undo.away else 0
+            say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
+            return 3 if away else 0
         if plan.changes and not agreed(args, plan):
             return PENDING
-        run_id, applied = carry_out(args, s, plan, started, undoes=args.run_id, go_on=True)
-        return finish_run(args, s, run_id, applied.results, notes + applied.notes, failed=bool(undo.away))
+        undoes = Undoes(args.run_id, tuple(host.name for host in hosts))
+        short = bool(away or held)
+        run_id, applied = carry_out(args, s, plan, started, undoes=undoes, short=short)
+        return finish_run(args, s, run_id, applied.results, notes + applied.notes, short=short)
+
+
+def _gone(past: "PastRun | None", s: Session) -> tuple[str, ...]:
+    """A sentence for each host of the run that the inventory does not name any more."""
+    known = {host.name for host in s.cluster.hosts}
+    gone = [name for name in past.hosts if name not in known] if past else []
+    return tuple(f"{name}: not in the inventory any more, so it stays as the run left it" for name in gone)

@@ -24,14 +24,14 @@ class Applied:
 @dataclass(frozen=True)
 class Way:
     """How hosts are reached and changed: what `apply` needs beside the plan. `confirm_seconds`: how long a host waits
-    for a new connection before it takes its firewall changes back. `go_on`: past what somebody else has changed."""
+    for a new connection before it takes its firewall changes back. `undoes`: the run that is taken back, if one is."""
 
     hosts: Sequence[Host]
     transport: Transport
     pool: int = 32
     progress: Callable[[Progress], None] | None = None
     confirm_seconds: float = CONFIRM_SECONDS
-    go_on: bool = False
+    undoes: str = ""
 
 
 def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applied:
@@ -64,7 +64,7 @@ def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> di
         changes = plan.of_host(host.name)
         journal.begin(host.name, changes)
         run = HostRun(host, way.transport, journal.run, confirm_seconds=way.confirm_seconds)
-        outcome = run.carry_out(changes, go_on=way.go_on)
+        outcome = run.carry_out(changes, undoes=way.undoes)
         journal.end(outcome.results)
         return outcome
 

@@ -44,6 +44,7 @@ class _Step:
 @dataclass(frozen=True)
 class _Compared:
     results: list[_Step]
+    open: str  # a run that has begun there and not finished
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class _Undo:
 @dataclass(frozen=True)
 class _UndoOf:
     changes: list[_Undo] | None
-    recovered: str
+    open: str
 
 
 class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
@@ -111,6 +112,8 @@ class HostRun:
         """What each change would meet now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`; nothing is written."""
         try:
             answer = self._ask({"action": "compare", **_phases(changes)}, _Compared, _program_seconds(changes))
+            if answer.open:
+                return refused(changes, f"{self._host.name}: {_unfinished(answer.open)}")
             return _results(changes, answer.results)
         except (TransportError, Refused, framed.NoAnswer) as error:
             return refused(changes, _named(self._host, error))
@@ -122,27 +125,32 @@ class HostRun:
         return self._ask(request, _Recovered, _PROGRAM_SECONDS + self._confirm_seconds + _PATIENCE).recovered
 
     def undo_of(self, run: str) -> tuple[tuple[Change, ...] | None, str]:
-        """What leads this host back to before `run`, None if it was not here; and what was put in order on the way.
-
-        Raises TransportError, Refused or NoAnswer.
+        """What leads this host back to before `run`, None if it was not here; and the run that has begun there and not
+        finished, if there is one. Nothing is written. Raises TransportError, Refused or NoAnswer.
         """
-        request = {"action": "undo-of", "run": run, **self._waiting()}
-        answer = self._ask(request, _UndoOf, _PROGRAM_SECONDS + self._confirm_seconds + _PATIENCE)
+        answer = self._ask({"action": "undo-of", "run": run}, _UndoOf, _PROGRAM_SECONDS)
         if answer.changes is None:
-            return None, answer.recovered
+            return None, answer.open
         undone = (
             Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
             for undo in answer.changes
         )
-        return tuple(undone), answer.recovered
+        return tuple(undone), answer.open
 
-    def carry_out(self, changes: Sequence[Change], *, go_on: bool = False) -> HostOutcome:
-        """Apply, then confirm where the host asks for it. A host that is lost ends in `FAILED`, not in an exception."""
+    def carry_out(self, changes: Sequence[Change], *, undoes: str = "") -> HostOutcome:
+        """Apply, then confirm where the host asks for it. A host that is lost ends in `FAILED`, not in an exception.
+
+        `undoes`: the run that these changes take back. What somebody has changed since is then passed by, and a run
+        that was cut off there is waited for: it is likely to be the one that is taken back.
+        """
+        go_on = bool(undoes)
         request = {
             "action": "apply",
-            "owner": self._owner(),
+            **self._waiting(),
             "seconds": self._confirm_seconds,
             "go_on": go_on,
+            "undoes": undoes,
+            **({} if undoes else {"patience": 0}),
             **_phases(changes),
         }
         try:
@@ -168,14 +176,15 @@ class HostRun:
         """All results after the host's verdict on its firewall changes; a run that has not gone well is not made
         permanent."""
         seconds = self._confirm_seconds
-        well = go_on or all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
+        fine = (StepState.DONE, StepState.ALREADY, *((StepState.MOVED,) if go_on else ()))
+        well = all(result.state in fine for result in results)
         not_run = tuple(StepResult(change, StepState.NOT_RUN) for change in kept)
         try:
             verdict = self._confirm(kept if well else (), go_on)
             if verdict.verdict == "confirmed":
                 return results + (_results(kept, verdict.results) if well else not_run)
         except (TransportError, Refused, framed.NoAnswer) as error:
-            message = f"could not be confirmed: {error}; the host takes it back by itself after {seconds:g} s"
+            message = f"could not be confirmed: {error}; the host takes it back in {seconds:g} s, unless it was heard"
             return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
         gone = "its guardian was killed (by a reboot, or logind's KillUserProcesses)"
         reverted = f"no new connection came through within {seconds:g} s, or {gone}, so it is taken back"
@@ -228,6 +237,10 @@ def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepRes
     return tuple(
         StepResult(change, step.state, step.found, step.message) for change, step in zip(changes, steps, strict=True)
     )
+
+
+def _unfinished(run: str) -> str:
+    return f"run {run} has begun there and not finished; preflight configure, or preflight rollback {run}, sees to it"
 
 
 def _named(host: Host, error: Exception) -> str:

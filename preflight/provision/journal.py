@@ -1,6 +1,7 @@
 """What was done from this machine: a file a run, a JSON object a line, on the disk before the next thing begins.
 
-    start      run, command, inventory, owner, undoes (the run that this one rolls back, or ""), changes (the plan)
+    start      run, command, inventory, owner, changes (the plan); undoes (the run that this one takes back, or "") and
+               asked (the hosts that were asked for it)
     begin      host, steps: what is now done there, in order
     end        host, step, kind, target, state, found, message: what became of one change
     stopped    why: no other host is begun
@@ -63,10 +64,10 @@ class RunJournal:
         except OSError as error:
             raise PreflightError(_unwritable(self.path, error)) from None
 
-    def start(self, command: str, inventory: Path, plan: Plan, *, undoes: str = "") -> None:
+    def start(self, command: str, inventory: Path, plan: Plan, *, undoes: str = "", asked: Sequence[str] = ()) -> None:
         changes = msgspec.to_builtins(plan.changes)
         self._note("start", run=self.run, command=command, inventory=str(inventory.absolute()), owner=owner(),
-                   undoes=undoes, changes=changes)  # fmt: skip
+                   undoes=undoes, asked=asked, changes=changes)  # fmt: skip
 
     def begin(self, host: str, changes: Sequence[Change]) -> None:
         self._note("begin", host=host, steps=[f"{change.kind} {change.target}" for change in changes])
@@ -88,7 +89,8 @@ class RunJournal:
         line = msgspec.json.encode({"event": event, "time": time, **more}) + b"\n"
         try:
             with self._lock:
-                os.write(self._handle, line)
+                if os.write(self._handle, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(self._handle)
         except OSError as error:
             raise PreflightError(_unwritable(self.path, error)) from None
@@ -110,6 +112,7 @@ class PastRun:
     owner: str
     changes: tuple[Change, ...]
     undoes: str = ""
+    asked: frozenset[str] = frozenset()
     states: dict[StepState, int] = field(default_factory=dict)  # how many changes ended how
     begun: tuple[str, ...] = ()  # hosts
     exit: int | None = None  # None: the run was cut off, or is at work
@@ -127,8 +130,14 @@ def past_runs() -> Iterator[PastRun]:
 
 
 def taken_back(runs: Iterable[PastRun]) -> frozenset[str]:
-    """The runs among these that another one has taken back whole."""
-    return frozenset(past.undoes for past in runs if past.undoes and past.exit == 0)
+    """The runs among these that another one has taken back, on all their hosts, and that was not taken back itself."""
+    known = {past.run: past for past in runs}
+    undone: set[str] = set()
+    for past in sorted(known.values(), key=lambda past: past.run, reverse=True):  # what undoes comes later
+        whole = past.undoes in known and past.asked >= set(known[past.undoes].hosts)
+        if whole and past.exit == 0 and past.run not in undone:
+            undone.add(past.undoes)
+    return frozenset(undone)
 
 
 def past_run(run: str) -> PastRun | None:
@@ -160,6 +169,7 @@ def _read(path: Path) -> PastRun | None:
         owner=start["owner"],
         changes=tuple(msgspec.convert(start["changes"], list[Change])),
         undoes=start["undoes"],
+        asked=frozenset(start["asked"]),
         states=states,
         begun=tuple(line["host"] for line in lines if line["event"] == "begin"),
         exit=next((line["exit"] for line in lines if line["event"] == "finish"), None),

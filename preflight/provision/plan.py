@@ -8,7 +8,6 @@ from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 
 _PHASES, _ORDER = tuple(Phase), tuple(Kind)
-_NAMED = 5  # of what was not reached or not seen; the rest is counted
 
 
 def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:

@@ -17,8 +17,8 @@ _NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "
 
 @dataclass(frozen=True)
 class Undoing:
-    """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: why hosts
-    could not be asked; `notes`: what else is to be said."""
+    """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: what was not
+    to be had, and why; `notes`: what else is to be said."""
 
     plan: Plan
     keeps: tuple[str, ...] = ()
@@ -43,13 +43,17 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
         if isinstance(answer, TransportError | str):
             away.append(str(answer))
             continue
-        undo, recovered = answer
+        undo, unfinished = answer
         if undo is None:
             strangers.append(name)
         changes += undo or ()
-        notes += [f"{name}: {recovered}"] if recovered else []
-    if strangers:
-        notes.append(f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}")
+        if unfinished:
+            notes.append(f"{name}: run {unfinished} has begun there and not finished; it is put in order on the way")
+    unknown = f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}"
+    if strangers and len(strangers) + len(away) == len(told):
+        away.append(unknown)  # nobody knows it: most likely a slip of the pen
+    elif strangers:
+        notes.append(unknown)
     plan, keeps = plan_of(changes)
     return Undoing(plan, keeps, tuple(away), tuple(notes))
 

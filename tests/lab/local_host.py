@@ -52,7 +52,7 @@ class LocalHost:
     def settings(self) -> dict[str, Any]:
         """What every request says."""
         common = {"marker": "MARK", "journal": str(self.journal), "lock": str(self.lock), "owner": "a test"}
-        return {**common, "go_on": False, "plain": [], "guarded": [], "kept": []}
+        return {**common, "go_on": False, "undoes": "", "patience": 0, "plain": [], "guarded": [], "kept": []}
 
     def ask(self, **request: Any) -> dict[str, Any]:
         return answer_of(self.start(request))
@@ -64,7 +64,7 @@ class LocalHost:
         return self.ask(action="confirm", run=run, kept=list(kept))
 
     def undo_of(self, run: str = "r1") -> Any:
-        return self.ask(action="undo-of", run=run, patience=20)["changes"]
+        return self.ask(action="undo-of", run=run)["changes"]
 
     def events(self, run: str = "r1") -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.journal / f"{run}.jsonl").read_text().splitlines()]

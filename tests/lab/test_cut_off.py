@@ -147,6 +147,7 @@ def test_a_program_killed_at_any_line_is_taken_back_whole(
     for line, delay in product(range(1, lines + 1), DELAYS):
         site = sites(f"back{line}-{delay}")
         killed_at(site, "r1", line, delay)
+        site.host.ask(action="recover", run="r2", patience=20)
         back = site.host.undo_of("r1")
         phases = {"plain": [c for c in back if c["area"] != "firewall"],
                   "guarded": [c for c in back if c["kind"] == "nft-rules"],

@@ -1,14 +1,17 @@
 """An operator's way: plan, look at it, apply it, take it back; and what comes in between."""
 
 import json
+import os
+import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.conftest import LabHandle, MakeLab, preflight
+from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
 
 pytestmark = pytest.mark.lab
 
@@ -304,3 +307,57 @@ def test_a_busy_device_in_a_plan_is_left_alone_and_its_process_named(lab: LabHan
     finally:
         job.kill()
         job.wait()
+
+
+def test_a_rollback_that_leaves_a_host_out_is_no_success_and_not_called_one(lab: LabHandle, tmp_path: Path) -> None:
+    done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01,node03")
+    assert done.returncode == 0, done.stdout
+    run_id = last_run()
+    fewer = tmp_path / "hosts.toml"
+    text = lab.inventory.read_text().replace("node[01-03]", "node[01-02]")
+    fewer.write_text(re.sub(r"(address = .*-)(\d+)\]", lambda found: f"{found[1]}{int(found[2]) - 1}]", text))
+    for name in ("id_ed25519", "known_hosts"):
+        (tmp_path / name).symlink_to(lab.dir / name)
+    done = run("rollback", run_id, "-y", "--inventory", fewer)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "node03: not in the inventory any more" in done.stdout
+    assert "; taken back" not in run("history", "-n", "2").stdout
+    done = run("rollback", run_id, "-y", "--inventory", lab.inventory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert on(lab, "node03", f"cat {RESERVED}") == "\n"
+    (line,) = [line for line in run("history", "-n", "4").stdout.splitlines() if line.startswith(run_id)]
+    assert line.endswith("; taken back")
+
+
+def test_a_run_that_no_host_knows_is_most_likely_a_slip(lab: LabHandle) -> None:
+    done = run("rollback", "20200101-000000-abcd", "-y", "--inventory", lab.inventory)
+    assert done.returncode == 1
+    assert "run 20200101-000000-abcd has not been on node01, node02, node03" in done.stdout
+
+
+def test_a_rollback_that_was_cut_off_goes_on(lab: LabHandle) -> None:
+    """Its first steps have made hccn_tool rewrite a file, which is no reason to call that somebody else's change."""
+    conf = "/etc/hccn.conf"
+    on(lab, "node03", "hccn_tool -i 0 -ip -s address 192.168.100.91 netmask 255.255.255.0")
+    on(lab, "node03", "hccn_tool -i 1 -ip -s address 192.168.101.91 netmask 255.255.255.0")
+    before = on(lab, "node03", f"cat {conf}")
+    done = run("configure-device-ips", "--inventory", lab.inventory, "-y", "--limit", "node03")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert on(lab, "node03", f"cat {conf}") != before
+    run_id, root = last_run(), Path(f"/proc/{lab.status['hosts'][2]['pid']}/root")
+    journals = root / "var/lib/preflight/journal"
+    known = set(journals.glob("*.jsonl"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "preflight", "rollback", run_id, "-y"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    while not any(b'"end"' in path.read_bytes() for path in set(journals.glob("*.jsonl")) - known):
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    done = run("rollback", run_id, "-y")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert on(lab, "node03", f"cat {conf}") == before

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -448,3 +450,100 @@ def test_unsetting_an_address_says_that_no_command_does_it(host: LocalHost, devi
     answer = host.apply(change("device-address", 0, "10.0.0.1/24", None))
     assert states(answer) == ["failed"]
     assert "hccn_tool cannot unset the ip; device 0 keeps it" in answer["results"][0]["message"]
+
+
+# What a run came to is read from its journal, whatever happened to the journal.
+
+
+def test_a_step_whose_end_does_not_fit_into_the_journal_is_taken_back_all_the_same(
+    host: LocalHost, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    host.inside = ("prlimit", "--fsize=700")
+    assert states(host.apply(change("file", path, "old", "new" * 80))) == ["failed"]
+    host.inside = ()
+    assert path.read_text() == "new" * 80, "it was written, and the disk was full then"
+    (back,) = host.undo_of()
+    assert (back["target"], back["after"]) == (str(path), "old")
+    assert states(host.apply(back, run="r2")) == ["done"]
+    assert path.read_text() == "old"
+
+
+def test_a_journal_whose_last_line_was_cut_can_be_gone_on_with(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    host.apply(change("file", path, "old", "new"))
+    lines = (host.journal / "r1.jsonl").read_bytes().splitlines(keepends=True)
+    (host.journal / "r1.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:20])  # the host went down
+    (host.journal / "open").symlink_to("r1")
+    assert "was put in order" in host.ask(action="recover", run="r2", patience=0)["recovered"]
+    assert [event["event"] for event in journal_of(host)] == ["start", "begin", "end", "finish"]
+    assert [back["after"] for back in host.undo_of()] == ["old"]
+
+
+def journal_of(host: LocalHost) -> list[dict[str, Any]]:
+    """The lines that can be read."""
+    found = []
+    for line in (host.journal / "r1.jsonl").read_text().splitlines():
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+def test_a_confirmation_that_another_run_came_before_is_carried_out(netns: LocalHost) -> None:
+    """Between the verdict and the lock somebody else takes the run for one that was cut off."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    kept = [change("file", netns.journal.parent / "nftables.nft", None, RULE, "firewall")]
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"))
+    (netns.journal / "r1.verdict").symlink_to("confirmed")
+    assert "was put in order" in netns.ask(action="recover", run="r2", patience=5)["recovered"]
+    answer = netns.confirm(kept=kept)
+    assert (answer["verdict"], states(answer)) == ("confirmed", ["done"])
+
+
+def test_what_a_run_did_is_told_without_touching_a_run_that_is_open(netns: LocalHost) -> None:
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"))
+    answer = netns.ask(action="undo-of", run="r1")
+    assert answer["open"] == "r1"
+    assert [back["kind"] for back in answer["changes"]] == ["nft-rules"]
+    assert RULE in inside(netns, "nft", "list", "ruleset")
+    assert netns.confirm()["verdict"] == "confirmed"
+
+
+def test_a_link_to_a_journal_that_somebody_removed_stops_nobody(host: LocalHost, tmp_path: Path) -> None:
+    host.journal.mkdir()
+    (host.journal / "open").symlink_to("gone")
+    assert states(host.apply(change("file", tmp_path / "a", None, "1"))) == ["done"]
+
+
+def test_a_chain_of_iptables_comes_back_whole_or_not_at_all(netns: LocalHost) -> None:
+    for rule in ("-N guests", "-A INPUT -j guests", "-A INPUT -p tcp --dport 22 -j ACCEPT", "-P INPUT DROP"):
+        inside(netns, "iptables-nft", *rule.split())
+    before = inside(netns, "iptables-nft", "-S", "INPUT")
+    assert states(netns.apply(change("iptables-input", "iptables-nft", "present", None))) == ["done"]
+    assert inside(netns, "iptables-nft", "-S", "INPUT") == "-P INPUT ACCEPT\n"
+    (back,) = netns.undo_of()
+    inside(netns, "iptables-nft", "-X", "guests")
+    answer = netns.apply(back, run="r2")
+    assert states(answer) == ["failed"]
+    assert inside(netns, "iptables-nft", "-S", "INPUT") == "-P INPUT ACCEPT\n"
+    inside(netns, "iptables-nft", "-N", "guests")
+    assert states(netns.apply(back, run="r3")) == ["done"]
+    assert inside(netns, "iptables-nft", "-S", "INPUT") == before
+
+
+def test_a_rollback_goes_past_what_somebody_else_changed_but_not_past_a_failure(
+    host: LocalHost, tmp_path: Path
+) -> None:
+    names = ("a", "b", "c")
+    host.apply(*(change("file", tmp_path / name, None, name) for name in names))
+    (tmp_path / "b").write_text("somebody's")
+    back = host.undo_of()
+    answer = host.ask(action="apply", run="r2", seconds=1, plain=back, undoes="r1", go_on=True)
+    assert states(answer) == ["done", "moved", "done"]
+    assert [name for name in names if (tmp_path / name).exists()] == ["b"]
+    assert host.undo_of() == [{**change("file", tmp_path / "b", "b", None)}], "the rest is taken back already"
+    broken = [change("file", "/proc/none", None, "x"), change("file", tmp_path / "d", None, "d")]
+    assert states(host.ask(action="apply", run="r3", seconds=1, plain=broken, go_on=True)) == ["failed", "not-run"]

@@ -165,7 +165,7 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
 
     ((state, why),) = results(Scripted(reply), rule())
     assert state is StepState.FAILED
-    assert "node01: nobody listens; the host takes it back by itself" in why
+    assert "node01: nobody listens; the host takes it back in 0 s, unless it was heard" in why
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""iptables: our tagged rules in the chain INPUT, put in and taken out one at a time, and that chain as a whole. A whole
-iptables-restore would lose or freeze what docker and kube-proxy write meanwhile, so there is none."""
+"""iptables: our tagged rules in the chain INPUT, put in and taken out one at a time, and that chain as a whole. Other
+chains are never touched: a whole iptables-restore would lose or freeze what docker and kube-proxy write meanwhile."""
 
 import os
 import re
 
-from apply.kinds import Kind
+from apply.kinds import Kind, same_chain
 from apply.tools import ENVIRONMENT, TAG, StepError, must
 
 PROGRAMS = ("iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy")
@@ -86,22 +86,17 @@ def read_input(target):
 
 
 def write_input(target, value):
-    """None: lets everything in. Else the rules of a listing, one by one, and its policy last."""
+    """None: lets everything in. Else what a listing says. INPUT alone, in one transaction: never half open."""
     if value == "present":
         raise StepError("how INPUT of %s looked is not known here; load the host's own rules again" % target)
-    path = program(target)
-    must(path, "-w", "-P", "INPUT", "ACCEPT")
-    must(path, "-w", "-F", "INPUT")
-    lines = (value or "").splitlines()
-    for line in sorted(lines, key=lambda line: line.startswith("-P ")):  # stable: the policy goes last
-        must(path, "-w", *words(line))
-
-
-def same_presence(value):
-    return value is not None
+    lines = (value or "-P INPUT ACCEPT").splitlines()
+    policy = next((line.split()[2] for line in lines if line.startswith("-P ")), "ACCEPT")
+    rules = [line for line in lines if line.startswith("-A ")]
+    table = ["*filter", ":INPUT %s [0:0]" % policy, "-F INPUT", *rules, "COMMIT", ""]
+    must(program(target) + "-restore", "-w", "--noflush", stdin="\n".join(table))
 
 
 KINDS = {
     "iptables-rules": Kind(read_rules, write_rules, same_rules, lines=True),
-    "iptables-input": Kind(read_input, write_input, same_presence),
+    "iptables-input": Kind(read_input, write_input, same_chain),
 }

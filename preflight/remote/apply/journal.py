@@ -28,11 +28,17 @@ def journal_path(directory, run):
 
 
 def open_run(directory):
-    """The run that has begun here and not finished, if there is one."""
+    """The run that has begun here and not finished, or an empty text."""
     try:
         return os.readlink(os.path.join(directory, OPEN))
     except OSError:
-        return None
+        return ""
+
+
+def close_run(directory):
+    """No run is open any more."""
+    os.unlink(os.path.join(directory, OPEN))
+    sync_directory(directory)
 
 
 def records(directory, run):
@@ -55,6 +61,7 @@ class Journal:
         self.directory, self.run, self.handle = directory, run, handle
         self.path = journal_path(directory, run)
         self.optional = False  # whether steps are made that cannot be written down
+        self.torn = False  # whether the last line was cut, by a full disk or with the host
         self.upset = {}  # (kind, target) changed besides by steps of this run → (value before them, value after them)
 
     @classmethod
@@ -77,6 +84,8 @@ class Journal:
         if not os.path.exists(path):
             raise StepError("run %s has not been on this host" % run)
         journal = cls(directory, run, os.open(path, os.O_WRONLY | os.O_APPEND))
+        with open(path, "rb") as file:
+            journal.torn = file.read()[-1:] not in (b"", b"\n")
         for record in records(directory, run):
             journal.remember(record)
         return journal
@@ -85,9 +94,11 @@ class Journal:
         """Write a line. What need not be on the disk before something else happens (`sync` off) gets there with the
         next line that has to be."""
         record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-        line = (json.dumps(record, sort_keys=True) + "\n").encode()
+        line = (("\n" if self.torn else "") + json.dumps(record, sort_keys=True) + "\n").encode()
         try:
-            if os.write(self.handle, line) < len(line):
+            written = os.write(self.handle, line)
+            self.torn = 0 < written < len(line)
+            if written < len(line):
                 raise OSError(errno.ENOSPC, "the disk is full")
             if sync:
                 os.fsync(self.handle)
@@ -106,5 +117,4 @@ class Journal:
         self.optional = True
         self.note("finish")
         if open_run(self.directory) == self.run:
-            os.unlink(os.path.join(self.directory, OPEN))
-            sync_directory(self.directory)
+            close_run(self.directory)

@@ -8,8 +8,9 @@ request, a JSON object:
     run        the run's id, a file name
     journal    directory of the journals, and of the verdicts on guarded runs
     lock       file whose flock makes this the only run on the host
-    owner      who runs it, for the message that others see meanwhile                      (recover, apply, undo-of)
-    patience   seconds to wait for a run that is at work                                   (recover, undo-of)
+    owner      who runs it, for the message that others see meanwhile                      (recover, apply)
+    patience   seconds to wait for a run that is at work                                   (recover, apply)
+    undoes     the run that this one takes back, or ""                                     (apply)
     seconds    how long the guardian waits for the confirmation                            (apply)
     go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
     plain      [{"area", "kind", "target", "before", "after"}, …] in order                 (apply, compare)
@@ -18,12 +19,13 @@ request, a JSON object:
 
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
-    compare    {"results": [{"state", "found", "message"}, …]}    of all three lists, in that order
+    compare    {"results": [{"state", "found", "message"}, …] of all three lists in that order, "open": as undo-of}
     recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
     apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it,
                 "recovered": the same}
     confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
-    undo-of    {"changes": [what leads back to before the run] or null if it was not here, "recovered": the same}
+    undo-of    {"changes": [what leads back to before the run] or null if it was not here,
+                "open": the run that has begun here and not finished, or ""}
     any        {"error": "one sentence"}
 """
 
@@ -35,9 +37,9 @@ import sys
 import time
 
 from apply.guardian import claim, post_guardian, verdict_path
-from apply.journal import Journal, records
+from apply.journal import Journal, open_run, records
 from apply.recovery import recover, undo_of
-from apply.steps import NOT_RUN, WELL, compare, failed, run_steps
+from apply.steps import NOT_RUN, compare, failed, run_steps, stops
 from apply.tools import TOOL_SECONDS, StepError, sentence
 
 
@@ -72,23 +74,20 @@ def own_lock(request, patience=0.0):
     os.write(lock, request["owner"].encode()[:200])
 
 
-def well(results):
-    return all(result["state"] in WELL for result in results)
-
-
 def look(request):
     changes = request["plain"] + request["guarded"] + request["kept"]
-    return {"results": [compare(change) for change in changes]}
+    return {"results": [compare(change) for change in changes], "open": open_run(request["journal"])}
 
 
 def apply(request):
     plain, guarded, kept = request["plain"], request["guarded"], request["kept"]
-    own_lock(request)
+    go_on = request["go_on"]
+    own_lock(request, request["patience"])
     recovered = recover(request["journal"])
     journal = Journal.create(request["journal"], request["run"])
-    journal.note("start", owner=request["owner"], changes=len(plain + guarded + kept))
-    results = run_steps(plain, journal, "plain", go_on=request["go_on"])
-    stop = not well(results) and not request["go_on"]
+    journal.note("start", owner=request["owner"], changes=len(plain + guarded + kept), undoes=request["undoes"])
+    results = run_steps(plain, journal, "plain", go_on=go_on)
+    stop = stops(results, go_on)
     if guarded and not stop:
         try:
             post_guardian(guarded, request["seconds"], journal)
@@ -96,11 +95,11 @@ def apply(request):
             results += [failed(sentence(error))] + [NOT_RUN] * (len(guarded) - 1)
             stop = True
         else:
-            results += run_steps(guarded, journal, "guarded", len(plain), go_on=request["go_on"])
+            results += run_steps(guarded, journal, "guarded", len(plain), go_on=go_on)
             return {"results": results, "guarded": True, "recovered": recovered}
     elif guarded:
         results += [NOT_RUN] * len(guarded)
-    results += [NOT_RUN] * len(kept) if stop else run_steps(kept, journal, "kept", len(plain + guarded))
+    results += [NOT_RUN] * len(kept) if stop else run_steps(kept, journal, "kept", len(plain + guarded), go_on=go_on)
     journal.finish()
     return {"results": results, "guarded": False, "recovered": recovered}
 
@@ -117,13 +116,13 @@ def confirm(request):
     done = records(directory, run)
     left = [record["target"] for record in done if record["event"] == "left"]
     results = [NOT_RUN] * len(request["kept"])
-    if verdict == "confirmed" and done[-1]["event"] != "finish":
+    if verdict == "confirmed" and any(record["event"] == "confirmed" for record in done):
+        results = [compare(change) for change in request["kept"]]  # this was asked before, and the answer got lost
+    elif verdict == "confirmed":  # also where another run came first, and took this one for one that was cut off
         journal.note("confirmed")
         first = sum(record["event"] == "end" for record in done)
-        results = run_steps(request["kept"], journal, "kept", first)
+        results = run_steps(request["kept"], journal, "kept", first, go_on=request["go_on"])
         journal.finish()
-    elif verdict == "confirmed":  # this was asked before, and the answer got lost
-        results = [compare(change) for change in request["kept"]]
     os.close(lock)
     return {"verdict": verdict, "left": left, "results": results}
 
@@ -134,9 +133,7 @@ def put_in_order(request):
 
 
 def undo(request):
-    own_lock(request, request["patience"])
-    recovered = recover(request["journal"])
-    return {"changes": undo_of(request["journal"], request["run"]), "recovered": recovered}
+    return {"changes": undo_of(request["journal"], request["run"]), "open": open_run(request["journal"])}
 
 
 ACTIONS = {"compare": look, "recover": put_in_order, "apply": apply, "confirm": confirm, "undo-of": undo}

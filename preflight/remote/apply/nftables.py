@@ -2,7 +2,7 @@
 
 import re
 
-from apply.kinds import Kind
+from apply.kinds import Kind, same_chain
 from apply.tools import TAG, StepError, call, must
 
 OUR_COMMENT = ' comment "%s"' % TAG
@@ -68,11 +68,7 @@ def write_nft_input(target, value):
     must("nft", "-f", "-", stdin=value or "flush chain %s\ndelete chain %s\n" % (chain, chain))
 
 
-def same_presence(value):
-    return value is not None
-
-
 KINDS = {
     "nft-rules": Kind(read_nft_rules, write_nft_rules, same_rules),
-    "nft-input": Kind(read_nft_input, write_nft_input, same_presence),
+    "nft-input": Kind(read_nft_input, write_nft_input, same_chain),
 }

@@ -1,8 +1,11 @@
 """A run that was cut off is finished or undone by the next one; and what a run did is read from its journal."""
 
+import json
+import os
+
 from apply.files import remove_partial
 from apply.guardian import claim, take_back, verdict_path
-from apply.journal import Journal, open_run, records
+from apply.journal import Journal, close_run, open_run, records
 from apply.kinds import kind_of
 from apply.steps import between
 from apply.tools import StepError, sentence
@@ -16,10 +19,13 @@ def recover(directory):
     firewall that nobody confirmed are taken back, as their guardian would have done.
     """
     run = open_run(directory)
-    if run is None:
+    if not run:
+        return ""
+    done = records(directory, run)
+    if done is None:  # somebody has removed the journal
+        close_run(directory)
         return ""
     journal = Journal.resume(directory, run)
-    done = records(directory, run)
     if done and done[-1]["event"] == "finish":
         journal.finish()
         return ""
@@ -73,6 +79,8 @@ def settle(record, journal):
         problem = sentence(error)
     state = "done" if not problem and kind.same(found) == kind.same(record["after"]) else "failed"
     which = {key: record[key] for key in ("step", "undo", "phase", "kind", "target", "area") if key in record}
+    if problem:
+        which["unknown"] = True
     journal.note("end", state=state, found=found, message=problem or "cut off", others=kind.others(target), **which)
 
 
@@ -80,20 +88,24 @@ def undo_of(directory, run):
     """The changes that lead back to how the host was before a run, in the order in which they are to be made; None if
     the run was not here.
 
-    What counts is what the run came to in the end: a change that its guardian took back needs no undoing. A file that
-    a tool rewrote, and what a step changed besides, is put back after the step itself.
+    What counts is what the run came to in the end: a change that its guardian took back needs no undoing, nor what an
+    earlier rollback, finished or not, has taken back already. A file that a tool rewrote, and what a step changed
+    besides, is put back after the step itself. A step without an end may have happened: compare-and-set will tell.
     """
     done = records(directory, run)
     if done is None:
         return None
+    for later in rollbacks_of(directory, run):
+        done += numbered(records(directory, later), later)
     effects = {}  # (kind, target) → first and last value, in the order of first touch
     begun = {}
     for record in done:
-        which = (record.get("step"), record.get("undo"))
+        which = (record.get("run"), record.get("step"), record.get("undo"))
         if record["event"] == "begin":
             for kind, target, value in record["others"]:
                 effects.setdefault((kind, target), effect(record, kind, target, value))
             own = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
+            own["last"] = record["after"]
             begun[which] = (own, record["after"])
         elif record["event"] == "end" and which in begun:
             own, wanted = begun.pop(which)
@@ -101,6 +113,32 @@ def undo_of(directory, run):
             for kind, target, value in record["others"]:
                 effects[(kind, target)]["last"] = value
     return [inverse(found) for found in reversed(list(effects.values())) if differs(found)]
+
+
+def rollbacks_of(directory, run):
+    """The runs that took this one back, or took back one of those, in the order in which they were made."""
+    starts = []
+    for name in os.listdir(directory):
+        if name.endswith(".jsonl"):
+            with open(os.path.join(directory, name), encoding="utf-8") as file:
+                starts.append((file.readline(), name[: -len(".jsonl")]))
+    undoes = {name: read(line).get("undoes") for line, name in starts if '"start"' in line}
+    family = [run]
+    for member in family:  # grows meanwhile
+        family += [name for name, undone in undoes.items() if undone == member and name not in family]
+    return sorted(family[1:])  # a run's id begins with its time
+
+
+def read(line):
+    try:
+        return json.loads(line)
+    except ValueError:
+        return {}
+
+
+def numbered(done, run):
+    """A run's records with numbers that no other run has."""
+    return [dict(record, run=run) for record in done]
 
 
 def effect(record, kind=None, target=None, value=None):

@@ -94,12 +94,18 @@ def abandoned():
     return bool(reader.poll(0))
 
 
+def stops(results, go_on):
+    """Whether nothing else is begun after these; with `go_on`, what somebody else moved is passed by."""
+    fine = (*WELL, "moved") if go_on else WELL
+    return any(result["state"] not in fine for result in results)
+
+
 def run_steps(changes, journal, phase, first=0, go_on=False):
     """The changes in order, up to the first that does not end well; with `go_on` past those that somebody else moved.
     None is begun that nobody waits for."""
     results = []
     for number, change in enumerate(changes, first):
-        if results and results[-1]["state"] not in WELL and not (go_on and results[-1]["state"] == "moved"):
+        if stops(results[-1:], go_on):
             break
         try:
             if abandoned():

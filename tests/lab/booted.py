@@ -52,11 +52,24 @@ exec systemd-nspawn --quiet --boot --settings=no --register=no --keep-unit --dir
 """
 REBOOTED = 133  # how nspawn ends when the system inside asked for a reboot
 
-# How an administrator has a fresh Debian load its firewall at every boot. Plain iptables has no unit of its own there.
+# Debian's netfilter-persistent, which loads these files, does not go together with ufw: a unit does what it does.
+LOAD_IPTABLES = """\
+[Unit]
+Before=network-pre.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c "iptables-restore < /etc/iptables/rules.v4 && ip6tables-restore < /etc/iptables/rules.v6"
+[Install]
+WantedBy=multi-user.target
+"""
+# How an administrator has a fresh Debian load its firewall at every boot.
 FIRST_BOOT = {
     "nftables": "systemctl enable -q --now nftables",
     "ufw": "ufw allow 22/tcp && systemctl enable -q ufw && ufw --force enable",
     "firewalld": "systemctl enable -q --now firewalld",
+    "iptables": f"echo '{LOAD_IPTABLES}' > /etc/systemd/system/load-iptables.service; "
+    "systemctl enable -q --now load-iptables",
     "none": ":",
 }
 # Of the files that the lab wrote for its host: who it is.

@@ -65,7 +65,7 @@ def lets_in(lab: LabHandle, host: BootedHost) -> bool:
         host.place.run("sh", "-c", "systemctl stop job 2> /dev/null || true")  # it may have ended with the connection
 
 
-@pytest.mark.parametrize("firewall", ["nftables", "ufw", "firewalld"])
+@pytest.mark.parametrize("firewall", ["nftables", "ufw", "firewalld", "iptables"])
 def test_what_was_configured_outlives_a_reboot_and_can_still_be_taken_back(make_lab: MakeLab, firewall: str) -> None:
     lab = make_lab(hosts=2, devices=0, product="cpu", firewall=firewall)
     with whole_system(lab, "node01") as host:

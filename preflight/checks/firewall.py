@@ -24,6 +24,10 @@ _CONFIGURE = "preflight configure-firewall"
 _BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
+def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> Place:
+    return Place(here.cluster, here.host, firewall, network, sysctl, arrivals.tries if arrivals else ())
+
+
 def _not_judged(here: Here, place: Place) -> Finding | None:
     """The finding where there is nothing to judge."""
     policy, name = here.cluster.firewall, here.host.name
@@ -84,8 +88,7 @@ def follows_policy(
 
     Mend: preflight configure-firewall
     """
-    tries = arrivals.tries if arrivals else ()
-    place = Place(here.cluster, here.host, firewall, network, sysctl, tries)
+    place = _place(here, firewall, network, sysctl, arrivals)
     if (nothing := _not_judged(here, place)) is not None:
         yield nothing
     elif here.cluster.firewall is FirewallPolicy.OFF:
@@ -155,8 +158,10 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
                        change=change)  # fmt: skip
 
 
-@host_check("FWL102", "The firewall follows the inventory's policy after a reboot, too")
-def after_reboot(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
+@host_check("FWL102", "The firewall follows the inventory's policy after a reboot, too", optional=("arrivals",))
+def after_reboot(
+    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+) -> Iterator[Finding]:
     """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
     anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
     of /etc/nftables.conf includes it; for firewalld they stand in the zone's file, for iptables in the file that
@@ -167,7 +172,7 @@ def after_reboot(here: Here, firewall: Firewall, network: Network, sysctl: Sysct
 
     Mend: preflight configure-firewall
     """
-    name, place = here.host.name, Place(here.cluster, here.host, firewall, network, sysctl)
+    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
     if (nothing := _not_judged(here, place)) is not None:
         yield nothing
     elif here.cluster.firewall is FirewallPolicy.OFF:
@@ -194,8 +199,15 @@ def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
                             f"systemctl disable {service}")  # fmt: skip
 
 
-@host_check("FWL103", "No rule of ours is left that the inventory does not want", severity=Outcome.WARN)
-def no_leftovers(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl) -> Iterator[Finding]:
+@host_check(
+    "FWL103",
+    "No rule of ours is left that the inventory does not want",
+    severity=Outcome.WARN,
+    optional=("arrivals",),
+)
+def no_leftovers(
+    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+) -> Iterator[Finding]:
     """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
     that nobody remembers.
 
@@ -204,7 +216,7 @@ def no_leftovers(here: Here, firewall: Firewall, network: Network, sysctl: Sysct
 
     Mend: preflight configure-firewall
     """
-    name, place = here.host.name, Place(here.cluster, here.host, firewall, network, sysctl)
+    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
     nothing = _not_judged(here, place)
     if here.cluster.firewall is FirewallPolicy.OFF:
         nothing = here.skip("the firewall is to be off")

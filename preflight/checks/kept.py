@@ -118,11 +118,13 @@ def _programs(path: str) -> tuple[str, str]:
 
 def _of_iptables(place: Place) -> Iterator[BootFile]:
     for saved in place.firewall.iptables_saved:
-        program = _programs(saved.path)[0]
-        chain = iptables_facts.chain(saved.text, program)
+        programs = _programs(saved.path)
+        chain = iptables_facts.chain(saved.text, programs[0])
         if not isinstance(chain, IptablesChain):
             continue  # a file that iptables-restore would not understand either
-        gate = iptables_gate(replace(place, tries=()), chain)  # what is tried now says nothing of the next boot
+        # What comes through by our rules of today says nothing of a boot without them.
+        opened = any(live.program in programs and live.ours for live in place.firewall.iptables)
+        gate = iptables_gate(replace(place, tries=()) if opened else place, chain)
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())

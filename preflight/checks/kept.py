@@ -14,8 +14,8 @@ from preflight.model.change import Kind
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
 NFT_OWN_FILE = "/etc/preflight/nftables.nft"
-# A pattern, because nft takes one that meets nothing: a file that is named and not there would fail the whole boot file,
-# and the host would come up without any firewall.
+# A pattern, because nft takes one that meets nothing: a file that is named and not there would fail the whole boot
+# file, and the host would come up without any firewall.
 NFT_INCLUDE = 'include "/etc/preflight/*.nft"'
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
 _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluster's ports through after a reboot.\n"

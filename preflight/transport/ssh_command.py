@@ -36,7 +36,7 @@ def _options(ssh: Ssh, options: Options, log: Path) -> list[str]:
         f"ConnectTimeout={max(1, math.ceil(options.connect_timeout))}",
         "ConnectionAttempts=1",
         "ControlMaster=no",  # a master that stays behind keeps our pipes open
-        "ControlPath=none",  # each connection is a new one: the confirmation of a firewall change proves something by that
+        "ControlPath=none",  # every connection is a new one: only then does it confirm a change of the firewall
         "ClearAllForwardings=yes",
         "LogLevel=DEBUG1",  # says when the login is done, and which key the host showed
     ]

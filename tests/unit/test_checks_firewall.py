@@ -9,7 +9,9 @@ from preflight.checks import connections
 from preflight.checks.dialects import firewalld, iptables, nft, ufw
 from preflight.checks.gates import gates
 from preflight.checks.place import Place
+from preflight.checks.registry import all_checks
 from preflight.checks.rules import EVERY_PORT, Rule, judge
+from preflight.checks.run import run_checks
 from preflight.facts.firewall import Arrival, IptablesChain, Zone
 from preflight.facts.iptables import chain as read_chain
 from preflight.facts.types import HostFacts
@@ -262,6 +264,16 @@ def test_hosts_without_a_common_network_are_one_rule_of_nftables_and_few_of_the_
     assert 0 < len(place.fewest(4)) < 15
     covered = {address for network in place.fewest(4) for address in network}
     assert covered == {ip_network(host.address)[0] for host in hosts}
+
+
+def test_rules_by_the_hundred_are_not_written() -> None:
+    """Every other address of a network: nothing holds exactly these but as many rules, and ufw would take minutes."""
+    case = scene({"facts": {"node01": {"firewall": {"nft_chains": [], "ufw_installed": True, "ufw_enabled": True}}}})
+    scattered = tuple(Host(f"n{number}", f"10.1.0.{number}") for number in range(1, 201, 2))
+    cluster = replace(case.cluster, cidrs=(), hosts=(*case.cluster.hosts, *scattered))
+    (told,) = run_checks(cluster, case.facts, checks=[all_checks()["FWL101"]], hosts=case.cluster.hosts[:1])
+    assert (told.outcome, told.change) == ("unknown", None)
+    assert told.remedy == "100 rules would be too many here: name the hosts' networks as cidrs under [cluster]"
 
 
 # Connections.

@@ -104,6 +104,15 @@ def test_the_a1_rule_lets_devices_0_and_4_share_a_subnet(tmp_path: Path) -> None
     ]
 
 
+def test_the_hosts_networks_may_be_of_either_family(tmp_path: Path) -> None:
+    text = '[firewall]\npolicy = "off"\ndisable_at_boot = true\n[[hosts]]\nname = "n1"\n'
+    file = written(tmp_path, text)
+    file.write_text(file.read_text().replace("[cluster]\n", '[cluster]\ncidrs = ["10.1.0.0/24", "fd00:1::/64"]\n'))
+    cluster = load(file)
+    assert [str(network) for network in cluster.cidrs] == ["10.1.0.0/24", "fd00:1::/64"]
+    assert (cluster.firewall, cluster.firewall_off_at_boot) == (FirewallPolicy.OFF, True)
+
+
 def test_relative_paths_start_at_the_inventory(tmp_path: Path) -> None:
     assert four_subnets(tmp_path).hosts[0].ssh.key == str(tmp_path / "keys/id")
 

@@ -65,17 +65,24 @@ def test_a_port_where_nobody_listens_answers_and_a_name_that_is_none_is_told() -
     assert told["b"] == {"host": "b", "error": "nowhere.invalid does not resolve there"}
 
 
-def test_a_port_at_which_a_job_may_be_at_work_is_not_tried() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+@pytest.mark.parametrize(("family", "place", "target"), [
+    (socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET, "", "127.0.0.1"), (socket.AF_INET6, "::1", "::1"),
+    (socket.AF_INET6, "::", "::1"), (socket.AF_INET6, "::", "127.0.0.1"),
+])  # fmt: skip
+def test_a_port_at_which_a_job_may_be_at_work_is_not_tried(
+    family: socket.AddressFamily, place: str, target: str
+) -> None:
+    both = family == socket.AF_INET6 and place == "::"
+    with socket.create_server((place, 0), family=family, dualstack_ipv6=both) as server:
         port = server.getsockname()[1]
-        (told,) = tries(("a", "127.0.0.1"), ports=[port])
+        (told,) = tries(("a", target), ports=[port])
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
-    assert told == {"host": "a", "address": "127.0.0.1", "port": port, "busy": True}
+    assert told == {"host": "a", "address": target, "port": port, "busy": True}
 
 
 def test_no_connection_starts_at_a_port_of_the_job() -> None:
     request = {"targets": [("a", "127.0.0.1")], "ports": [1], "ephemeral": False}
     (told,) = answer("connects", connects=request, ports=[[1, 65535]])["connects"]["value"]
-    assert told["error"] == "no socket for it: no port outside of the job's is free"
+    assert told["error"] == "it could not be prepared: no port outside of the job's is free"

@@ -1,25 +1,28 @@
 """Connections to other hosts: what comes back, or that nothing does, tells of the firewalls in between."""
 
 import errno
+import os
 import select
 import socket
+import struct
 import time
 
-from collect.tools import FILE_LIMIT, read
+from collect.tools import read
 
 IP_RECVERR, IPV6_RECVERR, MSG_ERRQUEUE = 11, 25, 0x2000  # linux/in.h, linux/in6.h, linux/socket.h
+# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
+NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, ANY_COOKIE, ALL_STATES = 4, 20, 1, 0xFFFFFFFF, 0xFFF
 CONNECT_SECONDS = 1.6  # a first packet that got lost is sent again after one second
 
 
 def look_connects(request, deadline):
     """TCP connections to other hosts, all at once: what comes back, or that nothing does, tells of the firewalls in
-    between. Whatever accepts one sees it closed at once. Where a socket of this host has the port at either end, a job
-    may be at work there, and it is left alone."""
+    between. Whatever accepts one sees it closed at once. A port on which this host listens itself is not tried on the
+    others: a job may be at work there."""
     wanted = request["connects"]
     ports = list(wanted["ports"])
     if wanted["ephemeral"]:
         ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
-    busy = busy_ports() if wanted["targets"] else ()
     found, tries, waiting = [], {}, select.poll()
     for host, name in wanted["targets"]:
         try:
@@ -30,13 +33,13 @@ def look_connects(request, deadline):
             continue
         for port in sorted(set(ports)):
             one = {"host": host, "address": place[0], "port": port}
-            if port in busy:
-                found.append(dict(one, busy=True))
-                continue
             try:
+                if listens(family, (place[0], port, *place[2:]), port):
+                    found.append(dict(one, busy=True))
+                    continue
                 connection = unobtrusive_socket(family, request["ports"])
             except OSError as error:
-                found.append(dict(one, error="no socket for it: %s" % error.strerror))
+                found.append(dict(one, error="it could not be prepared: %s" % error.strerror))
                 continue
             code = connection.connect_ex((place[0], port, *place[2:]))
             if code == errno.EINPROGRESS:
@@ -87,12 +90,22 @@ def closed(connection, code):
     return {"code": code, "client": client, "icmp": icmp}
 
 
-def busy_ports():
-    """The ports at either end of this host's TCP sockets that are more than a memory (TIME_WAIT)."""
-    ports = set()
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in (read(path, 16 * FILE_LIMIT) or "").splitlines()[1:]:
-            _, own, other, state = line.split()[:4]
-            if state != "06":
-                ports.update(int(end.rpartition(":")[2], 16) for end in (own, other))
-    return ports
+def listens(family, target, port):
+    """Whether a socket of this host listens on the port, at the address from which it would reach `target`. Asked of
+    the kernel by netlink (linux/inet_diag.h): to read /proc/net/tcp takes it 10 ms, whatever there is to be read."""
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        way.connect(target)  # sends nothing
+        own = socket.inet_pton(family, way.getsockname()[0].partition("%")[0])
+    query = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, ALL_STATES)
+    query += struct.pack("!HH16s16s", port, 0, own, b"") + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)
+    head = struct.pack("=IHHII", 16 + len(query), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as netlink:
+        netlink.settimeout(1)
+        netlink.send(head + query)
+        answer = netlink.recv(4096)
+    if struct.unpack_from("=IH", answer)[1] == SOCK_DIAG_BY_FAMILY:
+        return True
+    code = -struct.unpack_from("=i", answer, 16)[0]
+    if code != errno.ENOENT:
+        raise OSError(code, os.strerror(code))
+    return False

@@ -1,5 +1,6 @@
 """The collector's look at firewalls, its own login, and its connections to other hosts."""
 
+import errno
 import json
 import os
 import socket
@@ -80,6 +81,11 @@ def test_a_port_at_which_a_job_may_be_at_work_is_not_tried(
         with pytest.raises(BlockingIOError):
             server.accept()
     assert told == {"host": "a", "address": target, "port": port, "busy": True}
+
+
+def test_where_no_way_leads_is_told_in_the_kernels_word() -> None:
+    (told,) = tries(("a", "255.255.255.255"), ports=[29500])
+    assert told["code"] in (errno.ENETUNREACH, errno.EACCES, errno.EINVAL)
 
 
 def test_no_connection_starts_at_a_port_of_the_job() -> None:

@@ -94,7 +94,8 @@ def listens(family, target, port):
     """Whether a socket of this host listens on the port, at the address from which it would reach `target`. Asked of
     the kernel by netlink (linux/inet_diag.h): to read /proc/net/tcp takes it 10 ms, whatever there is to be read."""
     with socket.socket(family, socket.SOCK_DGRAM) as way:
-        way.connect(target)  # sends nothing
+        if way.connect_ex(target):  # sends nothing, and fails where no way leads there
+            return False
         own = socket.inet_pton(family, way.getsockname()[0].partition("%")[0])
     query = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, ALL_STATES)
     query += struct.pack("!HH16s16s", port, 0, own, b"") + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)

@@ -46,7 +46,7 @@ def _told_already(place: Place, walls: Sequence[Gate], one: Arrival) -> bool:
 def _why(place: Place | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
     """What the host's own firewall, as far as it is known, has to do with it."""
     if place is None:
-        return "whether its own firewall closes them could not be looked at"
+        return "something in between, or its own firewall, which could not be looked at"
     if by := _closed_by(walls, dead):
         return f"its own firewall, which the inventory leaves alone, closes them: {by}"
     strangers = {one.client for one in dead if one.client and not _of_cluster(place, one.client)}
@@ -54,7 +54,7 @@ def _why(place: Place | None, walls: Sequence[Gate], dead: Sequence[Arrival]) ->
         return f"they come from {', '.join(sorted(strangers))}, and the firewall is opened for cluster.cidrs only"
     if all(one.by and one.by == one.address for one in dead):
         return "the host itself rejects them, by a rule that is not among those read here"
-    return "its own firewall lets them in"
+    return "something in between, as its own firewall lets them in"
 
 
 def _of_cluster(place: Place, client: str) -> bool:

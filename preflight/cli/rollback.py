@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
         if plan.changes and not agreed(args, plan):
             return PENDING
         undoes = Undoes(args.run_id, tuple(host.name for host in hosts))
-        short = bool(away or held)
+        # A run that nobody knows is most likely a slip; one that was started here may never have got to a host.
+        short = bool(away or held) or not (undo.known or past)
         run_id, applied = carry_out(args, s, plan, started, undoes=undoes, short=short)
         return finish_run(args, s, run_id, applied.results, notes + applied.notes, short=short)
 

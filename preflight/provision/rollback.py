@@ -18,12 +18,13 @@ _NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "
 @dataclass(frozen=True)
 class Undoing:
     """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: what was not
-    to be had, and why; `notes`: what else is to be said."""
+    to be had, and why; `notes`: what else is to be said; `known`: whether any host has seen the run."""
 
     plan: Plan
     keeps: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    known: bool = True
 
 
 def undoing(run: str, way: Way, this_run: str) -> Undoing:
@@ -49,13 +50,10 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
         changes += undo or ()
         if unfinished:
             notes.append(f"{name}: run {unfinished} has begun there and not finished; it is put in order on the way")
-    unknown = f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}"
-    if strangers and len(strangers) + len(away) == len(told):
-        away.append(unknown)  # nobody knows it: most likely a slip of the pen
-    elif strangers:
-        notes.append(unknown)
+    if strangers:
+        notes.append(f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}")
     plan, keeps = plan_of(changes)
-    return Undoing(plan, keeps, tuple(away), tuple(notes))
+    return Undoing(plan, keeps, tuple(away), tuple(notes), known=len(strangers) + len(away) < len(told))
 
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:

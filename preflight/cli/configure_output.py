@@ -1,13 +1,14 @@
 """What the configure commands say: the plan before, and what became of it; for a person, or as JSON."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from preflight.cli.common import Session, again
-from preflight.model.change import Change, Plan, StepResult, StepState
+from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.provision.render import Line, render, render_fixed, render_results
 from preflight.report.text import Line as ReportLine
@@ -68,8 +69,8 @@ def _show_ending(s: Session, report: Report, end: Ending, inventory: str) -> Non
 
     titles = {id_: check.title for id_, check in all_checks().items()}
     done = [*render_results(end.results, fold=fold), *render_fixed(end.before, end.after, titles, fold=fold)]
-    if end.results:
-        done.append(Line(f"run {end.run}; taken back by: preflight rollback {end.run}", "dim"))
+    done += [Line(line, "warn") for line in _not_tried(end)]
+    done += _way_back(end.run, end.results)
     _show(s, [*done, Line("")] if done else [])
     next_step = f"preflight check --inventory {inventory}"
     show(render_report(report, titles, fold=fold, next_step=next_step, width=width()))
@@ -101,10 +102,25 @@ def finish_run(
         print(_run_document(args.command, run, exit_code, results, notes))
         return exit_code
     lines = render_results(results, fold=fold)
-    if run and results:
-        lines.append(Line(f"run {run}; taken back by: preflight rollback {run}", "dim"))
+    lines += _way_back(run, results)
     _show(s, [*lines, Line(f"next: preflight check --inventory {args.inventory}", "next")])
     return exit_code
+
+
+def _not_tried(end: Ending) -> Iterator[str]:
+    """That a firewall was opened is shown by a connection; where none was tried, that is said."""
+    opened = any(result.change.area is Area.FIREWALL for result in end.results)
+    for finding in end.after:
+        if opened and finding.check == "FWL104" and finding.outcome is Outcome.SKIP:
+            yield f"! not shown by a connection: {finding.summary}"
+
+
+def _way_back(run: str, results: Sequence[StepResult]) -> list[Line]:
+    """How to take the run back, where there may be something to take back."""
+    untouched = (StepState.ALREADY, StepState.MOVED, StepState.NOT_RUN)
+    if not run or all(result.state in untouched for result in results):
+        return []
+    return [Line(f"run {run}; taken back by: preflight rollback {run}", "dim")]
 
 
 def _run_document(command: str, run: str, exit_code: int, results: Sequence[StepResult], notes: Sequence[str]) -> str:

@@ -1,6 +1,5 @@
 """Runs checks over facts: who is looked at, what could not be looked at, what was left out. Pure."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -147,6 +146,8 @@ def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> lis
 
 def nearest(checks: Mapping[str, Check], word: str, *, areas: Iterable[str] = ()) -> str:
     """A hint for a word that is no check: the id, or one of `areas`, that was probably meant, or where they stand."""
+    import difflib  # only for who mistypes
+
     spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual slip
     close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
     return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"

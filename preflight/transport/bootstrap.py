@@ -28,7 +28,7 @@ _LOADER = (
     'exec(compile(source,"preflight","exec"))'
 )
 
-_GREETING = 'sys.stderr.write("{ready}\\n");sys.stderr.flush();'
+_GREETING = 'sys.stderr.write({ready}+"\\n");sys.stderr.flush();'
 
 # $1 is the setup line. It must not eat the source on stdin, nor write into the program's stdout. Setup lines say
 # `source`, which not every sh knows.
@@ -46,7 +46,7 @@ def source_bytes(program: Program) -> bytes:
 
 def python_argv(program: Program, marks: Marks | None = None) -> tuple[str, ...]:
     """Python, reading its source from stdin; with `marks` it says first that it is there."""
-    greeting = _GREETING.format(ready=marks.ready) if marks else ""
+    greeting = _GREETING.format(ready=marks.ready_expression) if marks else ""
     loader = _LOADER.format(length=len(source_bytes(program)), greeting=greeting)
     return (program.python, *(("-I",) if program.isolated else ()), "-c", loader)
 
@@ -57,7 +57,7 @@ def host_argv(program: Program, *, sudo: bool, marks: Marks | None = None) -> tu
 
     Whether sudo is needed is asked on the host (`id`): only there it is certain who logged in.
     """
-    how = f"sudo -S -p {marks.prompt}" if marks else "sudo -n"
+    how = f"sudo -S -p {marks.prompt_argument}" if marks else "sudo -n"
     argv = python_argv(program, marks)
     if program.setup:
         argv = ("sh", "-c", _WITH_SETUP, "preflight", program.setup, *argv)

@@ -26,10 +26,33 @@ _NOISE_KEPT = 64 << 10  # bytes of what a login shell prints before the program 
 
 @dataclass(frozen=True)
 class Marks:
-    """The two words on stderr by which a run is steered. They need no quoting in any shell."""
+    """The two words on stderr by which a run is steered, and how the command line spells them.
 
-    prompt: str  # what sudo asks with
-    ready: str  # what Python says, in a line of its own, before it reads its source
+    Neither stands in the command line as it is waited for. A login shell under `set -x` and a ForceCommand that prints
+    what it runs show the command line on stderr, and that must be taken for neither sudo nor Python.
+    """
+
+    nonce: str
+
+    @property
+    def prompt_argument(self) -> str:
+        """What `sudo -p` is given; sudo makes one `%` of two."""
+        return f"preflight-{self.nonce}%%-password:"
+
+    @property
+    def prompt(self) -> str:
+        """What sudo asks with."""
+        return f"preflight-{self.nonce}%-password:"
+
+    @property
+    def ready_expression(self) -> str:
+        """`ready` in Python."""
+        return f'"preflight-{self.nonce}-"+"ready"'
+
+    @property
+    def ready(self) -> str:
+        """What Python says, in a line of its own, before it reads its source."""
+        return f"preflight-{self.nonce}-ready"
 
 
 class Talk:
@@ -40,8 +63,7 @@ class Talk:
         self._place = place
         self._user = user
         self._password = password
-        nonce = secrets.token_hex(8)
-        self.marks = Marks(f"preflight-{nonce}-password:", f"preflight-{nonce}-ready")
+        self.marks = Marks(secrets.token_hex(8))
         self.through = False  # Python is there and waits for its source
 
     def become(self, chunks: Iterator[Chunk], send: Callable[[bytes], None], deadline: float) -> tuple[Chunk, ...]:

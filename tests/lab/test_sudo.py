@@ -178,6 +178,34 @@ def test_a_user_whom_sudo_does_not_allow_it(lab: LabHandle, transport: str, rule
     assert "ops ALL=(root) NOPASSWD: ALL" in refused(run(lab, transport)).remedy
 
 
+# What stands in .bashrc, which bash reads for sshd's commands, too: each shows the command line on stderr.
+ECHOES = {
+    "set -x": "set -x",
+    "echo that reads backslashes": """sh -c 'echo "$1" >&2' sh "$BASH_EXECUTION_STRING" """,
+}
+
+
+@pytest.mark.parametrize("python", ["python3", "/opt/python!/python3"])
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+def test_a_shell_that_shows_the_command_line_is_taken_for_neither_sudo_nor_python(
+    lab: LabHandle, transport: str, echo: str, python: str
+) -> None:
+    """Sent unasked, the password would be read as the program's source, and the source as the password."""
+    on(lab, "node01", "mkdir -p '/opt/python!'; ln -sf \"$(command -v python3)\" '/opt/python!/python3'")
+    on(lab, "node01", f"cat > ~ops/.bashrc <<'END'\n{echo}\nEND")
+    program = Program(WHO, b"payload", python=python)
+    try:
+        for rule, secret in ((NOPASSWD, SECRET), (NOPASSWD, WRONG), (WITH_PASSWORD, SECRET)):
+            sudoers(lab, rule)
+            answer = answered(run(lab, transport, secret, program))
+            assert answer.stdout == AS_ROOT
+            assert b"exec sh -c" in answer.stderr  # it was shown
+        sudoers(lab, WITH_PASSWORD)
+        assert "sudo refused the password" in refused(run(lab, transport, WRONG, program)).summary
+    finally:
+        on(lab, "node01", "rm ~ops/.bashrc")
+
+
 def test_another_user_is_reached_with_the_same_password(lab: LabHandle, transport: str) -> None:
     sudoers(lab, WITH_PASSWORD)
     assert answered(run(lab, transport, SECRET, Program(WHO, b"payload", user="nobody"))).stdout == b"65534 'payload'\n"

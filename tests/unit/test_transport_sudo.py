@@ -1,13 +1,16 @@
 """The conversation with sudo, and to whom a password is sent. No sudo, no network: what a host prints is given."""
 
+import re
+import shlex
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
-from preflight.transport import Options, TransportError, Trouble
+from preflight.transport import Options, Program, TransportError, Trouble
+from preflight.transport.bootstrap import command_line
 from preflight.transport.password import NotSentError, Password
 from preflight.transport.streams import Chunk
 from preflight.transport.sudo import Talk
@@ -67,6 +70,32 @@ def test_without_a_prompt_nothing_is_sent() -> None:
     host = sudo(b"Password: [sudo] password for ops: ", b"READY")
     host.run()
     assert host.sent == []
+    assert host.talk.through
+
+
+ECHOES: dict[str, Callable[[str], str]] = {
+    "set -x": lambda command: f"+ {command}\n",
+    "echo of dash": lambda command: command.replace("\\n", "\n") + "\n",
+    "quotes taken off": lambda command: " ".join(shlex.split(command)) + "\n",
+    "printf's octal numbers undone": lambda command: re.sub(r"\\(\d{3})", lambda o: chr(int(o[1], 8)), command) + "\n",
+}
+
+
+@pytest.mark.parametrize("python", ["python3", "/opt/python!/bin/python3"])
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+def test_a_shell_that_shows_the_command_line_is_taken_for_neither_sudo_nor_python(
+    echo: Callable[[str], str], python: str
+) -> None:
+    """An exclamation mark makes the command line one of octal numbers."""
+    host = sudo()
+    shown = echo(command_line(Program("pass", python=python), sudo=True, marks=host.talk.marks)).encode()
+    host.script = [shown]
+    host.run()
+    assert host.sent == []
+    assert not host.talk.through
+    host.script = [shown, b"PROMPT", b"READY"]
+    host.run()
+    assert host.sent == [LINE]
     assert host.talk.through
 
 

@@ -1,5 +1,6 @@
 """One place that a new connection has to pass on a host, and what our rules there should be. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -26,6 +27,7 @@ class Gate:
     ports: PortSet  # what has to come through
     by_hand: str = ""  # what a person types, where preflight does not write
     tries: tuple[Arrival, ...] = ()  # connections from other hosts, which passed this gate as it is, or did not
+    logins: tuple[Rule, ...] = ()  # those of `ours` that let one address log in; only a rollback takes them away
 
     def objections(self, *, without_ours: bool = False) -> list[tuple[Source, Judgement]]:
         """The networks that this gate does not surely let through, as it is or as it would be without our rules.
@@ -67,13 +69,21 @@ class Gate:
 
     @property
     def wanted(self) -> tuple[Rule, ...]:
-        """What our rules here should be: all that are needed if any is, else those that do no harm."""
+        """What our rules here should be: all that are needed if any is, else those that do no harm; and the logins."""
         if self.objections(without_ours=True):
-            return self.needed
-        meanings = {rule.meaning for rule in self.needed}
+            return together(self.needed, self.logins)
+        meanings = {rule.meaning for rule in (*self.needed, *self.logins)}
         return tuple(rule for rule in self.ours if rule.meaning in meanings)
 
     @property
     def settled(self) -> bool:
         """Whether our rules are as they should be."""
         return {rule.meaning for rule in self.ours} == {rule.meaning for rule in self.wanted}
+
+
+def together(rules: Iterable[Rule], others: Iterable[Rule]) -> tuple[Rule, ...]:
+    """All of both, each meaning once."""
+    found: dict[object, Rule] = {}
+    for rule in (*rules, *others):
+        found.setdefault(rule.meaning, rule)
+    return tuple(found.values())

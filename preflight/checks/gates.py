@@ -33,7 +33,7 @@ def _ufw(place: Place) -> Iterator[Gate]:
         needed += ufw.ours(*login)
     yield Gate(
         Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, tuple(map(ufw.parse, needed)),
-        place.fewest(*families), place.ports, tries=place.tries,
+        place.fewest(*families), place.ports, tries=place.tries, logins=place.logins(ours),
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def iptables_gate(place: Place, chain: IptablesChain, *, readable: bool = True) 
     return Gate(
         Kind.IPTABLES_RULES, chain.program, f"{chain.program}, chain INPUT", rules, chain.policy, ours,
         tuple(iptables.parse(text, family) for text in needed), place.fewest(family), place.ports,
-        "" if readable else iptables.command(chain.program, needed), place.tries,
+        "" if readable else iptables.command(chain.program, needed), place.tries, place.logins(ours),
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def _nft_gate(place: Place, chain: NftChain, program: str) -> Gate:
         by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
     return Gate(
         Kind.NFT_RULES, target, target, rules, chain.policy, ours, tuple(map(nft.parse, needed)),
-        place.of_family(*families), place.ports, by_hand, place.tries,
+        place.of_family(*families), place.ports, by_hand, place.tries, place.logins(ours),
     )  # fmt: skip
 
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from preflight.checks.dialects import firewalld, iptables
-from preflight.checks.gate import Gate
+from preflight.checks.dialects import firewalld, iptables, nft
+from preflight.checks.gate import Gate, together
 from preflight.checks.gates import gates, iptables_gate
 from preflight.checks.place import Place
+from preflight.checks.rules import Rule
 from preflight.facts import iptables as iptables_facts
 from preflight.facts.firewall import IptablesChain
 from preflight.model.change import Kind
@@ -18,6 +19,7 @@ NFT_OWN_FILE = "/etc/preflight/nftables.nft"
 # file, and the host would come up without any firewall.
 NFT_INCLUDE = 'include "/etc/preflight/*.nft"'
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
+_INSERTED = re.compile(r"^insert rule (\S+ \S+ \S+) (.*)$", re.MULTILINE)
 _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluster's ports through after a reboot.\n"
 
 
@@ -73,10 +75,21 @@ def _made_at_boot(place: Place) -> dict[str, tuple[str, ...]]:
     """Our rules that have to be there after a boot, in chains that the boot file makes."""
     boot = place.firewall.nft_boot_file or ""
     return {
-        gate.target: tuple(rule.text for rule in gate.needed)
+        gate.target: tuple(rule.text for rule in gate.wanted)
         for gate in gates(place)
         if gate.kind is Kind.NFT_RULES and _needs_ours(gate) and _makes_chain(boot, gate.target)
     }
+
+
+def _logins_in_own_file(place: Place) -> dict[str, tuple[Rule, ...]]:
+    """The rules of our file that let one address log in, in chains that the boot file makes: they stay."""
+    boot = place.firewall.nft_boot_file or ""
+    found: dict[str, list[Rule]] = {}
+    for target, text in reversed(_INSERTED.findall(place.firewall.nft_preflight_file or "")):
+        if _makes_chain(boot, target):
+            found.setdefault(target, []).append(nft.parse(text))
+    logins = {target: place.logins(rules) for target, rules in found.items()}
+    return {target: rules for target, rules in logins.items() if rules}
 
 
 def _makes_chain(text: str, target: str) -> bool:
@@ -94,17 +107,21 @@ def _makes_chain(text: str, target: str) -> bool:
 
 def _of_nftables(place: Place) -> Iterator[BootFile]:
     boot, own = place.firewall.nft_boot_file or "", place.firewall.nft_preflight_file
-    kept = _made_at_boot(place)
-    if kept and own != own_file(kept):
+    made, logins = _made_at_boot(place), _logins_in_own_file(place)
+    kept = {
+        target: tuple(rule.text for rule in together(map(nft.parse, made.get(target, ())), logins.get(target, ())))
+        for target in {**made, **logins}
+    }
+    if made and own != own_file(kept):
         says = "is not there" if own is None else "does not hold the rules"
         yield BootFile(NFT_OWN_FILE, own, own_file(kept), lacks=True, says=says)
-    if kept and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
+    if made and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
         after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
         yield BootFile(
             NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"does not include {NFT_OWN_FILE}"
         )
-    if not kept and own not in (None, own_file({})):
-        yield BootFile(NFT_OWN_FILE, own, own_file({}), lacks=False, says="holds rules that nothing needs any more")
+    if not made and own not in (None, own_file(kept)):
+        yield BootFile(NFT_OWN_FILE, own, own_file(kept), lacks=False, says="holds rules that nothing needs any more")
 
 
 # iptables: where a service loads a file at boot, our lines stand in it.
@@ -142,11 +159,12 @@ def _of_firewalld(place: Place) -> Iterator[BootFile]:
         xml = (file.own or file.builtin) if file else None
         if file is None or xml is None or not gate.written_here:
             continue
-        there = {firewalld.parse(text).meaning for text in firewalld.rules_in(xml)}
-        wanted = {rule.meaning for rule in gate.wanted}
+        stands = tuple(map(firewalld.parse, firewalld.rules_in(xml)))
+        rules = together(gate.wanted, place.logins(stands))
+        there, wanted = ({rule.meaning for rule in some} for some in (stands, rules))
         if there != wanted:
             lacks = bool(wanted - there)
             yield BootFile(
-                ZONE_FILE.format(gate.target), file.own, firewalld.with_rules(xml, [rule.text for rule in gate.wanted]),
+                ZONE_FILE.format(gate.target), file.own, firewalld.with_rules(xml, [rule.text for rule in rules]),
                 lacks, "lacks our rules" if lacks else "holds rules that nothing needs any more",
             )  # fmt: skip

@@ -50,6 +50,18 @@ class Place:
         source, port = ip_network(login.client), PortSet(((login.port, login.port),))
         return (source, port) if judge(list(rules), policy, source, port).closed else None
 
+    def logins(self, ours: Iterable[Rule]) -> tuple[Rule, ...]:
+        """Those of our rules that let one address log in. They stay, whoever looks: who else is at work from there, and
+        what would shut them out, cannot be seen from here."""
+        ports = {22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22}
+        return tuple(
+            rule
+            for rule in ours
+            if rule.ports in {PortSet(((port, port),)) for port in ports}
+            and len(rule.sources or ()) == 1
+            and all(one.num_addresses == 1 for one in rule.sources or ())
+        )
+
 
 def sources(cluster: Cluster) -> tuple[Source, ...]:
     """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory

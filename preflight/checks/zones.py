@@ -28,7 +28,7 @@ def zone_gates(place: Place) -> Iterator[Gate]:
         yield Gate(
             Kind.FIREWALLD_RULES, zone.name, f"firewalld, zone {zone.name}", rules, policy, ours,
             tuple(map(firewalld.parse, needed)), networks, place.ports,
-            firewalld.command(zone.name, needed) if too_old else "", place.tries,
+            firewalld.command(zone.name, needed) if too_old else "", place.tries, place.logins(ours),
         )  # fmt: skip
 
 

@@ -1,0 +1,131 @@
+"""What each place of a host's firewall should hold of ours, and which zones the cluster's packets enter."""
+
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+
+from preflight.checks import kept
+from preflight.checks.dialects import firewalld, iptables, nft, ufw
+from preflight.checks.gates import gates, iptables_gate
+from preflight.checks.place import Place
+from preflight.checks.rules import Source
+from preflight.facts.firewall import Firewall, Firewalld, IptablesChain, Login, NftChain, SavedRules, Zone, ZoneFile
+from preflight.facts.types import HostFacts, Network
+from preflight.model.ports import PortSet
+from tests.unit.healthy import NETWORK, NFTABLES_CONF, PORTS, scene
+
+HERS = (ip_network("192.0.2.1/32"), PortSet.parse("22"))  # the login of another operator
+LOGINS = [None, Login("192.0.2.2", 22), Login("192.0.2.1", 22)]
+BARE = Firewall(True, (), None, None, False, False, (), ())
+
+
+def place(firewall: Firewall, network: Network | None = None) -> Place:
+    case = scene({})
+    facts = case.facts.hosts["node01"]
+    assert isinstance(facts, HostFacts)
+    host = replace(case.cluster.hosts[0], nic=None if network else "eth0")
+    return Place(case.cluster, host, firewall, network or facts.network, facts.sysctl)  # type: ignore[arg-type]
+
+
+def chain(*rules: str) -> NftChain:
+    return NftChain("inet", "filter", "input", "drop", rules, rules)
+
+
+# A login's rule stays, whoever looks.
+
+
+def walls() -> dict[str, Firewall]:
+    """A closed firewall of each kind, opened by another operator."""
+    of_nft = (nft.ours((NETWORK,), PORTS), nft.ours((HERS[0],), HERS[1]))
+    of_ufw = (*ufw.ours(NETWORK, PORTS), *ufw.ours(*HERS))
+    of_iptables = (*iptables.ours(NETWORK, PORTS), *iptables.ours(*HERS))
+    rich = (*firewalld.ours(NETWORK, PORTS), *firewalld.ours(*HERS))
+    zone = Zone("public", "default", ("eth0",), (), (), rich, rich)
+    return {
+        "nft": replace(BARE, nft_chains=(chain(*of_nft),)),
+        "ufw": replace(BARE, ufw_installed=True, ufw_enabled=True, ufw_rules=of_ufw, ufw_ours=of_ufw),
+        "iptables": replace(BARE, iptables=(IptablesChain("iptables-nft", "drop", of_iptables, of_iptables),)),
+        "firewalld": replace(BARE, firewalld=Firewalld((1, 3, 3), "public", (zone,), {})),
+    }
+
+
+@pytest.mark.parametrize("tool", ["nft", "ufw", "iptables", "firewalld"])
+@pytest.mark.parametrize("login", LOGINS, ids=["local", "another", "the same"])
+def test_the_rule_of_another_operators_login_stays(tool: str, login: Login | None) -> None:
+    (gate,) = gates(place(replace(walls()[tool], login=login)))
+    wanted = [rule.text for rule in gate.wanted]
+    assert {rule.text for rule in gate.ours} <= set(wanted)
+    assert len(set(wanted)) == len(wanted)
+    # What another operator adds is the own login, and then there is nothing to do for anybody.
+    assert gate.settled is (login is None or login.client == "192.0.2.1")
+    again = replace(gate, rules=gate.wanted, ours=gate.wanted, logins=place(BARE).logins(gate.wanted))
+    assert again.settled
+
+
+def test_the_rule_of_a_login_stays_where_nothing_needs_ours_any_more() -> None:
+    rules = (nft.ours((ip_network("10.9.0.0/24"),), PORTS), nft.ours((HERS[0],), HERS[1]))
+    firewall = replace(BARE, nft_chains=(NftChain("inet", "filter", "input", "accept", rules, rules),))
+    (gate,) = gates(place(firewall))
+    assert [rule.text for rule in gate.wanted] == [rules[1]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "stays"),
+    [
+        ((HERS[0], PortSet.parse("22")), True),
+        ((HERS[0], PortSet.parse("2222")), True),
+        ((HERS[0], PortSet.parse("29500")), False),
+        ((HERS[0], PortSet.parse("22-23")), False),
+        ((ip_network("192.0.2.0/24"), PortSet.parse("22")), False),
+    ],
+)
+def test_a_login_is_one_address_to_the_ssh_port(rule: tuple[Source, PortSet], stays: bool) -> None:
+    of_login = replace(BARE, login=Login("192.0.2.2", 2222))
+    assert bool(place(of_login).logins([nft.parse(nft.ours((rule[0],), rule[1]))])) is stays
+
+
+@pytest.mark.parametrize("login", LOGINS[:2], ids=["local", "another"])
+def test_the_login_stays_in_the_file_of_nftables(login: Login | None) -> None:
+    cluster, hers = nft.ours((NETWORK,), PORTS), nft.ours((HERS[0],), HERS[1])
+    target = "inet filter input"
+    mine = (nft.ours((ip_network(login.client),), HERS[1]),) if login else ()
+    stale = nft.ours((ip_network("10.9.0.0/24"),), PORTS)
+    firewall = replace(
+        BARE, nft_chains=(chain(cluster, *mine),), login=login, nft_boot_file=f"{NFTABLES_CONF}{kept.NFT_INCLUDE}\n",
+        nft_preflight_file=kept.own_file({target: (stale, hers)}),
+    )  # fmt: skip
+    (file,) = kept.boot_files(place(firewall))
+    assert file.after == kept.own_file({target: (cluster, *mine, hers)})
+    assert not list(kept.boot_files(place(replace(firewall, nft_preflight_file=file.after))))
+    # The same where the host lets everything in: what nothing needs goes, the login stays.
+    open_ = replace(firewall, nft_chains=())
+    (file,) = kept.boot_files(place(open_))
+    assert (file.lacks, file.after) == (False, kept.own_file({target: (hers,)}))
+    assert not list(kept.boot_files(place(replace(open_, nft_preflight_file=file.after))))
+
+
+def test_the_login_goes_from_the_file_with_the_chain_that_the_boot_file_makes() -> None:
+    """A rule for a chain that is not there would fail the whole boot file."""
+    own = kept.own_file({"inet gone input": (nft.ours((HERS[0],), HERS[1]),)})
+    firewall = replace(BARE, nft_boot_file=f"{NFTABLES_CONF}{kept.NFT_INCLUDE}\n", nft_preflight_file=own)
+    (file,) = kept.boot_files(place(firewall))
+    assert file.after == kept.own_file({})
+
+
+def test_the_login_stays_in_a_saved_file_of_iptables() -> None:
+    hers = iptables.ours(*HERS)
+    text = "*filter\n:INPUT DROP [0:0]\n" + "".join(f"-A INPUT {rule}\n" for rule in hers) + "COMMIT\n"
+    firewall = replace(BARE, iptables_saved=(SavedRules("/etc/iptables/rules.v4", text),))
+    (file,) = kept.boot_files(place(firewall))
+    assert all(f"-A INPUT {rule}\n" in file.after for rule in (*iptables.ours(NETWORK, PORTS), *hers))
+    assert iptables_gate(place(firewall), IptablesChain("iptables-nft", "accept", tuple(hers), tuple(hers))).settled
+
+
+def test_the_login_stays_in_the_file_of_a_zone() -> None:
+    hers = firewalld.ours(*HERS)
+    xml = firewalld.with_rules("<zone>\n</zone>\n", hers)
+    zone = Zone("public", "default", ("eth0",), (), (), (), ())
+    state = Firewalld((1, 3, 3), "public", (zone,), {"public": ZoneFile(own=xml)})
+    (file,) = kept.boot_files(place(replace(BARE, firewalld=state)))
+    assert set(hers) < set(firewalld.rules_in(file.after))

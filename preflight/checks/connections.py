@@ -12,6 +12,8 @@ from preflight.checks.switched_off import still_on
 from preflight.facts.firewall import Arrival
 from preflight.model.cluster import FirewallPolicy
 
+_UNJUDGED = "which preflight does not judge"
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -22,6 +24,7 @@ class Loss:
     dead: tuple[Arrival, ...]
     tried: int
     why: str  # what the target's firewall, as it is known, has to do with it
+    look: str = ""  # what to type on the target before looking elsewhere
 
 
 def losses(target: str, tries: Sequence[Arrival], place: Place | None) -> Iterator[Loss]:
@@ -31,7 +34,8 @@ def losses(target: str, tries: Sequence[Arrival], place: Place | None) -> Iterat
         own = [one for one in tries if one.source == source]
         dead = [one for one in own if one.died and not (place and _told_already(place, walls, one))]
         if dead:
-            yield Loss(source, target, tuple(dead), len(own), _why(place, walls, dead))
+            why = _why(place, walls, dead)
+            yield Loss(source, target, tuple(dead), len(own), why, _look(place) if why.endswith(_UNJUDGED) else "")
 
 
 def _told_already(place: Place, walls: Sequence[Gate], one: Arrival) -> bool:
@@ -54,7 +58,15 @@ def _why(place: Place | None, walls: Sequence[Gate], dead: Sequence[Arrival]) ->
         return f"they come from {', '.join(sorted(strangers))}, and the firewall is opened for cluster.cidrs only"
     if all(one.by and one.by == one.address for one in dead):
         return "the host itself rejects them, by a rule that is not among those read here"
+    if place.firewall.unjudged:
+        return f"something in between, or {', '.join(place.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
     return "something in between, as its own firewall lets them in"
+
+
+def _look(place: Place | None) -> str:
+    """How to see the chains that may drop before those that are judged."""
+    chains = place.firewall.unjudged[:4] if place else ()
+    return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
 
 def _of_cluster(place: Place, client: str) -> bool:

@@ -285,9 +285,10 @@ def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Findi
 
 def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
     senders = _some(sorted({loss.source for loss in losses}))
+    look = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
     return all_.bad(
         summary, host=host, peer=losses[0].source if losses[0].target == host else losses[0].target,
         expected="accepted, or refused by the port itself", found=connections.told(losses[0].dead), cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{_BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+        remedy=f"{look}{_BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
     )  # fmt: skip

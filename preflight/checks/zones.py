@@ -1,13 +1,14 @@
 """The zones of firewalld as gates: which one the cluster's packets enter, and what it does to them. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from ipaddress import ip_interface
 
 from preflight.checks.dialects import firewalld
 from preflight.checks.gate import Gate
 from preflight.checks.place import Place
-from preflight.checks.rules import Source, overlap, read_source, within
-from preflight.facts.firewall import Firewalld
+from preflight.checks.rules import Rule, Source, overlap, read_source, within
+from preflight.facts.firewall import Firewalld, Zone
 from preflight.model.change import Kind
 
 
@@ -19,6 +20,9 @@ def zone_gates(place: Place) -> Iterator[Gate]:
     for zone in state.zones:
         networks = entered.get(zone.name, ())
         rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
+        if not networks and (unknown := _sources_not_known(zone)):
+            # Sources win over interfaces: it gets the cluster's packets, or it does not.
+            networks, rules, policy = place.fewest(4, 6), _in_doubt(rules, policy, unknown), "accept"
         ours = tuple(map(firewalld.parse, zone.ours))
         needed = [text for network in networks for text in firewalld.ours(network, place.ports)]
         login = place.login((rule for rule in rules if rule not in ours), policy, 4, 6)
@@ -33,8 +37,8 @@ def zone_gates(place: Place) -> Iterator[Gate]:
 
 
 def zones_entered(place: Place, state: Firewalld) -> dict[str, tuple[Source, ...]]:
-    """Zone → the cluster's networks whose packets it gets: by their source if a zone has that, else by the interface
-    on which the host has its address in the cluster, else the default zone."""
+    """Zone → the cluster's networks whose packets it gets: by their source if a zone has that, else by the interfaces
+    on which the host has its addresses in the cluster; those in no zone are in the default one."""
     entered: dict[str, list[Source]] = {}
     sources = left = list(place.fewest(4, 6))
     for zone in state.zones:
@@ -44,10 +48,25 @@ def zones_entered(place: Place, state: Firewalld) -> dict[str, tuple[Source, ...
             entered[zone.name] = met
             left = [network for network in left if not any(within(network, one) for one in of_zone)]
     interfaces = _host_nics(place)
-    by_interface = [zone.name for zone in state.zones if set(zone.interfaces) & interfaces] or [state.default_zone]
+    by_interface = [zone.name for zone in state.zones if set(zone.interfaces) & interfaces]
+    if not interfaces or interfaces - {name for zone in state.zones for name in zone.interfaces}:
+        by_interface.append(state.default_zone)
     for name in by_interface:
         entered[name] = list(dict.fromkeys([*entered.get(name, []), *left]))
     return {name: tuple(networks) for name, networks in entered.items()}
+
+
+def _sources_not_known(zone: Zone) -> str:
+    """The zone's sources that name no network: MAC addresses and sets."""
+    return ", ".join(text for text in zone.sources if _as_network(text) is None)
+
+
+def _in_doubt(rules: Sequence[Rule], policy: str, sources: str) -> tuple[Rule, ...]:
+    """The zone's rules where only those of its packets meet them that come from `sources`: what closes leaves a
+    doubt, and the policy with it."""
+    doubted = (replace(rule, partial=rule.partial or rule.verdict == "drop") for rule in rules)
+    last = Rule(f"what is not let in from its source {sources}", "drop", partial=True)
+    return (*doubted, last) if policy == "drop" else tuple(doubted)
 
 
 def _as_network(text: str) -> Source | None:

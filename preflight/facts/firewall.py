@@ -97,6 +97,7 @@ class Firewall:
     iptables_unread: tuple[str, ...] = ()  # programs that are missing, though the kernel holds rules made by them
     iptables_saved: tuple[SavedRules, ...] = ()
     translating: tuple[str, ...] = ()  # chains that translate addresses or that containers need: "ip nat DOCKER"
+    unjudged: tuple[str, ...] = ()  # chains that may drop before hook input: "netdev guard early (hook ingress)"
     at_boot: tuple[str, ...] = ()  # services that load a firewall and that systemd starts
     login: Login | None = None  # None: not over ssh, or not to be seen
 

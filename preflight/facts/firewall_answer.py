@@ -76,6 +76,7 @@ def _firewall(raw: RawFirewall) -> Firewall:
         iptables_unread=tuple(program for program, output in raw.iptables.items() if output is None),
         iptables_saved=tuple(SavedRules(path, text) for path, text in raw.iptables_saved.items()),
         translating=_translating(raw),
+        unjudged=nft.unjudged(raw.nft.out) if raw.nft else (),
         at_boot=tuple(raw.at_boot),
         login=_login(raw.ssh_connection or ""),
     )

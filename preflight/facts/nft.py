@@ -2,7 +2,7 @@
 that containers need, decide whether the firewall may be switched off."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from preflight.facts.firewall import NftChain
@@ -12,8 +12,10 @@ from preflight.facts.types import Missing
 TAG = ' comment "preflight"'  # how a rule says that it is ours
 _TABLE = re.compile(r"table (\w{1,10}) (\S{1,200}) \{")
 _CHAIN = re.compile(r"chain (\S{1,200}) \{")
-_HOOK = re.compile(r"type \w+ hook (\w+) (?:device .*? )?priority [^;]{1,60};(?: policy (\w+);)?")
+_HOOK = re.compile(r"type \w+ hook (\w+) (?:devices? .*? )?priority [^;]{1,60};(?: policy (\w+);)?")
 _STRING = re.compile(r'"[^"]*"')
+_DROP = re.compile(r"(?<![-\w.@])(?:drop|reject)(?![-\w.])")
+_JUMP = re.compile(r"\b(?:jump|goto) ([\w.-]{1,200})")
 CONTAINERS = re.compile(r"docker|kube|cali|cilium|flannel|cni-|libvirt|podman|netavark", re.IGNORECASE)
 _TRANSLATES = re.compile(
     r'\b[sd]nat(?: ip6?)? to\b|\bmasquerade\b|(?<![-\w])redirect(?: to | comment |$)|xt target "(?:[SD]NAT|MASQUERADE)"'
@@ -80,6 +82,38 @@ def ruleset(text: str) -> tuple[NftChain, ...] | Missing:
         )
         for chain in chains
     )  # fmt: skip
+
+
+def unjudged(text: str) -> tuple[str, ...]:
+    """The base chains that drop before any chain of hook input is reached, themselves or by a chain they jump to, as
+    "netdev guard early (hook ingress)"; none of a listing that is not understood. firewalld's own drops only packets
+    whose sender cannot be answered."""
+    try:
+        chains = {(chain.family, chain.table, chain.name): chain for chain in _chains(text)}
+    except ValueError:
+        return ()
+    return tuple(
+        f"{chain.family} {chain.table} {chain.name} (hook {chain.hook})"
+        for chain in chains.values()
+        if chain.hook in ("prerouting", "ingress") and chain.table != "firewalld"
+        if any(one.policy == "drop" or any(map(_drops, one.rules)) for one in _reached(chain, chains))
+    )
+
+
+def _drops(rule: str) -> bool:
+    return _DROP.search(_STRING.sub("", rule)) is not None
+
+
+def _reached(chain: _Chain, chains: Mapping[tuple[str, str, str], _Chain]) -> list[_Chain]:
+    """The chain and those that it jumps to, directly or not."""
+    found, seen = [chain], {chain.name}
+    for one in found:  # grows on the way
+        for name in (name for rule in one.rules for name in _JUMP.findall(_STRING.sub("", rule))):
+            target = chains.get((chain.family, chain.table, name))
+            if target and name not in seen:
+                seen.add(name)
+                found.append(target)
+    return found
 
 
 def translating(text: str) -> tuple[str, ...]:

@@ -5,13 +5,23 @@ from ipaddress import ip_network
 
 import pytest
 
-from preflight.checks import kept
+from preflight.checks import connections, kept
 from preflight.checks.dialects import firewalld, iptables, nft, ufw
 from preflight.checks.gates import gates, iptables_gate
 from preflight.checks.place import Place
 from preflight.checks.rules import Source
-from preflight.facts.firewall import Firewall, Firewalld, IptablesChain, Login, NftChain, SavedRules, Zone, ZoneFile
-from preflight.facts.types import HostFacts, Network
+from preflight.facts.firewall import (
+    Arrival,
+    Firewall,
+    Firewalld,
+    IptablesChain,
+    Login,
+    NftChain,
+    SavedRules,
+    Zone,
+    ZoneFile,
+)
+from preflight.facts.types import HostFacts, Interface, Network
 from preflight.model.ports import PortSet
 from tests.unit.healthy import NETWORK, NFTABLES_CONF, PORTS, scene
 
@@ -129,3 +139,57 @@ def test_the_login_stays_in_the_file_of_a_zone() -> None:
     state = Firewalld((1, 3, 3), "public", (zone,), {"public": ZoneFile(own=xml)})
     (file,) = kept.boot_files(place(replace(BARE, firewalld=state)))
     assert set(hers) < set(firewalld.rules_in(file.after))
+
+
+# Zones.
+
+
+def two_nics() -> Network:
+    names = {"eth0": "10.1.0.1/24", "eth1": "10.1.0.201/24", "lo": "127.0.0.1/8"}
+    return Network(tuple(Interface(name, True, 1500, "", (address,)) for name, address in names.items()), ())
+
+
+def zoned(*zones: Zone) -> Place:
+    return place(replace(BARE, firewalld=Firewalld((1, 3, 3), "public", zones, {})), two_nics())
+
+
+@pytest.mark.parametrize(
+    ("bound", "closed"),
+    [(("eth0",), ["public"]), (("eth0", "eth1"), []), ((), ["public"])],
+    ids=["one of two", "both", "none"],
+)
+def test_a_nic_of_the_cluster_in_no_zone_is_in_the_default_one(bound: tuple[str, ...], closed: list[str]) -> None:
+    trusted = Zone("trusted", "ACCEPT", bound, (), (), (), ())
+    public = Zone("public", "default", (), (), (), (), ())
+    assert [gate.target for gate in gates(zoned(trusted, public)) if gate.objections()] == closed
+
+
+@pytest.mark.parametrize("source", ["ipset:guests", "00:11:22:33:44:55"])
+@pytest.mark.parametrize(
+    ("target", "ports", "doubted"),
+    [("DROP", (), True), ("default", ("1-65535/tcp",), False), ("ACCEPT", (), False)],
+)
+def test_a_zone_whose_source_is_not_known_leaves_a_doubt(
+    source: str, target: str, ports: tuple[str, ...], doubted: bool
+) -> None:
+    trusted = Zone("trusted", "ACCEPT", ("eth0", "eth1"), (), (), (), ())
+    there = zoned(trusted, Zone("guests", target, (), (source,), ports, (), ()))
+    found = [seen for gate in gates(there) for _, seen in gate.objections()]
+    assert [(str(seen.closed), str(seen.doubtful)) for seen in found] == [("", str(PORTS))] * doubted
+    assert all(source in seen.by for seen in found)
+    came = tuple(Arrival("node02", "refused", port, "10.1.0.2") for port in (29500, 60000))
+    assert not [gate for gate in gates(replace(there, tries=came)) if gate.objections()]
+
+
+# Chains before those of hook input.
+
+
+def test_connections_that_die_before_hook_input_name_the_chain_to_look_at() -> None:
+    dead = (Arrival("node02", "timeout", 29500, "10.1.0.2", "10.1.0.1"),)
+    (loss,) = connections.losses("node01", dead, place(replace(BARE, unjudged=("netdev guard early (hook ingress)",))))
+    assert loss.why == (
+        "something in between, or netdev guard early (hook ingress) of the host, which preflight does not judge"
+    )
+    assert loss.look == "nft list chain netdev guard early"
+    (loss,) = connections.losses("node01", dead, place(BARE))
+    assert (loss.why, loss.look) == ("something in between, as its own firewall lets them in", "")

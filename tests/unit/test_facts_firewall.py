@@ -188,3 +188,52 @@ def test_a_host_that_could_not_try_and_one_that_speaks_of_others_than_it_was_ask
     assert arrivals.arrived(tried, {"n1": ["n2"], "n2": ["n1"]}) == {
         "n2": Arrivals((Arrival("n1", "error", error="no time"),))
     }
+
+
+EARLY = """\
+table netdev guard {
+	chain early {
+		type filter hook ingress device "eth0" priority filter; policy accept;
+		tcp dport 29500 drop
+	}
+}
+table inet site {
+	chain blocked {
+		ip saddr @bad counter packets 0 bytes 0 reject with tcp reset
+	}
+	chain pre {
+		type filter hook prerouting priority raw; policy accept;
+		jump blocked
+	}
+	chain shut {
+		type filter hook prerouting priority -310; policy drop;
+	}
+	chain input {
+		type filter hook input priority filter; policy drop;
+	}
+	chain counted {
+		type filter hook prerouting priority mangle; policy accept;
+		log prefix "no drop " counter packets 0 bytes 0 comment "drop"
+	}
+}
+table ip nat {
+	chain DOCKER {
+		return
+	}
+	chain PREROUTING {
+		type nat hook prerouting priority dstnat; policy accept;
+		fib daddr type local counter packets 0 bytes 0 jump DOCKER
+	}
+}
+"""
+
+
+def test_chains_that_drop_before_hook_input_are_named() -> None:
+    document = sections()
+    document["firewall"]["value"]["nft"] = said(EARLY)
+    firewall = facts_of(framed(document)).firewall
+    assert isinstance(firewall, Firewall)
+    assert [chain.name for chain in firewall.nft_chains] == ["input"]
+    assert firewall.unjudged == (
+        "netdev guard early (hook ingress)", "inet site pre (hook prerouting)", "inet site shut (hook prerouting)",
+    )  # fmt: skip

@@ -29,11 +29,12 @@ def _ufw(place: Place) -> Iterator[Gate]:
     rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
     others = [rule for rule in rules if rule not in ours]
     needed = [text for network in place.fewest(*families) for text in ufw.ours(network, place.ports)]
+    able, by_hand = ufw.addable(map(ufw.parse, needed), others, firewall.ufw_policy)
     if login := place.login(others, firewall.ufw_policy, *families):
-        needed += ufw.ours(*login)
+        able += ufw.addable(map(ufw.parse, ufw.ours(*login)), others, firewall.ufw_policy)[0]
     yield Gate(
-        Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, tuple(map(ufw.parse, needed)),
-        place.fewest(*families), place.ports, tries=place.tries, logins=place.logins(ours),
+        Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, able,
+        place.fewest(*families), place.ports, by_hand, tries=place.tries, logins=place.logins(ours),
     )  # fmt: skip
 
 

@@ -51,27 +51,30 @@ def _port(text: str) -> Rule:
 
 def parse(text: str) -> Rule:
     """Read one rich rule. Never raises: what is not understood makes the rule partial."""
-    rule = Rule(text, "none")
+    rule, element = Rule(text, "none"), ""
     for name, value in _ELEMENT.findall(text):
+        element = element if value else name
         try:
-            rule = _element(rule, name, value)
+            rule = _element(rule, element, name, value)
         except ValueError:
             rule = replace(rule, partial=True)
     return rule
 
 
-def _element(rule: Rule, name: str, value: str) -> Rule:
-    """The rule with one more element or attribute."""
+def _element(rule: Rule, element: str, name: str, value: str) -> Rule:
+    """The rule with one more element, or with one more attribute of `element`, the last word without a value."""
     if name in _CLOSES and not value:
         return replace(rule, verdict=_CLOSES[name])
     if name == "family":
         return replace(rule, family=6 if value == "ipv6" else 4)
-    if name == "address":
+    if name == "address" and element == "source":  # not "destination", nor "source NOT"
         return replace(rule, sources=(read_source(value),))
     if name == "port" and value:
         return replace(rule, ports=port_set([value]))
     if name == "protocol" and value:
         return replace(rule, never=rule.never or value != "tcp")
+    if name == "invert":  # an older way to say NOT
+        return replace(rule, sources=None, partial=True)
     if name in _NO_PORT:
         return replace(rule, never=True)
     return rule if name in _IDLE or name == "priority" else replace(rule, partial=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from preflight.checks.rules import Rule, Source, groups, port_set, read_source
 from preflight.facts.iptables import is_ours
@@ -14,13 +15,17 @@ _GOES_ON = ("LOG", "NFLOG", "ULOG", "MARK", "CONNMARK", "TRACE", "AUDIT", "CLASS
 _PLAIN = ("tcp", "multiport", "conntrack", "state", "comment")  # matches whose options are read below
 # Options with one word behind them that change nothing for us.
 _IDLE = ("--comment", "--reject-with", "--log-prefix", "--log-level", "--nflog-prefix", "--nflog-group", "-c")
+_TARGET = ("-j", "-g")
+_STATES = ("--ctstate", "--state")
+_PORTS = ("--dport", "--dports")
+_WITH_A_WORD = (*_IDLE, *_TARGET, *_STATES, *_PORTS, "-m", "-p", "-i", "-s", "--tcp-flags")
 _SYN = ("FIN,SYN,RST,ACK", "SYN,RST,ACK", "SYN")
 
 
 def parse(text: str, family: int = 4) -> Rule:
     """Read one rule of the IPv4 or the IPv6 program. Never raises: what is not understood makes the rule partial."""
     words = _TOKEN.findall(text)
-    rule = Rule(text, "none", family=family)
+    rule = Rule(text, _verdict(words), family=family)
     while words:
         option = words.pop(0)
         try:
@@ -30,37 +35,41 @@ def parse(text: str, family: int = 4) -> Rule:
     return rule
 
 
+def _verdict(words: Sequence[str]) -> str:
+    """What stands behind the last -j or -g, whatever stands before it."""
+    target = next((after for word, after in reversed(list(pairwise(words))) if word in _TARGET), "")
+    return _VERDICTS.get(target, "none" if not target or target in _GOES_ON else "jump")
+
+
 def _option(rule: Rule, option: str, words: list[str]) -> Rule:
     """The rule with one more option, whose words are taken from `words`."""
     if option == "!":
         return _negated(rule, words)
-    if option == "--syn" or not option.startswith("-"):
-        return rule if option == "--syn" else replace(rule, partial=True)
-    value = words.pop(0)
-    if option in _IDLE:
+    if option == "--syn":
         return rule
-    if option in ("-j", "-g"):
-        return replace(rule, verdict=_VERDICTS.get(value, "none" if value in _GOES_ON else "jump"))
+    if option not in _WITH_A_WORD:  # it may have words behind it or none: what is left of them is not known either
+        return replace(rule, partial=True)
+    value = words.pop(0)
+    if option in _IDLE or option in _TARGET:
+        return rule
     if option == "-m":
         return rule if value in _PLAIN else replace(rule, partial=True)
     if option == "-p":
         return replace(rule, never=rule.never or value not in ("tcp", "6", "all", "0"))
     if option == "-i":
         return replace(rule, never=rule.never or value == "lo", partial=True)
-    if option in ("--ctstate", "--state"):
+    if option in _STATES:
         return replace(rule, never=rule.never or "NEW" not in value.split(","))
     if option == "-s":
         return replace(rule, sources=(read_source(value),))
-    if option in ("--dport", "--dports"):
+    if option in _PORTS:
         return replace(rule, ports=port_set(value.split(","), dash=":"))
-    if option == "--tcp-flags":  # of a packet that opens a connection
-        flags = words.pop(0)
-        return rule if (value, flags) in ((_SYN[0], "SYN"), (_SYN[1], "SYN")) else replace(rule, partial=True)
-    return replace(rule, partial=True)
+    flags = words.pop(0)  # --tcp-flags, of a packet that opens a connection
+    return rule if (value, flags) in ((_SYN[0], "SYN"), (_SYN[1], "SYN")) else replace(rule, partial=True)
 
 
 def _negated(rule: Rule, words: list[str]) -> Rule:
-    option, value = words.pop(0), words.pop(0) if words and not words[0].startswith("-") else ""
+    option, value = words.pop(0), words.pop(0) if words and words[0][0] not in "-!" else ""
     return rule if (option, value) == ("-i", "lo") else replace(rule, partial=True)
 
 

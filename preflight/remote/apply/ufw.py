@@ -35,7 +35,9 @@ def write_ufw_rules(target, value):
     old, new = same_rules(read_ufw_rules(target)), same_rules(value)
     for rule in new:
         if rule not in old:
-            must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
+            said = must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
+            if "Skipping" in said:  # and that is success to ufw
+                raise StepError("ufw has another rule like %r: see ufw status numbered, and delete it" % rule)
     for rule in old:
         if rule not in new:
             must("ufw", "delete", *ufw_words(rule))

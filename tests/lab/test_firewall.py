@@ -17,7 +17,7 @@ from preflight.facts.firewalld import PRIORITY
 from preflight.inventory import load
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.provision.apply import Way, apply
-from preflight.provision.journal import RunJournal
+from preflight.provision.journal import RunJournal, require_directory
 from preflight.provision.rollout import Rollout
 from preflight.transport import Options, open_transport
 from tests.lab.conftest import LabHandle, MakeLab, preflight
@@ -236,6 +236,33 @@ def test_a_change_that_cuts_ssh_is_taken_back_by_the_host_itself(make_lab: MakeL
     assert {change["state"] for change in body["changes"]} == {"done"}
     assert on(lab, "node01", "true") == ""
     assert report("configure-firewall", lab.inventory, "-y")["changes"] == []
+
+
+@pytest.mark.parametrize("action", ["deny", "reject log", "limit"])
+def test_what_ufw_would_skip_is_for_a_person_to_delete(make_lab: MakeLab, action: str) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="ufw")
+    (cidr,) = load(lab.inventory).cidrs
+    on(lab, "node01", f"ufw {action} proto tcp from {cidr} to any port 29500,32768:60999")
+    before = on(lab, "node01", EVERYTHING)
+    change = Change("node01", Area.FIREWALL, Kind.UFW_RULES, "ufw", None,
+                    f"allow tcp 29500,32768:60999 from {cidr}", "FWL101")  # fmt: skip
+    require_directory()
+    transport = open_transport(load(lab.inventory), Options())
+    try:
+        way = Way(load(lab.inventory).hosts, transport)
+        (result,) = apply(
+            Plan((change,)), way, RunJournal(f"skip-{lab.dir.parent.name}-{action[:4]}"), Rollout()
+        ).results
+    finally:
+        transport.close()
+    assert result.state not in (StepState.DONE, StepState.ALREADY)
+    assert "ufw has another rule like" in str(result)
+    assert on(lab, "node01", EVERYTHING) == before
+    said = report("configure-firewall", lab.inventory, "-y")["findings"]
+    (told,) = (finding for finding in said if (finding["check"], finding["host"]) == ("FWL101", "node01"))
+    assert f"ufw delete {action} " in told["remedy"]
+    on(lab, "node01", told["remedy"].partition("type: ")[2])
+    assert report("configure-firewall", lab.inventory, "-y")["verdict"] == "pass"
 
 
 def test_a_policy_of_iptables_that_drops_even_the_connection_at_work_is_taken_back(make_lab: MakeLab) -> None:

@@ -107,7 +107,7 @@ def _closed(here: Here, gate: Gate) -> Finding:
     expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
     evidence = tuple(f"{net}: {one.objects} closed by: {one.by[:120]}" for net, one in objections[:4])
     if gate.by_hand:
-        remedy = f"another program keeps it, so this is for you to type: {gate.by_hand}"
+        remedy = f"preflight does not write there, so this is for you to type: {gate.by_hand}"
     elif not gate.written_here:
         remedy = f"{len(gate.needed)} rules would be too many here: name the hosts' networks as cidrs under [cluster]"
     elif change is None:

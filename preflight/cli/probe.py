@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from preflight.cli.common import Session, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, finish
-from preflight.model.cluster import Host
+from preflight.model.cluster import Host, Product
 from preflight.model.errors import UsageError
 from preflight.model.report import LeftOut
 
@@ -59,7 +59,15 @@ def run(args: argparse.Namespace) -> int:
                 "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "
                 "idle = true under [probe] in the inventory"
             )
+        _refuse_strange_backend(args.backend, s.cluster.product)
         return _probe(args, s, started)
+
+
+def _refuse_strange_backend(backend: str | None, product: Product) -> None:
+    """Raises UsageError for a backend whose devices the cluster does not have; gloo runs everywhere."""
+    of = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
+    if backend and not of.get(backend, True):
+        raise UsageError(f"--backend {backend} does not run on {product}; the inventory's product says what does")
 
 
 def _in_background(work: Callable[[], T]) -> "Future[T]":

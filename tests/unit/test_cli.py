@@ -117,3 +117,17 @@ def test_a_full_disk_behind_stdout_is_said_without_a_traceback() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "preflight: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(("product", "backend"), [("atlas-a2", "nccl"), ("nvidia", "hccl"), ("cpu", "nccl")])
+def test_a_backend_without_its_devices_is_refused(
+    product: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = tmp_path / "hosts.toml"
+    inventory.write_text(
+        f'[cluster]\nname = "c"\nproduct = "{product}"\n[[hosts]]\nname = "n1"\naddress = "127.0.0.1"\n'
+    )
+    assert cli.main(["probe", "--inventory", str(inventory), "--idle", "--backend", backend]) == 2
+    said = capsys.readouterr().err
+    assert f"--backend {backend} does not run on {product}" in said
+    assert "nothing was contacted" in said

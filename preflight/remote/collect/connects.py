@@ -12,7 +12,8 @@ from collect.tools import read
 IP_RECVERR, IPV6_RECVERR, MSG_ERRQUEUE = 11, 25, 0x2000  # linux/in.h, linux/in6.h, linux/socket.h
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, ANY_COOKIE, ALL_STATES = 4, 20, 1, 0xFFFFFFFF, 0xFFF
-CONNECT_SECONDS = 1.6  # a first packet that got lost is sent again after one second
+# A first packet may get lost, and the kernel would send it again only after a second: so there is a second connection.
+ATTEMPTS, ANSWER_SECONDS = 2, 0.2
 
 
 def look_connects(request, deadline):
@@ -23,7 +24,7 @@ def look_connects(request, deadline):
     ports = list(wanted["ports"])
     if wanted["ephemeral"]:
         ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
-    found, tries, waiting = [], {}, select.poll()
+    found, unanswered = [], []
     for host, name in wanted["targets"]:
         try:
             # As bytes: a text would load the IDNA codec, 5 ms.
@@ -33,28 +34,40 @@ def look_connects(request, deadline):
             continue
         for port in sorted(set(ports)):
             one = {"host": host, "address": place[0], "port": port}
-            try:
-                if listens(family, (place[0], port, *place[2:]), port):
-                    found.append(dict(one, busy=True))
-                    continue
-                connection = unobtrusive_socket(family, request["ports"])
-            except OSError as error:
-                found.append(dict(one, error="it could not be prepared: %s" % error.strerror))
+            unanswered.append((family, (place[0], port, *place[2:]), one, None))
+    for _ in range(ATTEMPTS):
+        for _, _, _, connection in unanswered:
+            if connection:
+                connection.close()
+        unanswered = attempt(unanswered, request["ports"], min(deadline, time.monotonic() + ANSWER_SECONDS), found)
+    return found + [dict(one, **closed(connection, errno.ETIMEDOUT)) for _, _, one, connection in unanswered]
+
+
+def attempt(places, job_ports, until, found):
+    """Try to connect to all of these until then; what came of it goes to `found`, what did not answer is returned."""
+    tries, waiting = {}, select.poll()
+    for family, place, one, _ in places:
+        try:
+            if listens(family, place, one["port"]):
+                found.append(dict(one, busy=True))
                 continue
-            code = connection.connect_ex((place[0], port, *place[2:]))
-            if code == errno.EINPROGRESS:
-                waiting.register(connection, select.POLLOUT)
-                tries[connection.fileno()] = (connection, one)
-            else:
-                found.append(dict(one, **closed(connection, code)))
-    until = min(deadline, time.monotonic() + CONNECT_SECONDS)
+            connection = unobtrusive_socket(family, job_ports)
+        except OSError as error:
+            found.append(dict(one, error="it could not be prepared: %s" % error.strerror))
+            continue
+        code = connection.connect_ex(place)
+        if code == errno.EINPROGRESS:
+            waiting.register(connection, select.POLLOUT)
+            tries[connection.fileno()] = (family, place, one, connection)
+        else:
+            found.append(dict(one, **closed(connection, code)))
     while tries and time.monotonic() < until:
         for descriptor, _ in waiting.poll(max(0, until - time.monotonic()) * 1000):
             waiting.unregister(descriptor)
-            connection, one = tries.pop(descriptor)
+            _, _, one, connection = tries.pop(descriptor)
             code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             found.append(dict(one, **closed(connection, code)))
-    return found + [dict(one, **closed(connection, errno.ETIMEDOUT)) for connection, one in tries.values()]
+    return list(tries.values())
 
 
 def unobtrusive_socket(family, job_ports):

@@ -124,7 +124,7 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
     for name in ("etc/ssh", "var-lib", "usr-local", "home", "log", "state", "run"):
         (directory / name).mkdir(parents=True)
     for name in ("etc", "var-lib", "usr-local"):
-        (directory / "work" / name).mkdir(parents=True)
+        (directory / "overlay" / name).mkdir(parents=True)
     devices = "".join(f"{index} {host.names.device(host.name, index)}\n" for index in range(spec.devices))
     (directory / "devices").write_text(devices)
     (directory / "state" / "devices").write_text(devices)

@@ -41,10 +41,10 @@ for directory in "$@"; do
 done
 
 # ---- the host's own files
-mount -t overlay -o "lowerdir=/etc,upperdir=$host/etc,workdir=$host/work/etc" overlay /etc
-mount -t overlay -o "lowerdir=/var/lib,upperdir=$host/var-lib,workdir=$host/work/var-lib" overlay /var/lib
+mount -t overlay -o "lowerdir=/etc,upperdir=$host/etc,workdir=$host/overlay/etc" overlay /etc
+mount -t overlay -o "lowerdir=/var/lib,upperdir=$host/var-lib,workdir=$host/overlay/var-lib" overlay /var/lib
 if [ -d "$standins/usr-local" ]; then
-    mount -t overlay -o "lowerdir=$standins/usr-local:/usr/local,upperdir=$host/usr-local,workdir=$host/work/usr-local" \
+    mount -t overlay -o "lowerdir=$standins/usr-local:/usr/local,upperdir=$host/usr-local,workdir=$host/overlay/usr-local" \
         overlay /usr/local
     mount -t overlay -o "lowerdir=$standins/usr-bin:/usr/bin" overlay /usr/bin
 fi

@@ -22,7 +22,8 @@ SCHEMA = "preflight.facts/1"
 # What a fact section was read from, where the collector's section is not the one of the same name.
 _RAW_OF = {"limits": ("job",), "versions": ("job", "driver")}
 
-_OF_NPUS = ("hccn", "hccn_conf", "npu_smi")  # sections that other products do not have
+# Sections that other products do not have.
+_OF_NPUS = ("hccn", "hccn_conf", "npu_smi", "nic", "chips", "device_nodes", "job")
 
 # Tools do not print secrets that we know of; files that a person wrote, such as a sysctl.d drop-in, could hold one.
 _SECRETS = (

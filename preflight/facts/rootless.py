@@ -2,7 +2,8 @@
 
 from dataclasses import fields, replace
 
-from preflight.facts.types import SECTIONS, Hccn, HccnDevice, HostFacts, Missing, Os, Reading, Unreachable
+from preflight.facts.found import Found
+from preflight.facts.types import SECTIONS, Hccn, HccnDevice, HostFacts, Missing, Os, Unreachable
 
 
 def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
@@ -31,4 +32,4 @@ def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
 
 def _refuses(device: HccnDevice) -> bool:
     values = (getattr(device, field.name) for field in fields(HccnDevice))
-    return any(isinstance(value, Reading) and value.error for value in values)
+    return any(isinstance(value, Found) and value.error for value in values)

@@ -7,8 +7,13 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from preflight.facts.chips import Chips
+from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrivals, Firewall
+from preflight.facts.found import Found
+from preflight.facts.job import Job
+from preflight.facts.nic import Nic
 
 
 @dataclass(frozen=True)
@@ -18,12 +23,7 @@ class Missing:
     error: str
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One reading of a device. `error` empty: looked, and `value` None means "not set". Otherwise could not look."""
-
-    value: str | None = None
-    error: str = ""
+Reading = Found[str]  # one word that a device says of itself
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,11 @@ class NpuChip:
     name: str  # 910A, 910B3, Ascend910 …
     health: str
     busy_percent: int | None
+    npu: int | None = None  # npu-smi's own number, which `-i` of npu-smi takes
+    chip: int = 0  # of its NPU, the `-c` of npu-smi
+    bus: str = ""  # "0000:C1:00.0"
+    hbm_used: int | None = None  # MB; None: the product has none, or the tool does not tell
+    hbm_total: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,7 @@ class NpuProcess:
     pid: int
     name: str
     user: str | None = None  # None: not known on the host (another PID namespace, or it has ended)
+    memory: int | None = None  # MB
 
 
 @dataclass(frozen=True)
@@ -238,6 +244,10 @@ class HostFacts:
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None
+    nic: Nic | Missing | None = None  # None: only the basic set was asked for
+    chips: Chips | Missing | None = None  # the same
+    device_nodes: DeviceNodes | Missing | None = None
+    job: Job | Missing | None = None
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one

@@ -25,9 +25,25 @@ import msgspec
 
 from preflight.checks import kept, reserving, setup_files
 from preflight.checks.dialects import nft
+from preflight.facts.chips import Board, Chip, Chips, Health, Usages
+from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
+from preflight.facts.found import Found
 from preflight.facts.hccn_conf import entries as read_entries
+from preflight.facts.job import Job
+from preflight.facts.nic import (
+    Band,
+    Bandwidth,
+    DeviceRoute,
+    LinkChange,
+    LinkHistory,
+    Neighbour,
+    Nic,
+    NicDevice,
+    Optics,
+    UdpPorts,
+)
 from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import (
     Clock,
@@ -145,7 +161,59 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
                 for other in cluster.hosts if other is not host for port in (29500, 60000, 60031)
             )
         ),
-        npu_smi=NpuSmi("23.0.7", tuple(NpuChip(index, "910A", "OK", 0) for index in range(8)), ()),
+        npu_smi=NpuSmi(
+            "23.0.7",
+            tuple(
+                NpuChip(index, "910A", "OK", 0, npu=index, bus=f"0000:{index + 1:02X}:00.0", hbm_used=0,
+                        hbm_total=32768)
+                for index in range(8)
+            ),
+            (),
+        ),
+        nic=Nic(tuple(_nic(number, index, str(address.ip)) for index, address in addresses.items())),
+        chips=Chips(
+            tuple(
+                Chip(
+                    index, index, 0, Found(Health("OK")),
+                    Found(Board("23.0.7", "7.1.0.11.220", "OK", "0x02", f"0000:{index + 1:02X}:00.0", "", 1)),
+                    Found(Usages(32768, 0, 0)), Found(error="not asked: not an Atlas A3"), Found(),
+                )
+                for index in range(8)
+            ),
+        ),
+        device_nodes=DeviceNodes(
+            tuple(
+                DeviceNode(f"/dev/{name}", 0o660, "HwHiAiUser", "HwHiAiUser", 1000, 1000)
+                for name in (*(f"davinci{index}" for index in range(8)), "davinci_manager", "hisi_hdc", "devmm_svm")
+            ),
+            Found(tuple(Accelerator(f"0000:{index + 1:02x}:00.0", "d801") for index in range(8))),
+        ),
+        job=Job("root", 0, (0,), (1 << 41) - 1, contained=False, variables={}, devices=tuple(range(8))),
+    )  # fmt: skip
+
+
+def _nic(number: int, index: int, address: str) -> NicDevice:
+    """A device NIC of host `number`: its link up for a month, its optics well within their limits."""
+    now = 1790000000.0
+    return NicDevice(
+        index,
+        history=Found(LinkHistory(now, 1, 0, (LinkChange(True, now - 30 * 86400),))),
+        optics=Found(
+            Optics(True, "Maker", "QSFP28-SR4", f"S{number}{index}", 41.0, (1.1, 1.2, 1.1, 1.2), (0.9, 1.0, 0.9, 1.0),
+                   Band(0.0, 70.0), Band(0.28, 3.55), Band(0.14, 3.55), 0, 0, 0, 0)
+        ),
+        speed=Found(100000), duplex=Found("Full"), fec=Found("rs"), mac=Found(f"02:20:00:00:{number:02x}:{index:02x}"),
+        neighbour=Found(Neighbour(f"leaf{index % 4}", f"100GE1/0/{number}")),
+        packets=Found({"roce_rx_err_pkt_num": 0, "roce_tx_err_pkt_num": 0, "mac_rx_bad_pkt_num": 0}),
+        resources=Found({"qp_active": 0, "pd_active": 0, "mr_active": 0, "cq_active": 0}),
+        arp=Found(()),
+        routes=Found((DeviceRoute(address.rpartition(".")[0] + ".0", None, "255.255.255.0", f"eth{index % 4}"),)),
+        hccp=Found("not exist"),
+        pfc=Found(tuple(priority == 4 for priority in range(8))),
+        dscp_to_tc=Found({dscp: 1 if dscp == 33 else 0 for dscp in range(64)}),
+        vnic=Found(error="The command is not supported on this product."),
+        udp=Found(UdpPorts("auto")),
+        bandwidth=Found(Bandwidth(0.0, 0.0)),
     )  # fmt: skip
 
 
@@ -204,8 +272,10 @@ def differing(base: Any, changes: Any, hint: Any) -> Any:
         return PortSet.parse(changes)
     if base and isinstance(base, tuple) and isinstance(base[0], IPv4Network):
         return tuple(map(ip_network, changes))
-    if isinstance(base, Reading):
-        return _convert(changes, Reading)  # a whole one: {} is "not set"
+    if isinstance(base, Found):
+        if isinstance(changes.get("value"), dict) and base.value is not None:
+            return Found(differing(base.value, changes["value"], typing.get_args(hint)[0]))
+        return _convert(changes, hint)  # a whole one: {} is "not set"
     if isinstance(base, HccnConf):
         return _hccn_conf(base, changes)
     if isinstance(changes, dict) and dataclasses.is_dataclass(base) and not isinstance(base, type):

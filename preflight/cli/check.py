@@ -172,7 +172,8 @@ def run(args: argparse.Namespace) -> int:
     if args.buddies and not args.limit:
         raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
     from preflight.checks.run import NotRun
-    from preflight.facts.collect import collect, expected_seconds, ping, plan_pings
+    from preflight.facts.collect import collect
+    from preflight.facts.pings import expected_seconds, ping, plan_pings
     from preflight.probe.run import probe
 
     started = datetime.now(UTC)

@@ -29,7 +29,6 @@ from preflight.facts.types import (
     Network,
     NpuSmi,
     Os,
-    Ping,
     Reading,
     Sockets,
     Sysctl,
@@ -145,11 +144,11 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
 
 def tried(found: Sections | Missing) -> list[Tried] | Missing:
     """What the host's own connections to other hosts came to."""
-    tries: list[Tried] | Missing = _section(found, "connects", list[Tried])
+    tries: list[Tried] | Missing = section(found, "connects", list[Tried])
     return tries
 
 
-def _section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
+def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
     """One section, decoded and checked against its type."""
     if isinstance(found, Missing):
         return found
@@ -253,7 +252,7 @@ def _versions(job: _Job, driver: _Driver | Missing | None) -> Versions | Missing
     )
 
 
-def _only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
+def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
     """What the one query of a device was answered with, or an error."""
     if output is None or output.trouble:
         return output.trouble if output else f"hccn_tool was not asked for {name}"
@@ -265,10 +264,10 @@ def _only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...
 
 def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
     def reading(name: str) -> Reading:
-        found = _only(name, outputs.get(name), hccn_tool.READERS[name])
+        found = only(name, outputs.get(name), hccn_tool.READERS[name])
         return Reading(error=found) if isinstance(found, str) else found
 
-    address = _only("ip", outputs.get("ip"), hccn_tool.ip)
+    address = only("ip", outputs.get("ip"), hccn_tool.ip)
     if isinstance(address, str):
         address = hccn_tool.Address(Reading(error=address), Reading(error=address))
     return HccnDevice(
@@ -319,7 +318,7 @@ def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
 
 
 def _made(found: Sections | Missing, name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
-    raw = _section(found, name, type_)
+    raw = section(found, name, type_)
     return raw if isinstance(raw, Missing) else make(raw)
 
 
@@ -329,7 +328,7 @@ def host_facts(
     """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it."""
     made = partial(_made, found)
     npu = product.is_npu
-    driver = _section(found, "driver", _Driver) if npu else None
+    driver = section(found, "driver", _Driver) if npu else None
     return HostFacts(
         os=made("os", _Os, _os),
         clock=made("clock", _Clock, lambda raw: _clock(raw, sent, received)),
@@ -346,25 +345,3 @@ def host_facts(
         hccn_conf=made("hccn_conf", _HccnConf, _hccn_conf) if npu else None,
         npu_smi=made("npu_smi", _NpuSmi, _npu_smi) if npu else None,
     )
-
-
-def pings(found: Sections | Missing, asked: tuple[Ping, ...]) -> tuple[Ping, ...]:
-    """The pings of one host as they were asked for, with what came of each."""
-    raw = _section(found, "pings", dict[int, dict[str, Output]])
-
-    def answered(ping: Ping) -> Ping:
-        if isinstance(raw, Missing):
-            return _with(ping, raw.error)
-        output = raw.get(ping.device, {}).get(ping.address)
-        if output is None:
-            return _with(ping, "hccn_tool did not answer in time")
-        result = _only("ping", output, hccn_tool.ping)
-        if isinstance(result, str):
-            return _with(ping, result)
-        return _with(ping, result.error, result.sent, result.received, result.milliseconds)
-
-    return tuple(answered(ping) for ping in asked)
-
-
-def _with(ping: Ping, error: str, sent: int = 0, received: int = 0, milliseconds: float | None = None) -> Ping:
-    return Ping(ping.host, ping.device, ping.address, ping.peer, sent, received, milliseconds, error)

@@ -1,16 +1,15 @@
-"""Rounds over the hosts: facts in one round trip a host, then the pings between devices that follow from them."""
+"""The first round over the hosts: facts in one round trip a host."""
 
 import json
 import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import answer, arrivals
 from preflight.facts.hccn_tool import READERS
 from preflight.facts.rootless import without_root
-from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Os, Ping, Unreachable
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host
 from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
@@ -33,10 +32,6 @@ HOST_SECTIONS = {
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
-# No source says how long hccn_tool waits between its three packets: a second a ping is assumed where time is foretold,
-# and six, two a packet, are granted.
-PING_SECONDS = 1.0
-PING_GRANTED = 6.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +43,8 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class _Request:
-    """What the collector is asked (see there). `deadlines`: section → seconds."""
+class Request:
+    """What the collector is asked in one round trip (see there). `deadlines`: section → seconds."""
 
     source: str
     deadlines: dict[str, float]
@@ -68,7 +63,7 @@ class _Request:
         return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
-def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str]) -> _Request:
+def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str]) -> Request:
     """What every host is asked; its own device ids come on top."""
     probe = cluster.probe
     job = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
@@ -91,7 +86,7 @@ def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str], re
     deadlines = HOST_SECTIONS | (NPU_SECTIONS if cluster.product.is_npu else {})
     if sections:
         deadlines = {name: deadlines[name] for name in sections}
-    return _Request(source("collect"), deadlines, words)
+    return Request(source("collect"), deadlines, words)
 
 
 def _unreachable(error: TransportError) -> Unreachable:
@@ -178,106 +173,8 @@ def collect(
     return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
 
 
-def _as_seen(host: Host, facts: ClusterFacts) -> Host:
-    """Without sudo where it has refused already."""
+def as_seen(host: Host, facts: ClusterFacts) -> Host:
+    """How a later round asks the host: without sudo where it has refused already."""
     found = facts.hosts[host.name]
     refused = isinstance(found, HostFacts) and isinstance(found.os, Os) and found.os.refused
     return _without_sudo(host) if refused else host
-
-
-# The second round: pings between device NICs.
-
-
-def _addressed(facts: ClusterFacts) -> dict[str, dict[int, HccnDevice]]:
-    """host → device index → device, of devices that have an address."""
-    found = {}
-    for name, host in facts.hosts.items():
-        if isinstance(host, HostFacts) and isinstance(host.hccn, Hccn):
-            found[name] = {device.index: device for device in host.hccn.devices if device.address.value}
-    return found
-
-
-def _partners(rail: Sequence[tuple[str, HccnDevice]], position: int, mesh: bool) -> Iterator[tuple[str, HccnDevice]]:
-    """Whom the device at `position` of its rail pings: the next host in the ring and one host of every other leaf, or
-    every host of the rail."""
-    others = [*rail[position + 1 :], *rail[:position]]
-    if mesh:
-        yield from others
-        return
-    yield from others[:1]
-    leaves = {rail[position][1].leaf.value, *(device.leaf.value for _, device in others[:1])}
-    for name, device in others[1:]:
-        if device.leaf.value not in leaves:
-            leaves.add(device.leaf.value)
-            yield name, device
-
-
-def plan_pings(cluster: Cluster, facts: ClusterFacts, *, mesh: bool) -> tuple[Ping, ...]:
-    """The pings worth doing, not done yet: from every device that has an address to its gateway (a switched fabric's,
-    as the inventory or else the device itself says), and along its rail to the next host and to one host of every
-    other leaf that LLDP knows of; with `mesh` to every host of the rail.
-
-    Devices of one host are never pinged: on 910_93 the two dies of a chip do not reach each other over RoCE.
-    """
-    devices = _addressed(facts)
-    inventory = {(host.name, device.index): device for host in cluster.hosts for device in host.devices}
-    pings = []
-    for name, own in devices.items():
-        for index, device in sorted(own.items()):
-            planned = inventory.get((name, index))
-            gateway = str(planned.gateway) if planned and planned.gateway else device.gateway.value
-            if gateway and cluster.fabric is Fabric.SWITCHED:
-                pings.append(Ping(name, index, gateway, "gateway"))
-            rail = [(host, of_host[index]) for host, of_host in devices.items() if index in of_host]
-            position = [host for host, _ in rail].index(name)
-            for partner, peer in _partners(rail, position, mesh):
-                pings.append(Ping(name, index, str(peer.address.value), f"{partner}/{index}"))
-    return tuple(pings)
-
-
-def _longest(plan: Sequence[Ping]) -> int:
-    """The most pings that one device has to do, one after the other; devices and hosts go at the same time."""
-    return max(Counter((ping.host, ping.device) for ping in plan).values(), default=0)
-
-
-def expected_seconds(plan: Sequence[Ping], pool: int = POOL) -> float:
-    """How long the pings will take, by the rule of thumb of PING_SECONDS."""
-    rounds = -(-len({ping.host for ping in plan}) // pool)
-    return _longest(plan) * rounds * PING_SECONDS
-
-
-def ping(
-    cluster: Cluster,
-    facts: ClusterFacts,
-    transport: Transport,
-    plan: Sequence[Ping],
-    progress: Callable[[Progress], None] | None,
-    *,
-    pool: int = POOL,
-) -> tuple[Ping, ...]:
-    """Do the pings of `plan`, one round trip a host, and return them in its order with what came of them.
-
-    A host that cannot be reached (any more) leaves its pings with an error. `facts` names the hosts worth trying.
-    """
-    of_host: dict[str, list[Ping]] = {}
-    for planned in plan:
-        of_host.setdefault(planned.host, []).append(planned)
-    reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
-    hosts = [_as_seen(host, facts) for host in cluster.hosts if host.name in of_host and host.name in reachable]
-    request = _Request(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
-
-    def one(host: Host) -> tuple[Ping, ...]:
-        mine = of_host[host.name]
-        targets = [[planned.device, planned.address] for planned in mine]
-        return answer.pings(replace(request, words={"pings": targets}).ask(transport, host), tuple(mine))
-
-    done = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
-    results: dict[str, Iterator[Ping]] = {}
-    for name, mine in of_host.items():
-        outcome = done.get(name)
-        if isinstance(outcome, tuple):
-            results[name] = iter(outcome)
-        else:
-            why = str(outcome) if outcome else "the host gave no facts"
-            results[name] = iter(replace(planned, error=why) for planned in mine)
-    return tuple(next(results[planned.host]) for planned in plan)

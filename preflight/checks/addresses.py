@@ -8,11 +8,15 @@ from preflight.checks.npu import device_change, has_planned_address, interface_o
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.types import Hccn
 from preflight.model.addressing import refused_range, refused_ranges
-from preflight.model.change import Kind
+from preflight.model.change import Kind, Risk
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
 _CANNOT_UNSET = "a device has no way to drop an address: rolled back, it keeps this one until it is reset"
+_PLAN_MOVED = (
+    "all its addresses are those that the plan gives to other hosts: hosts were added before it, or the order changed; "
+    'device_addresses.by = "name" keeps them'
+)
 _A1 = frozenset({Product.ATLAS_A1})
 
 
@@ -26,6 +30,7 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
     yield from unreadable(here, hccn, "the address", lambda device: device.address)
+    moved = _plan_moved(here, hccn)
     for device in hccn.devices:
         planned, found = planned_device(here.host, device.index).address, device.address.value
         if device.address.error or (found is None and planned is None and len(here.cluster.hosts) == 1):
@@ -36,14 +41,23 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
             if planned and (before or not wrong):
                 change = device_change(
                     here, here.host, Kind.DEVICE_ADDRESS, device.index, str(before) if before else None, planned,
-                    note="" if wrong else _CANNOT_UNSET,
+                    risk=Risk.DISTURBING if moved else Risk.SAFE,
+                    note=_PLAN_MOVED if moved else "" if wrong else _CANNOT_UNSET,
                 )  # fmt: skip
             yield here.bad(
                 f"{here.host.name}: device {device.index}: " + (f"address {found}" if wrong else "no address"),
                 device=device.index, expected=str(planned or "an address"), found=found or "none",
                 remedy="preflight configure-device-ips" if planned else "plan addresses in the inventory",
-                change=change,
+                cause=_PLAN_MOVED if moved else "", change=change,
             )  # fmt: skip
+
+
+def _plan_moved(here: Here, hccn: Hccn) -> bool:
+    """Whether this is a provisioned host that a changed plan would give new addresses. One device at the address of
+    another host's is a mistake; all of them are a plan that has moved."""
+    held = [device.address.value for device in hccn.devices if device.address.value]
+    owners = {here.cluster.planned_for.get(address) for address in held}
+    return len(held) > 1 and not owners & {None, here.host.name}
 
 
 @cluster_check("NPU102", "Every device address is unique in the cluster", products=NPU, several=False)

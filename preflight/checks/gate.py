@@ -9,7 +9,7 @@ from preflight.facts.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
 
-MOST_RULES = 64  # of ours in one place; ufw and firewalld take a tenth of a second for each
+MOST_RULES = 16  # of ours in one place; ufw and firewalld take a tenth of a second for each, nftables has sets
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Gate:
 
     @property
     def written_here(self) -> bool:
-        """Whether preflight writes here at all: not what another program keeps, and no rules by the hundred."""
-        return not self.by_hand and len(self.needed) <= MOST_RULES
+        """Whether preflight writes here at all: not what another program keeps, and no rule for each of many peers."""
+        return not self.by_hand and (self.kind is Kind.NFT_RULES or len(self.needed) <= MOST_RULES)
 
     @property
     def without_ours(self) -> tuple[Rule, ...]:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Interface
 
 from preflight.checks.registry import All, Here
 from preflight.facts.types import Hccn, HccnDevice, Reading
-from preflight.model.change import Area, Change, Kind
+from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
 
@@ -46,7 +46,8 @@ def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice]
 
 
 def device_change(
-    scribe: Here | All, host: Host, kind: Kind, device: int, before: str | None, after: object, *, note: str = ""
-) -> Change:
-    """A change of one setting of one device. Safe: the plan leaves a device alone that a job uses."""
-    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, note=note)
+    scribe: Here | All, host: Host, kind: Kind, device: int, before: str | None, after: object, *,
+    risk: Risk = Risk.SAFE, note: str = "",
+) -> Change:  # fmt: skip
+    """A change of one setting of one device. Safe by default: the plan leaves a device alone that a job uses."""
+    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, risk, note)

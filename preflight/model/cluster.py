@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from functools import cached_property
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Network
 
 from preflight.model.ports import PortSet
@@ -153,6 +154,11 @@ class Cluster:
         """Whether jobs listen on ports that the kernel chooses: gloo and NCCL do; HCCL has a range of its own, unless
         HCCL_HOST_SOCKET_PORT_RANGE is "auto"."""
         return not self.product.is_npu or self.hccl_host_range == "auto"
+
+    @cached_property
+    def planned_for(self) -> Mapping[str, str]:
+        """Device address → the host that it is planned for."""
+        return {str(device.address.ip): host.name for host in self.hosts for device in host.devices if device.address}
 
     @property
     def device_count(self) -> int:

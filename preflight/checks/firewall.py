@@ -109,7 +109,7 @@ def _closed(here: Here, gate: Gate) -> Finding:
     if gate.by_hand:
         remedy = f"preflight does not write there, so this is for you to type: {gate.by_hand}"
     elif not gate.written_here:
-        remedy = f"{len(gate.needed)} rules would be too many here: name the hosts' networks, few and wide, as cidrs under [cluster]"
+        remedy = f"{len(gate.needed)} rules are too many here: name the hosts' networks as few cidrs under [cluster]"
     elif change is None:
         remedy = "our rules are there, but another comes first: " + _order(gate)
     else:

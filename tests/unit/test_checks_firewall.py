@@ -344,7 +344,7 @@ def test_rules_by_the_hundred_are_not_written() -> None:
     cluster = replace(case.cluster, cidrs=(), hosts=(*case.cluster.hosts, *scattered))
     (told,) = run_checks(cluster, case.facts, checks=[all_checks()["FWL101"]], hosts=case.cluster.hosts[:1])
     assert (told.outcome, told.change) == ("unknown", None)
-    assert told.remedy == "100 rules would be too many here: name the hosts' networks, few and wide, as cidrs under [cluster]"
+    assert told.remedy == "100 rules are too many here: name the hosts' networks as few cidrs under [cluster]"
 
 
 # Connections.

@@ -73,6 +73,10 @@ def _show_ending(s: Session, report: Report, end: Ending, inventory: str) -> Non
     done += _way_back(end.run, end.results)
     _show(s, [*done, Line("")] if done else [])
     next_step = f"preflight check --inventory {inventory}"
+    if all(finding.outcome is Outcome.SKIP for finding in end.after):  # then there is no verdict, either
+        reasons = dict.fromkeys(finding.summary for finding in end.after)
+        _show(s, [*(Line(f"not judged: {reason}") for reason in reasons), Line(f"next: {next_step}", "next")])
+        return
     show(render_report(report, titles, fold=fold, next_step=next_step, width=width()))
 
 

@@ -1,40 +1,25 @@
 """Versions of what a job loads: equal on every host."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
+from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 
-def _differing(
-    all_: All, versions: Mapping[str, Versions], what: str, read: Callable[[Versions], str | None]
-) -> Iterator[Finding]:
-    """A finding for each host whose version is not the majority's. Without a majority nobody is right, and every host
-    gets one that names both sides."""
-    hosts: dict[str | None, list[str]] = defaultdict(list)
-    for name, seen in versions.items():
-        hosts[read(seen)].append(name)
-    if set(hosts) == {None}:
+def differing(all_: All, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+    """A finding for each host whose version (None: not installed) is not the majority's."""
+    if set(versions.values()) == {None}:
         yield all_.skip(f"{what} is installed on no host")
         return
-    ranked = sorted(hosts, key=lambda version: -len(hosts[version]))
-    majority = len(ranked) == 1 or len(hosts[ranked[0]]) > len(hosts[ranked[1]])
-    for version in ranked[1 if majority else 0 :]:
-        other = ranked[1] if version == ranked[0] else ranked[0]
-        found, usual = version or "not installed", other or "not installed"
-        for name in hosts[version]:
-            yield all_.bad(
-                f"{name}: {what} is {found}, but {usual} on {_some(hosts[other])}", host=name, peer=hosts[other][0],
-                expected="the same everywhere", found=found,
-                remedy=f"install the same release of {what} on every host",
-            )  # fmt: skip
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    for odd in odd_ones(versions):
+        found, usual = odd.value or "not installed", odd.usual or "not installed"
+        yield all_.bad(
+            f"{odd.host}: {what} is {found}, but {usual} on {odd.elsewhere}", host=odd.host, peer=odd.others[0],
+            expected="the same everywhere", found=found, remedy=f"install the same release of {what} on every host",
+        )  # fmt: skip
 
 
 @cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
@@ -46,7 +31,7 @@ def driver(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same driver package on every host; it needs a reboot
     """
-    return _differing(all_, versions, "the driver", lambda seen: seen.driver)
+    return differing(all_, "the driver", {name: seen.driver for name, seen in versions.items()})
 
 
 @cluster_check("VER102", "CANN is the same everywhere", products=NPU)
@@ -58,7 +43,7 @@ def cann(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same toolkit on every host, or run the job in the same container image
     """
-    return _differing(all_, versions, "CANN", lambda seen: seen.cann)
+    return differing(all_, "CANN", {name: seen.cann for name, seen in versions.items()})
 
 
 @cluster_check("VER103", "torch is the same everywhere")
@@ -70,7 +55,7 @@ def torch(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same release on every host, or run the job in the same container image
     """
-    return _differing(all_, versions, "torch", lambda seen: seen.torch)
+    return differing(all_, "torch", {name: seen.torch for name, seen in versions.items()})
 
 
 @cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
@@ -81,7 +66,7 @@ def torch_npu(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same release on every host, or run the job in the same container image
     """
-    return _differing(all_, versions, "torch_npu", lambda seen: seen.torch_npu)
+    return differing(all_, "torch_npu", {name: seen.torch_npu for name, seen in versions.items()})
 
 
 @cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
@@ -93,7 +78,7 @@ def python(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: the same Python in the job's environment on every host
     """
-    return _differing(all_, versions, "Python", lambda seen: seen.python)
+    return differing(all_, "Python", {name: seen.python for name, seen in versions.items()})
 
 
 @cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
@@ -104,7 +89,7 @@ def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same firmware package on every host; it needs a reboot
     """
-    return _differing(all_, versions, "the firmware", lambda seen: seen.firmware)
+    return differing(all_, "the firmware", {name: seen.firmware for name, seen in versions.items()})
 
 
 def _base(version: str) -> str:
@@ -128,8 +113,8 @@ def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
         yield here.skip("torch or torch_npu is not installed here")
-    elif _base(torch) != _base(npu):
+    elif (wanted := _base(torch)) != _base(npu):
         yield here.bad(
-            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}", expected=f"torch_npu {_base(torch)}",
-            found=npu, remedy=f"pip install torch_npu=={_base(torch)}",
+            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}", expected=f"torch_npu {wanted}",
+            found=npu, remedy=f"pip install torch_npu=={wanted}",
         )  # fmt: skip

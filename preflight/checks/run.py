@@ -144,7 +144,7 @@ def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> lis
         ]
 
 
-def nearest(checks: Mapping[str, Check], word: str, *, areas: Iterable[str] = ()) -> str:
+def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> str:
     """A hint for a word that is no check: the id, or one of `areas`, that was probably meant, or where they stand."""
     import difflib  # only for who mistypes
 

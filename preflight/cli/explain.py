@@ -3,9 +3,8 @@
 import argparse
 import textwrap
 
-from preflight.checks.registry import Check, all_checks
-from preflight.checks.run import nearest
-from preflight.cli.list_checks import WIDTH, products
+from preflight.checks.catalogue import Entry, catalogue
+from preflight.cli.list_checks import WIDTH
 from preflight.model.errors import UsageError
 
 
@@ -18,18 +17,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def find(id_: str) -> Check:
+def find(id_: str) -> Entry:
     """The check of this id, in any case; raises UsageError with the nearest one."""
-    checks = all_checks()
+    checks = catalogue()
     if id_.upper() in checks:
         return checks[id_.upper()]
+    from preflight.checks.run import nearest
+
     raise UsageError(f"there is no check {id_!r}; {nearest(checks, id_)}")
 
 
-def text(check: Check) -> str:
+def text(check: Entry) -> str:
     """The explanation, at most 80 columns wide where words allow it."""
     scope = "compares hosts" if check.scope == "cluster" else "looks at each host by itself"
-    about = f"severity {check.severity}; for {products(check)}; {scope}; needs {', '.join(check.needs)}"
+    about = f"severity {check.severity}; for {check.for_whom}; {scope}; needs {', '.join(check.needs)}"
     lines = [*_wrap(f"{check.id}  {check.title}", ""), *_wrap(about, "")]
     for paragraph in check.explanation.split("\n\n"):
         label, _, words = " ".join(paragraph.split()).partition(": ")

@@ -4,7 +4,7 @@ import argparse
 import textwrap
 from collections.abc import Iterable
 
-from preflight.checks.registry import EVERY, NPU, Check, all_checks
+from preflight.checks.catalogue import Entry, catalogue
 
 WIDTH = 80
 
@@ -15,26 +15,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     render = {"console": console, "json": document, "markdown": markdown}[args.output]
-    print(render(all_checks().values()))
+    print(render(catalogue().values()))
     return 0
 
 
-def products(check: Check) -> str:
-    """What a check applies to, in words."""
-    if check.products == EVERY:
-        return "every product"
-    return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
-
-
-def by_area(checks: Iterable[Check]) -> dict[str, list[Check]]:
+def by_area(checks: Iterable[Entry]) -> dict[str, list[Entry]]:
     """The checks of each area, areas in the order of their first check."""
-    areas: dict[str, list[Check]] = {}
+    areas: dict[str, list[Entry]] = {}
     for check in checks:
         areas.setdefault(check.area, []).append(check)
     return areas
 
 
-def console(checks: Iterable[Check]) -> str:
+def console(checks: Iterable[Entry]) -> str:
     """A line a check, wrapped at 80 columns, grouped by area."""
     lines: list[str] = []
     for area, members in by_area(checks).items():
@@ -46,7 +39,7 @@ def console(checks: Iterable[Check]) -> str:
     return "\n".join([*lines, "preflight explain ID says why a check matters and how to look by hand."])
 
 
-def document(checks: Iterable[Check]) -> str:
+def document(checks: Iterable[Entry]) -> str:
     """JSON: a list of objects, one a check."""
     import json
 
@@ -56,9 +49,9 @@ def document(checks: Iterable[Check]) -> str:
             "area": check.area,
             "title": check.title,
             "scope": check.scope,
-            "severity": check.severity.value,
-            "products": sorted(check.products),
-            "needs": list(check.needs),
+            "severity": check.severity,
+            "products": check.products,
+            "needs": check.needs,
             "explanation": check.explanation,
         }
         for check in checks
@@ -66,7 +59,7 @@ def document(checks: Iterable[Check]) -> str:
     return json.dumps(rows, indent=2, ensure_ascii=False)
 
 
-def markdown(checks: Iterable[Check]) -> str:
+def markdown(checks: Iterable[Entry]) -> str:
     """docs/checks.md, whole."""
     parts = [
         "# Checks\n\n"
@@ -79,9 +72,7 @@ def markdown(checks: Iterable[Check]) -> str:
         parts.append(f"## {area}")
         for check in members:
             several = "; compares hosts, so it is skipped for a single one" if check.several else ""
-            parts.append(
-                f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {products(check)}{several}."
-            )
+            parts.append(f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {check.for_whom}{several}.")
             for paragraph in check.explanation.split("\n\n"):
                 label, _, text = " ".join(paragraph.split()).partition(": ")
                 parts.append(f"*{label}:* {f'`{text}`' if label == 'By hand' and '`' not in text else text}")

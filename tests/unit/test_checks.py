@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from preflight.checks import reserving
+from preflight.checks.catalogue import catalogue
 from preflight.checks.registry import ROUNDS, Check, Here, all_checks
 from preflight.checks.run import NotRun, run_checks, select
 from preflight.checks.waive import apply_waivers
@@ -373,7 +374,7 @@ def test_explaining_an_unknown_check_is_a_usage_error_with_a_hint() -> None:
 
 def test_the_page_of_checks_is_what_the_docstrings_say() -> None:
     page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
-    assert page == markdown(all_checks().values()) + "\n", "run: preflight list-checks -o markdown > docs/checks.md"
+    assert page == markdown(catalogue().values()) + "\n", "run: preflight list-checks -o markdown > docs/checks.md"
 
 
 @pytest.mark.parametrize("arguments", [["list-checks"], ["explain", "PRT101"]])
@@ -385,3 +386,28 @@ def test_showing_checks_loads_nothing_heavy(arguments: list[str]) -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT)
     assert (shown.returncode, shown.stderr.strip()) == (0, "[]")
+
+
+def test_what_the_checks_say_is_kept_and_asked_anew_when_a_source_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = catalogue()
+    assert list(asked) == list(all_checks())
+    (kept,) = (tmp_path / "preflight").iterdir()
+    saved = json.loads(kept.read_text())
+    saved["entries"][0]["title"] = "from the cache"
+    kept.write_text(json.dumps(saved))
+    assert next(iter(catalogue().values())).title == "from the cache"
+    saved["sources"][0][2] += 1
+    kept.write_text(json.dumps(saved))
+    assert catalogue() == asked
+    for broken in ("", "[]", '{"sources": 1}', "\0"):
+        kept.write_text(broken)
+        assert catalogue() == asked
+
+
+def test_what_the_checks_say_needs_no_place_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert list(catalogue()) == list(all_checks())

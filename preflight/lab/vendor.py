@@ -12,6 +12,7 @@ from pathlib import Path
 
 from preflight.lab import kernel
 from preflight.lab.spec import Spec
+from preflight.model.cache import cache_home
 from preflight.model.errors import UsageError
 
 STANDINS = Path(__file__).parent / "standins"
@@ -153,7 +154,7 @@ def build() -> dict[str, Path]:
     digest = hashlib.sha256(" ".join(COMPILE).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.read_bytes())
-    cache = _cache_home() / "preflight" / "lab" / digest.hexdigest()[:16]
+    cache = cache_home() / "lab" / digest.hexdigest()[:16]
     programs = {name: cache / name for name in PROGRAMS}
     missing = [name for name, path in programs.items() if not path.exists()]
     if missing and shutil.which(COMPILE[0]) is None:
@@ -165,7 +166,3 @@ def build() -> dict[str, Path]:
         kernel.run(*COMPILE, "-o", str(unfinished), *(str(SOURCES / source) for source in PROGRAMS[name]))
         unfinished.replace(programs[name])
     return programs
-
-
-def _cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

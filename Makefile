@@ -63,6 +63,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -qq --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[probe,dev]'
+	@$(BIN)/python -m compileall -q preflight
 	@touch $@
 
 clean:

@@ -6,6 +6,7 @@ The source text travels inside the agent's hello. The agent imports torch throug
 
 import collections
 import datetime
+import os
 import time
 
 
@@ -33,10 +34,10 @@ def serve_store(address, sock):
         return dist.TCPStore(address, port, is_master=True, wait_for_workers=False, timeout=timeout)
 
 
-# How a device is reached, per backend: load what the backend needs; open device i; what torch calls it; wait until it
-# has done its work; (free, total) bytes of its memory, or None. The lines that only a real NPU runs are `_open_npu` and
-# the lambdas of "hccl".
-Access = collections.namedtuple("Access", "load open name synchronise memory")
+# How a device is reached, per backend: load what the backend needs; open device i; where its tensors live; wait until
+# it has done its work; (free, total) bytes of its memory, or None; the options of a process group, or None. What only a
+# real NPU runs is in the functions named `…_npu` and `…_hccl`: docs/never-run.md.
+Access = collections.namedtuple("Access", "load open place synchronise memory options")
 
 
 def _load_cuda():
@@ -61,35 +62,65 @@ def _cuda():
     return torch.cuda
 
 
+def _memory_of_cuda(index):
+    """mem_get_info is younger than some torch versions in use."""
+    ask = getattr(_cuda(), "mem_get_info", None)
+    return tuple(ask(index)) if ask else None
+
+
 def _load_npu():
-    import torch_npu  # noqa: F401  (registers torch.npu and the backend hccl)
+    import torch_npu  # noqa: F401  (registers torch.npu, Tensor.npu and the backend hccl)
 
 
 def _open_npu(index):
+    """HCCL takes the device that is current when the process group is made, so it is set before."""
     import torch
 
     torch.npu.set_device(index)
-    torch.zeros(1, device=_npu_name(index))
+    torch.zeros(1).npu(index)
 
 
-def _npu_name(index):
-    import torch_npu
-
-    # Only a stand-in has `tensor_device`: its tensors live elsewhere.
-    stand_in = getattr(torch_npu, "tensor_device", None)
-    return stand_in(index) if stand_in else "npu:%d" % index
-
-
-def _npu():
+def _place_of_npu(index):
+    """Asked of torch_npu: npu:<index>, but the tensors of a stand-in live elsewhere."""
     import torch
 
-    return torch.npu
+    return torch.zeros(1).npu(index).device
 
 
-def _memory(module, index):
-    """(free, total) where the module can tell; mem_get_info is younger than some torch versions in use."""
-    ask = getattr(module, "mem_get_info", None)
-    return tuple(ask(index)) if ask else None
+def _synchronise_npu():
+    import torch
+
+    torch.npu.synchronize()
+
+
+def _memory_of_npu(index):
+    import torch
+
+    return tuple(torch.npu.mem_get_info(index))
+
+
+_BUFFER = 200  # MB, what HCCL takes where nobody says anything; twice a communicator
+_NAME = 31  # characters of a communicator's name in HCCL's logs
+
+
+def _options_of_hccl(spec):
+    """Name the communicator, so that HCCL's own logs tell which group a line is about, and take no more memory than
+    the largest test can use; what the job's environment says of that comes first. torch_npu 2.1 has no such options.
+    """
+    import torch_npu
+
+    options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
+    if hasattr(options, "hccl_config"):
+        options.hccl_config = _hccl_config(spec, os.environ)
+    return options
+
+
+def _hccl_config(spec, environment):
+    config = {"group_name": ("preflight-" + spec["group"])[:_NAME]}
+    if not environment.get("HCCL_BUFFSIZE"):
+        largest = max([test["bytes"] for test in spec["tests"]] or [0])
+        config["hccl_buffer_size"] = min(_BUFFER, max(16, -(-largest >> 20)))
+    return config
 
 
 def _nothing(*_):
@@ -97,21 +128,16 @@ def _nothing(*_):
 
 
 ACCESS = {
-    "gloo": Access(_nothing, _nothing, lambda _: "cpu", _nothing, _nothing),
+    "gloo": Access(_nothing, _nothing, lambda _: "cpu", _nothing, _nothing, _nothing),
     "nccl": Access(
         _load_cuda,
         _open_cuda,
         lambda index: "cuda:%d" % index,
         lambda: _cuda().synchronize(),
-        lambda index: _memory(_cuda(), index),
+        _memory_of_cuda,
+        _nothing,
     ),
-    "hccl": Access(
-        _load_npu,
-        _open_npu,
-        _npu_name,
-        lambda: _npu().synchronize(),
-        lambda index: _memory(_npu(), index),
-    ),
+    "hccl": Access(_load_npu, _open_npu, _place_of_npu, _synchronise_npu, _memory_of_npu, _options_of_hccl),
 }
 
 # Largest magnitude up to which every integer is exact: sums that stay below do not depend on the order of addition.
@@ -227,7 +253,7 @@ def _measure(test, spec, access, say):
     import torch
     import torch.distributed as dist
 
-    device = access.name(spec["device"])
+    device = access.place(spec["device"])
     pattern = Pattern(test, spec["rank"], spec["size"])
     given = pattern.given.to(device)
     tensor = torch.empty(pattern.count, dtype=pattern.dtype, device=device)
@@ -287,7 +313,7 @@ def run(spec, say, wait_for_go):
     rank, size = spec["rank"], spec["size"]
     access = ACCESS[spec["backend"]]
     # A little less than the agent's deadline, so that the backend's own words come before the end.
-    timeout = datetime.timedelta(seconds=0.9 * spec["deadline"])
+    timeout = datetime.timedelta(seconds=spec["deadline"] - min(5, 0.1 * spec["deadline"]))
 
     def stage(name):
         say({"at": "stage", "stage": name})
@@ -306,10 +332,13 @@ def run(spec, say, wait_for_go):
     store.wait(["here/%d" % other for other in range(size)], timeout)
     stage("peers")
     begin = time.perf_counter()
-    dist.init_process_group(spec["backend"], store=store, rank=rank, world_size=size, timeout=timeout)
+    options = access.options(spec)
+    dist.init_process_group(
+        spec["backend"], store=store, rank=rank, world_size=size, timeout=timeout, pg_options=options
+    )
     # The first exchange makes the connections where the backend is lazy. Not barrier(): it asks for hooks of the
     # device type that a stand-in does not have.
-    first = torch.ones(1, device=access.name(spec["device"]))
+    first = torch.ones(1, device=access.place(spec["device"]))
     dist.all_reduce(first)
     access.synchronise()
     if first.item() != size:

@@ -446,7 +446,7 @@ for device in range(2):
         store = dist.TCPStore(address, 29500, None, False, timedelta(seconds=20))
         dist.init_process_group("hccl", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=20))
         try:
-            tensor = torch.full((mebibytes << 18,), rank + 1.0, device=torch_npu.tensor_device(device))
+            tensor = torch.full((mebibytes << 18,), rank + 1.0).npu(device)
             dist.all_reduce(tensor)
             print(f"rank {rank} right={bool((tensor == ranks * (ranks + 1) / 2).all())}", flush=True)
             dist.barrier()

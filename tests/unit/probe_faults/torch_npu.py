@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -41,9 +42,16 @@ class Npu:
     def synchronize() -> None:
         pass
 
+    @staticmethod
+    def mem_get_info(_: int) -> tuple[int, int]:
+        return 1 << 30, 1 << 30
 
-def tensor_device(_: int) -> torch.device:
-    return torch.device("cpu")
+
+class Options:
+    pass
+
+
+_C = SimpleNamespace(_distributed_c10d=SimpleNamespace(ProcessGroupHCCL=SimpleNamespace(Options=Options)))
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
@@ -69,5 +77,6 @@ def faulty_all_reduce(tensor: torch.Tensor) -> None:
 
 all_reduce = dist.all_reduce
 dist.all_reduce = faulty_all_reduce  # type: ignore[assignment]
+torch.Tensor.npu = lambda self, _: self  # type: ignore[attr-defined]
 torch.npu = Npu  # type: ignore[attr-defined]
 dist.Backend.register_backend("hccl", create, devices=["cpu"])

@@ -3,6 +3,8 @@
 Tensors stay on the CPU. What is real: the collective's bytes cross the device's own network interface; ports are bound
 on the host and on the device; a device serves one communicator's process; and what stops HCCL stops this one too, with
 HCCL's texts. What is not: speed, memory and everything that computes. Nothing of the vendor's code is in here.
+
+Names without an underscore are those of the real torch_npu, and no others: a test holds them against its wheel.
 """
 
 import sys
@@ -10,18 +12,18 @@ import sys
 import torch
 import torch.distributed
 
-from torch_npu import npu
-from torch_npu.hccl import create_process_group
+from torch_npu import _C, _hccl, npu
 
+__all__ = ["_C", "npu"]
 __version__ = "2.13.0"
-STAND_IN = True
 
 
-def tensor_device(index: int) -> torch.device:  # noqa: ARG001
-    """Where tensors for device `index` live. A real torch_npu has no such function: there it is "npu:<index>"."""
-    return torch.device("cpu")
+def _stay(tensor, device=None, non_blocking=False):  # noqa: ARG001
+    """What Tensor.npu is here: on a real one the result lives on the device."""
+    return tensor
 
 
 torch.npu = npu
 sys.modules["torch.npu"] = npu
-torch.distributed.Backend.register_backend("hccl", create_process_group, devices=["cpu"])
+torch.Tensor.npu = _stay
+torch.distributed.Backend.register_backend("hccl", _hccl.create, extended_api=True, devices=["cpu"])

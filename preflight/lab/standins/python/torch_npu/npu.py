@@ -19,10 +19,10 @@ def is_available():
 
 def device_count():
     """Return the number of devices that this process may use."""
-    return len(visible_devices())
+    return len(_visible_devices())
 
 
-def visible_devices():
+def _visible_devices():
     """Return the physical ids that ASCEND_RT_VISIBLE_DEVICES leaves; reading stops at the first thing amiss."""
     count = _lab.devices()
     wanted = os.environ.get("ASCEND_RT_VISIBLE_DEVICES")
@@ -40,7 +40,7 @@ def set_device(device):
     """Open a device (an index, or "npu:INDEX") for this process and make it the current one."""
     global _current
     index = int(str(device).rpartition(":")[2])
-    visible = visible_devices()
+    visible = _visible_devices()
     if not 0 <= index < len(visible):
         raise RuntimeError(
             f"Invalid device ID: {index}, error code is 107001; the valid range is [0, {len(visible)}) (stand-in)"
@@ -58,9 +58,9 @@ def current_device():
     return _current
 
 
-def physical_device():
-    """Return the physical id of the current device. Not part of the real torch.npu."""
-    return visible_devices()[current_device()]
+def _physical_device():
+    """Return the physical id of the current device."""
+    return _visible_devices()[current_device()]
 
 
 def synchronize(device=None):
@@ -77,6 +77,6 @@ def mem_get_info(device=None):  # noqa: ARG001
     return (total - _HBM_OF_DRIVER_MB) << 20, total << 20
 
 
-def get_device_name(device=None):  # noqa: ARG001
+def get_device_name(device_name=None):  # noqa: ARG001
     """Return the product's chip name."""
     return _NAMES[_lab.product()]

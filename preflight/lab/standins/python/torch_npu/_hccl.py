@@ -39,13 +39,29 @@ _REDUCIBLE = {"atlas-a1": _OF_A1 | {torch.bool}, "atlas-a2": _OF_A2 | {torch.boo
 _endpoint = None
 
 
-def create_process_group(store, rank, size, timeout):
+def create(backend_options, options):
     """What `init_process_group("hccl")` and `new_group` call. No rank is contacted before the first collective."""
-    return ProcessGroupHCCL(store, rank, size, timeout)
+    store, rank, size = backend_options.store, backend_options.group_rank, backend_options.group_size
+    options = options or ProcessGroupHCCL.Options()
+    options._check()
+    return ProcessGroupHCCL(store, rank, size, backend_options.timeout)
 
 
 class ProcessGroupHCCL(dist.ProcessGroup):
     """One communicator."""
+
+    class Options:
+        """What `pg_options` may carry; it changes nothing here, but wrong types are refused as by the real one."""
+
+        def __init__(self):
+            self.hccl_config = {}
+
+        def _check(self):
+            """Raise for a value of another type than the real one takes."""
+            for key, value in self.hccl_config.items():
+                wanted, word = (str, "string") if key == "group_name" else (int, "int")
+                if not isinstance(value, wanted):
+                    raise RuntimeError(f"Value type of {key} should be {word}. (stand-in)")
 
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -70,7 +86,7 @@ class ProcessGroupHCCL(dist.ProcessGroup):
 def _connect(store, rank, size, timeout):
     global _endpoint
     if _endpoint is None:
-        _endpoint = _rendezvous.Endpoint(npu.physical_device())
+        _endpoint = _rendezvous.Endpoint(npu._physical_device())
     ranks = _rendezvous.exchange(_endpoint, store, rank, size)
     _rendezvous.verify(_endpoint, ranks, rank)
     _rendezvous.establish(_endpoint, ranks, rank)

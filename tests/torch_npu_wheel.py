@@ -1,0 +1,167 @@
+"""The vendor's torch_npu as text: its wheel, fetched once a machine, unzipped, never installed and never imported.
+
+Installed beside the lab it would break every `import torch`, since torch loads it by itself and it needs CANN.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import warnings
+import zipfile
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preflight-tests" / "torch_npu"
+
+
+def fetch() -> Path:
+    """The folder `torch_npu` of the wheel that belongs to the installed torch, else of the newest; pytest.fail if none.
+
+    What was fetched before is taken as it is: the network is asked once a machine and release of torch.
+    """
+    base = re.match(r"\d+\.\d+\.\d+", version("torch"))
+    assert base
+    place = CACHE / f"for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
+    if not (place / "torch_npu").is_dir():
+        said = [_download(wanted, place) for wanted in (f"torch_npu=={base[0]}.*", "torch_npu>=2")]
+        if all(said):
+            pytest.fail(
+                "the package index gave no torch_npu for this Python and processor, so nobody knows whether the names "
+                f"that the worker uses exist; pip said: {' / '.join(said)}"
+            )
+    return place / "torch_npu"
+
+
+def _download(wanted: str, place: Path) -> str:
+    """Fetch and unzip; empty if the wheel is there now, else pip's last words."""
+    if (place / "torch_npu").is_dir():
+        return ""
+    place.mkdir(parents=True, exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    done = subprocess.run([*pip, "-d", place, wanted], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        return (done.stderr.strip() or "nothing").splitlines()[-1]
+    wheel = next(place.glob("torch_npu-*.whl"))
+    partial = place / "partial"
+    with zipfile.ZipFile(wheel) as zipped:
+        zipped.extractall(partial)
+    for part in partial.iterdir():
+        part.rename(place / part.name)
+    wheel.unlink()
+    partial.rmdir()
+    return ""
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        return ast.parse(path.read_text(encoding="utf-8"))
+
+
+class Wheel:
+    """Asks what the package defines. Names are dotted, as in code: "torch_npu.npu.set_device"."""
+
+    def __init__(self, package: Path) -> None:
+        self._package = package
+
+    def has(self, name: str) -> bool:
+        """Whether a name is defined. Of the compiled part, `_C`, no source is there: a name of it counts as defined if
+        the package's own Python code uses it."""
+        _, *rest = name.split(".")
+        if rest[:1] == ["_C"]:
+            return name in self._used_of_compiled
+        if not rest:
+            return True
+        return self._find(".".join(rest[:-1]), rest[-1]) is not None
+
+    def parameters(self, name: str) -> list[str] | None:
+        """The positional parameters of a function; None if it is no function of the package's Python code."""
+        _, *rest = name.split(".")
+        found = self._find(".".join(rest[:-1]), rest[-1])
+        return [arg.arg for arg in found.args.args] if isinstance(found, ast.FunctionDef) else None
+
+    def has_module(self, name: str) -> bool:
+        return self._file(name.partition(".")[2]) is not None
+
+    def calls(self, function: str) -> list[str]:
+        """The arguments of every call of a function, as source: `torch._register_device_module` …"""
+        return [
+            ", ".join(ast.unparse(arg) for arg in [*node.args, *(word.value for word in node.keywords)])
+            for path in self._package.rglob("*.py")
+            if function.encode() in path.read_bytes()
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == function
+        ]
+
+    def contains(self, text: str) -> bool:
+        """Whether a string stands in a compiled library of the package."""
+        return any(text.encode() in path.read_bytes() for path in (self._package / "lib").glob("libtorch_npu*"))
+
+    def header(self, name: str) -> str:
+        return next(self._package.rglob(name)).read_text(encoding="utf-8")
+
+    def _file(self, module: str) -> Path | None:
+        stem = self._package.joinpath(*module.split(".")) if module else self._package
+        candidates = (stem / "__init__.py", stem.with_suffix(".py"))
+        return next((path for path in candidates if path.is_file()), None)
+
+    def _find(self, module: str, name: str, seen: frozenset[str] = frozenset()) -> ast.stmt | None:
+        """The statement that defines a name in a module of the package; names are followed through its imports."""
+        path = self._file(module)
+        if path is None or module in seen:  # modules may import each other
+            return None
+        submodule = f"{module}.{name}".strip(".")
+        for node in reversed(parsed(path).body):
+            if isinstance(node, ast.ImportFrom):
+                found = self._imported(path, module, node, name, seen | {module})
+            else:
+                found = node if name in _defined(node) else None
+            if found is not None:
+                return found
+        return ast.Pass() if self._file(submodule) else None
+
+    def _imported(
+        self, path: Path, module: str, node: ast.ImportFrom, name: str, seen: frozenset[str]
+    ) -> ast.stmt | None:
+        """What stands behind a name that a `from … import` brings; the import itself where that has no source here."""
+        source = self._source(path, module, node)
+        foreign = source is None or source.split(".")[0] == "_C"
+        for alias in node.names:
+            if (alias.asname or alias.name) == name:
+                return node if foreign else self._find(source or "", alias.name, seen)
+            if alias.name == "*" and not foreign and (found := self._find(source or "", name, seen)):
+                return found
+        return None
+
+    def _source(self, path: Path, module: str, node: ast.ImportFrom) -> str | None:
+        """The module of the package that a `from … import` reads, None for those of others."""
+        if node.level:
+            parts = module.split(".") if module else []
+            package = parts if path.name == "__init__.py" else parts[:-1]
+            package = package[: len(package) - node.level + 1]
+            return ".".join([*package, *([node.module] if node.module else [])])
+        first, _, rest = (node.module or "").partition(".")
+        return rest if first == "torch_npu" else None
+
+    @property
+    def _used_of_compiled(self) -> set[str]:
+        return {
+            ast.unparse(node)
+            for path in self._package.rglob("*.py")
+            if b"torch_npu._C" in path.read_bytes()
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch_npu._C.")
+        } | {"torch_npu._C"}
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    """The names that a statement at a module's top level defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}

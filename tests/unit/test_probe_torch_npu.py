@@ -1,0 +1,108 @@
+"""The worker's NPU lines, and the lab's stand-in, held against the vendor's own torch_npu: names only, nothing runs.
+
+Needs the package index once a machine (tests/torch_npu_wheel.py).
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.torch_npu_wheel import Wheel, fetch
+
+PREFLIGHT = Path(__file__).parents[2] / "preflight"
+STAND_IN = PREFLIGHT / "lab" / "standins" / "python" / "torch_npu"
+WORKER = ast.parse((PREFLIGHT / "remote" / "worker.py").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Wheel:
+    return Wheel(fetch())
+
+
+def used(tree: ast.AST) -> set[str]:
+    """Every `torch_npu.…` and `torch.npu.…` of a program, the latter as what it is there: torch_npu.npu."""
+    chains = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return {
+        name.replace("torch.npu", "torch_npu.npu", 1) for name in chains if name.startswith(("torch_npu.", "torch.npu"))
+    }
+
+
+def test_every_name_that_the_worker_uses_is_defined(wheel: Wheel) -> None:
+    names = used(WORKER)
+    assert {"torch_npu.npu.set_device", "torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options"} <= names
+    assert [name for name in sorted(names) if not wheel.has(name)] == []
+
+
+def test_the_wheel_is_asked_in_earnest(wheel: Wheel) -> None:
+    """Else the test before could not fail."""
+    for name in ("torch_npu.npu.set_devices", "torch_npu.tensor_device", "torch_npu._C._distributed_c10d.Nothing"):
+        assert not wheel.has(name)
+
+
+def test_torch_npu_is_what_torch_calls_npu(wheel: Wheel) -> None:
+    """`torch.npu`, `Tensor.npu` and the backend hccl come about by these calls."""
+    assert "'npu', torch_npu.npu" in wheel.calls("torch._register_device_module")
+    assert "'npu'" in wheel.calls("torch.utils.rename_privateuse1_backend")
+    assert any("True" in call for call in wheel.calls("torch.utils.generate_methods_for_privateuse1_backend"))
+    backends = wheel.calls("torch.distributed.Backend.register_backend")
+    assert any(call.startswith("'hccl', ") and "['npu']" in call for call in backends)
+
+
+def test_the_worker_gives_functions_no_more_than_they_take(wheel: Wheel) -> None:
+    for node in ast.walk(WORKER):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name.startswith("torch.npu."):
+            parameters = wheel.parameters(name.replace("torch.npu", "torch_npu.npu", 1))
+            assert parameters is not None, name
+            assert len(node.args) <= len(parameters), name
+            assert {word.arg for word in node.keywords} <= set(parameters), name
+
+
+def test_the_options_of_hccl_are_those_that_torch_npu_reads(wheel: Wheel) -> None:
+    """They are a dictionary, and a key that nobody reads is no error there."""
+    options = wheel.header("ProcessGroupHCCL.hpp").partition("struct Options")[2].partition("\n  };")[0]
+    assert " hccl_config;" in options
+    function = next(n for n in ast.walk(WORKER) if isinstance(n, ast.FunctionDef) and n.name == "_hccl_config")
+    keys = set(_keys(function))
+    assert keys == {"group_name", "hccl_buffer_size"}
+    assert all(wheel.contains(f"Value type of {key} should be ") for key in keys)
+    assert not wheel.contains("Value type of group_nom should be ")
+
+
+def _keys(function: ast.FunctionDef) -> Iterator[str]:
+    """The constant keys that a function sets: {"key": …} and config["key"] = …"""
+    for node in ast.walk(function):
+        keys = node.keys if isinstance(node, ast.Dict) else []
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            keys = [node.slice]
+        yield from (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+
+
+def test_the_stand_in_offers_no_name_that_the_real_one_lacks(wheel: Wheel) -> None:
+    names = set(_offered())
+    assert {"torch_npu.__version__", "torch_npu.npu.mem_get_info"} <= names
+    assert [name for name in sorted(names) if not wheel.has(name)] == []
+
+
+def _offered() -> Iterator[str]:
+    """The stand-in's modules and what they define, but for names with an underscore, which are its own affair."""
+    for path in STAND_IN.rglob("*.py"):
+        parts = path.relative_to(STAND_IN).with_suffix("").parts
+        module = ".".join(("torch_npu", *(part for part in parts if part != "__init__")))
+        if any(part.startswith("_") and part not in ("__init__", "_C", "_distributed_c10d") for part in parts):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+            if isinstance(node, ast.Assign):
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch_npu"):
+                names = [alias.asname or alias.name for alias in node.names]
+            yield from (f"{module}.{name}" for name in names if not name.startswith("_") or name == "__version__")
+
+
+def test_the_stand_in_s_functions_take_what_the_real_ones_take(wheel: Wheel) -> None:
+    for node in ast.parse((STAND_IN / "npu.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            assert [arg.arg for arg in node.args.args] == wheel.parameters(f"torch_npu.npu.{node.name}"), node.name

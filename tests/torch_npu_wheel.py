@@ -4,10 +4,11 @@ Installed beside the lab it would break every `import torch`, since torch loads 
 """
 
 import ast
-import os
+import contextlib
 import re
 import subprocess
 import sys
+import tempfile
 import warnings
 import zipfile
 from functools import cache
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preflight-tests" / "torch_npu"
+from preflight.model.cache import cache_home
+
+CACHE = cache_home() / "tests" / "torch_npu"
 
 
 def fetch() -> Path:
@@ -26,34 +29,34 @@ def fetch() -> Path:
     """
     base = re.match(r"\d+\.\d+\.\d+", version("torch"))
     assert base
-    place = CACHE / f"for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
-    if not (place / "torch_npu").is_dir():
-        said = [_download(wanted, place) for wanted in (f"torch_npu=={base[0]}.*", "torch_npu>=2")]
-        if all(said):
-            pytest.fail(
-                "the package index gave no torch_npu for this Python and processor, so nobody knows whether the names "
-                f"that the worker uses exist; pip said: {' / '.join(said)}"
-            )
-    return place / "torch_npu"
+    package = CACHE / f"for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
+    said = []
+    for wanted in (f"torch_npu=={base[0]}.*", "torch_npu>=2"):
+        if not package.is_dir():
+            said.append(_download(wanted, package))
+    if not package.is_dir():
+        pytest.fail(
+            "the package index gave no torch_npu for this Python and processor, or was not reached, so nobody knows "
+            f"whether the names that the worker uses exist; pip said: {' / '.join(said)}"
+        )
+    return package
 
 
-def _download(wanted: str, place: Path) -> str:
-    """Fetch and unzip; empty if the wheel is there now, else pip's last words."""
-    if (place / "torch_npu").is_dir():
-        return ""
-    place.mkdir(parents=True, exist_ok=True)
-    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
-    done = subprocess.run([*pip, "-d", place, wanted], capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode != 0:
-        return (done.stderr.strip() or "nothing").splitlines()[-1]
-    wheel = next(place.glob("torch_npu-*.whl"))
-    partial = place / "partial"
-    with zipfile.ZipFile(wheel) as zipped:
-        zipped.extractall(partial)
-    for part in partial.iterdir():
-        part.rename(place / part.name)
-    wheel.unlink()
-    partial.rmdir()
+def _download(wanted: str, package: Path) -> str:
+    """Fetch a wheel and put its folder torch_npu at `package`; returns pip's first and last complaint."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    pip = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet")
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        done = subprocess.run(
+            [*pip, "-d", folder, wanted], capture_output=True, text=True, timeout=300, check=False
+        )  # fmt: skip
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or ["nothing"]
+            return "; ".join(dict.fromkeys((lines[0], lines[-1])))
+        with zipfile.ZipFile(next(Path(folder).glob("torch_npu-*.whl"))) as wheel:
+            wheel.extractall(folder)
+        with contextlib.suppress(OSError):  # another run of the tests was faster
+            (Path(folder) / "torch_npu").rename(package)
     return ""
 
 

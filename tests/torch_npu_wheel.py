@@ -30,10 +30,8 @@ def fetch() -> Path:
     base = re.match(r"\d+\.\d+\.\d+", version("torch"))
     assert base
     package = CACHE / f"for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
-    said = []
-    for wanted in (f"torch_npu=={base[0]}.*", "torch_npu>=2"):
-        if not package.is_dir():
-            said.append(_download(wanted, package))
+    wanted = (f"torch_npu=={base[0]}.*", "torch_npu>=2")
+    said = [_download(release, package) for release in wanted if not package.is_dir()]
     if not package.is_dir():
         pytest.fail(
             "the package index gave no torch_npu for this Python and processor, or was not reached, so nobody knows "

@@ -170,7 +170,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
             ),
             (),
         ),
-        nic=Nic(tuple(_nic(number, index, str(address.ip)) for index, address in addresses.items())),
+        nic=Nic(tuple(_nic(cluster, number, index, str(address.ip)) for index, address in addresses.items())),
         chips=Chips(
             tuple(
                 Chip(
@@ -192,7 +192,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
     )  # fmt: skip
 
 
-def _nic(number: int, index: int, address: str) -> NicDevice:
+def _nic(cluster: Cluster, number: int, index: int, address: str) -> NicDevice:
     """A device NIC of host `number`: its link up for a month, its optics well within their limits."""
     now = 1790000000.0
     return NicDevice(
@@ -202,7 +202,8 @@ def _nic(number: int, index: int, address: str) -> NicDevice:
             Optics(True, "Maker", "QSFP28-SR4", f"S{number}{index}", 41.0, (1.1, 1.2, 1.1, 1.2), (0.9, 1.0, 0.9, 1.0),
                    Band(0.0, 70.0), Band(0.28, 3.55), Band(0.14, 3.55), 0, 0, 0, 0)
         ),
-        speed=Found(100000), duplex=Found("Full"), fec=Found("rs"), mac=Found(f"02:20:00:00:{number:02x}:{index:02x}"),
+        speed=Found(100000 if cluster.product is Product.ATLAS_A1 else 200000), duplex=Found("Full"), fec=Found("rs"),
+        mac=Found(f"02:20:00:00:{number:02x}:{index:02x}"),
         neighbour=Found(Neighbour(f"leaf{index % 4}", f"100GE1/0/{number}")),
         packets=Found({"roce_rx_err_pkt_num": 0, "roce_tx_err_pkt_num": 0, "mac_rx_bad_pkt_num": 0}),
         resources=Found({"qp_active": 0, "pd_active": 0, "mr_active": 0, "cq_active": 0}),

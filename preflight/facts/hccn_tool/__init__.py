@@ -1,0 +1,20 @@
+"""What `hccn_tool` prints (Ascend; the query commands of 910A, 910B and 910_93 drivers, formats as in the driver's
+source and in field pastes): a parser a query, `text -> tuple`, an entry a device. `words` holds what they share.
+"""
+
+from preflight.facts.hccn_tool.address import Address, ip
+from preflight.facts.hccn_tool.pings import HccsPingResult, PingResult, hccs_ping, ping
+from preflight.facts.hccn_tool.queries import DEEP_READERS, QUERIES, READERS, DeepReader
+
+__all__ = [
+    "DEEP_READERS",
+    "QUERIES",
+    "READERS",
+    "Address",
+    "DeepReader",
+    "HccsPingResult",
+    "PingResult",
+    "hccs_ping",
+    "ip",
+    "ping",
+]

@@ -1,0 +1,63 @@
+"""States and settings of a device NIC that `hccn_tool` tells in one line each."""
+
+import re
+
+from preflight.facts.found import Found
+from preflight.facts.hccn_tool.words import each_line, readings
+from preflight.facts.types import Reading
+
+_UNKNOWN = "Unknown!"  # how speed and duplex of a link that is down are printed
+
+
+def link(text: str) -> tuple[Reading, ...]:
+    """`-link -g`: UP or DOWN."""
+    return readings(text, re.compile(r"link status ?: ?(UP|DOWN)"), closed=True)
+
+
+def net_health(text: str) -> tuple[Reading, ...]:
+    """`-net_health -g`: Success, Init, Fault, Socket fail, Receive timeout …"""
+    return readings(text, re.compile(r"net health status ?: ?([A-Za-z][A-Za-z ]{0,39})"))
+
+
+def tls(text: str) -> tuple[Reading, ...]:
+    """`-tls -g`: "0" disabled or "1" enabled; not set where no certificate has been installed.
+
+    The lines about certificates that may follow are not read, and older drivers print no `tls preconfigured`.
+    """
+    pattern = re.compile(r"dev_id ?: ?\d{1,3}, ?tls switch\[([01])\].{0,200}")
+    return readings(text, pattern, "No certificate found", closed=True)
+
+
+def mtu(text: str) -> tuple[Reading, ...]:
+    """`-mtu -g`: bytes. Known from the driver's source only."""
+    return readings(text, re.compile(r"mtu ?: ?(\d{2,5})"))
+
+
+def cfg_status(text: str) -> tuple[Reading, ...]:
+    """`-cfg status`: how the recovery of /etc/hccn.conf at boot ended: SUCCESS, NONE, START, FAIL, FAULT."""
+    return readings(text, re.compile(r"config status ?: ?([A-Z]{1,20})"))
+
+
+def speed(text: str) -> tuple[Found[int], ...]:
+    """`-speed -g`: Mb/s; None where the tool says "Unknown!", as of a link that is down."""
+    return each_line(text, re.compile(r"Speed ?: ?(\d{1,9}) ?Mb/s"), int, unset=_UNKNOWN, closed=True)
+
+
+def duplex(text: str) -> tuple[Reading, ...]:
+    """`-duplex -g`: Full or Half; None where the tool says "Unknown!"."""
+    return readings(text, re.compile(r"Duplex ?: ?(Full|Half)"), _UNKNOWN, closed=True)
+
+
+def fec(text: str) -> tuple[Reading, ...]:
+    """`-fec -g`: rs, auto or no."""
+    return readings(text, re.compile(r"fec mode ?: ?(rs|auto|no) FEC mode"), closed=True)
+
+
+def mac(text: str) -> tuple[Reading, ...]:
+    """`-mac -g`: the MAC address, as printed."""
+    return readings(text, re.compile(r"mac addr ?: ?([0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5})"), closed=True)
+
+
+def process(text: str) -> tuple[Reading, ...]:
+    """`-process -g`: "exist" or "not exist", the HCCP process that serves a job on the device."""
+    return readings(text, re.compile(r"device hccp process ?: ?(exist|not exist)"), closed=True)

@@ -9,7 +9,7 @@ from preflight.facts.found import Found
 class Health:
     """`-t health -i N -c C`. `codes`: alarm codes as printed, `words`: what the tool says of them."""
 
-    status: str  # OK, Warning, Alarm, Critical, UNKNOWN
+    status: str  # OK, Warning, Alarm, Critical, UNKNOWN, NA
     codes: tuple[str, ...] = ()
     words: str = ""
 
@@ -48,10 +48,14 @@ class SuperPod:
 
 @dataclass(frozen=True)
 class Hccs:
-    """`-t hccs -i N -c C` (source only). `errors`: counters by the tool's own names."""
+    """`-t hccs -i N -c C` (source only). A value a link; empty where the tool does not tell."""
 
-    health: str
-    errors: dict[str, int] = field(default_factory=dict)
+    health: str  # OK, NOK
+    lanes: tuple[str, ...] = ()  # "1111": a digit a lane, 0 for one that is down
+    speeds: tuple[int, ...] = ()  # Gb/s
+    retries: tuple[int, ...] = ()
+    errors: tuple[int, ...] = ()
+    first_error_lane: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,14 @@ class Chip:
 
 @dataclass(frozen=True)
 class Topology:
-    """`-t topo`: how each device reaches each other one: X, HCCS, PIX, PXB, PHB, SYS, SIO, HCCS_SW, NA."""
+    """`-t topo`: how each device reaches each other one: X, HCCS, PIX, PXB, PHB, SYS, SIO, HCCS_SW, NA.
+
+    `numbers`: what the tool calls them by, `Phy-ID` on Atlas A3 and `NPU` (npu-smi's own number) elsewhere."""
 
     devices: tuple[int, ...]
     links: tuple[tuple[str, ...], ...]  # row by row, in the order of `devices`
-    cpus: tuple[str, ...] = ()  # "144-167", a row each
+    cpus: tuple[str, ...] = ()  # "144-167", a row each; empty: not told, as by Atlas A3 on ARM
+    numbers: str = "Phy-ID"
 
 
 @dataclass(frozen=True)

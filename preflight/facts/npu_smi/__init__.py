@@ -1,0 +1,14 @@
+"""What npu-smi prints (Ascend; 910A from driver 20.x, 910B, 910_93 and 310P), a module a kind of output."""
+
+from preflight.facts.npu_smi.chip import ChipProcess, board, common, hccs, health, processes, superpod, usages
+from preflight.facts.npu_smi.combined import combined, physical, product_of
+from preflight.facts.npu_smi.mapping import Card, ChipId, listing, mapping
+from preflight.facts.npu_smi.table import ChipRow, ProcessRow, Table, info
+from preflight.facts.npu_smi.topology import by_device, topology
+from preflight.facts.npu_smi.trouble import trouble
+
+__all__ = (
+    "Card", "ChipId", "ChipProcess", "ChipRow", "ProcessRow", "Table", "board", "by_device", "combined", "common",
+    "hccs", "health", "info", "listing", "mapping", "physical", "processes", "product_of", "superpod", "topology",
+    "trouble", "usages",
+)  # fmt: skip

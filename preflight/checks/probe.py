@@ -1,9 +1,10 @@
 """What the probe's tests say: who did not arrive, whose data was wrong, who is slow."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.checks.registry import All, cluster_check
+from preflight.facts.last_words import meaning
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, kept_waiting
 
@@ -34,11 +35,13 @@ def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     if left and not troubled:  # else they follow from the tests that failed
         yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
     awaited: dict[tuple[Member, str, str], list[str]] = defaultdict(list)
+    words: dict[tuple[Member, str, str], str] = {}
     stopped: dict[tuple[tuple[Member, ...], str], list[Observation]] = defaultdict(list)
     for seen in troubled:
         views = kept_waiting(seen)
         for view in views:
             awaited[view.member, view.stage, _how(view)].append(seen.test.id)
+            words[view.member, view.stage, _how(view)] = view.error
         if not views:
             stopped[seen.test.members, seen.test.stage].append(seen)
     for (members, stage), alike in stopped.items():
@@ -50,16 +53,25 @@ def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     for (host, stage, how), ranks in lost.items():
         yield all_.bad(
             f"{host}: its {len(ranks)} ranks came as far as {stage}, and the host {how}", host=host,
-            expected="closed", found=stage, remedy=_REMEDY.get(stage, "look at the host and the way to it"),
+            expected="closed", found=stage,
+            **_why(stage, [how], remedy="look at the host and the way to it"),
         )  # fmt: skip
     for (member, stage, how), tests in awaited.items():
         if _with_its_host(stage, how):
             continue
         yield all_.bad(
             f"{member.host}: device {member.device} (rank {member.rank}) came as far as {stage} and {how}",
-            host=member.host, device=member.device, expected="closed", found=stage, remedy=_REMEDY.get(stage, ""),
-            evidence=(f"tests {', '.join(tests[:8])}",),
+            host=member.host, device=member.device, expected="closed", found=stage,
+            evidence=(f"tests {', '.join(tests[:8])}",), **_why(stage, [words[member, stage, how]]),
         )  # fmt: skip
+
+
+def _why(stage: str, errors: Iterable[str], cause: str = "", remedy: str = "") -> dict[str, str]:
+    """Cause and remedy: those of an error that is known, else what the stage alone tells."""
+    known = next(filter(None, map(meaning, errors)), None)
+    if known:
+        return {"cause": known.cause, "remedy": known.remedy}
+    return {"cause": cause, "remedy": _REMEDY.get(stage, remedy)}
 
 
 def _with_its_host(stage: str, how: str) -> bool:
@@ -95,20 +107,25 @@ _REMEDY = {  # by the last stage that the rank got through
 
 def _all_stopped(all_: All, members: tuple[Member, ...], stage: str, alike: Sequence[Observation]) -> Finding:
     """The finding about a group that stopped together, so that nobody in it can be named: a pair names its link."""
-    errors = (view.error.strip().partition("\n")[0][:200] for seen in alike for view in seen.ranks if view.error)
-    evidence = (f"tests {', '.join(seen.test.id for seen in alike[:8])}", *dict.fromkeys(errors))
-    remedy = _REMEDY.get(stage, "look at the first rank's host")
+    errors = [view.error for seen in alike for view in seen.ranks if view.error]
+    first_lines = (error.strip().partition("\n")[0][:200] for error in errors)
+    evidence = (f"tests {', '.join(seen.test.id for seen in alike[:8])}", *dict.fromkeys(first_lines))
+    remedy = "look at the first rank's host"
     if len(members) == 2:
         one, other = members
         return all_.bad(
             f"{one.host}: device {one.device} and {_place(other)} stopped together after {stage}", host=one.host,
-            device=one.device, peer=_place(other), expected="closed", found=stage, evidence=evidence, remedy=remedy,
-            cause="either end, or the path between them",
+            device=one.device, peer=_place(other), expected="closed", found=stage, evidence=evidence,
+            **_why(stage, errors, "either end, or the path between them", remedy),
         )  # fmt: skip
     return all_.bad(
         f"all {len(members)} ranks stopped after {stage}", host=None, expected="closed", found=stage,
-        evidence=evidence, remedy=remedy,
-        cause="what stops all ranks at the same stage is common to them: network, firewall, versions, the first rank",
+        evidence=evidence,
+        **_why(
+            stage, errors,
+            "what stops all ranks at the same stage is common to them: network, firewall, versions, the first rank",
+            remedy,
+        ),
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ GRACE = 3.0  # seconds that the others of a group get to say what they saw, once
 SLACK = 5.0  # seconds on top of a deadline for the agent, which kills at the deadline, to say so
 TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
 
-# CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …".
-_VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): ")
+# CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …"; older ones "EI0006: <time> …".
+_VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): |\bE[A-Z]\d{4}: ")
 
 _COMMUNICATOR = STAGES.index("communicator")
 

@@ -1,0 +1,228 @@
+"""What a rank's last words mean: the errors of torch_npu, HCCL and the runtime → their usual cause and what to do.
+
+Texts and codes are those of torch_npu's wheel (2.1, 2.13) and of the HCCL user guide's fault pages; which cause is
+behind them most often, users' reports say. Pure; a text that is not known is None, never a guess.
+"""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """`cause` is a clause, `remedy` a sentence or a command; both without a full stop."""
+
+    cause: str
+    remedy: str
+
+
+def meaning(text: str) -> Meaning | None:
+    """The meaning of the first thing in `text` that is known: a sentence before a code, HCCL's code before a number."""
+    for pattern, known in _SENTENCES:
+        if re.search(pattern, text):
+            return known
+    for code in re.findall(r"\bE[IJ]\d{4}\b", text):
+        if code in _CODES:
+            return _CODES[code]
+    numbers = [int(number) for number in re.findall(r"(?:error code is|retcode:?|ErrCode=)\s*\[?(\d{1,6})\b", text)]
+    for number in numbers:
+        if number in _RUNTIME:
+            return _RUNTIME[number]
+    for number in numbers:
+        if number in _RESULTS:
+            return _RESULTS[number]
+    return None
+
+
+_SET_ENV = "put CANN's set_env.sh into probe.setup: source /usr/local/Ascend/ascend-toolkit/set_env.sh"
+_MATRIX = "install the releases of torch, torch_npu and CANN that belong together (VER107)"
+_ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU104)"
+_RAIL = "look at link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
+_PORTS = "reserve HCCL's ports and end what holds them (PRT101, PRT103)"
+_LEFT_BEHIND = Meaning(
+    "a process of an earlier job still holds the device",
+    "end it, wait 10 s, and look: npu-smi info; hccn_tool -i N -process -g (not exist)",
+)
+_TWICE = Meaning(
+    "two processes use one device", "give every rank a device of its own, or set HCCL_NPU_SOCKET_PORT_RANGE=auto"
+)
+
+_SENTENCES = (
+    (
+        r"Two accelerators cannot be used",
+        Meaning(
+            "torch is a build for another accelerator (CUDA), and torch_npu refuses to work beside it",
+            "install the CPU build of torch of the same release in the jobs' environment",
+        ),
+    ),
+    (
+        r"lib(?:hccl|ascendcl|acl_op_compiler|runtime|ge_\w+|graph\w*)\.so\S*: cannot open shared object",
+        Meaning("CANN's libraries are not found: not installed, or its environment is not set", _SET_ENV),
+    ),
+    (
+        r"lib(?:ascend_hal|c_sec|drvdsmi_host|dcmi)\.so\S*: cannot open shared object",
+        Meaning(
+            "the driver's libraries are not found",
+            "add /usr/local/Ascend/driver/lib64/common and …/lib64/driver to LD_LIBRARY_PATH; "
+            "in a container, mount /usr/local/Ascend/driver",
+        ),
+    ),
+    (
+        r"ASCEND_(?:OPP|HOME|RUNTIME|COMPILER)_PATH\b.*(?:is not set|does not exist)",
+        Meaning("CANN's environment is set in part, or leads to a folder that is not there", _SET_ENV),
+    ),
+    (
+        r"undefined symbol|GLIBCXX_\S+' not found|version `GLIBC_\S+' not found",
+        Meaning("torch, torch_npu and CANN (or the C++ library) are not made for each other", _MATRIX),
+    ),
+    (
+        r"No module named '(?:tbe|te|impl|attrs?|decorator|scipy|sympy|psutil|cloudpickle)\b",
+        Meaning(
+            "a Python package is missing that CANN's compiler needs",
+            "source CANN's set_env.sh in probe.setup; pip install attrs decorator scipy sympy psutil cloudpickle",
+        ),
+    ),
+    (
+        r"No module named 'torch_npu'",
+        Meaning("torch_npu is not installed in the Python that the probe uses", "set probe.python and probe.setup"),
+    ),
+    (
+        r"Can(?:not|'t) re-initialize NPU in forked subprocess",
+        Meaning(
+            "something in the jobs' environment loads torch_npu when Python starts",
+            "look for torch_npu in sitecustomize and .pth files of that Python",
+        ),
+    ),
+    (
+        r"because the device is used|ret is -8020",
+        Meaning(
+            "the device is not this container's alone, or parts of the driver are not mounted",
+            "mount /usr/local/dcmi, /etc/ascend_install.info and the driver; give the device to one container",
+        ),
+    ),
+    (
+        r"dcmi module initialize failed.*-8005",
+        Meaning("the process may not use the devices", "add the user to the device's group; in a container, --device"),
+    ),
+    (
+        r"input data rang|set ASCEND_RT_VISIBLE_DEVICES:\S* error",
+        Meaning(
+            "ASCEND_RT_VISIBLE_DEVICES names a device that is not there",
+            "count from 0 inside a container; leave it unset for the probe",
+        ),
+    ),
+    (
+        r"Open TsdClient failed",
+        _LEFT_BEHIND,
+    ),
+    (
+        r"hrtRaAiQpCreate|hcclCommInitRootInfoConfig.*error code is 1\b",
+        Meaning("the driver is older than this CANN needs", "compare driver and CANN with the vendor's matrix"),
+    ),
+    (
+        r"ra hdc message process failed ret\(-67\)|rdma init fail",
+        Meaning("the device's network port was down when the process began", "hccn_tool -i N -cfg recovery; NPU107"),
+    ),
+    (
+        r"retrieving hcclUniqueId from \[0\]",
+        Meaning("rank 0 did not come, or its host is not reached", "look at rank 0 and at the way to it, not here"),
+    ),
+    (
+        r"socket type\[0\].*listen on ip",
+        _TWICE,
+    ),
+    (
+        r"is not found in the nic list",
+        Meaning("HCCL_IF_IP is no address of this host", "take it out of the profile, or set it host by host"),
+    ),
+    (
+        r"ERR00008",
+        Meaning("torch_npu does not find something of CANN", _SET_ENV),
+    ),
+)
+
+_CODES = {
+    "EI0001": Meaning(
+        "a variable of HCCL has a value that it does not take", "correct the variable that is named (ENV104)"
+    ),
+    "EI0002": Meaning(
+        "a rank waited in vain for another one inside a collective", "look at the rank that did not come, and its rail"
+    ),
+    "EI0003": Meaning(
+        "the operation was called with what this product does not take, most often a data type",
+        "compare the type with those of the product",
+    ),
+    "EI0004": Meaning("the rank table cannot be read, or is invalid", "unset RANK_TABLE_FILE, or correct the file"),
+    "EI0005": Meaning(
+        "ranks called different operations, or with different sizes",
+        "compare the versions of CANN and torch_npu on the hosts (VER102, VER104)",
+    ),
+    "EI0006": Meaning("a device did not reach its peer's port 16666, or the peer had not begun", _RAIL),
+    "EI0007": Meaning("the device has no notifies, queue pairs or streams left", "end leftover processes (NIC108)"),
+    "EI0008": Meaning("ranks have different releases of HCCL", "install one CANN everywhere (VER102)"),
+    "EI0009": Meaning("two devices could not set up RDMA", "look at optics, link and address of both (NIC102, NPU107)"),
+    "EI0010": Meaning(
+        "devices of one host cannot reach each other over PCIe",
+        "look at IOMMU and ACS in the firmware; HCCL_INTRA_ROCE_ENABLE=1 goes around it",
+    ),
+    "EI0011": Meaning("the device's memory is in use", "end what holds it (NPU118); npu-smi info"),
+    "EI0012": Meaning(
+        "a copy between devices of a host failed: the peer had gone, or memory is damaged",
+        "look at the peer's own error, then at ECC counters and driver",
+    ),
+    "EI0013": Meaning(
+        "RDMA packets were lost or refused on the way", "look at flaps, errors and priorities (NIC101, NIC107, NIC109)"
+    ),
+    "EI0014": Meaning("addresses in the rank table are not those of the devices", _ADDRESS),
+    "EI0015": Meaning(
+        "not all ranks met at rank 0's host NIC in time",
+        "look at the host NIC and the firewall (FWL101, FWL104), and for a rank that never began",
+    ),
+    "EI0016": Meaning("the TLS switch differs between devices", "set it alike everywhere (NPU108)"),
+    "EI0017": Meaning("the rank table lacks an item", "complete the rank table"),
+    "EI0018": Meaning("a transfer on the UB bus failed", "look at the device's health (NPU113)"),
+    "EI0019": Meaning("a port that HCCL needs on the host NIC is taken", _PORTS),
+    "EI0020": _TWICE,
+    "EJ0001": _LEFT_BEHIND,
+    "EJ0002": Meaning("the device's network port is down", "look at cable, module and switch port (NPU107)"),
+    "EJ0003": Meaning("a port that HCCL needs is taken", _PORTS),
+    "EJ0004": Meaning("the device's address is not what the rank table says, or not set", _ADDRESS),
+}
+
+_RUNTIME = {  # numbers of ACL and the runtime
+    107001: Meaning("there is no device with that number", "compare with npu-smi info -m; ASCEND_RT_VISIBLE_DEVICES"),
+    107020: Meaning("the device did not end its task in time", "look at the device's health (NPU113)"),
+    207004: Meaning("there is no device with that number", "compare with npu-smi info -m; ASCEND_RT_VISIBLE_DEVICES"),
+    500001: Meaning(
+        "CANN's compiler failed", "source set_env.sh; pip install attrs decorator scipy sympy psutil cloudpickle"
+    ),
+    500002: Meaning(
+        "CANN's compiler failed", "source set_env.sh; pip install attrs decorator scipy sympy psutil cloudpickle"
+    ),
+    507033: Meaning(
+        "the device could not be opened: in use, lost or unhealthy",
+        "npu-smi info; NPU109, NPU113; permissions of /dev/davinci*",
+    ),
+    507048: Meaning("the device did not end its task in time", "look at the device's health (NPU113)"),
+    507049: _TWICE,
+    507899: Meaning(
+        "the driver failed inside, in a container most often for want of a mount",
+        "mount /usr/local/dcmi, /etc/ascend_install.info and the driver",
+    ),
+}
+
+_RESULTS = {  # HcclResult: only those that tell more than that something failed
+    2: Meaning("HCCL was handed a null pointer (2): releases do not fit each other", _MATRIX),
+    3: Meaning("HCCL got no memory (3)", "end what holds the device's memory (NPU118)"),
+    5: Meaning("HCCL does not do that on this product (5), most often a data type", "compare with the product's types"),
+    7: Meaning("HCCL found something it needs in use (7)", "end what holds the device and HCCL's ports (PRT103)"),
+    9: Meaning("HCCL gave up waiting (9)", "look at the rank that did not come"),
+    11: Meaning("HCCL got no TCP connection (11)", "look at the host NIC and the firewall (FWL101, FWL104)"),
+    12: Meaning("HCCL got no RDMA connection (12)", _RAIL),
+    13: Meaning("a TCP connection of HCCL broke (13)", "look at the host network"),
+    14: Meaning("an RDMA transfer of HCCL failed (14)", _RAIL),
+    16: Meaning("the driver refused HCCL (16)", "look at the device's health and the driver (NPU113, VER101)"),
+    19: Meaning("HCCL's network failed (19)", _RAIL),
+    21: Meaning("another rank failed (21)", "look at that rank's own words"),
+    24: Meaning("the device's memory is used up (24)", "end what holds it (NPU118)"),
+}

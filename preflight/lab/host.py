@@ -134,10 +134,19 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
     if spec.is_npu:
         (directory / "product").write_text(f"{spec.product}\n")
         if spec.fabric == "switched":
-            (directory / "leaf").write_text("leaf01\n")
+            (directory / "state" / "fabric").write_text(_cables(host))
+        if spec.product == "atlas-a3":
+            (directory / "superpod").write_text(f"pod=0\nsize={spec.hosts * spec.devices}\nserver={host.number + 1}\n")
     _write_etc(host, management)
     _write_homes(host, public_key)
     return _write_ssh(host, management.host(host.number))
+
+
+def _cables(host: Host) -> str:
+    """The switch and port of each device, as LLDP tells them: a leaf a rail, where every host has its port."""
+    speed = 100 if host.spec.product == "atlas-a1" else 200
+    devices = range(host.spec.devices)
+    return "".join(f"leaf_{n}=leaf{n + 1:02d}\nport_{n}={speed}GE1/0/{host.number + 1}\n" for n in devices)
 
 
 def _write_etc(host: Host, management: Management) -> None:

@@ -17,14 +17,21 @@ from preflight.model.errors import UsageError
 
 STANDINS = Path(__file__).parent / "standins"
 SOURCES = STANDINS / "vendor"
-HCCN = tuple(f"hccn_{part}.c" for part in ("tool", "call", "conf", "settings", "look", "cfg", "error"))
+HCCN = ("tool", "call", "conf", "settings", "port", "optical", "neighbours", "qos", "jobs", "ping", "cfg", "error")
 PROGRAMS = {
-    "hccn_tool": (*HCCN, "nic.c", "icmp.c", "lab.c"),
+    "hccn_tool": (*(f"hccn_{part}.c" for part in HCCN), "link_history.c", "nic.c", "nic_look.c", "icmp.c", "lab.c"),
     "npu-smi": ("npu_smi.c", "lab.c"),
+    "watch_links": ("watch_links.c", "link_history.c", "nic_look.c", "lab.c"),
 }
 COMPILE = ("cc", "-D_GNU_SOURCE", "-O2", "-static")
 
 ASCEND = Path("usr-local/Ascend")
+# Where each program lies below DIR/standins. The last is none of the vendor's: init.sh starts it.
+PLACES = {
+    "hccn_tool": ASCEND / "driver" / "tools" / "hccn_tool",
+    "npu-smi": Path("usr-local/bin/npu-smi"),
+    "watch_links": Path("usr-local/libexec/preflight-lab/watch_links"),
+}
 VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")
 
 
@@ -104,16 +111,12 @@ def lay_out(spec: Spec, target: Path) -> None:
     ascend.mkdir(parents=True)
     # A real driver of this machine must not shine through.
     os.setxattr(ascend, "trusted.overlay.opaque", b"y")
-    places = {
-        "hccn_tool": ascend / "driver" / "tools" / "hccn_tool",
-        "npu-smi": target / "usr-local" / "bin" / "npu-smi",
-    }
     for name, program in programs.items():
-        places[name].parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(program, places[name])
-    links = target / "usr-bin"
-    links.mkdir()
-    (links / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
+        place = target / PLACES[name]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(program, place)
+    (target / "usr-bin").mkdir()
+    (target / "usr-bin" / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
     for path, text in version_files(spec).items():
         place = ascend / path
         place.parent.mkdir(parents=True, exist_ok=True)

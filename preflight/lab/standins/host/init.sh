@@ -21,7 +21,7 @@ hostname "$(cat "$host/etc/hostname")"
 run=$host/run
 mount -t tmpfs -o mode=755 tmpfs "$run"
 mkdir -p "$run/sshd" "$run/lock" "$run/preflight-lab/device" "$run/preflight-lab/state" "$run/preflight-lab/process" \
-    "$run/preflight-lab/hccp" "$run/preflight-lab/keep"
+    "$run/preflight-lab/hccp" "$run/preflight-lab/link" "$run/preflight-lab/keep"
 while read -r index netns; do
     : > "$run/preflight-lab/device/$index"
     mount --bind "/run/netns/$netns" "$run/preflight-lab/device/$index"
@@ -30,7 +30,7 @@ while read -r index netns; do
 done < "$host/devices"
 chmod 1777 "$run/preflight-lab/process/"* "$run/lock" 2> /dev/null || true
 mount --bind "$host/state" "$run/preflight-lab/state"
-for name in product leaf; do
+for name in product superpod; do
     if [ -e "$host/$name" ]; then cp "$host/$name" "$run/preflight-lab/$name"; fi
 done
 number=0
@@ -109,6 +109,8 @@ done
 rm -f /run/preflight-lab/state/first-boot
 # A server for training lets its users open many files; where the machine does not allow it, HST106 warns.
 ulimit -n 65535 2> /dev/null || true
+# STAND-IN for the devices' firmware, which remembers what their links do. It sees the files of its own host only.
+if [ -e /run/preflight-lab/device/0 ]; then /usr/local/libexec/preflight-lab/watch_links & fi
 /usr/sbin/sshd -D -E /var/log/sshd.log &
 
 # `wait` reaps every orphan of the host; the sleep keeps it from returning when sshd has died.

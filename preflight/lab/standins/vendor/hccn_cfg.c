@@ -53,8 +53,20 @@ static enum hccn_result recover_gateway(const struct call *call)
     return result == HCCN_OK ? hccn_apply_gateway(call, gateway) : result;
 }
 
-static hccn_function *const settings[] = {recover_mtu, recover_tls, recover_address, recover_netdetect,
-                                          recover_gateway};
+static enum hccn_result recover_fec(const struct call *call)
+{
+    char value[64];
+    return hccn_conf_get(call, "encoding", value, sizeof value) ? hccn_apply_fec(call, value) : HCCN_OK;
+}
+
+static enum hccn_result recover_pfc(const struct call *call)
+{
+    char value[64];
+    return hccn_conf_get(call, "bitmap", value, sizeof value) ? hccn_apply_pfc(call, value) : HCCN_OK;
+}
+
+static hccn_function *const settings[] = {recover_mtu,     recover_tls, recover_address, recover_netdetect,
+                                          recover_gateway, recover_fec, recover_pfc};
 
 /* Keys that the stand-in does not know are passed over. What fails does not keep the others back. */
 static enum hccn_result recover(const struct call *call)

@@ -5,10 +5,21 @@
 
 #define MORE "\nEnter [ hccn_tool -h ] for more details."
 
-static const struct {
+struct error {
     enum hccn_result result;
     const char *text;
-} errors[] = {
+};
+
+/* What the tool takes for news rather than for an error goes to stdout. */
+static const struct error news[] = {
+    {HCCN_BUSY, "hccn_tool is busy, please try again."},
+    {HCCN_UNSUPPORTED, "The command is not supported on this product."},
+    {HCCN_PFC_COUNT, "The number of pfc priority queues exceeds the maximum value(4)."},
+    {HCCN_NO_OPTICS, "Optical module is not present."},
+    {HCCN_RECOVERY_FAILED, "Recovery failed. Check '/var/log/hccn_tool/hccn_config.log' for details."},
+};
+
+static const struct error errors[] = {
     {HCCN_MAJOR_TYPE, "Get invalid major cmd type. The valid major cmd type should be \"-a\" or \"-i\"." MORE},
     {HCCN_MAJOR_COUNT, "Get invalid major cmd number. Please check your input." MORE},
     {HCCN_MAJOR_INVALID, "Get invalid major cmd." MORE},
@@ -20,7 +31,10 @@ static const struct {
     {HCCN_IP_CONFLICT, "The ip address configured is conflicted!"},
     {HCCN_GATEWAY_SEGMENT,
      "The segment of configured gateway doesn't match that of the configured ip adress!"},
+    {HCCN_DSCP_RANGE, "The value of dscp you input is out of the valid range!"},
+    {HCCN_TC_RANGE, "The value of tc you input is out of the valid range!"},
     {HCCN_MTU_RANGE, "The value of mtu you input is out of the valid range!"},
+    {HCCN_TLS_NO_CERTIFICATE, "No certificate found, please set certs firstly!"},
     {HCCN_TLS_ENABLE, "Get invalid enable value!"},
     {HCCN_WRITE_CONF, "Write configurations to config file failed. User configurations cannot be persisted! "
                       "pls check cmd run permission."},
@@ -36,21 +50,17 @@ static const struct {
     {HCCN_NO_IP, "Get ipconf failed, because no ip was preset there!"},
 };
 
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static void print_from(const struct error *list, size_t count, enum hccn_result result, FILE *stream)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].result == result)
+            fprintf(stream, "%s\n", list[i].text);
+}
+
 void hccn_print_error(enum hccn_result result)
 {
-    if (result == HCCN_BUSY) {
-        puts("hccn_tool is busy, please try again.");
-        return;
-    }
-    if (result == HCCN_UNSUPPORTED) {
-        puts("The command is not supported on this product.");
-        return;
-    }
-    if (result == HCCN_RECOVERY_FAILED) {
-        puts("Recovery failed. Check '/var/log/hccn_tool/hccn_config.log' for details.");
-        return;
-    }
-    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
-        if (errors[i].result == result)
-            fprintf(stderr, "%s\n", errors[i].text);
+    print_from(news, COUNT(news), result, stdout);
+    print_from(errors, COUNT(errors), result, stderr);
 }

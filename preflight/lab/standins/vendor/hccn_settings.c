@@ -27,7 +27,7 @@ static bool is_reserved(in_addr_t address)
     }
 }
 
-static in_addr_t address_of(int device)
+in_addr_t hccn_address_of(int device)
 {
     char interface[16];
     struct nic nic = {0};
@@ -45,7 +45,7 @@ static void connect_siblings(int device, in_addr_t before, in_addr_t address)
     for (int sibling = 0; lab_device_exists(sibling); sibling++) {
         if (sibling == device)
             continue;
-        in_addr_t theirs = address_of(sibling);
+        in_addr_t theirs = hccn_address_of(sibling);
         if (theirs == 0)
             continue;
         if (lab_enter_device(sibling) == 0) {
@@ -63,7 +63,7 @@ static void connect_siblings(int device, in_addr_t before, in_addr_t address)
 static bool is_taken(int device, in_addr_t address)
 {
     for (int other = 0; lab_device_exists(other); other++)
-        if (other != device && (lab_product() != ATLAS_A3 || other == (device ^ 1)) && address_of(other) == address)
+        if (other != device && (lab_product() != ATLAS_A3 || other == (device ^ 1)) && hccn_address_of(other) == address)
             return true;
     return false;
 }
@@ -76,7 +76,7 @@ enum hccn_result hccn_apply_address(const struct call *call, in_addr_t address, 
         return HCCN_NETWORK_ADDRESS;
     if ((address | netmask) == INADDR_NONE)
         return HCCN_BROADCAST_ADDRESS;
-    in_addr_t before = address_of(call->device);
+    in_addr_t before = hccn_address_of(call->device);
     if (lab_enter_device(call->device) != 0)
         return HCCN_DEVICE_FAILED;
     int result = nic_set_address(call->interface, address, netmask);
@@ -126,8 +126,8 @@ enum hccn_result hccn_ip_get(const struct call *call)
     enum hccn_result result = hccn_read_nic(call, &nic);
     if (result != HCCN_OK)
         return result;
-    if (nic.address == 0)
-        return HCCN_NO_IP;
+    if (nic.address == 0) /* old 910A drivers print nothing */
+        return lab_product() == ATLAS_A1 ? HCCN_OK : HCCN_NO_IP;
     printf("ipaddr:%s\n", hccn_text_of(nic.address));
     printf("netmask:%s\n", hccn_text_of(nic.netmask));
     return HCCN_OK;
@@ -240,12 +240,15 @@ enum hccn_result hccn_tls_set(const struct call *call)
     return hccn_conf_set(call, "tls_enable", value);
 }
 
+/* Older drivers say nothing of certificates that were there from the start. */
 enum hccn_result hccn_tls_get(const struct call *call)
 {
-    char value[8] = "1";
+    char value[8] = "1", certificates[8] = "set";
     lab_state_get(call->device, "tls", value, sizeof value);
-    printf("dev_id:%d, tls switch[%s](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset), "
-           "tls alarm time threshold[60]days\n",
-           call->device, value);
+    lab_state_get(call->device, "tls_certs", certificates, sizeof certificates);
+    if (strcmp(certificates, "none") == 0)
+        return HCCN_TLS_NO_CERTIFICATE;
+    printf("dev_id:%d, tls switch[%s](0:disable, 1:enable), %stls alarm time threshold[60]days\n", call->device, value,
+           lab_product() == ATLAS_A1 ? "" : "tls preconfigured[1](0:non-preset, 1:preset), ");
     return HCCN_OK;
 }

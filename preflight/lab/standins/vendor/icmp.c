@@ -55,7 +55,7 @@ static enum echo judge(const uint8_t *packet, int size, const struct icmphdr *re
         const uint8_t *inner = packet + header + 8;
         const struct icmphdr *ours = (const struct icmphdr *)(inner + (inner[0] & 15) * 4);
         if ((const uint8_t *)ours + 8 <= packet + size && ours->un.echo.id == request->un.echo.id)
-            return ECHO_UNREACHABLE;
+            return icmp->code == ICMP_FRAG_NEEDED ? ECHO_TOO_LONG : ECHO_UNREACHABLE;
     }
     return ECHO_TIMEOUT;
 }
@@ -88,7 +88,8 @@ enum echo nic_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms
     int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
     if (fd < 0)
         return ECHO_FAILED;
-    int tos = FABRIC_TOS;
+    int tos = FABRIC_TOS, uncut = IP_PMTUDISC_DO;
+    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &uncut, sizeof uncut);
     setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
     int total = (int)sizeof(struct icmphdr) + size;
     uint8_t *packet = calloc(1, total);

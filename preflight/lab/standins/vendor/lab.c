@@ -152,6 +152,19 @@ int lab_state_set(int device, const char *key, const char *value)
     return set_key(path, key, value);
 }
 
+long lab_state_number(int device, const char *key, long otherwise)
+{
+    char value[32];
+    return lab_state_get(device, key, value, sizeof value) ? strtol(value, NULL, 0) : otherwise;
+}
+
+void lab_take_time(void)
+{
+    char value[16];
+    if (lab_get(LAB_PRIVATE "/state/settings", "call_ms", value, sizeof value))
+        usleep(atoi(value) * 1000);
+}
+
 bool lab_is_locked(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -4,9 +4,12 @@
  *   product       one word: atlas-a1, atlas-a2 or atlas-a3
  *   device/N      the network namespace of device N (a mount that setns(2) takes)
  *   state/N       key=value lines: what a real device would hold in its own memory (netdetect, tls)
+ *   state/settings  key=value lines: call_ms, how long every call of a tool takes
+ *   state/fabric  key=value lines: leaf_N and port_N, the switch and its port at the other end of device N's cable
+ *   link/N        what device N remembers of its link, see link_history.h
  *   process/N/PID locked by a process for as long as it uses device N
- *   hccp/N        locked by the process that has a communicator on device N
- *   leaf          name of the switch, if the fabric is switched
+ *   hccp/N        locked by the process that has a communicator on device N, and some time after it was killed
+ *   superpod      key=value lines on an atlas-a3: pod, size, server
  *   mode          one word, where it is not the usual one: amp (NPUs of an atlas-a1), superpod (servers of atlas-a3)
  */
 #ifndef LAB_H
@@ -35,6 +38,12 @@ bool lab_get(const char *path, const char *key, char *value, size_t size);
 /* Read or replace one key of the state of a device. */
 bool lab_state_get(int device, const char *key, char *value, size_t size);
 int lab_state_set(int device, const char *key, const char *value);
+
+/* A number of the state of a device; `otherwise` if it is not there. */
+long lab_state_number(int device, const char *key, long otherwise);
+
+/* Let this call take as long as `preflight lab set call-ms` says. */
+void lab_take_time(void);
 
 /* Does a living process hold a lock on this file? */
 bool lab_is_locked(const char *path);

@@ -29,6 +29,33 @@ struct nic {
 
 int nic_read(const char *interface, struct nic *nic);
 
+/* How often the link came and went; "up" as in struct nic, without the settling time of the kernel's flags. */
+struct nic_carrier {
+    uint32_t ups, downs;
+    bool up;
+};
+
+int nic_read_carrier(const char *interface, struct nic_carrier *carrier);
+
+struct nic_traffic {
+    unsigned long rx_bytes, rx_packets, rx_errors, tx_bytes, tx_packets, tx_errors;
+};
+
+int nic_read_traffic(const char *interface, struct nic_traffic *traffic);
+
+struct nic_neighbour {
+    in_addr_t address;
+    char mac[18]; /* empty: nobody has answered */
+};
+
+struct nic_route {
+    in_addr_t destination, gateway, netmask; /* gateway 0: directly connected */
+};
+
+/* Fill the list of an interface, as the kernel's tables have it; return how many, -1 with errno. */
+int nic_neighbours(const char *interface, struct nic_neighbour *list, int room);
+int nic_routes(const char *interface, struct nic_route *list, int room);
+
 /* Replace the address; the gateway goes with the old one. Address 0 removes it. */
 int nic_set_address(const char *interface, in_addr_t address, in_addr_t netmask);
 int nic_set_gateway(const char *interface, in_addr_t gateway);
@@ -39,9 +66,9 @@ int nic_set_up(const char *interface);
 int nic_add_sibling(in_addr_t sibling, in_addr_t source);
 int nic_remove_sibling(in_addr_t sibling);
 
+/* One ICMP echo of `size` bytes through the network port, which no router may cut; `milliseconds` receives the round
+ * trip. */
 enum echo { ECHO_REPLY, ECHO_TIMEOUT, ECHO_UNREACHABLE, ECHO_TOO_LONG, ECHO_FAILED };
-
-/* One ICMP echo of `size` bytes through the network port; `milliseconds` receives the round trip. */
 enum echo nic_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds);
 
 #endif

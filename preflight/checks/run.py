@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.registry import ROUNDS, All, Check, Here, all_checks
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.facts.types import DEEP, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
@@ -60,6 +60,8 @@ def _run(
         values = _inputs(check, facts.hosts[host.name], rounds)
         if isinstance(values, Missing):
             yield Here(check, cluster, host).unknown(f"{host.name}: could not look: {values.error}")
+        elif isinstance(values, NotRun):
+            yield Here(check, cluster, host).skip(f"not looked at: {values.reason}")
         else:
             inputs[host.name] = values
     seen = tuple(host for host in hosts if host.name in inputs)
@@ -104,7 +106,7 @@ def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> st
 
 def _inputs(
     check: Check, contact: HostFacts | Unreachable, rounds: Mapping[str, object]
-) -> dict[str, object] | Missing:
+) -> dict[str, object] | Missing | NotRun:
     """What the check's function gets for one host, by parameter name, or why that cannot be had."""
     values: dict[str, object] = {}
     for name in check.needs:
@@ -114,11 +116,11 @@ def _inputs(
             values[name] = rounds[name]
         else:
             value = getattr(contact, name)
-            if value is None:
-                return Missing(f"the facts have no section {name}")
-            if isinstance(value, Missing) and name in check.optional:
+            if (value is None or isinstance(value, Missing)) and name in check.optional:
                 value = None
-            if isinstance(value, Missing):
+            elif value is None:
+                return NotRun("--basic") if name in DEEP else Missing(f"the facts have no section {name}")
+            elif isinstance(value, Missing):
                 return value
             values[name] = value
     return values

@@ -35,6 +35,12 @@ def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts worked on at once (default: 32)")
 
 
+def add_basic_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--basic", action="store_true", help="look at what a first look needs, and no deeper: seconds instead of 20"
+    )
+
+
 def again(args: argparse.Namespace) -> str:
     """This very command, without what keeps it from changing anything."""
     words = [word for word in args.argv if word not in ("--dry-run", "--exit-code")]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import ProgressLine, Session, add_inventory_arguments, session
+from preflight.cli.common import ProgressLine, Session, add_basic_argument, add_inventory_arguments, session
 from preflight.cli.outline import outline
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host, Product, Ssh
@@ -26,6 +26,7 @@ from preflight.report.text import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
+    add_basic_argument(parser)
     parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
@@ -75,6 +76,8 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
         for section, content in sections.items():
             if "error" in content:
                 yield f"  {section}: could not look: {printable(content['error'])}"
+            elif "skipped" in content:
+                yield f"  {section}: not looked at: {content['skipped']}"
             else:
                 yield from outline({section: content.get("value", content)}, "  ")
             if "raw" in content:
@@ -86,7 +89,10 @@ def run(args: argparse.Namespace) -> int:
     from preflight.facts.document import dump
 
     with _this_machine() if args.local else session(args) as s:
-        seen = look(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
+        seen = look(
+            s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+            deep=not args.basic,
+        )  # fmt: skip
     facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
     raw = {
         name: {section: bytes(part) for section, part in it.raw.items()}

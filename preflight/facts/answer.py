@@ -10,35 +10,31 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import environment, framed, hccn_conf, hccn_tool, ip, npu_smi, ss, sysctl, tuned, versions
+from preflight.facts import environment, framed, ip, job_answer, npu_answer, ss, sysctl, tuned, versions
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
 from preflight.facts.firewall_answer import RawFirewall, firewall
+from preflight.facts.job_answer import RawDriver, RawJob
+from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
 from preflight.facts.output import Output
 from preflight.facts.quote import quote
 from preflight.facts.types import (
     Clock,
-    Hccn,
-    HccnConf,
-    HccnDevice,
     HostFacts,
-    Limits,
     Missing,
     Names,
     Network,
-    NpuSmi,
     Os,
-    Reading,
     Sockets,
     Sysctl,
     Tuned,
-    Versions,
 )
 from preflight.model.cluster import Product
 from preflight.model.ports import PortSet
 from preflight.transport.types import Answer
 
+only = npu_answer.only
 _FAR_FUTURE = 1e11  # seconds since 1970
 
 # What the collector sends, section by section: see preflight/remote/collect.
@@ -97,36 +93,6 @@ class _Network:
 class _Names:
     hostname: list[str]
     cluster: dict[str, list[str]]
-
-
-@dataclass
-class _Job:
-    """`python` None: the jobs' Python is not installed, and nothing else is known."""
-
-    python: str | None
-    packages: dict[str, str] = field(default_factory=dict)
-    cann_files: list[tuple[str, str]] = field(default_factory=list)
-    nofile: tuple[int, int] = (0, 0)
-    memlock: tuple[int, int] = (0, 0)
-    shm_bytes: int = 0
-
-
-@dataclass
-class _Driver:
-    driver: str | None
-    firmware: str | None
-
-
-@dataclass
-class _HccnConf:
-    text: str | None
-
-
-@dataclass
-class _NpuSmi:
-    info: Output
-    mapping: Output
-    users: dict[int, str] = field(default_factory=dict)
 
 
 Sections = Mapping[str, msgspec.Raw]
@@ -224,90 +190,6 @@ def _names(raw: _Names) -> Names | Missing:
     return Names(tuple(dict.fromkeys(raw.hostname)), unique)
 
 
-def _limits(job: _Job) -> Limits | Missing:
-    if job.python is None:
-        return Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
-    return Limits(*job.nofile, job.memlock[0], job.shm_bytes)
-
-
-def _versions(job: _Job, driver: _Driver | Missing | None) -> Versions | Missing:
-    """`driver` None: not a host with NPUs."""
-    cann = versions.cann(job.cann_files)
-    readings = {"cann": cann}
-    if isinstance(driver, Missing):
-        return driver
-    for name in ("driver", "firmware"):
-        text = getattr(driver, name) if driver else None
-        readings[name] = Reading() if text is None else versions.version_info(text)
-    if errors := [f"{name}: {reading.error}" for name, reading in readings.items() if reading.error]:
-        return Missing("; ".join(errors))
-    return Versions(
-        python=job.python,
-        torch=job.packages.get("torch"),
-        torch_npu=job.packages.get("torch_npu"),
-        numpy=job.packages.get("numpy"),
-        driver=readings["driver"].value,
-        firmware=readings["firmware"].value,
-        cann=cann.value,
-    )
-
-
-def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
-    """What the one query of a device was answered with, or an error."""
-    if output is None or output.trouble:
-        return output.trouble if output else f"hccn_tool was not asked for {name}"
-    if output.code != 0 and not output.text.strip():
-        return f"hccn_tool said nothing and ended with {output.code}"
-    found = read(output.text)
-    return found[0] if len(found) == 1 else f"hccn_tool answered {len(found)} times where one answer was expected"
-
-
-def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
-    def reading(name: str) -> Reading:
-        found = only(name, outputs.get(name), hccn_tool.READERS[name])
-        return Reading(error=found) if isinstance(found, str) else found
-
-    address = only("ip", outputs.get("ip"), hccn_tool.ip)
-    if isinstance(address, str):
-        address = hccn_tool.Address(Reading(error=address), Reading(error=address))
-    return HccnDevice(
-        index=index,
-        address=address.address,
-        netmask=address.netmask,
-        link=reading("link"),
-        net_health=reading("net_health"),
-        detect=reading("netdetect"),
-        gateway=reading("gateway"),
-        tls=reading("tls"),
-        config_status=reading("cfg"),
-        leaf=reading("lldp") if "lldp" in outputs else Reading(),
-        mtu=reading("mtu"),
-    )
-
-
-def _hccn(raw: dict[int, dict[str, Output]], asked: tuple[int, ...]) -> Hccn:
-    """Every device that was asked for is there, also one whose readings did not come in time."""
-    indices = sorted(set(asked) | set(raw))
-    return Hccn(tuple(_hccn_device(index, raw.get(index) or _late()) for index in indices))
-
-
-def _late() -> dict[str, Output]:
-    late = Output("", "", -1, "hccn_tool did not answer in time")
-    return dict.fromkeys(("ip", *hccn_tool.READERS), late)
-
-
-def _hccn_conf(raw: _HccnConf) -> HccnConf | Missing:
-    if raw.text is None:
-        return HccnConf(False, {})
-    entries = hccn_conf.entries(raw.text)
-    return entries if isinstance(entries, Missing) else HccnConf(True, entries, raw.text)
-
-
-def _npu_smi(raw: _NpuSmi) -> NpuSmi | Missing:
-    users = {pid: user[:60] for pid, user in raw.users.items()}
-    return npu_smi.combined(npu_smi.info(raw.info.text), npu_smi.mapping(raw.mapping.text), users)
-
-
 def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
     """The host's clock was read after `sent` and before `received` (both the controller's), which bounds the offset
     from both sides; nothing is assumed about how the time in between divides."""
@@ -323,12 +205,20 @@ def _made(found: Sections | Missing, name: str, type_: type[Any], make: Callable
 
 
 def host_facts(
-    found: Sections | Missing, product: Product, devices: tuple[int, ...], *, sent: float, received: float
+    found: Sections | Missing,
+    product: Product,
+    devices: tuple[int, ...],
+    *,
+    sent: float,
+    received: float,
+    deep: bool = True,
 ) -> HostFacts:
-    """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it."""
+    """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it;
+    `deep`: also those that the basic set leaves out."""
     made = partial(_made, found)
     npu = product.is_npu
-    driver = section(found, "driver", _Driver) if npu else None
+    deep_npu = npu and deep
+    driver = section(found, "driver", RawDriver) if npu else None
     return HostFacts(
         os=made("os", _Os, _os),
         clock=made("clock", _Clock, lambda raw: _clock(raw, sent, received)),
@@ -339,9 +229,13 @@ def host_facts(
         environment=made("environment", environment.Raw, environment.environment),
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
         names=made("names", _Names, _names),
-        limits=made("job", _Job, _limits),
-        versions=made("job", _Job, lambda raw: _versions(raw, driver)),
-        hccn=made("hccn", dict[int, dict[str, Output]], lambda raw: _hccn(raw, devices)) if npu else None,
-        hccn_conf=made("hccn_conf", _HccnConf, _hccn_conf) if npu else None,
-        npu_smi=made("npu_smi", _NpuSmi, _npu_smi) if npu else None,
+        limits=made("job", RawJob, job_answer.limits),
+        versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),
+        job=made("job", RawJob, job_answer.job) if deep else None,
+        hccn=made("hccn", RawHccn, lambda raw: npu_answer.hccn(raw, devices)) if npu else None,
+        hccn_conf=made("hccn_conf", RawHccnConf, npu_answer.hccn_conf_file) if npu else None,
+        npu_smi=made("npu_smi", RawNpuSmi, npu_answer.npu_smi_table) if npu else None,
+        nic=made("hccn", RawHccn, lambda raw: npu_answer.nic(raw, devices)) if deep_npu else None,
+        chips=made("chips", RawChips, npu_answer.chips) if deep_npu else None,
+        device_nodes=made("device_nodes", RawDeviceNodes, npu_answer.device_nodes) if deep_npu else None,
     )

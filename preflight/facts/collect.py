@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer, arrivals
-from preflight.facts.hccn_tool import READERS
+from preflight.facts import answer, arrivals, job
+from preflight.facts.hccn_tool import DEEP_READERS, READERS
+from preflight.facts.npu_answer import CHIP_QUERIES
 from preflight.facts.rootless import without_root
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
-from preflight.model.cluster import Cluster, Fabric, Host
+from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.fanout import fan_out
@@ -31,6 +32,9 @@ HOST_SECTIONS = {
     "job": 30.0,
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
+# What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
+DEEP_HOST_SECTIONS = {"job": 45.0}
+DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
 
 
@@ -63,10 +67,12 @@ class Request:
         return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
-def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str]) -> Request:
+def _facts_request(
+    cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
+) -> Request:
     """What every host is asked; its own device ids come on top."""
-    probe = cluster.probe
-    job = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
+    probe, product = cluster.probe, cluster.product
+    view = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
     useful = (name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED)
     queries = [name for name in useful if not readings or name in readings]
     words: dict[str, object] = {
@@ -75,18 +81,32 @@ def _facts_request(cluster: Cluster, ports: PortSet, sections: Sequence[str], re
         "hosts_file": cluster.setup.hosts_file,
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
+        "deep_readings": [name for name in DEEP_READERS if name not in READERS] if deep else [],
+        "chip_queries": [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3],
         "job": {
-            "source": job.source,
-            "npu": cluster.product.is_npu,
-            "python": job.python,
-            "argv": host_argv(job, sudo=False),  # the collector is root already where the host asks for sudo
-            "elsewhere": bool(job.setup or job.wrapper or job.user),
+            "source": view.source,
+            "python": view.python,
+            "argv": host_argv(view, sudo=False),  # the collector is root already where the host asks for sudo
+            "elsewhere": bool(view.setup or view.wrapper or view.user),
+            "wanted": {"npu": product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
         },
     }
-    deadlines = HOST_SECTIONS | (NPU_SECTIONS if cluster.product.is_npu else {})
+    deadlines = HOST_SECTIONS | (NPU_SECTIONS if product.is_npu else {})
+    if deep:
+        deadlines |= DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if product.is_npu else {})
     if sections:
         deadlines = {name: deadlines[name] for name in sections}
     return Request(source("collect"), deadlines, words)
+
+
+def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
+    return {
+        "prefixes": job.PREFIXES,
+        "named_by": job.NAMED_BY,
+        "files": job.NPU_FILES if cluster.product.is_npu else (),
+        "requirements": cluster.job.requirements,
+        "datasets": cluster.job.datasets,
+    }
 
 
 def _unreachable(error: TransportError) -> Unreachable:
@@ -107,14 +127,16 @@ def look(
     pool: int = POOL,
     sections: Sequence[str] = (),
     readings: Sequence[str] = (),
+    deep: bool = False,
 ) -> dict[str, Seen | Unreachable]:
     """Look at every host in one round trip: its facts together with what they were read from.
 
     `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
-    are wanted (what comes of the others is `Missing`); `readings`: of hccn_tool, the same. Where sudo refuses, the host
-    is looked at without root, and its `os` says why. Raises nothing that a host could cause.
+    are wanted (what comes of the others is `Missing`); `readings`: of hccn_tool's basic ones, the same; `deep`: also
+    what is not of the basic set. Where sudo refuses, the host is looked at without root, and its `os` says why. Raises
+    nothing that a host could cause.
     """
-    request = _facts_request(cluster, ports, sections, readings)
+    request = _facts_request(cluster, ports, sections, readings, deep=deep)
     connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
     targets = {host.name: arrivals.targets(cluster, hosts, host.name) for host in hosts}
 
@@ -127,7 +149,7 @@ def look(
             sent = time.time()
             raw = asked.ask(transport, host)
             received = time.time()
-            facts = answer.host_facts(raw, cluster.product, devices, sent=sent, received=received)
+            facts = answer.host_facts(raw, cluster.product, devices, sent=sent, received=received, deep=deep)
             return Seen(without_root(facts, refused), raw)
 
         try:
@@ -165,11 +187,13 @@ def collect(
     pool: int = POOL,
     sections: Sequence[str] = (),
     readings: Sequence[str] = (),
+    deep: bool = False,
 ) -> ClusterFacts:
     """The facts of `hosts`, in their order; see `look`."""
     seen = look(
-        cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections, readings=readings
-    )
+        cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections, readings=readings,
+        deep=deep,
+    )  # fmt: skip
     return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
 
 

@@ -3,10 +3,10 @@
     {"schema": "preflight.facts/1", "hosts": {NAME: {SECTION: {"value": …} or {"error": "…"}}}}
 
 A host that could not be reached is `{"unreachable": {"trouble", "summary", "remedy"}}`. A section that the product does
-not have is left out. With raw output kept, it stands as "raw" beside "value" or "error".
+not have is left out; one that was not asked for is `{"skipped": "--basic"}`. With raw output kept, it stands as "raw"
+beside "value" or "error".
 """
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,34 +14,18 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.facts.redact import redact
+from preflight.facts.types import DEEP, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.facts/1"
 
 # What a fact section was read from, where the collector's section is not the one of the same name.
-_RAW_OF = {"limits": ("job",), "versions": ("job", "driver")}
+_RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ("hccn",)}
 
-# Sections that other products do not have.
-_OF_NPUS = ("hccn", "hccn_conf", "npu_smi", "nic", "chips", "device_nodes", "job")
-
-# Tools do not print secrets that we know of; files that a person wrote, such as a sysctl.d drop-in, could hold one.
-_SECRETS = (
-    re.compile(r"()-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL),
-    re.compile(
-        r"((?:pass(?:word|wd|phrase)|secret|token|api_?key|credential)s?[\"']?[ \t]{0,9}[:=][ \t]{0,9})\S{1,4096}",
-        re.IGNORECASE,
-    ),
-    re.compile(r"(authorization[ \t]{0,9}:[ \t]{0,9}\w{1,20}[ \t]{1,9})\S{1,4096}", re.IGNORECASE),
-    re.compile(r"(\w{1,20}://[^\s/:@]{1,100}:)[^\s/@]{1,200}(?=@)"),  # scheme://user:password@host
-)
-
-
-def redact(text: str) -> str:
-    """The text with everything that looks like a key, password or token replaced by `[redacted]`."""
-    for pattern in _SECRETS:
-        text = pattern.sub(r"\1[redacted]", text)
-    return text
+# Sections that other products do not have: those that there have always been, and those that came later.
+_OF_NPUS = ("hccn", "hccn_conf", "npu_smi")
+_NEW_OF_NPUS = ("nic", "chips", "device_nodes")
 
 
 def load_file(path: Path) -> ClusterFacts:
@@ -80,6 +64,8 @@ def _host(host: HostFacts | Unreachable, raw: Mapping[str, bytes]) -> dict[str, 
     for name in SECTIONS:
         value = host.section(name)
         if value is None:
+            if name in DEEP and (host.hccn is not None or name not in _NEW_OF_NPUS):
+                sections[name] = {"skipped": "--basic"}
             continue
         sections[name] = {"error": value.error} if isinstance(value, Missing) else {"value": value}
         if kept := _raw(name, raw):
@@ -101,6 +87,7 @@ class _Document(msgspec.Struct):
 class _Section(msgspec.Struct):
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
+    skipped: str | None = None
 
 
 @cache
@@ -113,6 +100,8 @@ def _read_section(raw: msgspec.Raw, type_: Any) -> Any:
     section = msgspec.json.decode(raw, type=_Section)
     if section.error is not None:
         return Missing(section.error)
+    if section.skipped is not None:
+        return None
     if section.value is msgspec.UNSET:
         raise msgspec.ValidationError('has neither "value" nor "error"')
     return msgspec.json.decode(section.value, type=type_)
@@ -128,7 +117,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
         for section, type_ in _section_types().items():
             if section in sections:
                 found[section] = _read_section(sections[section], type_)
-            elif section not in _OF_NPUS:
+            elif section not in _OF_NPUS and ("hccn" in sections or section not in _NEW_OF_NPUS):
                 found[section] = Missing(f"not in {source}")
         return HostFacts(**found)
     except (msgspec.MsgspecError, RecursionError) as error:

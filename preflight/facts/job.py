@@ -5,10 +5,29 @@ from dataclasses import dataclass, field
 
 from preflight.facts.found import Found
 
+# Variables of the jobs' environment that are looked at, by the beginning of their names.
+PREFIXES = (
+    "HCCL_", "ASCEND_", "TORCH_", "NPU_", "GLOO_", "TP_", "NCCL_", "CM_", "P2P_HCCL_", "RANK_",
+    "LD_LIBRARY_PATH", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
+NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
+DRIVER = "/usr/local/Ascend/driver"
+# What a container for NPUs has to have from its host.
+NPU_FILES = (
+    "/etc/hccn.conf",
+    "/etc/ascend_install.info",
+    "/usr/local/dcmi",
+    f"{DRIVER}/lib64",
+    f"{DRIVER}/lib64/common",
+    f"{DRIVER}/lib64/driver",
+    f"{DRIVER}/version.info",
+)
+
 
 @dataclass(frozen=True)
 class SeenFile:
-    """A file or folder in the job's view that matters to it. `kind`: file, folder, link, device, missing.
+    """A file or folder in the job's view that matters to it. `kind`: file, folder, link, device, missing; of a link,
+    the rest is of what it leads to.
 
     `text` is kept of small files that a check reads (a rank table, a whitelist); `digest` of what must be equal on all
     hosts: sha256 of a file's bytes, of a folder's sorted list of names and sizes.
@@ -24,9 +43,8 @@ class SeenFile:
 
 @dataclass(frozen=True)
 class Job:
-    """`variables`: of the environment that jobs start with, those whose names begin with HCCL_, ASCEND_, TORCH_, NPU_,
-    GLOO_, TP_, NCCL_, CM_, P2P_HCCL_, RANK_TABLE_FILE, LD_LIBRARY_PATH, MASTER_ADDR, MASTER_PORT; secrets redacted.
-    `files`: by path. `groups`: ids of the user's groups, its own first. `contained`: runs in a container."""
+    """`variables`: those of PREFIXES in the environment that jobs start with, secrets redacted. `files`: by path.
+    `groups`: ids of the user's groups, its own first. `contained`: runs in a container."""
 
     user: str
     uid: int

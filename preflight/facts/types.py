@@ -5,7 +5,7 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from preflight.facts.chips import Chips
 from preflight.facts.device_nodes import DeviceNodes
@@ -224,12 +224,13 @@ class NpuSmi:
     version: str
     chips: tuple[NpuChip, ...]
     processes: tuple[NpuProcess, ...]
-    processes_listed: bool = True  # False: the tool prints no process table, so who is busy is not known
+    processes_listed: bool = True  # False: the tool prints no process table, or not of all: who is busy is not known
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """All sections of one host. A section that the product does not have is `None`."""
+    """All sections of one host. A section that the product does not have is `None`; so is one of DEEP that was not
+    asked for."""
 
     os: Os | Missing
     clock: Clock | Missing
@@ -244,8 +245,8 @@ class HostFacts:
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None
-    nic: Nic | Missing | None = None  # None: only the basic set was asked for
-    chips: Chips | Missing | None = None  # the same
+    nic: Nic | Missing | None = None
+    chips: Chips | Missing | None = None
     device_nodes: DeviceNodes | Missing | None = None
     job: Job | Missing | None = None
     arrivals: Arrivals | Missing = field(
@@ -258,6 +259,7 @@ class HostFacts:
 
 
 SECTIONS = tuple(section.name for section in fields(HostFacts))
+DEEP = ("nic", "chips", "device_nodes", "job")  # sections that --basic leaves out
 
 
 @dataclass(frozen=True)
@@ -267,9 +269,13 @@ class ClusterFacts:
     hosts: dict[str, HostFacts | Unreachable]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ping:
-    """One `hccn_tool -ping` of the second round. `peer` is "node02/3" or "gateway"; `error`: could not look."""
+    """One ping of the second round, of several packets. `peer` is "node02/3" or "gateway"; `error`: could not look.
+
+    `purpose`: "reach" (does it answer at all), "mtu" (as much data as goes into one packet), "hccs" (`-hccs_ping` to a
+    vNIC of Atlas A3, whose answers are known from source only).
+    """
 
     host: str
     device: int
@@ -279,3 +285,5 @@ class Ping:
     received: int = 0
     milliseconds: float | None = None  # median of the replies
     error: str = ""
+    size: int = 0  # bytes of data a packet; 0: the tool's own
+    purpose: Literal["reach", "mtu", "hccs"] = "reach"

@@ -199,6 +199,21 @@ def _seconds(value: Any) -> float:
     raise ValueError(f"should be a number of seconds above 0 and up to {_LONGEST_DEADLINE:.0f}, found {shown(value)}")
 
 
+def _paths_there(value: Any) -> tuple[str, ...]:
+    """Absolute paths on the hosts: no `~`, which would be another one for everybody."""
+    if not isinstance(value, list):
+        raise ValueError(f'should be a list such as ["/data/imagenet"], found {shown(value)}')
+    paths: list[str] = []
+    for item in value:
+        path = item.rstrip("/") if isinstance(item, str) else ""
+        if not path.startswith("/"):
+            raise ValueError(f"{shown(item)} is no absolute path such as /data/imagenet")
+        if path in paths:
+            raise ValueError(f"{shown(item)} stands there twice")
+        paths.append(_printable(path))
+    return tuple(paths)
+
+
 def _words(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -221,6 +236,7 @@ NetworkOfHosts = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network_o
 Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]
+PathsThere = Annotated[tuple[str, ...], BeforeValidator(_paths_there, json_schema_input_type=list[str])]
 Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
 HostRange = Annotated[
     Literal["auto"] | InstanceOf[PortSet],

@@ -9,7 +9,7 @@ from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
 from preflight.inventory.schema import Document, HostSetupTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
-from preflight.model.cluster import Cluster, Host, HostSetup, ProbeSettings, Product, Ssh, Waiver
+from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.ports import PortSet
 
 _BACKEND = {Product.NVIDIA: "nccl", Product.CPU: "gloo"}  # else hccl
@@ -95,6 +95,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         firewall_off_at_boot=document.firewall.disable_at_boot,
         probe=_probe(document.probe, document.cluster.product),
         setup=_setup(document.host_setup),
+        job=JobInputs(document.job.requirements, document.job.datasets),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
         amp=in_amp_mode(document),

@@ -22,6 +22,7 @@ from preflight.inventory.fields import (
     Network,
     NetworkOfHosts,
     Nic,
+    PathsThere,
     Port,
     Ports,
     Profile,
@@ -143,6 +144,11 @@ class ProbeTable(_Table):
     idle: StrictBool = False
 
 
+class JobTable(_Table):
+    requirements: PathsThere = ()
+    datasets: PathsThere = ()
+
+
 class HostTable(_Table):
     name: Names
     address: Names | None = None
@@ -174,5 +180,6 @@ class Document(_Table):
     firewall: FirewallTable = FirewallTable()
     host_setup: HostSetupTable = HostSetupTable()
     probe: ProbeTable = ProbeTable()
+    job: JobTable = JobTable()
     hosts: Annotated[list[HostTable], Field(min_length=1)]
     waivers: list[WaiverTable] = []

@@ -98,6 +98,14 @@ class HostSetup:
 
 
 @dataclass(frozen=True)
+class JobInputs:
+    """What a job reads and what has to be the same on all hosts; absolute paths where jobs run."""
+
+    requirements: tuple[str, ...] = ()  # files, compared by their bytes
+    datasets: tuple[str, ...] = ()  # folders, compared by the names and sizes of what is in them
+
+
+@dataclass(frozen=True)
 class Host:
     """One server. `address` is what is connected to; `nic` is an interface name or a CIDR that names one."""
 
@@ -137,6 +145,7 @@ class Cluster:
     probe: ProbeSettings = field(default_factory=ProbeSettings)
     waivers: tuple[Waiver, ...] = ()
     setup: HostSetup = field(default_factory=HostSetup)
+    job: JobInputs = field(default_factory=JobInputs)
     superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
     amp: bool = False  # the NPUs (of Atlas A1) are in AMP mode: their addresses are planned in one subnet
 

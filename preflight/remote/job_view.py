@@ -2,22 +2,32 @@
 
 Runs in the jobs' own Python, which may be another one than the collector's, in a container, or a user's. Package
 versions are read from the metadata files themselves: importlib.metadata costs 40 ms and is missing before Python 3.8,
-importing torch costs over a second. The rest of stdin is {"marker", "npu"}; the answer is a line of marker and JSON.
+importing torch costs over a second. The rest of stdin is {"marker", "wanted"}; the answer is a line of marker and JSON.
+
+    wanted     {"npu": whether there are NPUs, "deep": null or what else is to be looked at}
+    deep       {"prefixes": of variables, "files": paths to look at, "named_by": variables that name files whose text is
+               wanted, "requirements": files and "datasets": folders whose digests are wanted}
 """
 
 import os
 import resource
 import site
+import stat
 import sys
+import time
 
-PACKAGES = ("torch", "torch_npu", "numpy")
+PACKAGES = ("torch", "torch_npu", "numpy", "mindspore", "scipy", "decorator", "attrs")
+OLD_NAMES = {"mindspore_ascend": "mindspore"}
 HEAD = 64 * 1024  # bytes read of a metadata or version file
+TEXT = 1024 * 1024  # bytes read of a file that a variable names
+DIGEST_SECONDS = 15  # for all digests together
+SECRET = ("PASS", "SECRET", "TOKEN", "CREDENTIAL", "_KEY")  # in names of variables whose values stay here
 
 
-def read(path):
+def read(path, limit=HEAD):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(HEAD)
+            return file.read(limit)
     except OSError:
         return None
 
@@ -41,6 +51,7 @@ def packages():
         for entry in entries:
             stem, _, kind = entry.rpartition(".")
             name = stem.split("-")[0].lower()
+            name = OLD_NAMES.get(name, name)
             if kind not in ("dist-info", "egg-info") or name not in PACKAGES:
                 continue
             path = os.path.join(root, entry)
@@ -52,9 +63,8 @@ def packages():
     return found
 
 
-def cann_files():
-    """[[path, text], …] of every CANN version file: first where the environment points, then the usual places."""
-    arch = os.uname().machine + "-linux"
+def cann_homes():
+    """Where CANN may be: first where the environment points, then the usual places."""
     base = "/usr/local/Ascend/"
     homes = [
         os.environ.get("ASCEND_TOOLKIT_HOME"),
@@ -64,6 +74,12 @@ def cann_files():
         os.path.expanduser("~/Ascend/ascend-toolkit/latest"),
         base + "nnae/latest",
     ]
+    return [home for home in homes if home]
+
+
+def cann_files():
+    """[[path, text], …] of every CANN version file."""
+    arch = os.uname().machine + "-linux"
     names = (
         arch + "/ascend_toolkit_install.info",
         "ascend_toolkit_install.info",
@@ -71,27 +87,183 @@ def cann_files():
         "version.cfg",
         arch + "/ascend_ops_install.info",
     )
-    paths = [os.path.join(home, name) for home in homes if home for name in names]
+    paths = [os.path.join(home, name) for home in cann_homes() for name in names]
     return [[path, text] for path, text in ((path, read(path)) for path in paths) if text is not None]
 
 
-def view(npu):
+def view(wanted):
     shm = os.statvfs("/dev/shm")
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "packages": packages(),
-        "cann_files": cann_files() if npu else [],
+        "cann_files": cann_files() if wanted["npu"] else [],
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE),
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK),
         "shm_bytes": shm.f_blocks * shm.f_frsize,
+        "deep": deeper(wanted["deep"]) if wanted["deep"] else None,
     }
+
+
+def deeper(wanted):
+    until = time.monotonic() + DIGEST_SECONDS
+    named = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
+    files = {path: seen(path) for path in wanted["files"]}
+    files.update((path, with_text(path)) for path in named)
+    for path in wanted["requirements"] + wanted["datasets"]:
+        files[path] = with_digest(path, until)
+    return {
+        "user": user(),
+        "uid": os.geteuid(),
+        "groups": list(dict.fromkeys([os.getegid(), *os.getgroups()])),
+        "capabilities": capabilities(),
+        "contained": contained(),
+        "variables": variables(tuple(wanted["prefixes"])),
+        "files": list(files.values()),
+        "devices": sorted(int(name[7:]) for name in os.listdir("/dev") if name[:7] == "davinci" and name[7:].isdigit()),
+        "hccl_test": hccl_test(),
+    }
+
+
+def user():
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def capabilities():
+    for line in (read("/proc/self/status") or "").splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0
+
+
+def contained():
+    """Whether this is a container: by the marks that docker, podman, Kubernetes, LXC and systemd-nspawn leave."""
+    if "container" in os.environ or os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
+        return True
+    first = read("/proc/1/environ") or ""
+    groups = read("/proc/1/cgroup") or ""
+    marks = ("docker", "kubepods", "containerd", "/lxc", "libpod")
+    return "\0container=" in "\0" + first or any(mark in groups for mark in marks)
+
+
+def variables(prefixes):
+    """Those whose names begin so. A value that may be a secret does not leave the host."""
+    found = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    return {
+        plain(name): "[redacted]" if any(word in name for word in SECRET) else plain(value)
+        for name, value in found.items()
+    }
+
+
+def plain(text):
+    """The text without bytes that are none, for which JSON has no place."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def seen(path):
+    """{"path", "kind", "size"} of what is there, and of a link, which stays one, why it leads nowhere."""
+    found = {"path": plain(path), "kind": "missing", "text": "", "digest": "", "size": 0, "error": ""}
+    try:
+        status = os.lstat(path)
+        found["kind"], found["size"] = kind_of(status.st_mode), status.st_size
+        if found["kind"] == "link":
+            found["size"] = os.stat(path).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        if found["kind"] == "link":
+            found["error"] = "the link leads nowhere"
+    except OSError as error:
+        found["error"] = error.strerror
+    return found
+
+
+def kind_of(mode):
+    if stat.S_ISLNK(mode):
+        return "link"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "device"
+
+
+def with_text(path):
+    found = seen(path)
+    if found["kind"] in ("file", "link") and not found["error"]:
+        if found["size"] > TEXT:
+            found["error"] = "larger than %d KiB" % (TEXT // 1024)
+        elif os.path.isfile(path):  # a pipe would be waited on
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    found["text"] = file.read(TEXT)
+            except OSError as error:
+                found["error"] = error.strerror
+    return found
+
+
+def with_digest(path, until):
+    """sha256 of a file's bytes, or of the sorted names and sizes of all files below a folder."""
+    found = seen(path)
+    try:
+        if os.path.isdir(path):
+            found["digest"] = digest_of_folder(path, until)
+        elif os.path.isfile(path):
+            found["digest"] = digest_of_file(path, until)
+    except OSError as error:
+        found["error"] = error.strerror
+    except LateError:
+        found["error"] = "not read within %d s" % DIGEST_SECONDS
+    return found
+
+
+class LateError(Exception):
+    pass
+
+
+def digest_of_file(path, until):
+    from hashlib import sha256
+
+    digest = sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            if time.monotonic() > until:
+                raise LateError
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def digest_of_folder(path, until):
+    from hashlib import sha256
+
+    lines, folders = [], [path]
+    while folders:
+        if time.monotonic() > until:
+            raise LateError
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file():
+                    lines.append("%s %d" % (os.path.relpath(entry.path, path), entry.stat().st_size))
+    return sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def hccl_test():
+    """Where HCCL Test's all_reduce_test stands, built; "" where it does not."""
+    places = [os.path.join(home, "tools/hccl_test/bin") for home in cann_homes()]
+    for place in os.environ.get("PATH", "").split(":") + places:
+        path = os.path.join(place, "all_reduce_test")
+        if place and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
 
 
 def main():
     import json
 
     request = json.loads(sys.stdin.buffer.read().decode())
-    print("\n" + request["marker"] + json.dumps(view(request["npu"])))
+    print("\n" + request["marker"] + json.dumps(view(request["wanted"])))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from preflight.facts import answer
+from preflight.facts.chips import Chips, Health
 from preflight.facts.collect import collect
-from preflight.facts.document import dump, load, redact
+from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
+from preflight.facts.document import dump, load
+from preflight.facts.found import Found
+from preflight.facts.job import Job, SeenFile
+from preflight.facts.nic import Nic
+from preflight.facts.redact import redact
 from preflight.facts.types import (
+    DEEP,
     SECTIONS,
     Clock,
     ClusterFacts,
@@ -43,6 +50,11 @@ def device_said(address: str) -> dict[str, object]:
         "tls": said("dev_id:0, tls switch[0](0:disable, 1:enable), tls alarm time threshold[60]days\n"),
         "cfg": said("config status:SUCCESS\n"),
         "lldp": said("System Name TLV\n\tleaf01\n"),
+        "speed": said("Speed: 200000 Mb/s\n"),
+        "fec": said("fec mode: rs FEC mode\n"),
+        "vnic": said("The command is not supported on this product.\n", "", 13),
+        "stat": said("weather: fine\n"),
+        "optical": {**said("", "", -1), "trouble": "hccn_tool -i 0 was still running at its deadline"},
     }
 
 
@@ -103,11 +115,46 @@ def sections() -> dict[str, Any]:
             "nofile": [1024, 4096],
             "memlock": [-1, -1],
             "shm_bytes": 1 << 30,
+            "deep": {
+                "user": "trainer",
+                "uid": 1000,
+                "groups": [1000, 1001],
+                "capabilities": 0,
+                "contained": True,
+                "variables": {"HCCL_BUFFSIZE": "200", "ASCEND_PROXY": "http://me:hunter2@proxy"},
+                "files": [{"path": "/etc/hccn.conf", "kind": "file", "size": 9}],
+                "devices": [0],
+                "hccl_test": "",
+            },
         },
         "driver": {"driver": "Version=24.1\n", "firmware": None},
         "hccn": {"0": device_said("10.0.0.11")},
         "hccn_conf": {"text": "address_0=10.0.0.11\n"},
         "npu_smi": {"info": said("There is no NPU card on this server.\n"), "mapping": said("")},
+        "chips": {
+            "mapping": said("NPU ID  Chip ID  Chip Logic ID  Chip Name\n3  0  0  Ascend 910B3\n3  1  -  Mcu\n"),
+            "queries": {
+                "topo": said("", "This device does not support querying topo.\n", 1),
+                "board -i 3": said("\tSoftware Version : 24.1.rc3\n\tFirmware Version : 7.5\n"),
+                "health -i 3 -c 0": said("\tHealth Status : OK\n\tError Code : NA\n\tError Information : NA\n"),
+                "usages -i 3 -c 0": {**said("", "", -1), "trouble": "npu-smi info -t was still running"},
+            },
+        },
+        "device_nodes": {
+            "nodes": [
+                {
+                    "path": "/dev/davinci0",
+                    "device": True,
+                    "mode": 0o660,
+                    "uid": 1000,
+                    "gid": 1000,
+                    "user": "HwHiAiUser",
+                    "group": "HwHiAiUser",
+                }
+            ],
+            "lspci": None,
+            "pci": [["0000:3d:00.0", "d802"]],
+        },
     }
     return {name: {"value": value} for name, value in values.items()}
 
@@ -125,7 +172,8 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     facts = facts_of(framed(sections()))
     missing = {name for name in SECTIONS if isinstance(facts.section(name), Missing)}
     assert missing == {"npu_smi"}
-    assert facts.npu_smi == Missing("npu-smi said 'There is no NPU card on this server.'")
+    assert isinstance(facts.npu_smi, Missing)
+    assert facts.npu_smi.error.startswith("npu-smi said 'There is no NPU card on this server.'")
     assert facts.os.id == "openEuler"  # type: ignore[union-attr]
     assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]  # type: ignore[union-attr]
     assert facts.names.hostname == ("10.1.0.1",)  # type: ignore[union-attr]
@@ -139,9 +187,55 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     assert device.leaf == Reading("leaf01")
 
 
+def test_what_is_asked_in_depth_is_a_value_or_an_error_and_what_a_product_refuses_is_neither() -> None:
+    facts = facts_of(framed(sections()), devices=(0, 1))
+    assert isinstance(facts.nic, Nic)
+    zero, late = facts.nic.devices
+    assert (zero.speed, zero.fec) == (Found(200000), Found("rs"))
+    assert zero.neighbour.value
+    assert zero.vnic == Found()  # refused on this product
+    assert zero.mac == Found()  # not listed by the tool's help, so not asked
+    assert "is not understood" in zero.packets.error
+    assert zero.optics == Found(error="hccn_tool -i 0 was still running at its deadline")
+    assert late.speed == Found(error="hccn_tool did not answer in time")
+    assert isinstance(facts.chips, Chips)
+    (chip,) = facts.chips.chips
+    assert (chip.device, chip.npu) == (0, 3)
+    assert chip.health == Found(Health("OK"))
+    assert chip.board.value
+    assert chip.board.value.driver == "24.1.rc3"
+    assert chip.usages == Found(error="npu-smi info -t was still running")
+    assert chip.superpod == Found()
+    node = DeviceNode("/dev/davinci0", 0o660, "HwHiAiUser", "HwHiAiUser", 1000, 1000)
+    assert facts.device_nodes == DeviceNodes((node,), Found((Accelerator("0000:3d:00.0", "d802"),)))
+    assert isinstance(facts.job, Job)
+    assert facts.job.variables == {"ASCEND_PROXY": "http://me:[redacted]@proxy", "HCCL_BUFFSIZE": "200"}
+    assert facts.job.files == {"/etc/hccn.conf": SeenFile("/etc/hccn.conf", "file", size=9)}
+    assert facts.job.hccl_test == Found()
+
+
+def test_a_basic_look_leaves_the_deep_sections_out_and_its_document_says_so() -> None:
+    raw = answer.sections(framed(sections()), "mark")
+    facts = answer.host_facts(raw, Product.ATLAS_A2, (0,), sent=1000.0, received=1000.4, deep=False)
+    assert [facts.section(name) for name in DEEP] == [None] * len(DEEP)
+    document = dump(ClusterFacts({"n1": facts}))
+    assert json.loads(document)["hosts"]["n1"]["nic"] == {"skipped": "--basic"}
+    assert load(document).hosts["n1"] == facts
+
+
+def test_a_document_of_before_there_was_depth_lacks_it_and_does_not_say_that_it_was_left_out() -> None:
+    document = json.loads(dump(ClusterFacts({"n1": facts_of(framed(sections()))})))
+    for name in DEEP:
+        del document["hosts"]["n1"][name]
+    facts = load(json.dumps(document), "old.json").hosts["n1"]
+    assert isinstance(facts, HostFacts)
+    assert {facts.section(name) for name in DEEP} == {Missing("not in old.json")}
+
+
 def test_a_product_without_npus_has_no_npu_sections() -> None:
     facts = facts_of(framed(sections()), Product.CPU)
     assert (facts.hccn, facts.hccn_conf, facts.npu_smi) == (None, None, None)
+    assert (facts.nic, facts.chips, facts.device_nodes) == (None, None, None)
 
 
 def test_an_offset_is_bounded_by_the_round_trip_and_by_nothing_else() -> None:
@@ -200,8 +294,6 @@ def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(rep
     facts = facts_of(reply)
     for name in SECTIONS:
         section = facts.section(name)
-        if name in ("nic", "chips", "device_nodes", "job"):  # not of the basic set
-            continue
         assert isinstance(section, Missing)
         assert sentence in section.error
 

@@ -8,12 +8,16 @@ import runpy
 import stat
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.programs import source
 from preflight.transport.types import Program
+from tests.unit.collector import section
 
 REMOTE = Path(__file__).parents[2] / "preflight" / "remote"
 SOURCE, JOB_VIEW = source("collect"), source("job_view")
@@ -48,8 +52,9 @@ def tool(directory: Path, name: str, script: str) -> str:
     return str(directory)
 
 
-def job(python: str, *argv: str, elsewhere: bool = False) -> dict[str, Any]:
-    return {"source": JOB_VIEW, "npu": False, "python": python, "argv": argv, "elsewhere": elsewhere}
+def job(python: str, *argv: str, elsewhere: bool = False, deep: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"source": JOB_VIEW, "python": python, "argv": argv, "elsewhere": elsewhere,
+            "wanted": {"npu": False, "deep": deep}}  # fmt: skip
 
 
 def test_what_every_look_pays_for_is_light() -> None:
@@ -277,3 +282,159 @@ def test_bytes_of_a_file_that_are_no_text_can_be_told_apart_and_given_back(tmp_p
     file = tmp_path / "sysctl.conf"
     file.write_bytes("r\u00e9serv\u00e9 utf-8 and ".encode() + b"\xb1\xa3\xc1\xf4 gbk")
     assert read(str(file)) == "r\u00e9serv\u00e9 utf-8 and \U0010ffb1\U0010ffa3\U0010ffc1\U0010fff4 gbk"
+
+
+# What is looked at in depth.
+
+
+def test_deep_queries_are_asked_as_far_as_the_tool_lists_them(tmp_path: Path) -> None:
+    script = """case $1 in -h) printf 'hccn_tool -i devid -link\n   [-g]\nhccn_tool -i devid -fec\n'; exit;; esac
+echo "$3 $4"
+"""
+    path = tool(tmp_path, "hccn_tool", script)
+    found = answer("hccn", path=path, devices=[0], readings=[["mtu", "-g"]], deep_readings=["fec", "pfc", "link_stat"])
+    readings = found["hccn"]["value"]["0"]
+    assert {name: said["out"] for name, said in readings.items()} == {"mtu": "-mtu -g\n", "fec": "-fec -g\n"}
+
+
+def test_a_tool_whose_help_lists_nothing_is_asked_everything(tmp_path: Path) -> None:
+    path = tool(tmp_path, "hccn_tool", 'case $1 in -h) echo "usage: see the manual"; exit 1;; esac; echo "$3"\n')
+    found = answer("hccn", path=path, devices=[0], readings=[], deep_readings=["fec", "pfc"])["hccn"]["value"]["0"]
+    assert {name: said["out"] for name, said in found.items()} == {"fec": "-fec\n", "pfc": "-pfc\n"}
+
+
+def test_a_deep_query_that_hangs_leaves_the_basic_ones_and_the_other_devices(tmp_path: Path) -> None:
+    path = tool(tmp_path, "hccn_tool", '[ "$2$3" = 0-fec ] && sleep 60\necho "$3"\n')
+    found = answer("hccn", path=path, devices=[0, 1], readings=[["mtu", "-g"]], deep_readings=["fec", "pfc"],
+                   deadline=0.7)["hccn"]["value"]  # fmt: skip
+    assert found["0"]["mtu"]["out"] == "-mtu\n"
+    assert found["0"]["fec"]["trouble"] == "hccn_tool -i 0 was still running at its deadline"
+    assert {name: said["out"] for name, said in found["1"].items()} == {
+        "mtu": "-mtu\n",
+        "fec": "-fec\n",
+        "pfc": "-pfc\n",
+    }
+
+
+MAPPING = """printf '\tNPU ID   Chip ID   Chip Logic ID   Chip Name\n'
+printf '\t1   0   0   Ascend910\n\t1   1   1   Ascend910\n\t1   2   -   Mcu\n\t2   0   2   Ascend910\n'"""
+
+
+def test_every_chip_and_card_is_asked_by_npu_smi_s_own_numbers(tmp_path: Path) -> None:
+    path = tool(tmp_path, "npu-smi", f'[ "$2" = -m ] && {{ {MAPPING}; exit; }}\necho "$@"; exit 3\n')
+    found = answer("chips", path=path, chip_queries=["health"])["chips"]["value"]
+    chips = ["-i 1 -c 0", "-i 1 -c 1", "-i 2 -c 0"]
+    assert {query: (said["out"], said["code"]) for query, said in found["queries"].items()} == {
+        query: (f"info -t {query}\n", 3)
+        for query in ["topo", "board -i 1", "board -i 2", *(f"health {chip}" for chip in chips)]
+    }
+
+
+def test_a_query_of_npu_smi_that_hangs_or_floods_leaves_the_others(tmp_path: Path) -> None:
+    script = f"""[ "$2" = -m ] && {{ {MAPPING}; exit; }}
+[ "$3$5$7" = health10 ] && sleep 60
+[ "$3$5$7" = health11 ] && yes
+echo fine
+"""
+    found = answer("chips", path=tool(tmp_path, "npu-smi", script), chip_queries=["health"], deadline=2.0)
+    said = found["chips"]["value"]["queries"]
+    assert said["health -i 1 -c 0"]["trouble"] == "npu-smi info -t was still running at its deadline"
+    assert said["health -i 1 -c 1"]["trouble"] == "npu-smi printed more than 256 KiB"
+    assert {said[query]["out"] for query in ("topo", "board -i 1", "board -i 2", "health -i 2 -c 0")} == {"fine\n"}
+
+
+def test_a_tool_that_is_a_directory_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "npu-smi").mkdir()
+    (tmp_path / "hccn_tool").mkdir()
+    found = answer("chips", "hccn", path=str(tmp_path), devices=[0], readings=[], chip_queries=[])
+    assert found["chips"] == {"error": "npu-smi is not installed, or not on PATH"}
+    assert found["hccn"] == {"error": "hccn_tool is not installed, or not on PATH"}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Callable[[str], str]:
+    """An edit that makes the collector look below a directory, with two accelerators on its PCI bus."""
+    for bus, vendor, kind in (("0000:3d:00.0", "0x19e5", "0x120000"), ("0000:3e:00.0", "0x8086", "0x120000"),
+                              ("0000:3f:00.0", "0x19e5", "0x020000")):  # fmt: skip
+        place = tmp_path / "sys/bus/pci/devices" / bus
+        place.mkdir(parents=True)
+        for name, text in (("vendor", vendor), ("class", kind), ("device", "0xd802")):
+            (place / name).write_text(text + "\n", encoding="ascii")
+    (tmp_path / "dev").mkdir()
+    for name in ("davinci10", "davinci2", "davinci_x", "null0"):
+        (tmp_path / "dev" / name).write_text("")
+    (tmp_path / "dev/hisi_hdc").symlink_to("/dev/null")
+    return lambda text: text.replace('"/sys/', f'"{tmp_path}/sys/').replace('"/dev', f'"{tmp_path}/dev')
+
+
+def test_device_nodes_and_the_pci_bus_are_seen_without_lspci(machine: Callable[[str], str], tmp_path: Path) -> None:
+    look = section("devices", "device_nodes", lambda text: machine(text).replace('find("lspci")', "None"))
+    found = look({}, time.monotonic() + 5)
+    assert found["pci"] == [["0000:3d:00.0", "d802"]]
+    assert [(node["path"].removeprefix(str(tmp_path)), node["device"]) for node in found["nodes"]] == [
+        ("/dev/davinci2", False),
+        ("/dev/davinci10", False),
+        ("/dev/hisi_hdc", True),
+    ]
+    null = Path("/dev/null").stat()
+    assert (found["nodes"][2]["mode"], found["nodes"][2]["user"]) == (null.st_mode & 0o7777, "root")
+
+
+def deep_job(**wanted: Any) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"prefixes": [], "files": [], "named_by": [], "requirements": [], "datasets": []}
+    return {**nothing, **wanted}
+
+
+def test_the_jobs_environment_is_that_behind_its_setup_and_secrets_stay_there(tmp_path: Path) -> None:
+    table = tmp_path / "table.json"
+    table.write_text("{}", encoding="utf-8")
+    (tmp_path / "link.json").symlink_to(table)
+    script = f'export HCCL_X=1 HCCL_TOKEN=hunter2 OTHER=2 RANK_TABLE_FILE={tmp_path}/link.json; exec "$@"'
+    program = Program(JOB_VIEW, wrapper=("sh", "-c", script, "sh"), isolated=False)
+    wanted = deep_job(
+        prefixes=["HCCL_", "RANK_"], named_by=["RANK_TABLE_FILE"], files=["/no/such", "/dev/null", "/dev"]
+    )
+    view = job("python3", *host_argv(program, sudo=False), elsewhere=True, deep=wanted)
+    found = answer("job", job=view)["job"]["value"]["deep"]
+    assert found["variables"] == {
+        "HCCL_X": "1", "HCCL_TOKEN": "[redacted]", "RANK_TABLE_FILE": f"{tmp_path}/link.json"
+    }  # fmt: skip
+    kinds = {file["path"]: (file["kind"], file["text"], file["error"]) for file in found["files"]}
+    assert kinds == {
+        "/no/such": ("missing", "", ""),
+        "/dev/null": ("device", "", ""),
+        "/dev": ("folder", "", ""),
+        f"{tmp_path}/link.json": ("link", "{}", ""),
+    }
+    assert (found["uid"], found["groups"][0]) == (os.getuid(), os.getgid())
+
+
+def test_digests_tell_files_by_their_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:
+    def digests() -> tuple[str, str]:
+        view = job("python3", deep=deep_job(requirements=[f"{tmp_path}/r.txt"], datasets=[f"{tmp_path}/data"]))
+        files = answer("job", job=view)["job"]["value"]["deep"]["files"]
+        assert not any(file["error"] for file in files)
+        return files[0]["digest"], files[1]["digest"]
+
+    (tmp_path / "data/a").mkdir(parents=True)
+    (tmp_path / "r.txt").write_text("torch==2.1\n")
+    (tmp_path / "data/a/1").write_text("one")
+    first = digests()
+    assert all(len(digest) == 64 for digest in first)
+    assert digests() == first
+    (tmp_path / "r.txt").write_text("torch==2.2\n")
+    (tmp_path / "data/a/1").write_text("two")  # another content of the same size
+    assert (digests()[0] == first[0], digests()[1] == first[1]) == (False, True)
+    (tmp_path / "data/a/2").write_text("")
+    assert digests()[1] != first[1]
+
+
+def test_a_link_that_leads_nowhere_and_a_pipe_are_told_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to("/no/such")
+    os.mkfifo(tmp_path / "pipe")
+    paths = [f"{tmp_path}/gone", f"{tmp_path}/pipe", f"{tmp_path}/none"]
+    view = job("python3", deep=deep_job(requirements=paths))
+    files = answer("job", job=view)["job"]["value"]["deep"]["files"]
+    assert [(file["kind"], file["digest"], file["error"]) for file in files] == [
+        ("link", "", "the link leads nowhere"), ("device", "", ""), ("missing", "", "")
+    ]  # fmt: skip

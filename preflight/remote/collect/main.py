@@ -10,10 +10,13 @@ request, a JSON object:
                last of the ephemeral ports, too}, for `connects`
     names      host names to resolve, for `names`
     hosts_file, limits  whether the inventory asks for these, for `environment`
-    job        {"source", "npu", "python", "argv", "elsewhere"}: job_view.py, and the way to where jobs run, for `job`
+    job        {"source", "python", "argv", "elsewhere", "wanted"}: job_view.py, the way to where jobs run, and what it
+               is asked there, for `job`
     devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
     readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
-    pings      [[device, address], …], for `pings`
+    deep_readings  ["optical", …] what is asked with -g after them, as far as the tool knows it
+    chip_queries   ["health", …] types of `npu-smi info -t` that are asked of every chip, for `chips`
+    pings      [[device, [argument of hccn_tool, …]], …], for `pings`; ping_seconds: what one of them may take
 
 The answer is `\n<marker> <length>\n<json>\n` with {section: {"value": …} or {"error": "one sentence"}}. Nothing is
 interpreted here: parsing is the controller's, where it can be tested and mended. Heavy modules are avoided, since
@@ -39,12 +42,14 @@ MODULES = {
     "connects": "connects",
     "names": "system",
     "environment": "system",
-    "job": "system",
-    "driver": "npu",
-    "hccn": "npu",
-    "hccn_conf": "npu",
-    "npu_smi": "npu",
-    "pings": "npu",
+    "job": "job",
+    "driver": "devices",
+    "device_nodes": "devices",
+    "hccn": "hccn",
+    "hccn_conf": "hccn",
+    "npu_smi": "npu_smi",
+    "chips": "npu_smi",
+    "pings": "pings",
 }
 
 

@@ -1,16 +1,14 @@
-"""The host as such: system, network, sockets, names, the files of [host_setup], and what a job would find."""
+"""The host as such: system, network, sockets, names, and the files of [host_setup]."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
-import json
 import os
 import pwd
 import socket
-import sys
 import threading
 import time
 
-from collect.tools import LookError, command, find, listing, read, required
+from collect.tools import LookError, command, listing, read, required
 
 
 def look_os(request, deadline):
@@ -118,24 +116,3 @@ def look_environment(request, deadline):
         "profile": read("/etc/profile.d/preflight-hccl.sh"),
         "nr_open": read("/proc/sys/fs/nr_open"),
     }
-
-
-def look_job(request, deadline):
-    """What a job sees. Run right here where the jobs' Python is this very one: a second start costs 20 ms."""
-    job = request["job"]
-    if not job["elsewhere"]:
-        python = find(job["python"])
-        if python is None:
-            return {"python": None}
-        if python == sys.executable:
-            scope = {"__name__": "job_view"}
-            exec(job["source"], scope)
-            return scope["view"](job["npu"])
-    mark = request["marker"] + "-job "
-    payload = json.dumps({"marker": mark, "npu": job["npu"]})
-    answer = command(job["argv"], deadline, stdin=(job["source"] + payload).encode())
-    for line in answer["out"].splitlines():
-        if line.startswith(mark):
-            return json.loads(line[len(mark) :])
-    words = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
-    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], words[:200]))

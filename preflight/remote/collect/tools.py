@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 COMMAND_LIMIT = 256 * 1024  # bytes kept of one command's output
@@ -138,6 +139,27 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
         running.discard(process.pid)
         process.stdout.close()
         process.stderr.close()
+
+
+def each(things, work, deadline, at_once=None):
+    """{thing as text: work(thing)} of those that are done by the deadline; `at_once` of them in parallel, or all."""
+    todo = list(things)[::-1]
+    results = {}
+
+    def run():
+        while todo:
+            try:
+                thing = todo.pop()
+            except IndexError:
+                return
+            results[str(thing)] = work(thing)
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(min(at_once or len(todo), len(todo)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0, deadline + 0.5 - time.monotonic()))
+    return dict(results)
 
 
 def kill(group):

@@ -1,28 +1,18 @@
-"""NPUs: the driver, what hccn_tool and npu-smi say, pings between device NICs."""
+"""What hccn_tool says of the device NICs, and the file that their settings come back from at boot."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
 import os
-import pwd
 import re
-import threading
 import time
 
-from collect.tools import LookError, command, read, required
+from collect.tools import LookError, command, each, read, required
 
 # Answers of a moment, and how many seconds they are waited out: just after boot the tool still restores the settings;
 # a device that has just got a detect address has not probed it yet.
 PASSING = {"cfg": (("status:START",), 10), "net_health": (("status: Init", "status: Detect ip set"), 5)}
 HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
-NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
-
-
-def look_driver(request, deadline):
-    base = "/usr/local/Ascend"
-    for line in (read("/etc/ascend_install.info") or "").splitlines():
-        if line.startswith("Driver_Install_Path_Param="):
-            base = line.partition("=")[2].strip() or base
-    return {name: read(os.path.join(base, name, "version.info")) for name in ("driver", "firmware")}
+DEEP_SECONDS = 10  # that one deep query may take: one that hangs leaves time for those after it
 
 
 def hccn(tool, device, arguments, deadline):
@@ -49,31 +39,28 @@ def hccn_settled(tool, device, arguments, passing, seconds, deadline):
         time.sleep(0.5)
 
 
-def each_device(devices, work, deadline):
-    """{device: work(device)} with a thread a device: reads of different devices do not disturb each other."""
-    results = {}
-
-    def run(device):
-        results[str(device)] = work(device)
-
-    threads = [threading.Thread(target=run, args=(device,), daemon=True) for device in devices]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0, deadline + 0.5 - time.monotonic()))
-    return dict(results)
-
-
 def davinci():
     """Ids of the device nodes; a device's -i is the N of /dev/davinciN."""
     return [int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit()]
 
 
+def known(tool, names, deadline):
+    """Those of `names` that this hccn_tool lists in its help; all, where the help lists nothing that is understood."""
+    try:
+        text = command([tool, "-h"], min(deadline, time.monotonic() + DEEP_SECONDS))
+    except LookError:
+        return names
+    listed = set(re.findall(r"hccn_tool -i \S+ -(\w+)", text["out"] + text["err"]))
+    return [name for name in names if name in listed] if listed else names
+
+
 def look_hccn(request, deadline):
+    """{device: {reading: answer}}. A deep reading that the tool does not know is left out."""
     tool = required(*HCCN_TOOL)
     devices = sorted(set(request["devices"]) | set(davinci()))
     if not devices:
         raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
+    deep = known(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
 
     def readings(device):
         found = {}
@@ -81,46 +68,13 @@ def look_hccn(request, deadline):
             probes_nothing = name == "net_health" and "0.0.0.0" in found.get("netdetect", {}).get("out", "0.0.0.0")
             passing, seconds = ((), 0) if probes_nothing else PASSING.get(name, ((), 0))
             found[name] = hccn_settled(tool, device, ["-" + name, option], passing, seconds, deadline)
+        for name in deep:
+            found[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + DEEP_SECONDS))
         return found
 
-    return each_device(devices, readings, deadline)
-
-
-def look_pings(request, deadline):
-    """The pings of one device go one after the other."""
-    tool = required(*HCCN_TOOL)
-    targets = {}
-    for device, address in request["pings"]:
-        targets.setdefault(device, []).append(address)
-
-    def pings(device):
-        return {
-            address: hccn(tool, device, ["-ping", "-g", "address", address], deadline) for address in targets[device]
-        }
-
-    return each_device(targets, pings, deadline)
+    # A thread a device: reads of different devices do not disturb each other.
+    return each(devices, readings, deadline)
 
 
 def look_hccn_conf(request, deadline):
     return {"text": read("/etc/hccn.conf")}
-
-
-def look_npu_smi(request, deadline):
-    tool = required(*NPU_SMI)
-    info, mapping = command([tool, "info"], deadline), command([tool, "info", "-m"], deadline)
-    processes = re.findall(r"^\|[ \d]+\|\s*(\d{1,9})\s*\|", info["out"].partition("Process id")[2], re.MULTILINE)
-    users = {pid: owner(pid) for pid in processes}
-    return {"info": info, "mapping": mapping, "users": {pid: user for pid, user in users.items() if user}}
-
-
-def owner(pid):
-    """Whose process it is: the real user, None where the process is not to be seen."""
-    try:
-        with open("/proc/%s/status" % pid) as file:
-            uid = next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
-    except (OSError, StopIteration):
-        return None
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "uid %d" % uid

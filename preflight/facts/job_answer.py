@@ -1,0 +1,91 @@
+"""From the collector's `job` section to what a job would find: its limits, versions, environment and files. Pure."""
+
+from dataclasses import dataclass, field
+
+from preflight.facts import versions
+from preflight.facts.found import Found
+from preflight.facts.job import Job, SeenFile
+from preflight.facts.redact import redact
+from preflight.facts.types import Limits, Missing, Reading, Versions
+
+_NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
+
+
+@dataclass
+class RawDeep:
+    """What the basic set leaves out."""
+
+    user: str
+    uid: int
+    groups: list[int]
+    capabilities: int
+    contained: bool
+    variables: dict[str, str]
+    files: list[SeenFile]
+    devices: list[int]
+    hccl_test: str
+
+
+@dataclass
+class RawJob:
+    """`python` None: the jobs' Python is not installed, and nothing else is known."""
+
+    python: str | None
+    packages: dict[str, str] = field(default_factory=dict)
+    cann_files: list[tuple[str, str]] = field(default_factory=list)
+    nofile: tuple[int, int] = (0, 0)
+    memlock: tuple[int, int] = (0, 0)
+    shm_bytes: int = 0
+    deep: RawDeep | None = None
+
+
+@dataclass
+class RawDriver:
+    driver: str | None
+    firmware: str | None
+
+
+def limits(raw: RawJob) -> Limits | Missing:
+    return _NO_PYTHON if raw.python is None else Limits(*raw.nofile, raw.memlock[0], raw.shm_bytes)
+
+
+def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
+    """`driver` None: not a host with NPUs."""
+    cann = versions.cann(raw.cann_files)
+    readings = {"cann": cann}
+    if isinstance(driver, Missing):
+        return driver
+    for name in ("driver", "firmware"):
+        text = getattr(driver, name) if driver else None
+        readings[name] = Reading() if text is None else versions.version_info(text)
+    if errors := [f"{name}: {reading.error}" for name, reading in readings.items() if reading.error]:
+        return Missing("; ".join(errors))
+    return Versions(
+        python=raw.python,
+        torch=raw.packages.get("torch"),
+        torch_npu=raw.packages.get("torch_npu"),
+        numpy=raw.packages.get("numpy"),
+        driver=readings["driver"].value,
+        firmware=readings["firmware"].value,
+        cann=cann.value,
+    )
+
+
+def job(raw: RawJob) -> Job | Missing:
+    if raw.python is None:
+        return _NO_PYTHON
+    deep = raw.deep
+    if deep is None:
+        return Missing("the collector did not look into the jobs' environment")
+    return Job(
+        user=deep.user,
+        uid=deep.uid,
+        groups=tuple(deep.groups),
+        capabilities=deep.capabilities,
+        contained=deep.contained,
+        variables={name: redact(value) for name, value in sorted(deep.variables.items())},
+        files={file.path: file for file in deep.files},
+        packages=dict(sorted(raw.packages.items())),
+        devices=tuple(deep.devices),
+        hccl_test=Found(deep.hccl_test or None),
+    )

@@ -1,0 +1,51 @@
+"""What npu-smi says: the table of chips and processes, and of each chip in depth."""
+
+import pwd
+import re
+import time
+
+from collect.tools import LookError, command, each, required
+
+NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
+AT_ONCE = 4  # calls: each opens the management interface of the driver
+QUERY_SECONDS = 10  # that one query of a chip may take: one that hangs leaves time for the others
+
+
+def look_npu_smi(request, deadline):  # noqa: ARG001  (the sections have one signature)
+    tool = required(*NPU_SMI)
+    info, mapping = command([tool, "info"], deadline), command([tool, "info", "-m"], deadline)
+    processes = re.findall(r"^\|[ \d]+\|\s*(\d{1,9})\s*\|", info["out"].partition("Process id")[2], re.MULTILINE)
+    users = {pid: owner(pid) for pid in processes}
+    return {"info": info, "mapping": mapping, "users": {pid: user for pid, user in users.items() if user}}
+
+
+def owner(pid):
+    """Whose process it is: the real user, None where the process is not to be seen."""
+    try:
+        with open("/proc/%s/status" % pid) as file:
+            uid = next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
+    except (OSError, StopIteration):
+        return None
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid
+
+
+def look_chips(request, deadline):
+    """{"mapping": answer, "queries": {"health -i 0 -c 0": answer}}: keys are what stands behind `npu-smi info -t`."""
+    tool = required(*NPU_SMI)
+    mapping = command([tool, "info", "-m"], deadline)
+    # NPU, chip and its number; the row of a management unit has a dash for a number.
+    chips = re.findall(r"^\s*(\d{1,5})\s+(\d{1,3})\s+\d", mapping["out"], re.MULTILINE)
+    queries = ["topo"] + ["board -i " + npu for npu in dict.fromkeys(npu for npu, _ in chips)]
+    queries += ["%s -i %s -c %s" % (query, *chip) for chip in chips for query in request["chip_queries"]]
+
+    def ask(query):
+        try:
+            until = min(deadline, time.monotonic() + QUERY_SECONDS)
+            return command([tool, "info", "-t", *query.split()], until)
+        except LookError as error:
+            return {"out": "", "err": "", "code": -1, "trouble": str(error)}
+
+    return {"mapping": mapping, "queries": each(queries, ask, deadline, AT_ONCE)}

@@ -20,7 +20,8 @@ SOURCES = STANDINS / "vendor"
 HCCN = ("tool", "call", "conf", "settings", "port", "optical", "neighbours", "qos", "jobs", "ping", "cfg", "error")
 PROGRAMS = {
     "hccn_tool": (*(f"hccn_{part}.c" for part in HCCN), "link_history.c", "nic.c", "nic_look.c", "icmp.c", "lab.c"),
-    "npu-smi": ("npu_smi.c", "lab.c"),
+    "npu-smi": ("npu_smi.c", "npu_smi_table.c", "npu_smi_typed.c", "chips.c", "lab.c"),
+    "lspci": ("lspci.c", "chips.c", "lab.c"),
     "watch_links": ("watch_links.c", "link_history.c", "nic_look.c", "lab.c"),
 }
 COMPILE = ("cc", "-D_GNU_SOURCE", "-O2", "-static")
@@ -30,6 +31,7 @@ ASCEND = Path("usr-local/Ascend")
 PLACES = {
     "hccn_tool": ASCEND / "driver" / "tools" / "hccn_tool",
     "npu-smi": Path("usr-local/bin/npu-smi"),
+    "lspci": Path("usr-bin/lspci"),
     "watch_links": Path("usr-local/libexec/preflight-lab/watch_links"),
 }
 VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")
@@ -115,7 +117,6 @@ def lay_out(spec: Spec, target: Path) -> None:
         place = target / PLACES[name]
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(program, place)
-    (target / "usr-bin").mkdir()
     (target / "usr-bin" / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
     for path, text in version_files(spec).items():
         place = ascend / path

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import ProgressLine, Session, add_inventory_arguments, session
+from preflight.cli.common import ProgressLine, Session, add_basic_argument, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, finish
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
@@ -32,6 +32,7 @@ class NoPartnerError(PreflightError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
+    add_basic_argument(parser)
     parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="judge saved facts, contact nobody")
     parser.add_argument(
         "--only", action="append", default=[], metavar="ID", help="only these checks, areas or prefixes"
@@ -40,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="show as a warning, recorded")
     parser.add_argument("--no-ping", action="store_true", help="no pings between devices")
     parser.add_argument("--mesh", action="store_true", help="ping every host on the rail, not only the neighbours")
+    parser.add_argument(
+        "--cross-rail", action="store_true", help="ping devices of other rails, too; with --mesh all of all hosts"
+    )
+    parser.add_argument("--ping-size", type=_ping_size, metavar="BYTES", help="of a ping's data: 64, 1500, 4000 …")
     parser.add_argument("--no-probe", action="store_true", help="no collectives")
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
     parser.add_argument(
@@ -49,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
     add_output_arguments(parser)
+
+
+def _ping_size(text: str) -> int:
+    from preflight.facts.ping_plan import LARGEST
+
+    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST}")
+    return int(text)
 
 
 def _words(values: Sequence[str]) -> list[str]:
@@ -105,7 +118,7 @@ class _Rounds:
         """What is still to run before a job may start: the probe, or all that this run was told to leave out."""
         if self.observations:
             return None
-        whole = not (self.args.only or self.args.skip or self.args.no_ping or self.args.source)
+        whole = not (self.args.only or self.args.skip or self.args.no_ping or self.args.source or self.args.basic)
         idle = self.cluster.probe.idle or self.args.idle
         return ("probe" if whole else "check") + ("" if idle else " --idle")
 
@@ -146,7 +159,10 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
     candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
     s.progress.say(f"looking for partners among {len(candidates)} hosts")
-    facts = collect(s.cluster, candidates, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
+    facts = collect(
+        s.cluster, candidates, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+        deep=not args.basic,
+    )  # fmt: skip
     later = NotRun("only the facts of a partner are looked at")
     findings = run_checks(
         s.cluster, facts, checks=all_checks().values(), hosts=candidates,
@@ -167,13 +183,16 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 def run(args: argparse.Namespace) -> int:
     if args.source and args.buddies:
         raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
+    if args.source and args.basic:
+        raise UsageError("--basic says what hosts are asked, and --from contacts nobody; leave one of them out")
     if args.source:
         return _from_file(args)
     if args.buddies and not args.limit:
         raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
     from preflight.checks.run import NotRun
     from preflight.facts.collect import collect
-    from preflight.facts.pings import expected_seconds, ping, plan_pings
+    from preflight.facts.ping_plan import Wanted, plan_pings, planned_devices, refuse_too_many
+    from preflight.facts.pings import foretold, ping
     from preflight.probe.run import probe
 
     started = datetime.now(UTC)
@@ -184,16 +203,21 @@ def run(args: argparse.Namespace) -> int:
             rounds.hosts += partners
             rounds.notes.append("partners: " + ", ".join(host.name for host in partners))
         hosts = rounds.hosts
-        facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
+        wanted = Wanted(args.mesh, args.cross_rail, args.ping_size or 0)
+        if not rounds.why_no_ping():
+            refuse_too_many(planned_devices(hosts), wanted)  # before anybody is contacted
+        facts = collect(
+            s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+            deep=not args.basic,
+        )  # fmt: skip
 
         pings: object = NotRun(rounds.why_no_ping())
         if not rounds.why_no_ping():
-            plan = plan_pings(s.cluster, facts, mesh=args.mesh)
-            if plan:
-                _announce(
-                    s.progress, f"{len(plan)} pings between devices, about {expected_seconds(plan, args.pool):.0f} s"
-                )
-            pings = ping(s.cluster, facts, s.transport, plan, s.progress, pool=args.pool)
+            plan = plan_pings(s.cluster, facts, wanted)
+            rounds.notes += plan.notes
+            if plan.pings:
+                _announce(s.progress, foretold(plan.pings, args.pool))
+            pings = ping(s.cluster, facts, s.transport, plan.pings, s.progress, pool=args.pool)
         so_far = rounds.judge(facts, {"pings": pings, "observations": NotRun("not yet")})
 
         why_not = rounds.why_no_probe(facts, so_far)

@@ -137,7 +137,8 @@ def test_facts_of_a_ufw_host_name_its_rules(make_lab: MakeLab) -> None:
 
 def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle) -> None:
     from preflight.facts.collect import collect
-    from preflight.facts.pings import ping, plan_pings
+    from preflight.facts.ping_plan import plan_pings
+    from preflight.facts.pings import ping
     from preflight.facts.types import Ping
     from preflight.inventory import load
     from preflight.transport import Options, open_transport
@@ -147,9 +148,9 @@ def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle)
 
     def pings() -> dict[tuple[str, int, str], Ping]:
         facts = collect(cluster, cluster.hosts, transport, progress=None, ports=cluster.ports)
-        plan = plan_pings(cluster, facts, mesh=False)
+        plan = plan_pings(cluster, facts).pings
         done = ping(cluster, facts, transport, plan, progress=None)
-        return {(it.host, it.device, it.peer): it for it in done}
+        return {(it.host, it.device, it.peer): it for it in done if it.purpose == "reach"}
 
     (host,) = [host for host in lab.status["hosts"] if host["name"] == "node02"]
     nic = host["devices"][5]

@@ -238,17 +238,33 @@ def test_whose_processes_npu_smi_shows_is_looked_up(tmp_path: Path) -> None:
     assert found["users"] == {str(mine): pwd.getpwuid(os.getuid()).pw_name}
 
 
+def to(address: str) -> list[str]:
+    return ["-ping", "-g", "address", address]
+
+
 def test_pings_of_a_device_go_one_after_the_other(tmp_path: Path) -> None:
     script = f"""cd {tmp_path}
 mkdir lock-$2 || {{ echo overlap >> overlaps; exit 1; }}
 echo "device $2 PING $6"; sleep 0.05; rmdir lock-$2
 """
     path = tool(tmp_path, "hccn_tool", script)
-    targets = [[0, "10.0.0.1"], [0, "10.0.0.2"], [1, "10.0.0.1"]]
-    found = answer("pings", path=path, pings=targets)["pings"]["value"]
+    targets = [[0, to("10.0.0.1")], [0, to("10.0.0.2")], [1, to("10.0.0.1")]]
+    found = answer("pings", path=path, pings=targets, ping_seconds=5)["pings"]["value"]
     assert not (tmp_path / "overlaps").exists()
-    assert found["0"]["10.0.0.2"]["out"] == "device 0 PING 10.0.0.2\n"
-    assert set(found["1"]) == {"10.0.0.1"}
+    assert [it["out"] for it in found["0"]] == ["device 0 PING 10.0.0.1\n", "device 0 PING 10.0.0.2\n"]
+    assert len(found["1"]) == 1
+
+
+def test_a_device_whose_pings_hang_is_left_after_two_in_a_row(tmp_path: Path) -> None:
+    path = tool(tmp_path, "hccn_tool", 'echo "device $2 PING $6"; [ $2 = 0 ] || [ $6 = 10.0.0.0 ] || exec sleep 60\n')
+    targets = [[device, to(f"10.0.0.{n}")] for device in (0, 1) for n in range(5)]
+    found = answer("pings", path=path, pings=targets, ping_seconds=0.5)["pings"]["value"]
+    assert [it["out"] for it in found["0"]] == [f"device 0 PING 10.0.0.{n}\n" for n in range(5)]
+    assert [it.get("trouble", "") for it in found["1"]] == [
+        "",
+        *["hccn_tool -i 1 was still running at its deadline"] * 2,
+        *["not tried, since the pings before it came to no end"] * 2,
+    ]
 
 
 def test_the_jobs_python_that_is_not_installed_is_known_to_be_absent() -> None:

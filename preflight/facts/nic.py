@@ -91,7 +91,7 @@ class Vnic:
 class UdpPorts:
     """`-udp -g` (source only): how the source port of RoCE packets is chosen."""
 
-    mode: str  # "fixed", "auto", "custom", "multi_qp", "nslb_dp", "unknown"
+    mode: str  # "auto", "custom", "multi_qp", "nslb_dp"; "unknown", as the tool says itself
     port: int | None = None
     queue_pairs: int | None = None
 

@@ -2,17 +2,35 @@
 
 from collections.abc import Callable
 
-from preflight.facts import firewalld, hccn_conf, hccn_tool, ip, iptables, nft, npu_smi, ss, sysctl, ufw, versions
+from preflight.facts import (
+    device_nodes,
+    firewalld,
+    hccl_test,
+    hccn_conf,
+    hccn_tool,
+    ip,
+    iptables,
+    nft,
+    npu_smi,
+    packages,
+    ss,
+    sysctl,
+    ufw,
+    versions,
+)
 
 PARSERS: dict[str, Callable[[str], object]] = {
+    "ascend_install.info": packages.driver_install,
+    "device-nodes": device_nodes.listed_nodes,
     "firewalld.zones": firewalld.zones,
+    "hccl_test": hccl_test.hccl_test,
     "hccn.conf": hccn_conf.entries,
-    **{f"hccn_tool.{query}": read for query, read in hccn_tool.READERS.items()},
-    "hccn_tool.ip": hccn_tool.ip,
-    "hccn_tool.ping": hccn_tool.ping,
+    **{f"hccn_tool.{query}": read for query, read in hccn_tool.QUERIES.items()},
+    "hccn_tool.session": hccn_tool.session,
     "ip.address": ip.address,
     "ip.route": ip.route,
     "iptables.input": iptables.chain,
+    "lspci": device_nodes.lspci,
     "nft.ruleset": nft.ruleset,
     "npu-smi.board": npu_smi.board,
     "npu-smi.common": npu_smi.common,
@@ -32,5 +50,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "ufw.rules": ufw.rules,
     "version.cfg": versions.version_cfg,
     "version.info": versions.version_info,
+    "version.package": packages.package,
     "install.info": versions.install_info,
 }

@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,24 @@ import msgspec
 import pytest
 
 from preflight.facts import hccn_tool, npu_smi
+from preflight.facts.nic import NicDevice
 from preflight.facts.parsers import PARSERS
 from preflight.facts.types import Missing, NpuSmi
 
 CASES = Path(__file__).parents[1] / "cases"
 TEXTS = sorted((CASES / "parsers").glob("*/*.txt"))
-CAPTURES = {
-    name: expected
+CAPTURES = [
+    (name, expected)
     for file in sorted((CASES / "captures").glob("*.json"))
     for name, expected in json.loads(file.read_text(encoding="utf-8")).items()
+]
+# Captures that are no output of the tool they are named after, and what they are.
+NO_OUTPUT = {
+    "hccn_tool-exit-codes-910b.tsv": "a table of codes and texts",
+    "hccn_tool-help-910b.txt": "help, rebuilt from the source",
+    "hccn_tool-output-formats-910b.txt": "formats of many commands",
 }
+READ_WHOLLY = ("hccn_tool-", "npu_info_before-")  # tools of which every capture is read by a parser
 
 
 def parse(parser: str, text: str) -> Any:
@@ -37,13 +46,25 @@ def test_every_parser_has_cases_and_every_case_a_parser() -> None:
     assert {case.with_suffix(".json") for case in TEXTS} == set((CASES / "parsers").glob("*/*.json"))
 
 
-@pytest.mark.parametrize("name", CAPTURES)
-def test_a_parser_makes_of_a_capture_what_was_read_from_it_by_eye(name: str, request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def captures(request: pytest.FixtureRequest) -> Path:
     directory: Path | None = request.config.getoption("--captures")
     if directory is None:
         pytest.skip("not run: captures of real tools are not in this repository; give them with --captures DIR")
-    text = (directory / name).read_bytes().decode("utf-8", "replace")
-    assert parse(CAPTURES[name]["parser"], text) == CAPTURES[name]["value"]
+    return directory
+
+
+@pytest.mark.parametrize(("name", "expected"), CAPTURES, ids=[f"{e['parser']}-{name}" for name, e in CAPTURES])
+def test_a_parser_makes_of_a_capture_what_was_read_from_it_by_eye(
+    name: str, expected: dict[str, Any], captures: Path
+) -> None:
+    text = (captures / name).read_bytes().decode("utf-8", "replace")
+    assert parse(expected["parser"], text) == expected["value"]
+
+
+def test_every_capture_of_these_tools_is_read_by_a_parser(captures: Path) -> None:
+    there = {file.name for file in captures.iterdir() if file.name.startswith(READ_WHOLLY)}
+    assert there - {name for name, _ in CAPTURES} == set(NO_OUTPUT)
 
 
 def _spoiled(text: str, chance: random.Random) -> str:
@@ -129,10 +150,9 @@ def test_a_table_whose_chip_the_mapping_lacks_is_not_trusted() -> None:
     assert npu_smi.combined(table, ()) == Missing("npu-smi info -m does not list NPU 0 chip 0")
 
 
-def test_every_query_of_the_collector_has_a_reader() -> None:
-    assert {f"hccn_tool.{name}" for name in ("ip", "ping", *hccn_tool.READERS)} == {
-        name for name in PARSERS if name.startswith("hccn_tool.")
-    }
+def test_every_field_of_a_device_nic_is_filled_by_one_query() -> None:
+    filled = sorted(reader.field for reader in hccn_tool.DEEP_READERS.values())
+    assert filled == sorted({field.name for field in fields(NicDevice)} - {"index"})
 
 
 def test_a_process_is_told_with_its_user_where_that_is_known() -> None:

@@ -5,6 +5,7 @@ source and in field pastes): a parser a query, `text -> tuple`, an entry a devic
 from preflight.facts.hccn_tool.address import Address, ip
 from preflight.facts.hccn_tool.pings import HccsPingResult, PingResult, hccs_ping, ping
 from preflight.facts.hccn_tool.queries import DEEP_READERS, QUERIES, READERS, DeepReader
+from preflight.facts.hccn_tool.session import session
 
 __all__ = [
     "DEEP_READERS",
@@ -17,4 +18,5 @@ __all__ = [
     "hccs_ping",
     "ip",
     "ping",
+    "session",
 ]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from preflight.facts.found import Found
-from preflight.facts.hccn_tool.words import NotUnderstoodError, as_address, blocks
+from preflight.facts.hccn_tool.words import LONGEST_OUTPUT, NotUnderstoodError, as_address, blocks
 from preflight.facts.nic import Arp, DeviceRoute, Neighbour
 from preflight.facts.quote import quote
 from preflight.facts.types import Reading
@@ -35,7 +35,7 @@ def lldp(text: str) -> tuple[Found[Neighbour], ...]:
     if not text.strip():
         return (Found(),)
     # The parts of a frame have a fixed order; an excerpt begins with the first of these that it has.
-    first = next((part for part in (_CHASSIS, _PORT, _IFNAME, _SYSTEM) if part in text[: 1 << 20]), _CHASSIS)
+    first = next((part for part in (_CHASSIS, _PORT, _IFNAME, _SYSTEM) if part in text[:LONGEST_OUTPUT]), _CHASSIS)
     return blocks(text, lambda line: line.startswith(first), _neighbour, closed=lambda line: line == _END)
 
 

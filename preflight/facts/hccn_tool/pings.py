@@ -36,6 +36,7 @@ class _Run:
     error: str = ""
     sent: int = 0
     received: int = 0
+    complete: bool = False  # with a summary
 
     @property
     def begun(self) -> bool:
@@ -48,7 +49,7 @@ class _Run:
         self.plane_faults += plane is not None and int(plane, 16) != 0
 
     def summed_up(self, sent: int, received: int) -> None:
-        self.sent, self.received = sent, received
+        self.sent, self.received, self.complete = sent, received, True
         if received > sent or len(self.times) > received:
             self.error = self.error or f"hccn_tool counts {received} of {sent} replies and shows {len(self.times)}"
 
@@ -76,12 +77,12 @@ _LOST = (
     "This pkt send fail!",
     "This pkt check recv msg fail!",
 )
+_NO_SUMMARY = "hccn_tool's answer ends before it says how many replies came"
 _TOO_LONG = "Message too long"  # longer than the device's own MTU: it never left
 
 
 def _runs(text: str) -> Iterator[_Run]:
     run, last = _Run(), _Run()
-    cut = "hccn_tool's answer ends before it says how many replies came"
     for line in lines(text):
         said = line.text
         if match := _REPLY.fullmatch(said):
@@ -104,11 +105,11 @@ def _runs(text: str) -> Iterator[_Run]:
                 yield _Run(error=error)
                 last = _Run()
         elif _HEADING.fullmatch(said) and run.begun:
-            run.broken_off(cut)
+            run.broken_off(_NO_SUMMARY)
             yield run
             run, last = _Run(), _Run()
     if run.begun:
-        run.broken_off(cut)
+        run.broken_off(_NO_SUMMARY)
         yield run
 
 
@@ -132,11 +133,11 @@ def ping(text: str) -> tuple[PingResult, ...]:
 def hccs_ping(text: str) -> tuple[HccsPingResult, ...]:
     """`-hccs_ping -g address A`: as `-ping`, between dies of a super-pod. Known from the driver's source only.
 
-    It says "Cmd executed successfully!" and ends with 0 although packets were lost: its counts are read.
+    It says "Cmd executed successfully!" and ends with 0 although packets were lost: its summary is read.
     """
     return tuple(
-        HccsPingResult(error=run.error)
-        if run.error
+        HccsPingResult(error=run.error or _NO_SUMMARY)
+        if run.error or not run.complete
         else HccsPingResult(run.sent, run.received, run.milliseconds, plane_faults=run.plane_faults)
         for run in _read(text)
     )

@@ -6,7 +6,7 @@ All known from the driver's source only.
 import re
 
 from preflight.facts.found import Found
-from preflight.facts.hccn_tool.words import NotUnderstoodError, blocks, fields
+from preflight.facts.hccn_tool.words import LONGEST_OUTPUT, NotUnderstoodError, blocks, fields
 from preflight.facts.nic import UdpPorts
 from preflight.facts.quote import quote
 
@@ -64,5 +64,5 @@ def _udp(block: list[str]) -> UdpPorts:
 
 def udp(text: str) -> tuple[Found[UdpPorts], ...]:
     """`-udp -g`: how the source port of RoCE packets is chosen. Known from the driver's source only."""
-    first = "udp_port" if re.search(r"^\s*udp_port ?:", text[: 1 << 20], re.MULTILINE) else "status"
+    first = "udp_port" if "udp_port" in text[:LONGEST_OUTPUT] else "status"
     return blocks(text, re.compile(rf"{first} ?: ?\S.{{0,63}}").fullmatch, _udp)

@@ -1,0 +1,149 @@
+"""Which releases of driver, firmware, CANN, torch_npu, torch and Python are made for each other.
+
+torch_npu's part is its project's public compatibility table (Ascend/pytorch, COMPATIBILITY; as of torch_npu 2.12.0),
+from CANN 5.1 on. The driver's, the firmware's and CANN's part is what their own version files say. A release that is
+not in the table, such as one that came out after it, is no finding: nothing is said of it.
+"""
+
+import re
+
+from preflight.facts.packages import Package, Ranges
+
+# CANN → the torch_npu releases made for it. torch_npu's number begins with torch's.
+TORCH_NPU = {
+    "9.1.0": ("2.12.0", "2.11.0", "2.10.0.post4", "2.9.0.post6", "2.7.1.post8"),
+    "9.0.0": ("2.9.0.post2", "2.8.0.post4", "2.7.1.post4"),
+    "8.5.0": ("2.9.0", "2.8.0.post2", "2.7.1.post2", "2.6.0.post5"),
+    "8.3.RC1": ("2.8.0", "2.7.1", "2.6.0.post3", "2.1.0.post17"),
+    "8.2.RC1": ("2.6.0", "2.5.1.post1", "2.1.0.post13"),
+    "8.1.RC1": ("2.5.1", "2.4.0.post4", "2.3.1.post6", "2.1.0.post12"),
+    "8.0.0": ("2.4.0.post2", "2.3.1.post4", "2.1.0.post10"),
+    "8.0.RC3": ("2.4.0", "2.3.1.post2", "2.1.0.post8"),
+    "8.0.RC2": ("2.3.1", "2.2.0.post2", "2.1.0.post6", "1.11.0.post14"),
+    "8.0.RC1": ("2.2.0", "2.1.0.post4", "1.11.0.post11"),
+    "7.0.0": ("2.1.0", "2.0.1.post1", "1.11.0.post8"),
+    "7.0.RC1": ("2.1.0.rc1", "2.0.1", "1.11.0.post4"),
+    "6.3.RC3.1": ("1.11.0.post3",),
+    "6.3.RC3": ("1.11.0.post2",),
+    "6.3.RC2": ("2.0.1.rc1", "1.11.0.post1", "1.8.1.post2"),
+    "6.3.RC1": ("1.11.0", "1.8.1.post1"),
+    "6.0.1": ("1.8.1", "1.5.0.post8", "1.11.0.rc2"),
+    "6.0.RC1": ("1.8.1.rc3", "1.5.0.post7", "1.11.0.rc1"),
+    "5.1.RC2": ("1.8.1.rc2", "1.5.0.post6"),
+    "5.1.RC1": ("1.8.1.rc1", "1.5.0.post5"),
+}
+
+# torch → the Pythons that torch_npu is built for, from … to (3.N).
+PYTHON = {
+    "2.13.0": (10, 14),
+    "2.12.0": (10, 14),
+    "2.11.0": (10, 14),
+    "2.10.0": (10, 13),
+    "2.9.0": (10, 13),
+    "2.8.0": (9, 13),
+    "2.7.1": (9, 13),
+    "2.6.0": (9, 11),
+    "2.5.1": (9, 11),
+    "2.4.0": (8, 11),
+    "2.3.1": (8, 11),
+    "2.2.0": (8, 10),
+    "2.1.0": (8, 11),
+    "1.11.0": (7, 10),
+}
+
+
+def compatible(torch: str | None, torch_npu: str | None, cann: str | None, python: str | None) -> tuple[str, ...]:
+    """What is not made for each other, a sentence each. None: not installed. Versions as the packages print them."""
+    found = (torch_fits(torch, torch_npu), cann_fits_torch_npu(torch_npu, cann), python_fits(torch_npu, python))
+    return tuple(sentence for sentence in found if sentence)
+
+
+def release(version: str) -> str:
+    """The release a version stands for: 2.1.0 of 2.1.0+cpu, 2.1.0.post3 and 2.1.0rc1."""
+    match = re.match(r"[0-9]+(\.[0-9]+){0,2}", version)
+    return match.group() if match else ""
+
+
+def torch_fits(torch: str | None, torch_npu: str | None) -> str:
+    """torch_npu is compiled against the torch whose number it begins with."""
+    if torch is None or torch_npu is None or not release(torch) or release(torch) == release(torch_npu):
+        return ""
+    return f"torch_npu {torch_npu} is made for torch {release(torch_npu)}, not for {torch}"
+
+
+def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
+    known = _known_cann(cann or "")
+    # The table spells release candidates 2.1.0.rc1, a package's metadata 2.1.0rc1. Builds of a day are in no table.
+    build = re.sub(r"(?<=[0-9])rc(?=[0-9])", ".rc", (torch_npu or "").partition("+")[0])
+    made_for = [name for name, builds in TORCH_NPU.items() if build in builds]
+    if not known or not made_for or known in made_for:
+        return ""
+    return (
+        f"torch_npu {torch_npu} is made for CANN {made_for[0]}, not for {cann}; for that it is "
+        f"{' or '.join(TORCH_NPU[known])}"
+    )
+
+
+def _known_cann(version: str) -> str:
+    """The table's name of a CANN: of 8.1.rc1, of 8.1.RC1.beta1 (the community's build of the release) and of
+    8.0.RC2.2 (a patch of it). Empty for others, as for an alpha, which is older than the release."""
+    name = re.sub(r"\.BETA[0-9]+$", "", version.strip().upper())
+    return name if name in TORCH_NPU else next((match.group() for match in _RC.finditer(name)), "")
+
+
+_RC = re.compile(rf"^(?:{'|'.join(re.escape(name) for name in TORCH_NPU if 'RC' in name)})(?=\.[0-9]+$)")
+
+
+def python_fits(torch_npu: str | None, python: str | None) -> str:
+    first, last = PYTHON.get(release(torch_npu or ""), (0, 0))
+    match = re.match(r"3\.([0-9]{1,3})", python or "")
+    if not last or match is None or first <= int(match.group(1)) <= last:
+        return ""
+    return f"torch_npu {torch_npu} is built for Python 3.{first} to 3.{last}, not for {python}"
+
+
+def firmware_fits(driver: Package, firmware: str) -> bool | None:
+    """Whether the driver says that it takes this firmware; None where it does not tell. Compared are three numbers of
+    the firmware's five (7.1.0.11.220), as the ranges have them (7.0.0 to 7.1.99)."""
+    wanted = _numbers(firmware)
+    if not driver.takes_firmware or not wanted:
+        return None
+    return any(_numbers(one[0]) <= wanted <= _numbers(one[-1]) for one in driver.takes_firmware)
+
+
+def driver_fits(firmware: Package, driver: Package) -> bool | None:
+    """Whether the firmware says that it takes this driver. Its list names releases ("24.1" stands for every 24.1.…),
+    and leaves out patches of them; so False only where it names no release of that year and number at all."""
+    if firmware.release and firmware.release == driver.release:
+        return True
+    named = [one[0].lower() for one in firmware.takes_driver]
+    version = driver.version.lower()
+    if any(version == name or version.startswith(name + ".") for name in named):
+        return True
+    if not named or not _numbers(version) or any(_numbers(name)[:2] == _numbers(version)[:2] for name in named):
+        return None
+    return False
+
+
+def cann_fits(driver: Package, cann: Package) -> bool | None:
+    """Whether driver and CANN know each other, by their inner versions (V100R001C19…): the later one names the earlier.
+    None where neither tells. That it is enough if one of them names the other is inferred from pairs that work."""
+    if not (driver.inner and cann.takes) and not (cann.inner and driver.takes):
+        return None
+    return _named(driver.inner, cann.takes) or _named(cann.inner, driver.takes)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,2}", version)
+    return tuple(map(int, match.group().split("."))) if match else ()
+
+
+def _inner(version: str) -> tuple[int, ...]:
+    """(100, 1, 19) of V100R001C19SPC001B145."""
+    match = re.match(r"V([0-9]{1,6})R([0-9]{1,6})C([0-9]{1,6})", version)
+    return tuple(map(int, match.groups())) if match else ()
+
+
+def _named(inner: str, ranges: Ranges) -> bool:
+    wanted = _inner(inner)
+    return bool(wanted) and any(_inner(one[0]) <= wanted <= _inner(one[-1]) for one in ranges)

@@ -1,0 +1,121 @@
+"""What HCCL Test prints (all_reduce_test and its siblings, under mpirun): its table, and what kept it from one.
+
+`alg_bandwidth` is size / time: for all_reduce over n devices the bus carries 2(n-1)/n of it. The root rank prints a row
+a size; a rank whose result was wrong prints a line of its own.
+"""
+
+import re
+from dataclasses import dataclass
+
+from preflight.facts.quote import quote
+from preflight.facts.types import Missing
+
+
+@dataclass(frozen=True)
+class Row:
+    """`check`: success, failed or NULL (not checked)."""
+
+    size: int  # bytes a device
+    microseconds: float
+    bandwidth: float  # GB/s (10⁹), of the algorithm
+    check: str
+
+
+@dataclass(frozen=True)
+class HcclTest:
+    """`trouble`: sentences about what stopped it; there may be rows from before. `wrong_ranks`: whose results were."""
+
+    rows: tuple[Row, ...]
+    wrong_ranks: tuple[int, ...] = ()
+    overflow: bool = False  # it said that results overflow, so that it checks none
+    trouble: tuple[str, ...] = ()
+
+
+_LEFTOVER = (
+    "a process of an earlier HCCL Test is still there on one of the hosts: find it with pgrep -fa _test, end it, and "
+    "start again"
+)
+_KNOWN = (
+    (re.compile(r"retcode: 7\b"), _LEFTOVER),
+    (
+        re.compile(r"gethostbyname failed, (\S{1,80})"),
+        "the host does not resolve its own name: write it into /etc/hosts with the address the other hosts know it by",
+    ),
+    (
+        re.compile(r"libmpi\.so[.0-9]{0,8}: cannot open shared object file"),
+        "MPI is not in LD_LIBRARY_PATH on every host: export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:MPI_HOME/lib",
+    ),
+    (
+        re.compile(r"orted: ?(?:command not found|No such file|未找到命令)"),
+        "Open MPI is not found on another host: start with --prefix MPI_HOME, or end what an earlier run left there "
+        "(pgrep -fa 'orted|_test')",
+    ),
+    (
+        re.compile(r"libhccl\.so: cannot open shared object file"),
+        "CANN is not loaded where the test starts: source its set_env.sh, and pass LD_LIBRARY_PATH on with mpirun -x",
+    ),
+)
+_RETCODE = re.compile(r"(?:hccl|acl) interface return err[^\n]{0,200}?retcode: ([0-9]{1,6})")
+# HcclResult and ACL, as far as the number alone leads further.
+_MEANING = {
+    1: "a parameter is wrong", 2: "a pointer is null", 3: "memory", 4: "internal, see plog", 5: "not supported here",
+    6: "not found", 7: "not available", 8: "a system call failed", 9: "timed out", 11: "TCP between hosts failed",
+    12: "RoCE connection failed", 13: "TCP transfer failed", 14: "RoCE transfer failed", 15: "runtime, see plog",
+    16: "driver", 19: "network", 21: "another rank failed", 24: "out of memory",
+}  # fmt: skip
+
+_HEADING = re.compile(r"data_size\(Bytes\): *\| *ave?g_time\(us\): *\| *alg_bandwidth\(GB/s\): *\| *check_result:")
+_ROW = re.compile(
+    r"([0-9]{1,15}) *\| *([0-9]{1,12}\.[0-9]{1,6}) *\| *([0-9]{1,9}\.[0-9]{1,9}) *"
+    r"\| *(success|failed|NULL)"
+)
+_WRONG = re.compile(r"(?i:rank[ _]id) ([0-9]{1,6}),? check result failed")
+_OVERFLOW = re.compile(r"Warning: The (?:calculation result|initdata) overflows")
+_LONGEST = 1_000_000  # characters; every rank may repeat its error
+
+
+def hccl_test(text: str) -> HcclTest | Missing:
+    """The output of one test, standard output and error together."""
+    text = text[:_LONGEST]
+    rows, heading, strange = [], False, ""
+    wrong: set[int] = set()
+    for line in map(str.strip, text.split("\n")):
+        heading = heading or bool(_HEADING.fullmatch(line))
+        match = _ROW.fullmatch(line[:400])
+        if rank := _WRONG.search(line[:400]):
+            wrong.add(int(rank.group(1)))
+        elif match and heading:
+            rows.append(Row(int(match.group(1)), float(match.group(2)), float(match.group(3)), match.group(4)))
+        elif heading and line[:1].isdigit() and "|" in line:
+            strange = strange or line
+    trouble = _trouble(text)
+    if strange:
+        trouble += (f"HCCL Test: the row {quote(strange)} is not understood, or cut",)
+    if not rows and not trouble:
+        return Missing(f"HCCL Test said {quote(text)}")
+    return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), trouble)
+
+
+def _trouble(text: str) -> tuple[str, ...]:
+    """One sentence a cause, however many ranks name it."""
+    found = []
+    for pattern, meaning in _KNOWN:
+        if match := pattern.search(text):
+            found.append(f"HCCL Test said {quote(match.group())}: {meaning}")
+    for code in sorted({int(match.group(1)) for match in _RETCODE.finditer(text)} - {7}):
+        meaning = _MEANING.get(code, "its number is in CANN's list of error codes")
+        found.append(f"HCCL Test ended with retcode {code}: {meaning}; the first error in plog says where")
+    return tuple(found)
+
+
+# Above this many devices the test cannot tell right from wrong, because the expected result is no exact number of the
+# type, and prints NULL.
+_MOST_SUM = {"int8": 63, "uint8": 63, "int16": 16_383, "fp16": 511, "bfp16": 63, "bf16": 63}
+_MOST_PRODUCT = {"int8": 6, "int16": 14, "int32": 30, "int64": 62, "fp32": 127, "fp16": 15, "bfp16": 127, "bf16": 127}
+
+
+def checks(dtype: str, op: str, devices: int) -> bool:
+    """Whether all_reduce (and reduce) of `devices` can be checked: else NULL is what is expected. `dtype`, `op` as in
+    the options -d and -o."""
+    most = {"sum": _MOST_SUM, "prod": _MOST_PRODUCT}.get(op, {}).get(dtype)
+    return most is None or devices <= most

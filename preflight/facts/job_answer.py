@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from preflight.facts import versions
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
+from preflight.facts.packages import Package, package
 from preflight.facts.redact import redact
 from preflight.facts.types import Limits, Missing, Reading, Versions
 
@@ -68,7 +69,19 @@ def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions 
         driver=readings["driver"].value,
         firmware=readings["firmware"].value,
         cann=cann.value,
+        packages=_packages(raw, driver),
     )
+
+
+def _packages(raw: RawJob, driver: RawDriver | None) -> dict[str, Package]:
+    """What the version files say beyond the versions. CANN's is the first that says it."""
+    texts = [("driver", driver.driver), ("firmware", driver.firmware)] if driver else []
+    found: dict[str, Package] = {}
+    for name, text in (*texts, *(("cann", text) for _, text in raw.cann_files)):
+        told = package(text or "").value
+        if name not in found and told and (name != "cann" or told.inner):
+            found[name] = told
+    return found
 
 
 def job(raw: RawJob) -> Job | Missing:

@@ -10,6 +10,7 @@ from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.found import Found
 from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.output import Output
+from preflight.facts.packages import driver_install
 from preflight.facts.parsers import PARSERS
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, Missing, NpuSmi, Reading
 
@@ -49,11 +50,13 @@ class RawNode:
 
 @dataclass
 class RawDeviceNodes:
-    """`lspci` None: not installed; then `pci` is [bus, device id] of Huawei's accelerators as the kernel has them."""
+    """`lspci` None: not installed; then `pci` is [bus, device id] of Huawei's accelerators as the kernel has them.
+    `install`: /etc/ascend_install.info, None: there is none."""
 
     nodes: list[RawNode]
     lspci: Output | None
     pci: list[tuple[str, str]]
+    install: str | None = None
 
 
 def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
@@ -183,7 +186,7 @@ def device_nodes(raw: RawDeviceNodes) -> DeviceNodes:
     nodes = tuple(
         DeviceNode(node.path, node.mode, node.user, node.group, node.uid, node.gid) for node in raw.nodes if node.device
     )
-    return DeviceNodes(nodes, _accelerators(raw))
+    return DeviceNodes(nodes, _accelerators(raw), Found() if raw.install is None else driver_install(raw.install))
 
 
 def _accelerators(raw: RawDeviceNodes) -> Found[tuple[Accelerator, ...]]:

@@ -14,6 +14,7 @@ from preflight.facts.firewall import Arrivals, Firewall
 from preflight.facts.found import Found
 from preflight.facts.job import Job
 from preflight.facts.nic import Nic
+from preflight.facts.packages import Package
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class Sysctl:
     reserved_ports: str  # net.ipv4.ip_local_reserved_ports as the kernel prints it
     local_port_range: tuple[int, int]
     reserved_files: tuple[SysctlFile, ...]  # folder by folder, a folder that hides another one's files first
-    somaxconn: int = 0
+    somaxconn: int = 0  # 0: not known
+    syn_backlog: int = 0  # net.ipv4.tcp_max_syn_backlog; 0: not known
     read_only: bool = False  # /proc/sys cannot be written at all, as in most containers
     tuned: Tuned | None = None  # None: tuned is not used, or its profile does not set the key
 
@@ -164,6 +166,7 @@ class Versions:
     driver: str | None
     firmware: str | None
     cann: str | None
+    packages: dict[str, Package] = field(default_factory=dict)  # driver, firmware, cann: as far as their files tell
 
 
 @dataclass(frozen=True)

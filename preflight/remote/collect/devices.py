@@ -29,6 +29,7 @@ def look_device_nodes(request, deadline):
     listed = command([tool, "-D", "-nn", "-d", "19e5:"], deadline) if tool else None
     return {
         "nodes": [found for found in nodes if found],
+        "install": read("/etc/ascend_install.info"),
         "lspci": listed,
         "pci": pci_devices() if not listed or listed["code"] else [],
     }

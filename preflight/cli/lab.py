@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from preflight.lab import faults, lifecycle
+from preflight.lab import faults, lifecycle, settings
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.spec import FABRICS, PRODUCTS, Spec
 
@@ -51,10 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     mend.add_argument("name", metavar="NAME", nargs="?")
     mend.set_defaults(act=_mend)
 
+    setting = actions.add_parser("set", help="change what the stand-ins do", allow_abbrev=False)
+    setting.add_argument("name", metavar="NAME", help=", ".join(f"{n}: {s.what}" for n, s in settings.SETTINGS.items()))
+    setting.add_argument("value", metavar="VALUE")
+    setting.set_defaults(act=_set)
+
     down = actions.add_parser("down", help="take a lab down", allow_abbrev=False)
     down.set_defaults(act=_down)
 
-    for action in (up, status, breaking, mend, down):
+    for action in (up, status, breaking, mend, setting, down):
         action.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="the lab's place (.lab)")
     for action in (status, listing):
         action.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -111,6 +116,10 @@ def _break(args: argparse.Namespace) -> None:
 def _mend(args: argparse.Namespace) -> None:
     for sentence in faults.mend(args.name, args.dir):
         print(sentence)
+
+
+def _set(args: argparse.Namespace) -> None:
+    print(settings.change(args.name, args.value, args.dir))
 
 
 def _print_json(document: Any) -> None:

@@ -105,6 +105,8 @@ def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLab]:
         labs.append(handle)
         size = ("--hosts", str(hosts), "--devices", str(devices), "--product", product)
         handle.lab("up", *size, "--firewall", firewall, "--fabric", fabric, "--user", user)
+        # Tests that are not about it do not wait until a device has forgotten a job that was killed.
+        handle.lab("set", "linger-s", "0")
         return handle
 
     yield make

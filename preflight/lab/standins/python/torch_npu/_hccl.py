@@ -73,6 +73,11 @@ class ProcessGroupHCCL(dist.ProcessGroup):
         """Return the name that torch shows."""
         return "hccl"
 
+    def shutdown(self):
+        """What `destroy_process_group` calls."""
+        if _endpoint is not None:
+            _endpoint.hccp.end_well()
+
     def barrier(self, opts=None):  # noqa: ARG002 (torch calls it so)
         """Wait for all: an all_reduce of one element, as the real one does it."""
         return self.allreduce([torch.zeros(1)], dist.AllreduceOptions())

@@ -1,11 +1,13 @@
 """STAND-IN: what the lab host offers, see lab.h among the sources of the stand-in tools for the places."""
 
+import atexit
 import contextlib
 import ctypes
 import fcntl
 import os
 import socket
 import struct
+import subprocess
 from pathlib import Path
 
 PRIVATE = Path("/run/preflight-lab")
@@ -24,6 +26,15 @@ def product():
 def devices():
     """Return the number of devices of this host."""
     return sum(1 for _ in (PRIVATE / "device").iterdir())
+
+
+def setting(name, otherwise):
+    """Return a setting of the lab (`preflight lab set`), a number."""
+    with contextlib.suppress(OSError):
+        for line in (PRIVATE / "state" / "settings").read_text().splitlines():
+            if line.startswith(name + "="):
+                return int(line.partition("=")[2])
+    return otherwise
 
 
 def tls_switch(device):
@@ -86,3 +97,38 @@ def lock(path):
         file.close()
         return None
     return file
+
+
+class Hccp:
+    """What stands for the HCCP process of a device: a locked file. One who is killed leaves it behind for a while.
+
+    A child holds the lock as well. It hears of this process's death as the end of a pipe; a process that ends as it
+    should has written into it before.
+    """
+
+    def __init__(self, device):
+        """Take the device; `file` is None if another process has it, or had it until just now."""
+        self.file = lock(PRIVATE / "hccp" / str(device))
+        self._pipe = None
+        linger = setting("linger_s", 10)
+        if self.file is None or linger == 0:
+            return
+        heard, self._pipe = os.pipe()
+        subprocess.Popen(
+            ["/bin/sh", "-c", 'read -r word || sleep "$0"', str(linger)],
+            stdin=heard,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[self.file.fileno()],
+            start_new_session=True,
+        )
+        os.close(heard)
+        atexit.register(self.end_well)
+
+    def end_well(self):
+        """Say that whatever happens from now on is no accident."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._pipe, b"end\n")
+            os.close(self._pipe)
+            self._pipe = None

@@ -30,8 +30,8 @@ class Endpoint:
     def __init__(self, device):
         self.device = device
         self.interface = f"eth{device}"
-        self.hccp = _lab.lock(_lab.PRIVATE / "hccp" / str(device))
-        if self.hccp is None:
+        self.hccp = _lab.Hccp(device)
+        if self.hccp.file is None:
             raise _errors.device_in_use()
         with _lab.inside(device):
             self.address = _lab.interface_address(self.interface)

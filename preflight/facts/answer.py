@@ -138,7 +138,6 @@ def _os(raw: _Os) -> Os:
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
     reserved = raw.values.get("net.ipv4.ip_local_reserved_ports")
     port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
-    backlog = (raw.values.get("net.core.somaxconn") or "").strip()
     if reserved is None or port_range is None:
         return Missing(
             "the kernel's settings under /proc/sys/net/ipv4 are not to be seen here; if this is a container, look at "
@@ -154,10 +153,17 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
         reserved_ports=reserved.strip(),
         local_port_range=port_range,
         reserved_files=sysctl.relevant(files),
-        somaxconn=int(backlog) if backlog.isdecimal() and len(backlog) < 10 else 0,
+        somaxconn=_count(raw.values.get("net.core.somaxconn")),
+        syn_backlog=_count(raw.values.get("net.ipv4.tcp_max_syn_backlog")),
         read_only=raw.read_only,
         tuned=_tuned(raw.tuned) if raw.tuned else None,
     )
+
+
+def _count(text: str | None) -> int:
+    """A small number of the kernel's; 0 where it is none."""
+    text = (text or "").strip()
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _tuned(raw: _Tuned) -> Tuned | None:

@@ -26,6 +26,7 @@ from preflight.facts.types import (
     HostFacts,
     Missing,
     Reading,
+    Sysctl,
     Unreachable,
 )
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
@@ -76,6 +77,7 @@ def sections() -> dict[str, Any]:
                 RESERVED: "60000-60031\n",
                 "net.ipv4.ip_local_port_range": "32768\t60999\n",
                 "net.core.somaxconn": "4096\n",
+                "net.ipv4.tcp_max_syn_backlog": "1024\n",
             },
             "files": [
                 {"path": "/etc/sysctl.d/90-x.conf", "text": f"{RESERVED} = 60000-60031\n"},
@@ -175,7 +177,9 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     assert isinstance(facts.npu_smi, Missing)
     assert facts.npu_smi.error.startswith("npu-smi said 'There is no NPU card on this server.'")
     assert facts.os.id == "openEuler"  # type: ignore[union-attr]
-    assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]  # type: ignore[union-attr]
+    assert isinstance(facts.sysctl, Sysctl)
+    assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]
+    assert (facts.sysctl.somaxconn, facts.sysctl.syn_backlog) == (4096, 1024)
     assert facts.names.hostname == ("10.1.0.1",)  # type: ignore[union-attr]
     versions = facts.versions
     assert not isinstance(versions, Missing)

@@ -10,7 +10,8 @@ from collect.tools import LookError, listing, read, runs
 def look_sysctl(request, deadline):
     """The kernel's values, and every *.conf that a loader could read, with its text where that is about our key."""
     values = {}
-    for key in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range", "net.core.somaxconn"):
+    backlogs = ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog")
+    for key in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range", *backlogs):
         values[key] = read("/proc/sys/" + key.replace(".", "/"))
     files = []
     for folder in ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"):

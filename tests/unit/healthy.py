@@ -25,7 +25,7 @@ import msgspec
 
 from preflight.checks import kept, reserving, setup_files
 from preflight.checks.dialects import nft
-from preflight.facts.chips import Board, Chip, Chips, Health, Usages
+from preflight.facts.chips import Board, Chip, Chips, Health, SuperPod, Topology, Usages
 from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
@@ -44,6 +44,7 @@ from preflight.facts.nic import (
     Optics,
     UdpPorts,
 )
+from preflight.facts.packages import DriverInstall, Package
 from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import (
     Clock,
@@ -142,7 +143,9 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         ),
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
         limits=Limits(1048576, 1048576, -1, 64 << 30),
-        versions=Versions("3.11.2", "2.1.0", "2.1.0.post3", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0"),
+        versions=Versions(
+            "3.11.2", "2.1.0", "2.1.0.post3", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0", packages=healthy_packages()
+        ),
         environment=healthy_environment(dataclasses.replace(cluster, setup=SETUP), "eth0" if host.nic else ""),
         hccn=Hccn(
             tuple(
@@ -170,15 +173,21 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
             ),
             (),
         ),
-        nic=Nic(tuple(_nic(cluster, number, index, str(address.ip)) for index, address in addresses.items())),
+        nic=Nic(tuple(_nic(cluster.product, number, index) for index in addresses)),
         chips=Chips(
             tuple(
                 Chip(
                     index, index, 0, Found(Health("OK")),
                     Found(Board("23.0.7", "7.1.0.11.220", "OK", "0x02", f"0000:{index + 1:02X}:00.0", "", 1)),
-                    Found(Usages(32768, 0, 0)), Found(error="not asked: not an Atlas A3"), Found(),
+                    Found(Usages(32768, 0, 0)), _place(cluster.product, number, index), Found(),
                 )
                 for index in range(8)
+            ),
+            Found(
+                Topology(
+                    tuple(range(8)),
+                    tuple(tuple("X" if row == column else "HCCS" for column in range(8)) for row in range(8)),
+                )
             ),
         ),
         device_nodes=DeviceNodes(
@@ -187,13 +196,33 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
                 for name in (*(f"davinci{index}" for index in range(8)), "davinci_manager", "hisi_hdc", "devmm_svm")
             ),
             Found(tuple(Accelerator(f"0000:{index + 1:02x}:00.0", "d801") for index in range(8))),
+            Found(DriverInstall("HwHiAiUser", "HwHiAiUser", "/usr/local/Ascend", False, "complete", "normal")),
         ),
         job=Job("root", 0, (0,), (1 << 41) - 1, contained=False, variables={}, devices=tuple(range(8))),
     )  # fmt: skip
 
 
-def _nic(cluster: Cluster, number: int, index: int, address: str) -> NicDevice:
-    """A device NIC of host `number`: its link up for a month, its optics well within their limits."""
+def healthy_packages() -> dict[str, Package]:
+    """As the version files of driver 23.0.7, its firmware and CANN 8.0.0 say it."""
+    known = tuple((f"V100R001C{number}",) for number in (13, 15, 17, 18, 19, 20))
+    return {
+        "driver": Package("23.0.7", "23.0.7", "V100R001C15SPC012B220", known[:2], takes_firmware=(("7.0.0", "7.1.99"),)),
+        "firmware": Package("7.1.0.11.220", "23.0.7", takes_driver=(("23.0.rc3", "23.0.rc3."), ("23.0.0", "23.0.0."))),
+        "cann": Package("8.0.0", inner="V100R001C20SPC001B251", takes=known[1:]),
+    }
+
+
+def _place(product: Product, number: int, index: int) -> Found[SuperPod]:
+    if product is not Product.ATLAS_A3:
+        return Found(error="not asked: not an Atlas A3")
+    return Found(SuperPod((number << 22) + index, 0, number, 384))
+
+
+def _nic(product: Product, number: int, index: int) -> NicDevice:
+    """A device NIC of host `number`: its link up for a month, its optics well within their limits. On Atlas A1 it sees
+    the networks of all four devices of its module."""
+    seen = range(index // 4 * 4, index // 4 * 4 + 4) if product is Product.ATLAS_A1 else (index,)
+    networks = {one % 4: str(device_address(number, one).network.network_address) for one in seen}
     now = 1790000000.0
     return NicDevice(
         index,
@@ -202,13 +231,15 @@ def _nic(cluster: Cluster, number: int, index: int, address: str) -> NicDevice:
             Optics(True, "Maker", "QSFP28-SR4", f"S{number}{index}", 41.0, (1.1, 1.2, 1.1, 1.2), (0.9, 1.0, 0.9, 1.0),
                    Band(0.0, 70.0), Band(0.28, 3.55), Band(0.14, 3.55), 0, 0, 0, 0)
         ),
-        speed=Found(100000 if cluster.product is Product.ATLAS_A1 else 200000), duplex=Found("Full"), fec=Found("rs"),
+        speed=Found(100000 if product is Product.ATLAS_A1 else 200000), duplex=Found("Full"), fec=Found("rs"),
         mac=Found(f"02:20:00:00:{number:02x}:{index:02x}"),
         neighbour=Found(Neighbour(f"leaf{index % 4}", f"100GE1/0/{number}")),
         packets=Found({"roce_rx_err_pkt_num": 0, "roce_tx_err_pkt_num": 0, "mac_rx_bad_pkt_num": 0}),
         resources=Found({"qp_active": 0, "pd_active": 0, "mr_active": 0, "cq_active": 0}),
         arp=Found(()),
-        routes=Found((DeviceRoute(address.rpartition(".")[0] + ".0", None, "255.255.255.0", f"eth{index % 4}"),)),
+        routes=Found(
+            tuple(DeviceRoute(network, None, "255.255.255.0", f"eth{port}") for port, network in networks.items())
+        ),
         hccp=Found("not exist"),
         pfc=Found(tuple(priority == 4 for priority in range(8))),
         dscp_to_tc=Found({dscp: 1 if dscp == 33 else 0 for dscp in range(64)}),

@@ -3,8 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from preflight.checks import cards
+from preflight.checks.chips import alarming
 from preflight.checks.npu import device_change, planned_device, unreadable
+from preflight.checks.optics import cause_of_no_link
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
+from preflight.facts.chips import Chips
+from preflight.facts.device_nodes import DeviceNodes
+from preflight.facts.nic import Nic
 from preflight.facts.types import Hccn, NpuSmi
 from preflight.model.change import Kind
 from preflight.model.finding import Finding
@@ -14,8 +20,8 @@ _LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
 _UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # seen in captures; other words are known from source only
 
 
-@host_check("NPU107", "Every device's link is up", products=NPU)
-def link_up(here: Here, hccn: Hccn) -> Iterator[Finding]:
+@host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",))
+def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
     unnoticed until the first job over several servers.
 
@@ -24,13 +30,15 @@ def link_up(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
     """
     yield from unreadable(here, hccn, "the link", lambda device: device.link)
+    deep = {device.index: device for device in nic.devices} if nic else {}
     for device in hccn.devices:
         if device.link.error or device.link.value == "UP":
             continue
         if device.link.value == "DOWN":
             yield here.bad(
                 f"{here.host.name}: device {device.index}: link is DOWN", device=device.index, expected="UP",
-                found="DOWN", remedy=f"look at cable, optical module and switch port of device {device.index}",
+                found="DOWN", cause=cause_of_no_link(deep.get(device.index)),
+                remedy=f"look at cable, optical module and switch port of device {device.index}",
             )  # fmt: skip
         else:
             yield here.unknown(
@@ -113,8 +121,8 @@ def _list(places: Sequence[tuple[str, int]]) -> str:
     return shown + (f" and {len(places) - 4} more" if len(places) > 4 else "")
 
 
-@host_check("NPU109", "The host has the devices of the inventory", products=NPU)
-def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi) -> Iterator[Finding]:
+@host_check("NPU109", "The host has the devices of the inventory", products=NPU, optional=("device_nodes",))
+def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
     never comes.
 
@@ -123,6 +131,7 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi) -> Iterator[Finding]:
     Mend: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
     """
     wanted = {device.index for device in here.host.devices}
+    explained = cards.explained(npu_smi, device_nodes)
     for tool, found in (
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
@@ -131,7 +140,7 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi) -> Iterator[Finding]:
             ("missing in", wanted - found),
             ("not in the inventory, but in", found - wanted),
         ):
-            for index in sorted(difference if wanted else ()):
+            for index in sorted(difference - explained if wanted else ()):
                 yield here.bad(
                     f"{here.host.name}: device {index}: {word} {tool}", device=index,
                     expected=f"{len(wanted)} devices", found=f"{len(found)} devices",
@@ -205,8 +214,8 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@host_check("NPU113", "Every device is healthy", products=NPU)
-def health(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
+@host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",))
+def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
     sooner or later. Warning is common on machines in use, so it is only a warning here.
 
@@ -214,7 +223,10 @@ def health(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
 
     Mend: look the error code up (npu-smi info -t health), then reset the device or call the vendor
     """
+    told = alarming(chips)
     for chip in npu_smi.chips:
+        if chip.device in told:
+            continue
         summary = f"{here.host.name}: device {chip.device}: health is {chip.health}"
         remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
         if chip.health in ("Alarm", "Critical"):
@@ -239,7 +251,8 @@ def idle(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
                            remedy="look for processes that hold /dev/davinci*: fuser -v /dev/davinci*")  # fmt: skip
     for process in npu_smi.processes:
         yield here.bad(
-            f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}",
-            device=process.device, expected="no process", found=f"pid {process.pid}",
+            f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
+            + (f" of {process.user}" if process.user else ""), device=process.device, expected="no process",
+            found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
             remedy=f"wait for the job, or on {here.host.name}: kill {process.pid}",
         )  # fmt: skip

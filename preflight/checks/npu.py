@@ -6,12 +6,16 @@ without an address is not also told that its mask, its health and /etc/hccn.conf
 
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Interface
+from typing import Any
 
 from preflight.checks.registry import All, Here
+from preflight.facts.found import Found
+from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.types import Hccn, HccnDevice, Reading
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
 
 
 def planned_device(host: Host, index: int) -> Device:
@@ -43,6 +47,32 @@ def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice]
             yield here.unknown(
                 f"{here.host.name}: device {device.index}: {what} could not be read: {error}", device=device.index
             )
+
+
+# What the tool says where the product does not have a query, where one gives nothing on a link that is down (NPU107
+# says so).
+_UNSUPPORTED, _LINK_DOWN = "not supported on this product", "Link status is down"
+
+
+def untold(scribe: Here | All, host: Host, nic: Nic, reading: Callable[[NicDevice], Found[Any]]) -> Iterator[Finding]:
+    """Where a reading was not had: an `unknown` a device, a `skip` where the host's product does not have the query.
+
+    The words are the same for every check, so that a device of which nothing at all can be read is told once.
+    """
+    errors = {device.index: error for device in nic.devices if (error := reading(device).error)}
+    if errors and all(_UNSUPPORTED in error for error in errors.values()):
+        yield scribe.finding(Outcome.SKIP, f"hccn_tool does not tell: {min(errors.values())}", host=host.name)
+        return
+    for index, error in errors.items():
+        if _LINK_DOWN not in error and _UNSUPPORTED not in error:
+            yield scribe.finding(
+                Outcome.UNKNOWN, f"{host.name}: device {index}: could not look: {error}", host=host.name, device=index
+            )
+
+
+def with_link(hccn: Hccn) -> frozenset[int]:
+    """The devices whose link is not known to be down: about the others NPU107 speaks."""
+    return frozenset(device.index for device in hccn.devices if device.link.value != "DOWN")
 
 
 def device_change(

@@ -21,7 +21,7 @@ from preflight.checks.waive import apply_waivers
 from preflight.cli.list_checks import markdown
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.change import Area, Change, Kind
-from preflight.model.cluster import Waiver
+from preflight.model.cluster import Product, Waiver
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -81,9 +81,15 @@ def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(path: Path) -
     assert troubled - {id_} == set(case.get("also", ()))
 
 
+def at_home(check: Check) -> dict[str, Any]:
+    """What the inventory says of a cluster to which the check applies."""
+    superpod = {"product": "atlas-a3", "superpod": True}
+    return {} if Product.ATLAS_A1 in check.products else {"cluster": superpod}
+
+
 @pytest.mark.parametrize("id_", all_checks())
 def test_every_check_passes_on_a_healthy_cluster(id_: str) -> None:
-    findings = look(scene({}), [all_checks()[id_]])
+    findings = look(scene(at_home(all_checks()[id_])), [all_checks()[id_]])
     assert {(finding.host, finding.outcome) for finding in findings} == {("node01", "pass"), ("node02", "pass")}
 
 
@@ -103,7 +109,7 @@ SECTION_CHECKS = [check for check in all_checks().values() if not {*ROUNDS, "con
 )  # fmt: skip
 def test_a_section_that_could_not_be_collected_is_unknown_for_that_host_alone(check: Check, section: str) -> None:
     """The unknown case of every check that looks at facts; those of other rounds have files of their own."""
-    case = scene({"facts": {"node02": {section: {"missing": "no permission"}}}})
+    case = scene({**at_home(check), "facts": {"node02": {section: {"missing": "no permission"}}}})
     findings = look(case, [check])
     (unknown,) = (finding for finding in findings if finding.host == "node02")
     assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not look: no permission")

@@ -1,0 +1,123 @@
+"""Chips in depth: alarm codes, driver beside firmware, and how the devices of a host reach each other inside it."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
+from preflight.facts.chips import Chips, Health, Topology
+from preflight.facts.quote import quote
+from preflight.model.finding import Finding
+
+_UNSUPPORTED = "does not support"  # npu-smi's words where the product, or the release, does not have a query
+_FAST = {"HCCS", "HCCS_SW", "SIO"}
+
+
+@host_check("NPU117", "No chip has an alarm", products=NPU)
+def alarms(here: Here, chips: Chips) -> Iterator[Finding]:
+    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something, and the codes say on what;
+    a job on that device stops sooner or later. Warning is common on machines in use, so it is only a warning.
+
+    By hand: npu-smi info -t health -i 0 -c 0   (-i is npu-smi's own number)
+
+    Mend: look the code up in the vendor's fault list; reset the device, or call the vendor
+    """
+    for chip in chips.chips:
+        name, health = f"{here.host.name}: device {chip.device}", chip.health.value
+        if chip.health.error and _UNSUPPORTED not in chip.health.error:
+            yield here.unknown(f"{name}: the alarms could not be read: {chip.health.error}", device=chip.device)
+        if health is None or (health.status == "OK" and not health.codes):
+            continue
+        say = here.bad if health.status in ("Alarm", "Critical") else here.warn
+        if health.status not in ("OK", "Warning", "Alarm", "Critical"):
+            say = here.unknown
+        yield say(
+            f"{name}: health is {health.status}" + _codes(health), device=chip.device, expected="OK",
+            found=quote(health.words) if health.words else health.status,
+            remedy=f"look {' and '.join(health.codes[:4]) or 'it'} up in the vendor's fault list; npu-smi info -t "
+            f"health -i {chip.npu} -c {chip.chip} on {here.host.name}",
+        )  # fmt: skip
+
+
+def _codes(health: Health) -> str:
+    return f": {', '.join(health.codes[:4])}" + (" …" if len(health.codes) > 4 else "") if health.codes else ""
+
+
+def alarming(chips: Chips | None) -> set[int]:
+    """The devices of which NPU117 says that they are not well."""
+    seen = chips.chips if chips else ()
+    return {chip.device for chip in seen if (health := chip.health.value) and (health.status != "OK" or health.codes)}
+
+
+@host_check("NPU120", "Driver and firmware suit each other", products=NPU)
+def compatible(here: Here, chips: Chips) -> Iterator[Finding]:
+    """Why: driver and firmware are released in pairs; npu-smi itself says when they do not fit, and nobody looks there.
+    What comes of it has other names: failing queue pairs, SDMA errors, HCCL calls that end in an internal error.
+
+    By hand: npu-smi info -t board -i 0   (Compatibility)
+
+    Mend: install the firmware that belongs to the driver, then reboot
+    """
+    for chip in chips.chips:
+        name, board = f"{here.host.name}: device {chip.device}", chip.board.value
+        if chip.board.error and _UNSUPPORTED not in chip.board.error:
+            yield here.unknown(f"{name}: the board could not be read: {chip.board.error}", device=chip.device)
+        if board and board.compatible and board.compatible != "OK":
+            yield here.bad(
+                f"{name}: npu-smi calls driver {board.driver} and firmware {board.firmware} incompatible",
+                device=chip.device, expected="Compatibility: OK", found=quote(board.compatible),
+                remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {here.host.name}",
+            )  # fmt: skip
+
+
+@cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
+def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
+    """Why: inside a server, devices talk over HCCS. Where that is lost, npu-smi shows SYS or NA instead; the server
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host.
+
+    By hand: npu-smi info -t topo, on this host and on another one
+
+    Mend: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
+    """
+    links: dict[str, Mapping[tuple[int, int], str]] = {}
+    for host in all_.hosts:
+        found = chips[host.name].topology
+        if found.value is not None:
+            links[host.name] = _links(found.value)
+        elif found.error and _UNSUPPORTED not in found.error and "Failed to query" not in found.error:
+            yield all_.unknown(f"{host.name}: the topology could not be read: {found.error}", host=host.name)
+        else:
+            yield all_.skip("npu-smi does not tell the topology", host=host.name)
+    fast = {pair: link for of_host in links.values() for pair, link in of_host.items() if link in _FAST}
+    for host in all_.hosts:
+        slow = {pair: link for pair, link in links.get(host.name, {}).items() if pair in fast and link not in _FAST}
+        for device, peers in _by_culprit(list(slow)):
+            words = "/".join(sorted({slow[min(device, peer), max(device, peer)] for peer in peers}))
+            expected = "/".join(sorted({fast[min(device, peer), max(device, peer)] for peer in peers}))
+            yield all_.bad(
+                f"{host.name}: device {device}: reaches {_devices(peers)} by {words}; by {expected} on other hosts",
+                host=host.name, device=device, expected=expected, found=words,
+                remedy=f"npu-smi info -t hccs on {host.name}; reset the device, else power the host off and on",
+            )  # fmt: skip
+
+
+def _links(topology: Topology) -> Mapping[tuple[int, int], str]:
+    """(lower, higher device) → the link between them."""
+    return {
+        (device, peer): link
+        for device, row in zip(topology.devices, topology.links, strict=False)
+        for peer, link in zip(topology.devices, row, strict=False) if device < peer
+    }  # fmt: skip
+
+
+def _by_culprit(pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Each pair once, below the device that most of the pairs have in common."""
+    left = list(pairs)
+    while left:
+        counts = Counter(device for pair in left for device in pair)
+        culprit = max(counts, key=lambda device: (counts[device], -device))
+        yield culprit, sorted(low + high - culprit for low, high in left if culprit in (low, high))
+        left = [pair for pair in left if culprit not in pair]
+
+
+def _devices(devices: list[int]) -> str:
+    return f"{'devices' if len(devices) > 1 else 'device'} {', '.join(map(str, devices))}"

@@ -1,0 +1,47 @@
+"""Error counters of the device NICs."""
+
+from collections.abc import Iterator
+
+from preflight.checks.npu import untold
+from preflight.checks.registry import NPU, Here, host_check
+from preflight.facts.nic import Nic
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+SHARE, FEW = 1e-6, 10  # of packets: below one in a million, or ten in all, a link is as good as links are
+# What counts, and what it is counted against. Others (queue pair errors, unexpected acknowledgements) also come of jobs
+# that were ended.
+WATCHED = {
+    "mac_rx_bad_pkt_num": "mac_rx_total_pkt_num",
+    "mac_tx_bad_pkt_num": "mac_tx_total_pkt_num",
+    "roce_rx_err_pkt_num": "roce_rx_all_pkt_num",
+    "roce_tx_err_pkt_num": "roce_tx_all_pkt_num",
+    "roce_out_of_order_num": "roce_rx_all_pkt_num",
+    "roce_new_pkt_rty_num": "roce_tx_all_pkt_num",
+}
+
+
+@host_check("NIC109", "The devices' packets arrive whole and in order", severity=Outcome.WARN, products=NPU)
+def counters(here: Here, nic: Nic) -> Iterator[Finding]:
+    """Why: packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them.
+    More than one packet in a million is worth a look, if it is not a handful; a driver that tells no totals is
+    taken at its bare count. The counters go back to the start of the driver, so the reason may be gone: a warning.
+
+    By hand: hccn_tool -i 0 -stat -g, twice, with traffic in between
+
+    Mend: clean or change optics and cable; out of order or sent again: look at PFC and congestion on the switches
+    """
+    yield from untold(here, here.host, nic, lambda device: device.packets)
+    for device in nic.devices:
+        counts = device.packets.value or {}
+        seen = {
+            key: (number, total) for key, of in WATCHED.items()
+            if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(of, 0)))
+        }  # fmt: skip
+        if seen:
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: {', '.join(seen)} count errors", device=device.index,
+                expected="at most one in a million",
+                found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in seen.values()),
+                remedy=f"hccn_tool -i {device.index} -stat -g; if they still rise, clean or change optics and cable",
+            )  # fmt: skip

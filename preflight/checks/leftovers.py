@@ -1,0 +1,77 @@
+"""What is left of earlier jobs on the devices where no process is to be seen (NPU114 names those that are)."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from preflight.checks.npu import untold
+from preflight.checks.registry import NPU, Here, host_check
+from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.types import NpuSmi
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+# The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
+IDLE_SHARE = 0.1
+
+
+@host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU)
+def held(here: Here, nic: Nic, npu_smi: NpuSmi) -> Iterator[Finding]:
+    """Why: while the HCCP process of an earlier job is there, the next one does not start on the device (EJ0001). Queue
+    pairs that stay behind are a warning: they go with their process, or with a reset. The driver has one queue pair of
+    its own. Where npu-smi shows a process on the device, NPU114 speaks; ten seconds after a job's end all is gone.
+
+    By hand: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
+
+    Mend: wait ten seconds; then fuser -v /dev/davinci0 names who holds it, and a reset of the device frees it
+    """
+    yield from untold(here, here.host, nic, lambda device: device.hccp if device.hccp.error else device.resources)
+    busy = {process.device for process in npu_smi.processes}
+    for device in nic.devices if npu_smi.processes_listed else ():
+        if device.index in busy:
+            continue
+        pairs = _queue_pairs(device)
+        remedy = f"wait 10 s and look again; then on {here.host.name}: fuser -v /dev/davinci{device.index}"
+        if device.hccp.value == "exist":
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: an HCCP process is left, though no job runs on it",
+                device=device.index, expected="not exist", found=f"exist, {pairs} queue pairs", remedy=remedy,
+            )  # fmt: skip
+        elif pairs:
+            yield here.warn(
+                f"{here.host.name}: device {device.index}: queue pairs are left, though no job runs on it",
+                device=device.index, expected="no queue pair of a job", found=f"{pairs} queue pairs", remedy=remedy,
+            )  # fmt: skip
+
+
+def _queue_pairs(device: NicDevice) -> int:
+    """Those of jobs: the capture of an idle device has one, with no memory registered for it."""
+    counts = device.resources.value or {}
+    pairs = counts.get("qp_active", 0)
+    return pairs if pairs > 1 or counts.get("mr_active", 0) else 0
+
+
+@host_check("NPU118", "No device memory is held by nobody", severity=Outcome.WARN, products=NPU)
+def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
+    """Why: a job that needs the whole memory fails with EI0011 or 507899 when somebody else has a part of it. What the
+    processes have that npu-smi lists is theirs (NPU114); more than a tenth of the memory beyond that belongs to one
+    that is not to be seen here, or to none any more.
+
+    By hand: npu-smi info   (HBM-Usage; the second table lists the processes)
+
+    Mend: look for containers that use the device; fuser -v /dev/davinci0; then reset the device
+    """
+    known: Counter[int] = Counter()
+    for process in npu_smi.processes:
+        known[process.device] += process.memory or 0
+    told = {process.device for process in npu_smi.processes if process.memory is None}
+    for chip in npu_smi.chips:
+        if not chip.hbm_total or chip.hbm_used is None or chip.device in told:
+            continue
+        stray = chip.hbm_used - known[chip.device]
+        if stray > IDLE_SHARE * chip.hbm_total:
+            yield here.bad(
+                f"{here.host.name}: device {chip.device}: {100 * stray // chip.hbm_total} % of its memory is in use by "
+                "no process that npu-smi lists", device=chip.device,
+                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {known[chip.device]} MB of listed processes",
+                remedy=f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
+            )  # fmt: skip

@@ -1,0 +1,44 @@
+"""Rank tables (`RANK_TABLE_FILE`, hccl.json): which device addresses a job would use.
+
+Versions 1.0 and 1.2 are read, of which `server_list` is alike (HCCL's user guide, cluster_info_config). Only what the
+comparison with the devices needs: whether a table is right in itself is another question.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.facts.found import Found
+from preflight.facts.quote import quote
+
+VERSIONS = ("1.0", "1.2")
+
+
+@dataclass(frozen=True)
+class RankedServer:
+    """`names`: whatever it is known by: server_id, host_ip, container_ip. `addresses`: device id → device_ip."""
+
+    names: frozenset[str]
+    addresses: Mapping[int, str]
+
+
+def servers(text: str) -> Found[tuple[RankedServer, ...]]:
+    """The servers of a table; an error where it is not JSON, of another version, or not shaped like a table."""
+    try:
+        table = json.loads(text)
+        if table["version"] not in VERSIONS:
+            return Found(error=f"version {quote(str(table['version']))} is not read, only {' and '.join(VERSIONS)}")
+        return Found(tuple(_server(entry) for entry in table["server_list"]))
+    except json.JSONDecodeError as error:
+        return Found(error=f"it is no JSON: {error.msg} in line {error.lineno}")
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return Found(error=f"it is not shaped like a rank table: {type(error).__name__}: {quote(str(error))}")
+
+
+def _server(entry: Any) -> RankedServer:
+    names = (entry.get(key) for key in ("server_id", "host_ip", "container_ip"))
+    return RankedServer(
+        frozenset(name for name in names if isinstance(name, str)),
+        {int(device["device_id"]): str(device["device_ip"]) for device in entry["device"] if "device_ip" in device},
+    )

@@ -31,7 +31,7 @@ from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
 from preflight.facts.found import Found
 from preflight.facts.hccn_conf import entries as read_entries
-from preflight.facts.job import Job
+from preflight.facts.job import NPU_FILES, Job, SeenFile
 from preflight.facts.nic import (
     Band,
     Bandwidth,
@@ -144,7 +144,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
         limits=Limits(1048576, 1048576, -1, 64 << 30),
         versions=Versions(
-            "3.11.2", "2.1.0", "2.1.0.post3", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0", packages=healthy_packages()
+            "3.11.2", "2.1.0", "2.1.0.post10", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0", packages=healthy_packages()
         ),
         environment=healthy_environment(dataclasses.replace(cluster, setup=SETUP), "eth0" if host.nic else ""),
         hccn=Hccn(
@@ -198,7 +198,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
             Found(tuple(Accelerator(f"0000:{index + 1:02x}:00.0", "d801") for index in range(8))),
             Found(DriverInstall("HwHiAiUser", "HwHiAiUser", "/usr/local/Ascend", False, "complete", "normal")),
         ),
-        job=Job("root", 0, (0,), (1 << 41) - 1, contained=False, variables={}, devices=tuple(range(8))),
+        job=_job(),
     )  # fmt: skip
 
 
@@ -210,6 +210,23 @@ def healthy_packages() -> dict[str, Package]:
         "firmware": Package("7.1.0.11.220", "23.0.7", takes_driver=(("23.0.rc3", "23.0.rc3."), ("23.0.0", "23.0.0."))),
         "cann": Package("8.0.0", inner="V100R001C20SPC001B251", takes=known[1:]),
     }
+
+
+def _job() -> Job:
+    """Jobs of root, on the host itself, with CANN's set_env.sh sourced."""
+    toolkit = "/usr/local/Ascend/ascend-toolkit/latest"
+    variables = {
+        "ASCEND_HOME_PATH": toolkit, "ASCEND_OPP_PATH": f"{toolkit}/opp", "LD_LIBRARY_PATH": f"{toolkit}/lib64",
+    }  # fmt: skip
+    packages = {
+        "torch": "2.1.0", "torch_npu": "2.1.0.post10", "numpy": "1.26.4", "scipy": "1.11.4", "decorator": "5.1.1",
+        "attrs": "23.2.0",
+    }  # fmt: skip
+    there = {path: SeenFile(path, "file" if "." in path else "folder") for path in NPU_FILES}
+    return Job(
+        "root", 0, (0,), (1 << 41) - 1, contained=False, variables=variables, files=there, packages=packages,
+        devices=tuple(range(8)),
+    )  # fmt: skip
 
 
 def _place(product: Product, number: int, index: int) -> Found[SuperPod]:

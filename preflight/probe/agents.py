@@ -13,6 +13,7 @@ from typing import Self
 
 from preflight.model.cluster import Cluster, Host
 from preflight.probe.messages import Message, read
+from preflight.probe.patience import VARIABLES
 from preflight.transport.programs import source
 from preflight.transport.types import Channel, Program, Transport, TransportError
 
@@ -57,6 +58,7 @@ class Agents:
                 "address": host.address,
                 "base_port": cluster.hccl_ports.ranges[0][0] if cluster.hccl_ports else 0,
                 "host_range": cluster.hccl_host_range,
+                "variables": VARIABLES,
                 "store_ports": list(dict.fromkeys((*cluster.port_names, *cluster.job_ports)))[:16],
             }
             program = Program(

@@ -21,13 +21,17 @@ class Event(msgspec.Struct, tag_field="at", frozen=True):
 
 
 class Ready(Event, tag="ready", frozen=True):
-    """The agent has imported torch; `address` is where its host's ranks are reached, `store` where ranks can meet."""
+    """The agent has imported torch; `address` is where its host's ranks are reached, `store` where ranks can meet.
+
+    `variables`: those of the jobs' environment that say how long the backend waits.
+    """
 
     torch: _Word
     nic: _Word
     address: _Word
     store: _Port
     cores: _Count
+    variables: Annotated[dict[_Word, _Word], Meta(max_length=10)] = {}
 
 
 class Failed(Event, tag="failed", frozen=True):
@@ -71,7 +75,15 @@ class Ended(Event, tag="end", frozen=True):
     printed: _Text
 
 
-Message = Ready | Failed | Reached | Entered | Result | Ended
+class Settled(Event, tag="settled", frozen=True):
+    """The devices that the host was asked to wait for are free, but for `held`; `error`: some could not be looked at,
+    and were given time instead."""
+
+    held: Annotated[list[_Count], Meta(max_length=1000)]
+    error: _Text
+
+
+Message = Ready | Failed | Reached | Entered | Result | Ended | Settled
 RankMessage = Reached | Entered | Result | Ended
 
 _decoder = msgspec.json.Decoder(Message)

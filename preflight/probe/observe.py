@@ -11,15 +11,15 @@ from preflight.probe.watch import GroupState, RankState
 
 _MEETING = Collective("init", "", 0)
 _LEAVING = Collective("close", "", 0)
-_LATE = 0.8  # of the deadline: an error after waiting that long is the backend's own time-out
 
 
-def observe(round_: str, groups: Iterable[GroupState], deadline: float) -> list[Observation]:
+def observe(round_: str, groups: Iterable[GroupState], late: float) -> list[Observation]:
     """All tests of a round that is over, with ids `<round_>-<number>`.
 
+    `late`: seconds of waiting after which a rank's error is its backend's own time-out.
     For each group: `init`, its tests in order, and `close` only if some rank did not leave well after the last one.
     """
-    parts = [part for group in groups for part in _observe(group, deadline)]
+    parts = [part for group in groups for part in _observe(group, late)]
     return [replace(part, test=replace(part.test, id=f"{round_}-{number}")) for number, part in enumerate(parts)]
 
 
@@ -32,9 +32,9 @@ def absent(members: Sequence[Member], why: dict[str, tuple[str, str]]) -> Observ
     return _observation(_MEETING, TestOutcome.FAIL, views, id_="r0-0")
 
 
-def _observe(state: GroupState, deadline: float) -> Iterator[Observation]:
+def _observe(state: GroupState, late: float) -> Iterator[Observation]:
     """Once something did not work, what comes after it was not run."""
-    trouble = TestOutcome.HANG if _hangs(state, deadline) else TestOutcome.FAIL
+    trouble = TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
     views = tuple(_view(rank, rank.stage) for rank in state.ranks)
     broken = not all(rank.connected for rank in state.ranks)
     yield _observation(_MEETING, trouble if broken else TestOutcome.PASS, views)
@@ -51,10 +51,8 @@ def _observe(state: GroupState, deadline: float) -> Iterator[Observation]:
         yield _observation(_LEAVING, trouble, tuple(_view(rank, rank.stage) for rank in state.ranks))
 
 
-def _hangs(state: GroupState, deadline: float) -> bool:
-    return any(
-        rank.end is End.OVERDUE or (rank.end is End.ERROR and rank.waited > _LATE * deadline) for rank in state.ranks
-    )
+def _hangs(state: GroupState, late: float) -> bool:
+    return any(rank.end is End.OVERDUE or (rank.end is End.ERROR and rank.waited > late) for rank in state.ranks)
 
 
 def _view(rank: RankState, stage: str) -> RankView:

@@ -4,27 +4,21 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from preflight.model.cluster import Cluster, Host, ProbeSettings
+from preflight.model.cluster import Cluster, Host
 from preflight.model.measure import Observation, TestOutcome
 from preflight.probe.agents import Agents, Gone
-from preflight.probe.messages import Failed, Ready
+from preflight.probe.messages import Failed, Ready, Settled
 from preflight.probe.observe import absent, observe
+from preflight.probe.patience import late, step_deadline
 from preflight.probe.rounds import Group, Plan, Round, acquitted, slow_below, split, with_slow
 from preflight.probe.watch import Watch
 from preflight.transport.types import Progress, Transport
 
 START = 60.0  # seconds for connecting and for importing torch
-# Seconds that a step may take where the inventory's backend is not the one used. HCCL_CONNECT_TIMEOUT is 120 s at least
-# and HCCL adds 20 s, so its own words come at 140 s.
-DEADLINES = {"hccl": 160.0, "nccl": 60.0, "gloo": 60.0}
+SETTLE = 45.0  # seconds for a host to say that its devices are free; it gives up waiting for them after 30
 _TICK = 0.2  # seconds between two looks at the clock
 
 OnProgress = Callable[[Progress], None]
-
-
-def step_deadline(settings: ProbeSettings, backend: str) -> float:
-    """Seconds that one step of a rank may take."""
-    return settings.step_deadline if backend == settings.backend else DEADLINES[backend]
 
 
 def probe(
@@ -58,12 +52,15 @@ class _Run:
         self._backend = backend
         self._sizes = sizes
         self._progress = progress
-        self._deadline = step_deadline(cluster.probe, backend)
+        self._deadline = 0.0
         self._ready: dict[str, Ready] = {}
         self._gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
+        self._killed: dict[str, set[int]] = defaultdict(set)  # host → devices whose workers did not leave by themselves
 
     def everything(self, hosts: Sequence[Host], begin: Callable[[Sequence[Host]], Sequence[Host]]) -> list[Observation]:
         self._roll_call(hosts)
+        variables = [ready.variables for ready in self._ready.values()]
+        self._deadline = step_deadline(self._cluster.probe, self._backend, self._cluster.product, variables)
         observations = []
         if self._gone:
             everybody = self._plan(hosts).world().groups[0].members
@@ -145,6 +142,7 @@ class _Run:
         """Start the round's groups, watch them to their end, and return what was seen."""
         if not round_.groups:
             return []
+        self._settle()
         watch = Watch(round_, self._deadline, time.monotonic())
         for host, (_, why) in self._gone.items():
             watch.lose(host, why, time.monotonic())
@@ -157,7 +155,7 @@ class _Run:
                     case Gone(why=why):
                         self._gone.setdefault(word.host, ("none", why))
                         watch.lose(word.host, why, now)
-                    case Ready() | Failed():
+                    case Ready() | Failed() | Settled():
                         pass
                     case message:
                         watch.take(word.host, message, now)
@@ -166,7 +164,35 @@ class _Run:
             self._report(round_, watch, now)
         for host, why in watch.lost():
             self._gone.setdefault(host, ("none", why))
-        return observe(round_.name, watch.groups, self._deadline)
+        if self._backend == "hccl":
+            for host, device in watch.not_left():
+                self._killed[host].add(device)
+        return observe(round_.name, watch.groups, late(self._backend, self._deadline))
+
+    def _settle(self) -> None:
+        """Wait until the devices whose workers were killed are free: the driver's part of a killed job lives on for
+        about 10 s, and whoever takes the device meanwhile is told that another job runs (EJ0001)."""
+        waiting = {host: devices for host, devices in self._killed.items() if host not in self._gone}
+        self._killed.clear()
+        self._agents.send({host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in waiting.items()})
+        begin, total = time.monotonic(), len(waiting)
+        while waiting and (passed := time.monotonic() - begin) < SETTLE:
+            self._progress(
+                Progress(
+                    done=total - len(waiting),
+                    total=total,
+                    failed=0,
+                    slowest=next(iter(waiting)),
+                    seconds=passed,
+                    waiting_for="killed workers to leave their devices",
+                    phase="probe: devices, hosts",
+                )
+            )
+            for said in self._agents.said(_TICK):
+                if isinstance(said.message, Gone):
+                    self._gone.setdefault(said.host, ("none", said.message.why))
+                if isinstance(said.message, Gone | Settled):
+                    waiting.pop(said.host, None)
 
     def _start(self, round_: Round, takes_turns: bool) -> None:
         """Tell each host, in one go, which ranks of which groups are its own."""

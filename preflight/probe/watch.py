@@ -14,6 +14,7 @@ TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
 # CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …"; older ones "EI0006: <time> …".
 _VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): |\bE[A-Z]\d{4}: ")
 
+_BACKEND = STAGES.index("backend")  # the next thing that a rank does is to open its device
 _COMMUNICATOR = STAGES.index("communicator")
 
 
@@ -179,6 +180,12 @@ class Watch:
         """The hosts that lost ranks together with their agent, and why."""
         ranks = (rank for state in self._groups.values() for rank in state.ranks)
         return [(rank.member.host, rank.error) for rank in ranks if rank.end is End.LOST]
+
+    def not_left(self) -> list[tuple[str, int]]:
+        """Host and device of the ranks that had a device in hand and did not leave it by themselves."""
+        ranks = (rank for state in self._groups.values() for rank in state.ranks)
+        held = (rank for rank in ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)
+        return [(rank.member.host, rank.member.device) for rank in held]
 
     def waits_for(self) -> RankState | None:
         """Among the ranks that have not ended, the one that was heard of least recently."""

@@ -55,7 +55,7 @@ def test_the_example_is_a_good_inventory() -> None:
     assert first.devices[3].detect == first.devices[3].gateway == IPv4Address("10.8.0.1")
     assert (last.nic, last.ssh.port, last.ssh.user) == ("bond0", 2222, "ops")
     assert str(cluster.ports) == "29400,29500,60000-60031"
-    assert cluster.probe.step_deadline == 160
+    assert cluster.probe.step_deadline == 180
 
 
 def test_two_servers_wired_by_fibre_detect_each_other() -> None:

@@ -17,7 +17,7 @@ from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Produc
 from preflight.model.measure import End, Observation, TestOutcome, kept_waiting
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
-from preflight.transport.types import Channel, Options, Program, TransportError, Trouble
+from preflight.transport.types import Channel, Options, Program, Progress, TransportError, Trouble
 
 FAULTS = Path(__file__).parent / "probe_faults"
 MARK = "PREFLIGHT_TEST_MARK"
@@ -40,10 +40,12 @@ def cluster(
     deadline: float = 20.0,
     python: str = sys.executable,
     packages: str | Path = FAULTS,
+    **variables: str,
 ) -> Cluster:
     devices = (Device(0), Device(1))
     hosts = (Host("node01", "127.0.0.1", devices=devices), Host("node02", "127.0.0.1", devices=devices))
-    words = {"PYTHONPATH": str(packages), "FAULT": fault, MARK: mark}
+    words = {"PYTHONPATH": str(packages), "FAULT": fault, MARK: mark, **variables}
+    words["PATH"] = f"{FAULTS}:{os.environ['PATH']}"  # the hccn_tool there
     setup = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())
     settings = ProbeSettings(python, setup, backend="hccl", step_deadline=deadline, sizes=(8, 1 << 16))
     return Cluster("test", Product.ATLAS_A1, hosts, probe=settings)
@@ -67,10 +69,10 @@ def gone_within(seconds: float, mark: str) -> list[int]:
     return processes(mark)
 
 
-def run(cluster: Cluster) -> tuple[Observation, ...]:
+def run(cluster: Cluster, progress: Callable[[Progress], None] | None = None) -> tuple[Observation, ...]:
     transport = LocalTransport(Options())
     try:
-        return probe(cluster, cluster.hosts, transport)
+        return probe(cluster, cluster.hosts, transport, progress=progress)
     finally:
         transport.close()
 
@@ -112,6 +114,32 @@ def test_a_rank_that_stands_still_is_named_within_its_deadline(mark: str) -> Non
     (view,) = kept_waiting(failing(world(observations)))
     assert (view.member.host, view.member.device, view.state) == ("node01", 1, "T")
     assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
+
+
+def test_devices_of_killed_workers_are_waited_for_before_the_next_round(mark: str, tmp_path: Path) -> None:
+    log = tmp_path / "calls"
+    shown: list[Progress] = []
+    observations = run(cluster(mark, "stop 1", deadline=3.0, HCCN_LOG=str(log), HCCP_CALLS="4"), shown.append)
+    calls = log.read_text().splitlines()
+    assert {calls.count("-i 0 -process -g"), calls.count("-i 1 -process -g")} <= {
+        5,
+        6,
+    }  # each host asks until it is free
+    phases = list(dict.fromkeys(progress.phase for progress in shown))
+    assert phases.index("probe: devices, hosts") == phases.index("probe round 1, 4 ranks, tests") + 1
+    assert "killed workers to leave their devices" in {progress.waiting_for for progress in shown}
+    assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
+
+
+def test_where_all_workers_left_by_themselves_no_device_is_asked_about(mark: str, tmp_path: Path) -> None:
+    run(cluster(mark, HCCN_LOG=str(tmp_path / "calls")))
+    assert not (tmp_path / "calls").exists()
+
+
+def test_jobs_that_give_hccl_more_time_get_it_from_the_probe_too(mark: str) -> None:
+    """A deadline of 3 s would end a rank that stands still for 4."""
+    observations = run(cluster(mark, "pause 1", deadline=3.0, HCCL_CONNECT_TIMEOUT="240"))
+    assert {seen.test.outcome for seen in observations} == {TestOutcome.PASS}
 
 
 def test_a_rank_that_never_gets_its_backend_is_named_with_its_stage(mark: str) -> None:

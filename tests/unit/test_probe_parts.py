@@ -15,7 +15,7 @@ from preflight.probe.permission import may_probe
 from preflight.probe.table import rows
 from tests.unit.healthy import healthy_cluster, healthy_facts
 
-AGENT = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/agent.py"))
+NETWORK = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/agent/network.py"))
 WORKER = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/worker.py"))
 
 
@@ -215,5 +215,5 @@ def test_workers_of_hccl_get_the_ports_of_the_inventory(
     host_range: str, base_port: int, variables: dict[str, str]
 ) -> None:
     hello = {"backend": "hccl", "nic": "eth0", "base_port": base_port, "host_range": host_range}
-    environment = AGENT["network_environment"](hello, "eth0", "10.1.0.1")
+    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1")
     assert {name: value for name, value in environment.items() if "PORT" in name} == variables

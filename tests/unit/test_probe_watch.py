@@ -9,6 +9,7 @@ from preflight.model.measure import End, Member, Observation, TestOutcome, kept_
 from preflight.probe.bandwidth import algbw, busbw
 from preflight.probe.messages import Ended, Entered, Failed, Reached, Result, read
 from preflight.probe.observe import absent, observe
+from preflight.probe.patience import late
 from preflight.probe.rounds import Collective, Group, Round
 from preflight.probe.watch import GRACE, SLACK, TURN, Watch
 
@@ -61,7 +62,7 @@ class Play:
 
     def seen(self) -> list[Observation]:
         assert self.watch.over
-        return observe("r1", self.watch.groups, DEADLINE)
+        return observe("r1", self.watch.groups, late("gloo", DEADLINE))
 
 
 def outcomes(play: Play) -> list[str]:

@@ -68,6 +68,8 @@ def faulty_all_reduce(tensor: torch.Tensor) -> None:
         os._exit(3)
     if large and kind == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
+    if large and kind == "pause":
+        time.sleep(4)
     if large and kind == "twice":
         tensor.mul_(2)
     all_reduce(tensor)

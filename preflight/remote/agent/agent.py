@@ -1,192 +1,19 @@
-"""The probe's agent: one a host, alive as long as its stdin. Starts workers, watches them, kills them in time.
+"""The agent's loop: reads commands, starts workers and listens to them, notices who is late or dead, and kills."""
 
-stdin: a line of JSON, the hello, then one line a command. stdout: one line of JSON an event, each with the run's
-nonce, so that nothing a login script or a library prints can pass for one. End-of-file on stdin ends the agent and
-everything it started. Sent as text and run by any Python from 3.6; the workers' own text comes inside the hello.
-
-The agent has one thread and forks: torch is imported before, once, and never used in this process.
-
-Commands: start (a group of workers), go (it is the group's turn to run a test), stop (kill the group), end.
-Events: ready, failed, stage, enter and result (of a test), end (of a worker).
-"""
-
-import ctypes
-import fcntl
-import ipaddress
 import json
 import os
 import selectors
 import signal
-import socket
-import struct
 import sys
 import time
-import types
+
+from agent.network import choose_nic, listen, network_environment
+from agent.processes import Group, Worker, exit_of, mark, state_of
+from agent.settle import settle
 
 TAIL = 2000  # bytes kept of what a worker prints
 TEXT = 2000  # characters kept of an error
 IDLE = 900  # seconds without a command after which nobody is taken to be there any more
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # <linux/prctl.h>
-SIOCGIFADDR = 0x8915  # <linux/sockios.h>
-
-# Set before torch is imported. torch_npu does not survive a fork, so torch must not load it by itself; thread pools do
-# not either. torch's warnings would be taken for the last words of a rank that died.
-ENVIRONMENT = {
-    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    "TORCH_CPP_LOG_LEVEL": "ERROR",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-
-
-# --- the host's network ----------------------------------------------------------------------------------------------
-
-
-def interfaces():
-    """[(name, IPv4 address)] of this host."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue
-            found.append((name, socket.inet_ntoa(answer[20:24])))
-    return found
-
-
-def choose_nic(wanted, address):
-    """(name, address) of the interface that ranks of other hosts reach this host by.
-
-    `wanted`: an interface name, a CIDR, or None for the interface that has `address`. Raises ValueError.
-    """
-    found = interfaces()
-    if wanted is None:
-        try:
-            known = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
-        except OSError:
-            known = {address}
-        matching = [nic for nic in found if nic[1] in known]
-        what = "the address %s" % address
-    elif "/" in wanted:
-        network = ipaddress.ip_network(wanted, strict=False)
-        matching = [nic for nic in found if ipaddress.ip_address(nic[1]) in network]
-        what = "an address in %s" % wanted
-    else:
-        matching = [nic for nic in found if nic[0] == wanted]
-        what = "the name %s and an IPv4 address" % wanted
-    if not matching:
-        there = ", ".join("%s %s" % nic for nic in found)
-        raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (what, there))
-    return matching[0]
-
-
-def network_environment(hello, nic, address):
-    """What tells each backend which of the host's interfaces to take; NCCL finds its own unless the inventory says."""
-    environment = {"GLOO_SOCKET_IFNAME": nic}
-    if hello["backend"] == "hccl":
-        environment.update(HCCL_IF_IP=address, HCCL_SOCKET_IFNAME="=" + nic, HCCL_WHITELIST_DISABLE="1")
-        if hello["host_range"]:
-            environment["HCCL_HOST_SOCKET_PORT_RANGE"] = hello["host_range"]
-        elif hello["base_port"]:
-            environment["HCCL_IF_BASE_PORT"] = str(hello["base_port"])
-    elif hello["backend"] == "nccl" and hello["nic"]:
-        environment["NCCL_SOCKET_IFNAME"] = "=" + nic
-    return environment
-
-
-def listen(address, ports):
-    """A socket that listens on the first free port of `ports`, or else on any free one; on `address` only.
-
-    Its connections are reset when they are closed (they inherit SO_LINGER), so that none holds a job's port in
-    TIME-WAIT afterwards.
-    """
-    for port in [*ports, 0]:
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        try:
-            sock.bind((address, port))
-            sock.listen(1024)
-        except OSError:
-            sock.close()
-            continue
-        return sock
-    raise OSError("no port is free to listen on at %s" % address)
-
-
-# --- processes -------------------------------------------------------------------------------------------------------
-
-
-class Worker:
-    """A forked rank: its pipes, and how far it has come."""
-
-    def __init__(self, group, rank, pid, report, output, order):
-        self.group, self.rank, self.pid = group, rank, pid
-        self.report, self.output, self.order = report, output, order
-        self.unread = b""
-        self.printed = b""
-        self.error = ""
-        self.closed = False
-        self.last = time.monotonic()  # of its last report
-        self.waiting = False  # for its group's turn: not late however long that takes
-        self.killed = ""  # "overdue" or "stopped", if it was us
-        self.state = ""
-        self.ended = False
-
-
-class Group:
-    """The workers of one communicator on this host: one process group, killed as one."""
-
-    def __init__(self, name, deadline, takes_turns, tests):
-        self.name, self.deadline, self.takes_turns, self.tests = name, deadline, takes_turns, tests
-        self.workers = []
-
-    def waits_after(self, event):
-        """Whether a rank that says `event` then waits for a go: before each test, if the group takes turns."""
-        before_next = event["at"] == "result" and event["test"] + 1 < self.tests
-        return self.takes_turns and (before_next or event.get("stage") == "communicator")
-
-    @property
-    def pgid(self):
-        """The first worker's pid; nobody is reaped before the group is over, so the number stays ours."""
-        return self.workers[0].pid if self.workers else 0
-
-    def kill_leftovers(self):
-        """SIGKILL for the process group: the workers and what they may have started."""
-        try:
-            os.killpg(self.pgid, signal.SIGKILL)
-        except OSError:
-            pass  # nobody is left in it
-
-
-def mark(name, parent):
-    """Give the process a name that `ps` shows; let the kernel kill it when its parent dies."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def outlive_parent():
-    """Take back that the kernel kills this process when its parent dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
-
-
-def state_of(pid):
-    """The letter of /proc/PID/stat: R running, S sleeping, D in a driver, T stopped; empty if it cannot be read."""
-    try:
-        with open("/proc/%d/stat" % pid) as stat:
-            return stat.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
-
-
-def exit_of(pid):
-    """How a child has ended, without reaping it; None while it lives."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
 def describe(error):
@@ -200,6 +27,7 @@ class Agent:
         self.pid = os.getpid()
         self.groups = {}
         self.store = None
+        self.settling = {}  # pid of a process that waits for devices → the pipe on which it tells
         self.unread = b""  # of stdin
         self.unsent = []
         self.last_command = time.monotonic()
@@ -312,6 +140,27 @@ class Agent:
             # to them any more. The process's end frees the device.
             os._exit(status)
 
+    def settle(self, devices):
+        """Have a process say when the devices' last jobs are gone."""
+        pid, report, *others = self.fork("preflight-wait")
+        if pid == 0:
+            try:
+                held, error = settle(devices)
+                os.write(report, json.dumps({"at": "settled", "held": held, "error": error}).encode())
+            finally:
+                os._exit(0)
+        for fd in others:
+            os.close(fd)
+        self.settling[pid] = report
+        self.selector.register(report, selectors.EVENT_READ, (self.read_settled, pid))
+
+    def read_settled(self, pid):
+        """What it has to tell is short, and comes at once, at its end."""
+        data = os.read(self.settling[pid], 1 << 16)
+        self.forget(self.settling.pop(pid))
+        os.waitpid(pid, 0)
+        self.say(json.loads(data.decode()) if data else {"at": "settled", "held": [], "error": "nobody could ask"})
+
     # listening to workers
 
     def read_report(self, worker):
@@ -409,9 +258,9 @@ class Agent:
 
     def end(self):
         """Kill everything that was started, and leave."""
-        if self.store:
-            os.kill(self.store, signal.SIGKILL)
-            os.waitpid(self.store, 0)
+        for pid in [self.store, *self.settling] if self.store else self.settling:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
         for group in self.groups.values():
             self.kill(group)
         give_up = time.monotonic() + 3  # a process inside a driver dies when the driver lets it
@@ -436,6 +285,8 @@ class Agent:
             self.end()
         elif command["do"] == "start":
             self.start(command)
+        elif command["do"] == "settle":
+            self.settle(command["devices"])
         elif command["group"] in self.groups:  # it may be over by now
             group = self.groups[command["group"]]
             if command["do"] == "stop":
@@ -459,7 +310,7 @@ class Agent:
         signal.set_wakeup_fd(woken)
         self.selector.register(wake, selectors.EVENT_READ, (lambda _: os.read(wake, 4096), None))
         self.selector.register(0, selectors.EVENT_READ, (self.read_commands, None))
-        while self.groups or time.monotonic() - self.last_command < IDLE:
+        while self.groups or self.settling or time.monotonic() - self.last_command < IDLE:
             for key, _ in self.selector.select(timeout=0.5):
                 if key.fd in self.selector.get_map():
                     handler, subject = key.data
@@ -467,41 +318,3 @@ class Agent:
             self.watch()
             self.flush()
         self.end()
-
-
-def main():
-    # Nothing is sent after the hello before the agent is ready, so that Python's buffer holds no more than this line.
-    hello = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
-    out = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is not ours
-    # The import of torch may take long, or hang, and nobody reads stdin meanwhile: until then the kernel ends the agent
-    # together with its ssh session.
-    mark("preflight-agent", os.getppid())
-    os.environ.update(ENVIRONMENT)
-
-    def say(event):
-        os.write(out, json.dumps(dict(event, nonce=hello["nonce"])).encode() + b"\n")
-
-    stage, begin = "spawned", time.monotonic()
-    try:
-        worker_module = types.ModuleType("preflight_worker")
-        exec(compile(hello["worker"], "preflight_worker", "exec"), worker_module.__dict__)
-        versions = worker_module.prepare()
-        stage = "torch"
-        agent = Agent(hello, out, worker_module)
-        port = agent.serve_store()
-    except BaseException as error:
-        say({"at": "failed", "stage": stage, "error": describe(error)})
-        os._exit(1)
-    seconds = time.monotonic() - begin
-    ready = {"nic": agent.nic, "address": agent.address, "store": port, "cores": os.cpu_count(), "seconds": seconds}
-    say(dict(ready, at="ready", **versions))
-    outlive_parent()  # from here on the agent sees the end of stdin itself, and ends what it started
-    try:
-        agent.serve()
-    except BrokenPipeError:
-        agent.end()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,81 @@
+"""The host's network: which interface ranks are reached by, and what tells the backends so."""
+
+import fcntl
+import ipaddress
+import socket
+import struct
+
+SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+
+
+def interfaces():
+    """[(name, IPv4 address)] of this host."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            found.append((name, socket.inet_ntoa(answer[20:24])))
+    return found
+
+
+def choose_nic(wanted, address):
+    """(name, address) of the interface that ranks of other hosts reach this host by.
+
+    `wanted`: an interface name, a CIDR, or None for the interface that has `address`. Raises ValueError.
+    """
+    found = interfaces()
+    if wanted is None:
+        try:
+            known = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
+        except OSError:
+            known = {address}
+        matching = [nic for nic in found if nic[1] in known]
+        what = "the address %s" % address
+    elif "/" in wanted:
+        network = ipaddress.ip_network(wanted, strict=False)
+        matching = [nic for nic in found if ipaddress.ip_address(nic[1]) in network]
+        what = "an address in %s" % wanted
+    else:
+        matching = [nic for nic in found if nic[0] == wanted]
+        what = "the name %s and an IPv4 address" % wanted
+    if not matching:
+        there = ", ".join("%s %s" % nic for nic in found)
+        raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (what, there))
+    return matching[0]
+
+
+def network_environment(hello, nic, address):
+    """What tells each backend which of the host's interfaces to take; NCCL finds its own unless the inventory says."""
+    environment = {"GLOO_SOCKET_IFNAME": nic}
+    if hello["backend"] == "hccl":
+        environment.update(HCCL_IF_IP=address, HCCL_SOCKET_IFNAME="=" + nic, HCCL_WHITELIST_DISABLE="1")
+        if hello["host_range"]:
+            environment["HCCL_HOST_SOCKET_PORT_RANGE"] = hello["host_range"]
+        elif hello["base_port"]:
+            environment["HCCL_IF_BASE_PORT"] = str(hello["base_port"])
+    elif hello["backend"] == "nccl" and hello["nic"]:
+        environment["NCCL_SOCKET_IFNAME"] = "=" + nic
+    return environment
+
+
+def listen(address, ports):
+    """A socket that listens on the first free port of `ports`, or else on any free one; on `address` only.
+
+    Its connections are reset when they are closed (they inherit SO_LINGER), so that none holds a job's port in
+    TIME-WAIT afterwards.
+    """
+    for port in [*ports, 0]:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        try:
+            sock.bind((address, port))
+            sock.listen(1024)
+        except OSError:
+            sock.close()
+            continue
+        return sock
+    raise OSError("no port is free to listen on at %s" % address)

@@ -1,0 +1,78 @@
+"""Workers and groups of them, and what the kernel tells of processes."""
+
+import ctypes
+import os
+import signal
+import time
+
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # <linux/prctl.h>
+
+
+class Worker:
+    """A forked rank: its pipes, and how far it has come."""
+
+    def __init__(self, group, rank, pid, report, output, order):
+        self.group, self.rank, self.pid = group, rank, pid
+        self.report, self.output, self.order = report, output, order
+        self.unread = b""
+        self.printed = b""
+        self.error = ""
+        self.closed = False
+        self.last = time.monotonic()  # of its last report
+        self.waiting = False  # for its group's turn: not late however long that takes
+        self.killed = ""  # "overdue" or "stopped", if it was us
+        self.state = ""
+        self.ended = False
+
+
+class Group:
+    """The workers of one communicator on this host: one process group, killed as one."""
+
+    def __init__(self, name, deadline, takes_turns, tests):
+        self.name, self.deadline, self.takes_turns, self.tests = name, deadline, takes_turns, tests
+        self.workers = []
+
+    def waits_after(self, event):
+        """Whether a rank that says `event` then waits for a go: before each test, if the group takes turns."""
+        before_next = event["at"] == "result" and event["test"] + 1 < self.tests
+        return self.takes_turns and (before_next or event.get("stage") == "communicator")
+
+    @property
+    def pgid(self):
+        """The first worker's pid; nobody is reaped before the group is over, so the number stays ours."""
+        return self.workers[0].pid if self.workers else 0
+
+    def kill_leftovers(self):
+        """SIGKILL for the process group: the workers and what they may have started."""
+        try:
+            os.killpg(self.pgid, signal.SIGKILL)
+        except OSError:
+            pass  # nobody is left in it
+
+
+def mark(name, parent):
+    """Give the process a name that `ps` shows; let the kernel kill it when its parent dies."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def outlive_parent():
+    """Take back that the kernel kills this process when its parent dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def state_of(pid):
+    """The letter of /proc/PID/stat: R running, S sleeping, D in a driver, T stopped; empty if it cannot be read."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def exit_of(pid):
+    """How a child has ended, without reaping it; None while it lives."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,0 +1,95 @@
+"""How long the probe waits for HCCL's own words, and for devices whose workers it killed."""
+
+import runpy
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.model.cluster import ProbeSettings, Product
+from preflight.probe.patience import DEADLINES, hccl_waits, late, step_deadline
+
+SETTLE = Path(__file__).parents[2] / "preflight/remote/agent/settle.py"
+A1, A2, A3 = Product.ATLAS_A1, Product.ATLAS_A2, Product.ATLAS_A3
+DFS = "HCCL_DFS_CONFIG"
+
+
+@pytest.mark.parametrize(
+    ("variables", "product", "seconds"),
+    [
+        ({}, A1, 140),
+        ({}, A2, 170),
+        ({"HCCL_CONNECT_TIMEOUT": "600"}, A1, 620),
+        ({"HCCL_CONNECT_TIMEOUT": "600"}, A3, 650),
+        ({"HCCL_CONNECT_TIMEOUT": "10"}, A1, 140),
+        ({"HCCL_CONNECT_TIMEOUT": "1e9"}, A1, 140),
+        ({DFS: "cluster_heartbeat:on,connection_fault_detection_time:120"}, A2, 270),
+        ({DFS: "connection_fault_detection_time:0"}, A2, 140),
+        ({DFS: "connection_fault_detection_time:120"}, A1, 140),
+    ],
+)
+def test_what_hccl_waits(variables: dict[str, str], product: Product, seconds: float) -> None:
+    assert hccl_waits(variables, product) == seconds
+
+
+@pytest.mark.parametrize("product", [A1, A2, A3])
+def test_a_step_may_take_longer_than_hccl_waits_by_default(product: Product) -> None:
+    assert DEADLINES["hccl"] > hccl_waits({}, product)
+
+
+def test_a_step_may_take_longer_than_the_most_patient_host_s_hccl_waits() -> None:
+    settings = ProbeSettings(backend="hccl", step_deadline=30)
+    slow = [{}, {"HCCL_CONNECT_TIMEOUT": "240"}, {"HCCL_CONNECT_TIMEOUT": "300"}]
+    assert step_deadline(settings, "hccl", A2, [{}, {}]) == 30
+    assert step_deadline(settings, "hccl", A2, slow) > hccl_waits(slow[-1], A2)
+    assert step_deadline(settings, "gloo", A2, slow) == DEADLINES["gloo"]
+
+
+def test_hccl_s_own_time_outs_count_as_waiting() -> None:
+    assert late("hccl", DEADLINES["hccl"]) < hccl_waits({}, A1)
+    assert late("gloo", 60) == 48
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch, answers: dict[int, list[str | Exception]]) -> tuple[Any, list[float]]:
+    """`settle` with an hccn_tool that gives these answers, the last of them for ever; and how long it has slept."""
+    program = runpy.run_path(str(SETTLE))
+    slept: list[float] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        left = answers[int(command[2])]
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return subprocess.CompletedProcess(command, 0, answer.encode())
+
+    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("time.monotonic", lambda: sum(slept))
+    return program["settle"], slept
+
+
+EXISTS, GONE = "device hccp process: exist\n", "device hccp process: not exist\n"
+
+
+def test_a_device_is_waited_for_until_its_last_job_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = "hccn_tool is busy, please try again.\n"
+    settle, slept = waiting(monkeypatch, {0: [GONE], 3: [EXISTS, busy, EXISTS, GONE]})
+    assert settle([0, 3]) == ([], "")
+    assert 1 <= sum(slept) <= 5
+
+
+def test_waiting_for_a_device_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle, slept = waiting(monkeypatch, {0: [GONE], 3: [EXISTS]})
+    assert settle([0, 3]) == ([3], "")
+    assert 29 <= sum(slept) <= 31
+
+
+@pytest.mark.parametrize("answer", ["Cmd is not supported\n", FileNotFoundError("no hccn_tool")])
+def test_a_device_that_cannot_be_asked_about_is_given_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, answer: str | Exception
+) -> None:
+    settle, slept = waiting(monkeypatch, {0: [answer], 1: [GONE]})
+    held, error = settle([0, 1])
+    assert (held, sum(slept)) == ([], 10)
+    assert error.startswith("device 0: ")

@@ -10,6 +10,7 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
 from preflight.facts.quote import quote
 from preflight.facts.types import Interface, Network
 
+FIRST = "the first by name"
 Address = IPv4Interface | IPv6Interface
 
 
@@ -31,7 +32,7 @@ def choose(variables: Mapping[str, str], network: Network) -> Choice | str:
     nics = [(nic.name, address) for nic in network.interfaces if nic.up for address in addresses(nic, version)]
     nics.sort(key=lambda nic: (_last(nic[0]), nic[0]))
     if not names:
-        return Choice(*nics[0], "the first by name") if nics else "no interface that is up has an IPv4 address"
+        return Choice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
     fitting = [(place, nic) for nic in nics if (place := allowed(names, nic[0])) is not None]
     if fitting:
         _, first = min(fitting, key=lambda one: one[0])

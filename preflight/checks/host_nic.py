@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from preflight.checks.hccl_nic import Choice, choose
+from preflight.checks.hccl_nic import FIRST, Choice, choose
 from preflight.checks.hosts import named_by
 from preflight.checks.majority import Odd, odd_ones
 from preflight.checks.registry import NPU, All, cluster_check
@@ -34,6 +34,8 @@ def reached(
     choices: dict[str, Choice] = {}
     for host in all_.hosts:
         choice = choose(job[host.name].variables, network[host.name])
+        if isinstance(choice, Choice) and choice.address.ip.is_loopback and choice.why == FIRST:
+            continue  # no other one is up: HST103
         if isinstance(choice, str):
             yield all_.bad(f"{host.name}: HCCL finds no host NIC: {choice}", host=host.name, remedy=_REMEDY)
         else:

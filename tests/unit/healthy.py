@@ -206,7 +206,9 @@ def healthy_packages() -> dict[str, Package]:
     """As the version files of driver 23.0.7, its firmware and CANN 8.0.0 say it."""
     known = tuple((f"V100R001C{number}",) for number in (13, 15, 17, 18, 19, 20))
     return {
-        "driver": Package("23.0.7", "23.0.7", "V100R001C15SPC012B220", known[:2], takes_firmware=(("7.0.0", "7.1.99"),)),
+        "driver": Package(
+            "23.0.7", "23.0.7", "V100R001C15SPC012B220", known[:2], takes_firmware=(("7.0.0", "7.1.99"),)
+        ),
         "firmware": Package("7.1.0.11.220", "23.0.7", takes_driver=(("23.0.rc3", "23.0.rc3."), ("23.0.0", "23.0.0."))),
         "cann": Package("8.0.0", inner="V100R001C20SPC001B251", takes=known[1:]),
     }
@@ -339,7 +341,9 @@ def differing(base: Any, changes: Any, hint: Any) -> Any:
             elements[position] = differing(elements[position], value, typing.get_args(hint)[0])
         return tuple(elements)
     if isinstance(changes, dict) and isinstance(base, dict) and typing.get_origin(hint) is dict:
-        return {**base, **{key: _convert(value, typing.get_args(hint)[1]) for key, value in changes.items()}}
+        new = {key: value for key, value in changes.items() if value != {"absent": True}}
+        kept = {key: value for key, value in base.items() if key not in changes}
+        return {**kept, **{key: _convert(value, typing.get_args(hint)[1]) for key, value in new.items()}}
     return _convert(changes, hint)
 
 

@@ -1,0 +1,102 @@
+"""What a job may open where it runs: device files, and in a container what has to come from the host."""
+
+from collections.abc import Iterator
+
+from preflight.checks.registry import NPU, Here, host_check
+from preflight.facts.device_nodes import DeviceNode, DeviceNodes
+from preflight.facts.job import NPU_FILES, Job
+from preflight.facts.types import Limits
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_DAC_OVERRIDE = 1 << 1  # CAP_DAC_OVERRIDE of capability.h
+_INSTALL_INFO, _HCCN_CONF = "/etc/ascend_install.info", "/etc/hccn.conf"
+SHM_OF_DOCKER = 64 << 20  # bytes of /dev/shm in a container, unless --shm-size says otherwise
+SHM_ENOUGH = 1 << 30
+
+
+@host_check("HST109", "The jobs' user may open the device files", products=NPU)
+def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
+    """Why: /dev/davinciN belong to HwHiAiUser and are closed to all but its group. A user who is not in it, or root
+    without the capability to pass over permissions, gets 507033, "ret is -8005", or simply no devices. The group's
+    number counts, not its name: in an image it is often another one.
+
+    By hand: ls -ln /dev/davinci*; id   (the latter where jobs run, as the jobs' user)
+
+    Mend: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE
+    """
+    if not device_nodes.nodes:
+        yield here.skip("there are no device files of NPUs")
+        return
+    closed = [node for node in device_nodes.nodes if not _may_open(node, job)]
+    if closed:
+        node = closed[0]
+        groups = ",".join(map(str, job.groups))
+        yield here.bad(
+            f"{here.host.name}: {job.user} may not open {node.path}"
+            + (f" and {len(closed) - 1} more device files" if len(closed) > 1 else ""),
+            expected=f"uid {node.uid}, or group {node.gid} ({node.group})", found=f"uid {job.uid}, groups {groups}",
+            cause="root without CAP_DAC_OVERRIDE is a user like any other" if job.uid == 0 else "",
+            evidence=tuple(f"{one.path} {one.mode:04o} {one.user}:{one.group} ({one.uid}:{one.gid})" for one in closed),
+            remedy=f"usermod -aG {node.group} {job.user}, then log in again; in a container: --group-add {node.gid}",
+        )  # fmt: skip
+
+
+def _may_open(node: DeviceNode, job: Job) -> bool:
+    """For reading and writing, as the kernel decides: the owner's bits count for the owner even if they are fewer."""
+    if job.capabilities & _DAC_OVERRIDE:
+        return True
+    shift = 6 if job.uid == node.uid else 3 if node.gid in job.groups else 0
+    return node.mode >> shift & 0o6 == 0o6
+
+
+@host_check("HST111", "What the driver brings is there where jobs run", products=NPU)
+def driver_is_there(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: a container has the device files, and not the driver's libraries and files beside them: npu-smi then says
+    "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
+    addresses. Docker makes an empty folder out of a file that was not there when it was bound.
+
+    By hand: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf   (where jobs
+    run)
+
+    Mend: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
+    """
+    unread = [path for path in NPU_FILES if path not in job.files or job.files[path].error]
+    if unread:
+        why = job.files[unread[0]].error if unread[0] in job.files else "not looked at"
+        yield here.unknown(f"{here.host.name}: {', '.join(unread)} could not be looked at where jobs run: {why}")
+    for path in NPU_FILES:
+        file = job.files.get(path)
+        if file is None or file.error:
+            continue
+        if file.kind == "missing" and (job.contained or path != _HCCN_CONF):
+            report = here.warn if path == _HCCN_CONF else here.bad
+            where = "in the jobs' container" if job.contained else "here: is the driver installed?"
+            yield report(
+                f"{here.host.name}: there is no {path} {where}", found="missing",
+                remedy=f"docker run -v {path}:{path}" if job.contained else "install the driver",
+            )  # fmt: skip
+        elif file.kind == "folder" and path in (_INSTALL_INFO, _HCCN_CONF):
+            yield here.bad(
+                f"{here.host.name}: {path} is a folder where jobs run", found="folder", expected="file",
+                cause="it was not on the host when the container was made" if job.contained else "",
+                remedy=f"remove it, put the file {path} there, and make the container anew",
+            )  # fmt: skip
+
+
+@host_check("HST115", "Data loaders have room in /dev/shm", severity=Outcome.WARN)
+def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
+    """Why: the processes of a data loader hand tensors over in /dev/shm. Docker gives a container 64 MiB, and the first
+    batch that does not fit ends a loader with "Bus error", hours into the job as well as at once.
+
+    By hand: df -h /dev/shm   (where jobs run)
+
+    Mend: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm
+    """
+    size = limits.shm_bytes
+    if size < SHM_ENOUGH:
+        yield here.bad(
+            f"{here.host.name}: /dev/shm has {size >> 20} MiB where jobs run", expected="1 GiB or more",
+            found=f"{size} bytes", cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
+            remedy="docker run --shm-size=64g, or --ipc=host; elsewhere: mount -o remount,size=50% /dev/shm",
+        )  # fmt: skip

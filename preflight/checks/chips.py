@@ -24,7 +24,7 @@ def alarms(here: Here, chips: Chips) -> Iterator[Finding]:
     for chip in chips.chips:
         name, health = f"{here.host.name}: device {chip.device}", chip.health.value
         if chip.health.error and _UNSUPPORTED not in chip.health.error:
-            yield here.unknown(f"{name}: the alarms could not be read: {chip.health.error}", device=chip.device)
+            yield here.unknown(f"{name}: could not look: {chip.health.error}", device=chip.device)
         if health is None or (health.status == "OK" and not health.codes):
             continue
         say = here.bad if health.status in ("Alarm", "Critical") else here.warn
@@ -60,7 +60,7 @@ def compatible(here: Here, chips: Chips) -> Iterator[Finding]:
     for chip in chips.chips:
         name, board = f"{here.host.name}: device {chip.device}", chip.board.value
         if chip.board.error and _UNSUPPORTED not in chip.board.error:
-            yield here.unknown(f"{name}: the board could not be read: {chip.board.error}", device=chip.device)
+            yield here.unknown(f"{name}: could not look: {chip.board.error}", device=chip.device)
         if board and board.compatible and board.compatible != "OK":
             yield here.bad(
                 f"{name}: npu-smi calls driver {board.driver} and firmware {board.firmware} incompatible",
@@ -84,7 +84,7 @@ def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
         if found.value is not None:
             links[host.name] = _links(found.value)
         elif found.error and _UNSUPPORTED not in found.error and "Failed to query" not in found.error:
-            yield all_.unknown(f"{host.name}: the topology could not be read: {found.error}", host=host.name)
+            yield all_.unknown(f"{host.name}: could not look: {found.error}", host=host.name)
         else:
             yield all_.skip("npu-smi does not tell the topology", host=host.name)
     fast = {pair: link for of_host in links.values() for pair, link in of_host.items() if link in _FAST}

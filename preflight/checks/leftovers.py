@@ -63,9 +63,9 @@ def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     known: Counter[int] = Counter()
     for process in npu_smi.processes:
         known[process.device] += process.memory or 0
-    told = {process.device for process in npu_smi.processes if process.memory is None}
+    unmeasured = {process.device for process in npu_smi.processes if process.memory is None}
     for chip in npu_smi.chips:
-        if not chip.hbm_total or chip.hbm_used is None or chip.device in told:
+        if not chip.hbm_total or chip.hbm_used is None or chip.device in unmeasured:
             continue
         stray = chip.hbm_used - known[chip.device]
         if stray > IDLE_SHARE * chip.hbm_total:

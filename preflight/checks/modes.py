@@ -73,8 +73,8 @@ def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     for host in all_.hosts:
         for chip in chips[host.name].chips:
             if chip.superpod.error:
-                yield all_.unknown(f"{host.name}: device {chip.device}: its place in the super-pod could not be read: "
-                                   f"{chip.superpod.error}", host=host.name, device=chip.device)  # fmt: skip
+                yield all_.unknown(f"{host.name}: device {chip.device}: could not look: {chip.superpod.error}",
+                                   host=host.name, device=chip.device)  # fmt: skip
             if found := chip.superpod.value:
                 places[found.pod, found.sdid].append((host.name, chip.device))
                 pods.setdefault(host.name, found.pod)

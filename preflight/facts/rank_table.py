@@ -13,6 +13,7 @@ from preflight.facts.found import Found
 from preflight.facts.quote import quote
 
 VERSIONS = ("1.0", "1.2")
+_LONGEST = 64  # no address is longer
 
 
 @dataclass(frozen=True)
@@ -40,5 +41,9 @@ def _server(entry: Any) -> RankedServer:
     names = (entry.get(key) for key in ("server_id", "host_ip", "container_ip"))
     return RankedServer(
         frozenset(name for name in names if isinstance(name, str)),
-        {int(device["device_id"]): str(device["device_ip"]) for device in entry["device"] if "device_ip" in device},
+        {
+            int(device["device_id"]): str(device["device_ip"])[:_LONGEST]
+            for device in entry["device"]
+            if "device_ip" in device
+        },
     )

@@ -28,7 +28,11 @@ NO_OUTPUT = {
     "hccn_tool-help-910b.txt": "help, rebuilt from the source",
     "hccn_tool-output-formats-910b.txt": "formats of many commands",
 }
-READ_WHOLLY = ("hccn_tool-", "npu_info_before-")  # tools of which every capture is read by a parser
+# Tools and files of which every capture is read by a parser.
+READ_WHOLLY = (
+    "hccn_tool-", "npu_info_before-", "npu-smi-", "ls-", "lspci-", "driver-version.info-", "firmware-version.info-",
+    "cann-version.cfg-", "ascend_", "hccl_test-",
+)  # fmt: skip
 
 
 def parse(parser: str, text: str) -> Any:

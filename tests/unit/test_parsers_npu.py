@@ -14,6 +14,7 @@ import pytest
 from preflight.facts import hccl_test, npu_smi
 from preflight.facts.chips import Topology
 from preflight.facts.found import Found
+from preflight.facts.hccn_tool.session import echoed
 from preflight.facts.npu_smi.table import ChipRow, ProcessRow, Table
 from preflight.facts.parsers import PARSERS
 from preflight.facts.quote import quote
@@ -141,6 +142,41 @@ def test_every_captured_error_is_a_known_one(request: pytest.FixtureRequest) -> 
     lines = (directory / "npu-smi-errors.txt").read_text(encoding="utf-8").splitlines()
     assert lines
     assert [line for line in lines if npu_smi.trouble(line) == f"npu-smi said {quote(line)}"] == []
+
+
+# What support's collectors ask in one file, and the capture that holds the same answer by itself.
+IN_ONE_FILE = {
+    "npu_info_before-910a.txt": {
+        "npu-smi info -m": "npu-smi-info-m-910a.txt",
+        "npu-smi info -i 0 -c 0 -t board": "npu-smi-info-t-board-i0-c0-910a.txt",
+        "npu-smi info -i 0 -t board": "npu-smi-info-t-board-i0-910a.txt",
+        "npu-smi info -i 0 -t usages": "npu-smi-info-t-usages-910a.txt",
+        "npu-smi info -i 0 -c 0 -t health": "npu-smi-info-t-health-i0-c0.txt",
+        "lspci | grep acce": "lspci-910a.txt",
+    },
+    "npu_info_before-versions-8ip.txt": {
+        "driver/version.info": "driver-version.info-23.0.7",
+        "firmware/version.info": "firmware-version.info-7.1.0.11.220",
+        "aarch64-linux/ascend_toolkit_install.info": "ascend_toolkit_install.info-7.0.T10",
+        "latest/ascend_nnae_install.info": "ascend_nnae_install.info-8.0.RC3",
+    },
+}
+
+
+@pytest.mark.parametrize("file", IN_ONE_FILE)
+def test_the_answers_in_a_collector_s_file_are_read_as_those_that_stand_alone(
+    file: str, request: pytest.FixtureRequest
+) -> None:
+    directory: Path | None = request.config.getoption("--captures")
+    if directory is None:
+        pytest.skip("not run: captures of real tools are not in this repository; give them with --captures DIR")
+    answers = list(echoed((directory / file).read_text(encoding="utf-8")))
+    expected: dict[str, Any] = {}
+    for captures in sorted((CASES / "captures").glob("*.json")):
+        expected |= json.loads(captures.read_text(encoding="utf-8"))
+    for command, alone in IN_ONE_FILE[file].items():
+        output = next(answer.output for answer in answers if answer.command.endswith(command))
+        assert parse(expected[alone]["parser"], output) == expected[alone]["value"], command
 
 
 def test_npus_without_a_word_on_their_processes_leave_open_who_is_busy() -> None:

@@ -1,17 +1,13 @@
-"""Cards and device nodes: what npu-smi, the PCI bus, /dev and the inventory say of how many there are, and which."""
+"""Cards and device nodes: what npu-smi, the PCI bus and /dev say of how many there are, and which."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.registry import NPU, Here, host_check
 from preflight.facts.device_nodes import DeviceNodes
-from preflight.facts.types import NpuSmi
-from preflight.model.cluster import Product
+from preflight.facts.types import NpuChip, NpuSmi
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome
-
-_RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 
 @dataclass(frozen=True)
@@ -97,78 +93,42 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
 
     Mend: give the container all nodes of its devices; on the host, install or load the driver again
     """
-    chips, nodes = {chip.device: chip for chip in npu_smi.chips}, node_ids(device_nodes)
-    counts = Counter(chip.device for chip in npu_smi.chips)
-    for device in sorted(index for index, times in counts.items() if times > 1):
+    nodes = node_ids(device_nodes)
+    chips = {chip.device: chip for chip in npu_smi.chips}
+    # NPU116 says which cards the nodes of lost chips had.
+    orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
+    twice = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
+    strays = sorted([*twice, *(set(chips) - nodes)])
+    if len(orphans) == len(strays):  # each chip is there, by another number
+        for device, other in zip(orphans, strays, strict=True):
+            yield here.bad(
+                f"{here.host.name}: device {device}: npu-smi has it as device {other}", device=device,
+                expected=f"/dev/davinci{device} is device {device} of npu-smi", found=f"chips {_numbers(chips)}",
+                remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+            )  # fmt: skip
+        return
+    for device in strays:
+        has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
         yield here.bad(
-            f"{here.host.name}: device {device}: npu-smi gives this id to {counts[device]} chips", device=device,
-            expected="an id of its own for every chip", remedy="npu-smi info -m; install the driver again",
-        )  # fmt: skip
-    for device in sorted(set(chips) - nodes):
-        number = chips[device].npu
-        named = "" if number is None else f" (NPU {number} chip {chips[device].chip} of npu-smi)"
-        yield here.bad(
-            f"{here.host.name}: device {device}: no /dev/davinci{device}", device=device,
-            expected=f"/dev/davinci{device}{named}", found=_nodes(nodes),
+            f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
+            "for it", device=device, expected=f"/dev/davinci{device}{_numbered(chips[device])}", found=has,
             remedy=f"ls -l /dev/davinci* on {here.host.name}; load the driver again",
         )  # fmt: skip
-    if lost(npu_smi, device_nodes).on_pci:
-        return  # NPU116 says which card the node has lost
-    for device in sorted(nodes - set(chips)):
+    for device in orphans:
         yield here.bad(
             f"{here.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi", device=device,
-            expected="a chip for every node", found=f"chips for {_numbers(set(chips))}",
+            expected="a chip for every node", found=f"chips {_numbers(chips)}",
             remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
         )  # fmt: skip
+
+
+def _numbered(chip: NpuChip) -> str:
+    return "" if chip.npu is None else f" (NPU {chip.npu} chip {chip.chip} of npu-smi)"
 
 
 def _nodes(nodes: set[int]) -> str:
     return f"/dev/davinci[{_numbers(nodes)}]" if nodes else "no /dev/davinciN"
 
 
-def _numbers(numbers: set[int]) -> str:
+def _numbers(numbers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(numbers)[:16])) or "none"
-
-
-@cluster_check("NPU121", "The numbers of servers and devices suit the product", products=NPU, several=False)
-def counts(all_: All) -> Iterator[Finding]:
-    """Why: HCCL builds its rings for certain numbers only. Atlas A1: 1, 2, 4 or 8 devices a server; 2 and 4 within
-    0-3 or within 4-7; the same number on every server. Atlas A2 and A3 want the same number on every server, too, and
-    with 16 devices in two modules (Box16) over PCIe the same places in both. A job over the whole inventory is meant.
-
-    By hand: count the devices of each host in the inventory
-
-    Mend: leave devices or servers out of the inventory, or let every job use fitting ones only
-    """
-    devices = {host.name: {device.index for device in host.devices} for host in all_.hosts if host.devices}
-    a1 = all_.cluster.product is Product.ATLAS_A1
-    for host in all_.hosts:
-        own = devices.get(host.name, set())
-        if a1 and own and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
-            yield all_.bad(
-                f"{host.name}: HCCL builds no ring over its devices {_numbers(own)}", host=host.name,
-                expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7", found=f"{len(own)} devices",
-                remedy="correct the devices of the host in the inventory, or plan jobs for fitting ones",
-            )  # fmt: skip
-        elif all_.cluster.product is Product.ATLAS_A2 and _unequal_modules(own):
-            yield all_.warn(
-                f"{host.name}: its devices {_numbers(own)} are in other places of one module than of the other",
-                host=host.name, expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
-                remedy="choose the same places in both modules, or HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
-            )  # fmt: skip
-    usual = Counter(map(len, devices.values())).most_common(1)
-    for host in all_.hosts:
-        number = len(devices.get(host.name, ()))
-        if number and number != usual[0][0]:
-            yield all_.finding(
-                Outcome.FAIL if a1 else Outcome.WARN,
-                f"{host.name}: {number} devices; most servers have {usual[0][0]}", host=host.name,
-                expected="the same number on every server", found=str(number),
-                remedy="plan jobs with the same number of devices on every server",
-            )  # fmt: skip
-
-
-def _unequal_modules(own: set[int]) -> bool:
-    """Of a server with two modules, 0-7 and 8-15, of which both are used: not in the same places."""
-    second = {index - 8 for index in own if index >= 8}
-    return bool(second) and bool(own - set(range(8, 16))) and second != {index for index in own if index < 8}

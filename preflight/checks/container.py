@@ -61,27 +61,39 @@ def driver_is_there(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
     """
+    name = here.host.name
     unread = [path for path in NPU_FILES if path not in job.files or job.files[path].error]
     if unread:
         why = job.files[unread[0]].error if unread[0] in job.files else "not looked at"
-        yield here.unknown(f"{here.host.name}: {', '.join(unread)} could not be looked at where jobs run: {why}")
-    for path in NPU_FILES:
-        file = job.files.get(path)
-        if file is None or file.error:
-            continue
-        if file.kind == "missing" and (job.contained or path != _HCCN_CONF):
-            report = here.warn if path == _HCCN_CONF else here.bad
-            where = "in the jobs' container" if job.contained else "here: is the driver installed?"
-            yield report(
-                f"{here.host.name}: there is no {path} {where}", found="missing",
-                remedy=f"docker run -v {path}:{path}" if job.contained else "install the driver",
-            )  # fmt: skip
-        elif file.kind == "folder" and path in (_INSTALL_INFO, _HCCN_CONF):
+        yield here.unknown(f"{name}: {', '.join(unread)} could not be looked at where jobs run: {why}")
+    kinds = {path: job.files[path].kind for path in NPU_FILES if path not in unread}
+    missing = [path for path, kind in kinds.items() if kind == "missing" and kinds.get(_parent(path)) != "missing"]
+    if _HCCN_CONF in missing:
+        missing.remove(_HCCN_CONF)  # on the host itself NPU104 speaks of it
+        if job.contained:
+            remedy = f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}"
+            yield here.warn(f"{name}: there is no {_HCCN_CONF} in the jobs' container", found="missing", remedy=remedy)
+    if missing:
+        binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
+        yield here.bad(
+            f"{name}: there is no {', no '.join(missing)} {_where(job)}", found="missing", expected="what the host has",
+            remedy=binds if job.contained else "is the driver installed?",
+        )  # fmt: skip
+    for path in (_INSTALL_INFO, _HCCN_CONF):
+        if kinds.get(path) == "folder":
             yield here.bad(
-                f"{here.host.name}: {path} is a folder where jobs run", found="folder", expected="file",
+                f"{name}: {path} is a folder {_where(job)}", found="folder", expected="file",
                 cause="it was not on the host when the container was made" if job.contained else "",
                 remedy=f"remove it, put the file {path} there, and make the container anew",
             )  # fmt: skip
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _where(job: Job) -> str:
+    return "in the jobs' container" if job.contained else "where jobs run"
 
 
 @host_check("HST115", "Data loaders have room in /dev/shm", severity=Outcome.WARN)

@@ -34,6 +34,8 @@ PLACES = {
     "lspci": Path("usr-bin/lspci"),
     "watch_links": Path("usr-local/libexec/preflight-lab/watch_links"),
 }
+SITE_PACKAGES = Path("/usr/local/Ascend/ascend-toolkit/latest/python/site-packages")
+TORCH_NPU_METADATA = SITE_PACKAGES / "torch_npu-2.13.0.dist-info" / "METADATA"
 VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")
 
 
@@ -90,6 +92,7 @@ export ASCEND_TOOLKIT_HOME=/usr/local/Ascend/ascend-toolkit/latest
 export ASCEND_HOME_PATH=${ASCEND_TOOLKIT_HOME}
 export ASCEND_OPP_PATH=${ASCEND_TOOLKIT_HOME}/opp
 export ASCEND_AICPU_PATH=${ASCEND_TOOLKIT_HOME}
+export LD_LIBRARY_PATH=${ASCEND_TOOLKIT_HOME}/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 export PYTHONPATH=${ASCEND_TOOLKIT_HOME}/python/site-packages${PYTHONPATH:+:${PYTHONPATH}}
 """
 
@@ -118,12 +121,14 @@ def lay_out(spec: Spec, target: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(program, place)
     (target / "usr-bin" / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
+    for folder in ("dcmi", "Ascend/driver/lib64/common", "Ascend/driver/lib64/driver"):
+        (target / "usr-local" / folder).mkdir(parents=True)  # empty: the stand-ins need no libraries of the driver
     for path, text in version_files(spec).items():
         place = ascend / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
     (ascend / "ascend-toolkit" / "set_env.sh").write_text(SET_ENV)
-    site = ascend / "ascend-toolkit" / "latest" / "python" / "site-packages"
+    site = target / "usr-local" / SITE_PACKAGES.relative_to("/usr/local")
     shutil.copytree(STANDINS / "python", site, ignore=shutil.ignore_patterns("__pycache__"))
 
 

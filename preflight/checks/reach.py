@@ -1,97 +1,203 @@
-"""Devices reach their peers: the second, scheduled round of pings."""
+"""Devices reach their peers: the second round, of pings. Who or what is at fault is counted in `losses`."""
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from preflight.checks.losses import Cause, End, causes, end, is_lost, own
 from preflight.checks.registry import NPU, All, cluster_check
-from preflight.facts.types import Ping
+from preflight.facts.types import Hccn, Ping
 from preflight.model.finding import Finding
 
+_SHOWN = 12  # lines of evidence
 
-@cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False)
-def reach(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
+
+@dataclass(frozen=True)
+class _Words:
+    """How the findings of a check speak of lost pings. `mend`: kind of cause → what to look at."""
+
+    pings: str  # "pings"
+    mend: Mapping[str, str]
+
+
+_REACH = _Words(
+    "pings",
+    {
+        "fabric": "what all devices have in common: the switch, its VLANs, or the plan of their addresses",
+        "rail": "the switch of rail {device}: is it on, and are the ports of this rail in one VLAN?",
+        "host": "cables and switch ports of {0}; on it: hccn_tool -i 0 -link -g",
+        "gateway": "the switch that should hold {0}, or the gateway in the inventory",
+        "device": "cable, optical module and switch port of device {device}",
+        "leaves": "the uplinks and the spines between {0} and {1}, and the VLAN on them",
+        "hosts": "routes, VLANs and uplinks between {0} and {1}",
+    },
+)
+_LARGE = _Words(
+    "large pings",
+    {
+        "fabric": "the MTU of the switches' ports: it has to hold the devices' MTU and the Ethernet header",
+        "rail": "the MTU of the switch of rail {device}",
+        "host": "the MTU of the switch ports of {0}",
+        "gateway": "the MTU of the interface with {0}; whether packets through it pass, only a host behind it tells",
+        "device": "the MTU of the switch port of device {device}",
+        "leaves": "the MTU of the uplinks and the spines between {0} and {1}",
+        "hosts": "the MTU of all switch ports between {0} and {1}",
+    },
+)
+
+
+@cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False, optional=("hccn",))
+def reach(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -> Iterator[Finding]:
     """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
-    depends on cables, switch ports and VLANs between them, and only a packet tells. A device that
-    loses pings to all its peers is named once; its peers, who lose theirs to it, are not.
+    depends on cables, switch ports and VLANs between them, and only a packet tells. What lost pings have in common is
+    named once: a device that loses those to all its peers, a rail, a host, a gateway, two leaves. Its peers are not.
 
     By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
 
-    Mend: one device to all peers: its cable and switch port; a whole rail between two hosts: the VLAN or the uplink
+    Mend: one device to all peers: its cable and switch port; a whole rail: its switch; two leaves: their uplinks
     """
-    by_device: dict[tuple[str, int], list[Ping]] = defaultdict(list)
-    by_path: dict[tuple[str, str, int], list[Ping]] = defaultdict(list)
-    for ping in pings:
-        by_device[ping.host, ping.device].append(ping)
-        by_path[_path(ping)].append(ping)
-    asked = {ping.host for ping in pings}
+    mine = [ping for ping in pings if ping.purpose == "reach"]
+    asked = {ping.host for ping in mine}
     for host in all_.hosts:
         if host.name not in asked:
             yield all_.skip("no device here has both an address and somebody to ping", host=host.name)
-    alone = {subject for subject, own in by_device.items() if len(own) > 1 and all(map(_lost, own))}
-    for name, device in sorted(alone):
-        yield _alone(all_, name, device, by_device[name, device], pings)
+    yield from _not_made(all_, mine)
+    for cause in causes(mine, _leaves(hccn)):
+        if cause.kind == "link":
+            yield from (_link(all_, ping, cause) for ping in cause.lost)
+        else:
+            yield _shared(cause, _REACH, all_.bad)
+
+
+@cluster_check("PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False,
+               optional=("hccn",))  # fmt: skip
+def path_mtu(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -> Iterator[Finding]:
+    """Why: a switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job,
+    which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
+    ping may still pass large packets on, so that is a warning.
+
+    By hand: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
+
+    Mend: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
+    """
+    small = {(own(ping), ping.address) for ping in pings if ping.purpose == "reach" and ping.sent and not is_lost(ping)}
+    large = [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in small]
+    asked = {ping.host for ping in large}
+    for host in all_.hosts:
+        if host.name not in asked:
+            yield all_.skip("no large ping was sent: a size was asked for, no MTU is known, or small ones are lost",
+                            host=host.name)  # fmt: skip
+    yield from _not_made(all_, large)
+    for cause in causes(large, _leaves(hccn), _is_silent):
+        gateway = all(end(ping).is_gateway for ping in cause.lost)
+        if cause.kind == "link":
+            yield from (_large_link(ping, all_.warn if gateway else all_.bad) for ping in cause.lost)
+        else:
+            yield _shared(cause, _LARGE, all_.warn if gateway else all_.bad)
+    for ping in large:
+        if is_lost(ping) and ping.received:
+            yield _large_link(ping, all_.warn)
+
+
+def _is_silent(ping: Ping) -> bool:
+    return is_lost(ping) and not ping.received
+
+
+def _leaves(hccn: Mapping[str, Hccn | None]) -> dict[tuple[str, int], str]:
+    return {
+        (host, device.index): device.leaf.value
+        for host, found in hccn.items() if found
+        for device in found.devices if device.leaf.value
+    }  # fmt: skip
+
+
+def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
+    """Pings that say nothing, by host and reason: a host that died between the rounds is one finding."""
+    reasons: dict[tuple[str, str], list[Ping]] = defaultdict(list)
     for ping in pings:
-        name = f"{ping.host}: device {ping.device}"
-        if ping.error:
-            yield all_.unknown(f"{name}: {ping.peer} could not be pinged: {ping.error}", host=ping.host,
-                               device=ping.device, peer=ping.peer)  # fmt: skip
-        elif not ping.sent:
-            yield all_.unknown(f"{name}: {ping.peer} ({ping.address}): no ping was sent", host=ping.host,
-                               device=ping.device, peer=ping.peer)  # fmt: skip
-        elif _lost(ping) and not alone & {(ping.host, ping.device), _end(ping)}:
-            yield all_.bad(
-                f"{name}: {ping.peer} ({ping.address}) {_silent(ping)}", host=ping.host, device=ping.device,
-                rail=_rail(ping), peer=ping.peer, expected=f"{ping.sent} of {ping.sent}",
-                found=f"{ping.received} of {ping.sent}", cause=_cause(ping, by_path[_path(ping)]),
-                remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then cable, "
-                "switch port, VLAN",
-            )  # fmt: skip
+        if ping.error or not ping.sent:
+            reasons[ping.host, ping.error or "no ping was sent"].append(ping)
+    of_host = Counter(ping.host for ping in pings)
+    for (host, why), those in reasons.items():
+        devices = sorted({ping.device for ping in those})
+        device = devices[0] if len(devices) == 1 else None
+        one = those[0] if len(those) == 1 else None
+        whose = f"{host}: device {device}" if device is not None else f"{host}: {len(devices)} devices"
+        what = f"{one.peer} ({one.address})" if one else f"{len(those)} of the host's {of_host[host]} pings"
+        yield all_.unknown(f"{whose}: {what} could not be tried: {why}", host=host, device=device,
+                           peer=one.peer if one else None)  # fmt: skip
 
 
-def _alone(all_: All, host: str, device: int, own: list[Ping], pings: tuple[Ping, ...]) -> Finding:
-    """The finding about a device that loses pings to all its peers, instead of one about each and each of theirs."""
-    others = [ping for ping in pings if _end(ping) == (host, device) and _lost(ping)]
-    silent = not any(ping.received for ping in own)
-    what = "reaches none of its" if silent else "loses pings to all its"
-    return all_.bad(
-        f"{host}: device {device} {what} {len(own)} peers", host=host, device=device, rail=device,
-        expected=f"{sum(ping.sent for ping in own)} answers", found=f"{sum(ping.received for ping in own)}",
-        cause="several peers, one device: its own link",
-        evidence=tuple(
-            f"{ping.host}/{ping.device} to {ping.peer} ({ping.address}): {_silent(ping)}" for ping in [*own, *others]
-        ),
-        remedy=f"cable, optical module and switch port of device {device}",
+def _shared(cause: Cause, words: _Words, tell: Callable[..., Finding]) -> Finding:
+    """The one finding about what many lost pings have in common."""
+    host = cause.names[0] if cause.kind in ("host", "device") else None
+    summary, why = _said(cause, words.pings)
+    return tell(
+        summary, host=host, device=cause.device if host else None, rail=cause.device, cause=why,
+        expected=f"{sum(ping.sent for ping in cause.lost)} answers",
+        found=f"{sum(ping.received for ping in cause.lost)}", evidence=_evidence(cause.lost),
+        remedy=words.mend[cause.kind].format(*cause.names, device=cause.device),
     )  # fmt: skip
+
+
+def _said(cause: Cause, pings: str) -> tuple[str, str]:
+    """What is lost, and what that means."""
+    count, between = f"{len(cause.lost)} of {cause.total} {pings}", " and ".join(cause.names)
+    match cause.kind:
+        case "fabric":
+            return f"{count} between devices are lost, on all rails", "it is what all devices have in common"
+        case "rail":
+            return f"rail {cause.device}: {count} along it are lost", "all hosts, one rail: its switch"
+        case "host":
+            return f"{between}: {count} from and to its devices are lost", "several devices and peers, one host"
+        case "gateway":
+            return f"gateway {between}: {count} to it are lost", "several devices that reach others, one gateway"
+        case "device":
+            device = End(cause.names[0], cause.device or 0)
+            peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
+            silent = not any(ping.received for ping in cause.lost)
+            lost = f"loses all {pings}" if silent else f"loses {pings}"
+            why = "several peers, one device: its own link"
+            return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
+        case "leaves":
+            between = " and ".join(f"leaf {name}" for name in cause.names)
+            return f"{count} between {between} are lost", "no single host or device: what lies between"
+        case _:
+            return f"{count} between {between} are lost", "no single device: what lies between"
+
+
+def _link(all_: All, ping: Ping, cause: Cause) -> Finding:
+    all_lost = len(cause.lost) == cause.total > 1
+    return all_.bad(
+        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}", host=ping.host,
+        device=ping.device, rail=_rail(ping), peer=ping.peer, expected=f"{ping.sent} of {ping.sent}",
+        found=f"{ping.received} of {ping.sent}",
+        cause=f"all {cause.total} pings between {' and '.join(cause.names)} are lost, both ways" if all_lost else "",
+        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then cable, switch port, "
+        "VLAN",
+    )  # fmt: skip
+
+
+def _large_link(ping: Ping, tell: Callable[..., Finding]) -> Finding:
+    return tell(
+        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) answers small pings, and {ping.received} of "
+        f"{ping.sent} with {ping.size} bytes", host=ping.host, device=ping.device, rail=_rail(ping), peer=ping.peer,
+        expected=f"{ping.sent} of {ping.sent}", found=f"{ping.received} of {ping.sent}",
+        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address} pkt {ping.size}; then the "
+        "MTU of the switch ports between them",
+    )  # fmt: skip
+
+
+def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
+    lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_silent(ping)}" for ping in lost[:_SHOWN]]
+    more = len(lost) - len(lines)
+    return (*lines, f"and {more:,} more") if more else tuple(lines)
 
 
 def _silent(ping: Ping) -> str:
     return "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
 
 
-def _end(ping: Ping) -> tuple[str, int] | None:
-    """The device that was pinged; None for a gateway."""
-    host, slash, device = ping.peer.rpartition("/")
-    return (host, int(device)) if slash and device.isdigit() else None
-
-
 def _rail(ping: Ping) -> int | None:
     """The rail of a ping along it; None for one to a gateway or across rails."""
-    _, slash, device = ping.peer.rpartition("/")
-    return ping.device if slash and device == str(ping.device) else None
-
-
-def _path(ping: Ping) -> tuple[str, str, int]:
-    """Both directions between two hosts on one rail."""
-    one, other = sorted((ping.host, ping.peer.rpartition("/")[0] or ping.peer))
-    return one, other, ping.device
-
-
-def _lost(ping: Ping) -> bool:
-    return not ping.error and ping.received < ping.sent  # some or all of it
-
-
-def _cause(ping: Ping, of_path: list[Ping]) -> str:
-    if len(of_path) > 1 and all(map(_lost, of_path)):
-        one, other, rail = _path(ping)
-        return f"all {len(of_path)} pings on rail {rail} between {one} and {other} are lost, in both directions"
-    return ""
+    return ping.device if end(ping).device == ping.device else None

@@ -7,7 +7,7 @@ A case is a file `tests/cases/checks/<ID>/<outcome>-<story>.toml`:
     value = "DOWN"
     [facts.node01]
     hccn_conf = {missing = "no permission"}       a section that could not be collected
-    [[pings]]                 changes of a healthy ping: host, device and peer name it
+    [[pings]]                 changes of a healthy ping: host, device, peer and purpose name it; others are added
     [[tests]]                 probe tests: members = ["node01/3", …], outcome, busbw, ranks."node01/3" = {stage = …}
     [[expect]]                the findings of the check, in any order: every key is compared; `says` are fragments of
                               the summary, `change` the fields of the change; no [[expect]]: passes only
@@ -280,10 +280,11 @@ def healthy_environment(cluster: Cluster, interface: str) -> Environment:
 
 
 def healthy_pings() -> list[dict[str, Any]]:
+    """Along every rail, small and as large as the MTU."""
     return [
         {"host": f"node{host:02}", "device": index, "peer": f"node{3 - host:02}/{index}", "sent": 3, "received": 3,
-         "address": str(device_address(3 - host, index).ip), "milliseconds": 0.1}
-        for host in (1, 2) for index in range(8)
+         "address": str(device_address(3 - host, index).ip), "milliseconds": 0.1, "size": size, "purpose": purpose}
+        for purpose, size in (("reach", 0), ("mtu", 1472)) for host in (1, 2) for index in range(8)
     ]  # fmt: skip
 
 
@@ -381,7 +382,9 @@ def scene(case: Mapping[str, Any]) -> Scene:
 def pings(case: Mapping[str, Any]) -> tuple[Ping, ...]:
     all_ = healthy_pings()
     for change in case.get("pings", ()):
-        found = [ping for ping in all_ if all(ping[key] == change[key] for key in ("host", "device", "peer"))]
+        which = ("host", "device", "peer", "purpose")
+        change = {"purpose": "reach", **change}
+        found = [ping for ping in all_ if all(ping[key] == change[key] for key in which)]
         if found:
             found[0].update(change)
         else:

@@ -26,7 +26,7 @@ from preflight.model.errors import UsageError
 from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
 
 NONE = Reading()
-MESH, CROSS, ALL = Wanted(mesh=True), Wanted(cross_rail=True), Wanted(mesh=True, cross_rail=True)
+NEIGHBOURS, MESH, CROSS, ALL = Wanted(), Wanted(mesh=True), Wanted(cross_rail=True), Wanted(mesh=True, cross_rail=True)
 
 
 def device(

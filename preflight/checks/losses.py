@@ -1,0 +1,201 @@
+"""What lost pings have in common: the causes that explain them, by counting. Pure.
+
+Pings are counted by pairs: two devices, or a device and a gateway, with the pings of both directions. A pair is bad
+where a ping of it is lost. The widest thing whose pairs are all bad is named, once, and takes its pairs with it, so
+that nothing else is named for the same pings. A device, a host or a gateway is named only if it fails with two others
+at least; a single bad pair stays what it is, a link.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from preflight.facts.types import Ping
+
+Kind = Literal["fabric", "rail", "host", "gateway", "device", "leaves", "hosts", "link"]
+_GATEWAY = -1
+
+
+class End(NamedTuple):
+    """A device, or a gateway by its address."""
+
+    host: str
+    device: int
+
+    @property
+    def is_gateway(self) -> bool:
+        return self.device == _GATEWAY
+
+    def __str__(self) -> str:
+        return f"gateway {self.host}" if self.is_gateway else f"{self.host}/{self.device}"
+
+
+Pair = tuple[End, End]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`names`: of a host, of the host of a device, of two hosts or leaves, of the ends of a link; a gateway's address.
+    `device`: its index, or that of a rail. `lost`: the pings it explains, out of `total`."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    device: int | None
+    lost: tuple[Ping, ...]
+    total: int
+
+
+def end(ping: Ping) -> End:
+    """Who was pinged."""
+    host, slash, device = ping.peer.rpartition("/")
+    return End(host, int(device)) if slash and device.isdecimal() else End(ping.address, _GATEWAY)
+
+
+def own(ping: Ping) -> End:
+    return End(ping.host, ping.device)
+
+
+def is_lost(ping: Ping) -> bool:
+    """Some of it or all."""
+    return not ping.error and ping.received < ping.sent
+
+
+def causes(
+    pings: Sequence[Ping],
+    leaves: Mapping[tuple[str, int], str],
+    lost: Callable[[Ping], bool] = is_lost,
+) -> list[Cause]:
+    """The causes of the lost ones of `pings`, widest first. `leaves`: (host, device) → the switch it hangs on."""
+    if not any(map(lost, pings)):
+        return []
+    return _Count(pings, leaves, lost).causes()
+
+
+class _Count:
+    """The pairs that are still to be explained; each step takes away those it explains."""
+
+    def __init__(
+        self, pings: Sequence[Ping], leaves: Mapping[tuple[str, int], str], lost: Callable[[Ping], bool]
+    ) -> None:
+        self._lost = lost
+        self._leaves = leaves
+        self._pings: dict[Pair, list[Ping]] = defaultdict(list)
+        self._could_not_ask = {own(ping) for ping in pings if ping.error}
+        for ping in pings:
+            if ping.sent and not ping.error:
+                one, other = sorted((own(ping), end(ping)))
+                self._pings[one, other].append(ping)
+        self._bad = {pair for pair, those in self._pings.items() if any(map(lost, those))}
+        self._left = dict.fromkeys(self._pings)
+
+    def causes(self) -> list[Cause]:
+        steps = (self._fabric, self._rails, self._hosts, self._gateways, self._devices, self._between_leaves,
+                 self._between_hosts, self._links)  # fmt: skip
+        return [cause for step in steps for cause in tuple(step())]
+
+    def _cause(self, kind: Kind, pairs: Collection[Pair], *names: str, device: int | None = None) -> Cause:
+        for pair in pairs:
+            self._left.pop(pair, None)
+        pings = [ping for pair in pairs for ping in self._pings[pair]]
+        return Cause(kind, names, device, tuple(filter(self._lost, pings)), len(pings))
+
+    def _all_bad(self, pairs: Collection[Pair]) -> bool:
+        return bool(pairs) and all(pair in self._bad for pair in pairs)
+
+    def _by_end(self) -> dict[End, list[Pair]]:
+        by_end: dict[End, list[Pair]] = defaultdict(list)
+        for pair in self._left:
+            for one in pair:
+                by_end[one].append(pair)
+        return by_end
+
+    def _fabric(self) -> Iterator[Cause]:
+        rails = {one.device for pair in self._left for one in pair if not one.is_gateway}
+        if len(rails) > 1 and self._all_bad(self._left):
+            yield self._cause("fabric", tuple(self._left))
+
+    def _rails(self) -> Iterator[Cause]:
+        """All pairs along a rail: three of them, or fewer where the gateways are lost as well. If only some of its
+        devices reach their gateways, the others are at fault, not the rail."""
+        along: dict[int, list[Pair]] = defaultdict(list)
+        up: dict[int, list[Pair]] = defaultdict(list)
+        across: dict[int, list[Pair]] = defaultdict(list)
+        for one, other in self._left:
+            rails = {it.device for it in (one, other) if not it.is_gateway}
+            kind = across if len(rails) > 1 else up if one.is_gateway or other.is_gateway else along
+            for rail in rails:
+                kind[rail].append((one, other))
+        for rail, pairs in sorted(along.items()):
+            bad = [pair for pair in up[rail] if pair in self._bad]
+            same = len(bad) in (0, len(up[rail]))
+            if self._all_bad(pairs) and same and len(pairs) + len(bad) >= 3:
+                more = across[rail] if self._all_bad(across[rail]) else []
+                yield self._cause("rail", [*pairs, *bad, *more], device=rail)
+
+    def _hosts(self) -> Iterator[Cause]:
+        """All pairs of a host, of two devices at least, with two other hosts or gateways; one is enough if the host
+        could not ping itself."""
+        of_host: dict[str, list[Pair]] = defaultdict(list)
+        for pair in self._left:
+            for host in {one.host for one in pair if not one.is_gateway}:
+                of_host[host].append(pair)
+        named = []
+        for host, pairs in of_host.items():
+            ends = {one for pair in pairs for one in pair}
+            mine = {one for one in ends if one.host == host}
+            others = {one.host for one in ends - mine}
+            if self._all_bad(pairs) and len(mine) > 1 and (len(others) > 1 or mine <= self._could_not_ask):
+                named.append((host, pairs))
+        for host, pairs in named:
+            yield self._cause("host", pairs, host)
+
+    def _gateways(self) -> Iterator[Cause]:
+        """A gateway that two devices lose, who have others that answer, and nobody reaches."""
+        by_end = self._by_end()
+        for gateway in sorted(one for one in by_end if one.is_gateway):
+            pairs = by_end[gateway]
+            witnesses = [one for pair in pairs for one in pair if not self._all_bad(by_end[one])]
+            if self._all_bad(pairs) and len(witnesses) > 1:
+                yield self._cause("gateway", pairs, gateway.host)
+
+    def _devices(self) -> Iterator[Cause]:
+        """Two peers at least, and all are lost."""
+        by_end = self._by_end()
+        named = [
+            (one, pairs)
+            for one, pairs in sorted(by_end.items())
+            if not one.is_gateway and len(pairs) > 1 and self._all_bad(pairs)
+        ]
+        for one, pairs in named:
+            yield self._cause("device", pairs, one.host, device=one.device)
+
+    def _between_leaves(self) -> Iterator[Cause]:
+        """Bad pairs of two leaves, of two devices on each side at least, where no bad pair is left inside either."""
+        across: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+        inside = set()
+        for pair in self._left:
+            one, other = (self._leaves.get(it, "") for it in pair)
+            if one and other and one != other:
+                across[min(one, other), max(one, other)].append(pair)
+            elif pair in self._bad:
+                inside |= {one, other}
+        for leaves, pairs in sorted(across.items()):
+            bad = [pair for pair in pairs if pair in self._bad]
+            sides = [{one for pair in bad for one in pair if self._leaves[one] == leaf} for leaf in leaves]
+            if min(map(len, sides)) > 1 and not inside & set(leaves):
+                yield self._cause("leaves", pairs, *leaves)
+
+    def _between_hosts(self) -> Iterator[Cause]:
+        """All pairs of two hosts, two at least, both of which reach others."""
+        between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+        for one, other in self._left:
+            if not one.is_gateway and not other.is_gateway:
+                between[one.host, other.host].append((one, other))
+        for hosts, pairs in sorted(between.items()):
+            if len(pairs) > 1 and self._all_bad(pairs):
+                yield self._cause("hosts", pairs, *hosts)
+
+    def _links(self) -> Iterator[Cause]:
+        for pair in [pair for pair in self._left if pair in self._bad]:
+            yield self._cause("link", [pair], *map(str, pair))

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from preflight.facts.found import Found
-from preflight.facts.hccn_tool.words import NotUnderstoodError, as_address, blocks, fields, readings
+from preflight.facts.hccn_tool.words import NotUnderstoodError, as_address, blocks, fields, readings, said_nothing
 from preflight.facts.nic import Vnic
 from preflight.facts.quote import quote
 from preflight.facts.types import Reading
@@ -33,7 +33,7 @@ def _address(block: list[str]) -> Address:
 
 def ip(text: str) -> tuple[Address, ...]:
     """`-ip -g`. Nothing set: a failure text on 910B and later, nothing at all from old 910A drivers."""
-    if not text.strip():
+    if said_nothing(text):
         return (Address(Reading(), Reading()),)
 
     def starts(line: str) -> bool:

@@ -41,7 +41,7 @@ def _history(block: list[str]) -> LinkHistory:
     if "link change records" not in found or (not changes and found["link change records"] != "NA"):
         raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and then no more, which is not understood")
     return LinkHistory(
-        now=_seconds(found["current time"] or ""),
+        now=_seconds(found.get("current time") or ""),
         ups=_count(found.get("link up count")),
         downs=_count(found["link down count"]) if "link down count" in found else None,
         changes=tuple(LinkChange(word == "UP", _seconds(at)) for at, word in changes),

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from preflight.facts.found import Found
-from preflight.facts.hccn_tool.words import LONGEST_OUTPUT, NotUnderstoodError, as_address, blocks
+from preflight.facts.hccn_tool.words import LONGEST_OUTPUT, NotUnderstoodError, as_address, blocks, said_nothing
 from preflight.facts.nic import Arp, DeviceRoute, Neighbour
 from preflight.facts.quote import quote
 from preflight.facts.types import Reading
@@ -32,7 +32,7 @@ def _neighbour(block: list[str]) -> Neighbour:
 
 def lldp(text: str) -> tuple[Found[Neighbour], ...]:
     """`-lldp -g`: name and port of the switch; None where no LLDP frame has been seen. Also of `| grep Ifname`."""
-    if not text.strip():
+    if said_nothing(text):
         return (Found(),)
     # The parts of a frame have a fixed order; an excerpt begins with the first of these that it has.
     first = next((part for part in (_CHASSIS, _PORT, _IFNAME, _SYSTEM) if part in text[:LONGEST_OUTPUT]), _CHASSIS)

@@ -7,6 +7,9 @@ from preflight.facts.hccn_tool.words import each_line, readings
 from preflight.facts.types import Reading
 
 _UNKNOWN = "Unknown!"  # how speed and duplex of a link that is down are printed
+_HEALTHS = (
+    "Success|Socket fail(?:ed)?|Receive timeout|Unreachable|Time exceeded|Fault|Init|Thread error|Detect ip set|Unknown"
+)
 
 
 def link(text: str) -> tuple[Reading, ...]:
@@ -15,8 +18,8 @@ def link(text: str) -> tuple[Reading, ...]:
 
 
 def net_health(text: str) -> tuple[Reading, ...]:
-    """`-net_health -g`: Success, Init, Fault, Socket fail, Receive timeout …"""
-    return readings(text, re.compile(r"net health status ?: ?([A-Za-z][A-Za-z ]{0,39})"))
+    """`-net_health -g`: Success, Init, Fault, Receive timeout …; "Socket failed" is an older "Socket fail"."""
+    return readings(text, re.compile(rf"net health status ?: ?({_HEALTHS})"))
 
 
 def tls(text: str) -> tuple[Reading, ...]:
@@ -35,7 +38,7 @@ def mtu(text: str) -> tuple[Reading, ...]:
 
 def cfg_status(text: str) -> tuple[Reading, ...]:
     """`-cfg status`: how the recovery of /etc/hccn.conf at boot ended: SUCCESS, NONE, START, FAIL, FAULT."""
-    return readings(text, re.compile(r"config status ?: ?([A-Z]{1,20})"))
+    return readings(text, re.compile(r"config status ?: ?(SUCCESS|NONE|START|FAIL|FAULT)"))
 
 
 def speed(text: str) -> tuple[Found[int], ...]:

@@ -90,6 +90,10 @@ def not_understood(text: str) -> str:
     return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
 
 
+def said_nothing(text: str) -> bool:
+    return len(text) <= LONGEST_OUTPUT and not text.strip()
+
+
 def too_long(text: str) -> str:
     """Why `text` is not even looked at, or nothing."""
     if len(text) <= LONGEST_OUTPUT:

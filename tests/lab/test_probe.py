@@ -80,6 +80,31 @@ def test_over_gloo_the_host_nics_carry_the_bytes(lab: LabHandle) -> None:
     assert min(sent(host["netns"], "eth0") - count for host, count in zip(hosts, before, strict=True)) > 8 << 20
 
 
+def test_devices_whose_workers_died_are_free_before_others_take_them(
+    lab: LabHandle, broken: Callable[..., None]
+) -> None:
+    """Else the pairs of round 2 would be told that another job runs, and nobody would know which rail is ill."""
+    lab.lab("set", "linger-s", "4")
+    try:
+        broken("link-down", "--device", "1")
+        report = probe(lab)
+    finally:
+        lab.lab("set", "linger-s", "0")
+    assert named(report, "PRB101") == {("node02", 1)}
+    assert {len(test["members"]) for test in report["tests"] if test["outcome"] == "pass"} >= {2}
+    assert "EJ0001" not in json.dumps(report)
+
+
+def test_a_probe_that_ends_well_leaves_its_devices_at_once(lab: LabHandle) -> None:
+    lab.lab("set", "linger-s", "4")
+    try:
+        assert probe(lab)["verdict"] == "pass"
+    finally:
+        lab.lab("set", "linger-s", "0")
+    said = lab.ssh("node01", "for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -process -g; done").stdout
+    assert said.splitlines() == ["device hccp process: not exist"] * 8
+
+
 def test_afterwards_no_process_is_left_and_the_job_ports_can_be_bound(lab: LabHandle) -> None:
     assert probe(lab)["verdict"] == "pass"
     assert not agents(lab)

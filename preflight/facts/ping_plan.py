@@ -13,9 +13,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from preflight.facts.nic import Nic
 from preflight.facts.rails import Port, Rails, is_way, ports
 from preflight.facts.tournament import opponent, steps
-from preflight.facts.types import ClusterFacts, Ping
+from preflight.facts.types import ClusterFacts, HostFacts, Ping
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.errors import UsageError
 
@@ -87,6 +88,7 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
         for the devices of a leaf; with `mesh` to every host of the rail;
       - with `cross_rail` to the other devices of the next host; with `mesh` to every device of all hosts;
       - unless a size is asked for, once more to gateway and next host with as much data as the MTU of both ends allows.
+    And between the dies of a chip of Atlas A3 over HCCS, where their vNICs have addresses.
 
     Across rails only where there is a way: a subnet in common, or a gateway on both sides (the rails of Atlas A1 in SMP
     mode are four subnets), and never on a direct fabric. Devices of one host ping each other only in a mesh across
@@ -120,6 +122,8 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
         pings += [Ping(port.host, port.device, peer.address, peer.name, size=wanted.size) for peer in reached]
         if not wanted.size:
             pings += _large(port, gateway, rails.neighbour(port))
+    if cluster.product is Product.ATLAS_A3:
+        pings += _over_hccs(facts)
     notes = []
     if wanted.cross_rail and not switched:
         notes.append("no pings across rails: on a direct fabric rails do not reach each other")
@@ -151,6 +155,17 @@ def _everybody(players: Sequence[Port], place: int, product: Product) -> Iterato
             and not (product is Product.ATLAS_A3 and is_sibling(peer.device, port.device))
         ):
             yield peer
+
+
+def _over_hccs(facts: ClusterFacts) -> Iterator[Ping]:
+    """From every device to the other die of its chip."""
+    for name, host in facts.hosts.items():
+        if isinstance(host, HostFacts) and isinstance(host.nic, Nic):
+            addresses = {it.index: it.vnic.value.address for it in host.nic.devices if it.vnic.value}
+            for device, address in addresses.items():
+                sibling = device ^ 1
+                if address and addresses.get(sibling):
+                    yield Ping(name, device, addresses[sibling], f"{name}/{sibling}", purpose="hccs")
 
 
 def is_sibling(one: int, other: int) -> bool:

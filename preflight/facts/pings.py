@@ -81,7 +81,9 @@ def ping(
 
 
 def _words(ping: Ping) -> list[str]:
-    """The arguments of hccn_tool. Its `pkt` is the size of a packet; it sends three of them, always."""
+    """The arguments of hccn_tool. Its `pkt` is the size of a packet; of `-ping` it sends three, always."""
+    if ping.purpose == "hccs":
+        return ["-hccs_ping", "-g", "address", ping.address, "cnt", "3"]
     return ["-ping", "-g", "address", ping.address, *(["pkt", str(ping.size)] if ping.size else [])]
 
 
@@ -97,9 +99,11 @@ def _answered(found: answer.Sections | Missing, asked: Sequence[Ping]) -> tuple[
 def _with(ping: Ping, output: Output | None) -> Ping:
     if output is None:
         return replace(ping, error="hccn_tool did not answer in time")
-    result = npu_answer.only("ping", output, hccn_tool.ping)
+    hccs = ping.purpose == "hccs"
+    result = npu_answer.only("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
     if isinstance(result, str):
         return replace(ping, error=result)
     return replace(
-        ping, sent=result.sent, received=result.received, milliseconds=result.milliseconds, error=result.error
-    )
+        ping, sent=result.sent, received=result.received, milliseconds=result.milliseconds, error=result.error,
+        plane_faults=result.plane_faults if hccs else 0,
+    )  # fmt: skip

@@ -289,4 +289,5 @@ class Ping:
     milliseconds: float | None = None  # median of the replies
     error: str = ""
     size: int = 0  # bytes of data a packet; 0: the tool's own
+    plane_faults: int = 0  # of "hccs": replies that came and whose plane is not well
     purpose: Literal["reach", "mtu", "hccs"] = "reach"

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from preflight.facts.found import Found
+from preflight.facts.nic import Nic, NicDevice, Vnic
 from preflight.facts.ping_plan import (
     MOST_PINGS,
     OTHER_LEAVES,
@@ -237,6 +239,19 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     assert {(it.size, it.purpose) for it in asked} == {(64, "reach")}
 
 
+def test_the_dies_of_a_chip_ping_each_other_over_hccs_where_both_have_a_vnic_address() -> None:
+    def vnic(index: int, address: str) -> NicDevice:
+        return NicDevice(index, vnic=Found(Vnic("UP", address, "255.0.0.0")))
+
+    first = (vnic(0, "192.9.2.199"), vnic(1, "192.9.3.198"))
+    host = replace(with_devices(), nic=Nic((*first, vnic(2, "192.9.2.197"), vnic(3, ""), NicDevice(4), NicDevice(5))))
+    for product, expected in ((Product.ATLAS_A3, [("a/0", "192.9.3.198", "a/1"), ("a/1", "192.9.2.199", "a/0")]),
+                              (Product.ATLAS_A2, [])):  # fmt: skip
+        plan = plan_pings(cluster("a", product=product), ClusterFacts({"a": host})).pings
+        assert pairs(plan) == expected
+        assert {it.purpose for it in plan} <= {"hccs"}
+
+
 # How much it is.
 
 
@@ -339,6 +354,16 @@ def test_two_sizes_to_one_address_are_asked_in_turn_and_kept_apart() -> None:
 def test_a_tool_that_fails_is_an_error_with_its_words_and_not_a_loss() -> None:
     (done,) = pinged({"0": [said("", "Command execute failed!\n", 1)]}, A)
     assert (done.sent, done.error) == (0, "Command execute failed!")
+
+
+def test_over_hccs_the_tool_s_own_success_is_not_believed() -> None:
+    said_well = "3 packets transmitted, 1 received, 66.67% packets loss\nCmd executed successfully!\n"
+    replies = "This pkt ping success!\nrecv seq 0, time = 10.000us, L1 plane check result = 0x1\n"
+    wire = Wire({"0": [said("device 0 PING 192.9.3.198\n\n" + replies + "This pkt send fail!\n" * 2 + said_well)]})
+    plan = Ping("a", 0, "192.9.3.198", "a/1", purpose="hccs")
+    (done,) = ping(FOUR, THREE, wire, (plan,), progress=None)
+    assert wire.asked[0]["pings"] == [[0, ["-hccs_ping", "-g", "address", "192.9.3.198", "cnt", "3"]]]
+    assert (done.sent, done.received, done.plane_faults, done.error) == (3, 1, 1, "")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
+from preflight.facts.compatibility import release
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -92,15 +93,6 @@ def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     return differing(all_, "the firmware", {name: seen.firmware for name, seen in versions.items()})
 
 
-def _base(version: str) -> str:
-    """The release a version stands for: 2.1.0 of 2.1.0+cpu, 2.1.0.post3 and 2.1.0rc1."""
-    parts = []
-    for part in version.partition("+")[0].split(".")[:3]:
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        parts.append(digits)
-    return ".".join(parts)
-
-
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
 def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu is compiled against one release of torch and carries its number; with another one the import
@@ -113,7 +105,7 @@ def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
         yield here.skip("torch or torch_npu is not installed here")
-    elif (wanted := _base(torch)) != _base(npu):
+    elif (wanted := release(torch)) != release(npu):
         yield here.bad(
             f"{here.host.name}: torch_npu {npu} is not made for torch {torch}", expected=f"torch_npu {wanted}",
             found=npu, remedy=f"pip install torch_npu=={wanted}",

@@ -1,4 +1,4 @@
-"""Which releases of driver, firmware, CANN, torch_npu, torch and Python are made for each other.
+"""Which releases of driver, firmware, CANN, torch_npu, torch, MindSpore and Python are made for each other.
 
 torch_npu's part is its project's public compatibility table (Ascend/pytorch, COMPATIBILITY; as of torch_npu 2.12.0),
 from CANN 5.1 on. The driver's, the firmware's and CANN's part is what their own version files say. A release that is
@@ -52,6 +52,25 @@ PYTHON = {
 }
 
 
+# CANNs of which torch_npu's release notes (7.2.0) say that the builds for any of the first four run with all of them.
+CLOSE_CANN = ("8.3.RC1", "8.2.RC1", "8.1.RC1", "8.0.0", "8.0.RC3", "8.0.RC2")
+_CLOSE_BUILDS = CLOSE_CANN[:4]
+
+# MindSpore → the CANNs that its install pages, those of MindFormers and the vendor's deployer name for it.
+MINDSPORE = {
+    "2.7.2": ("8.5.0",),
+    "2.7.1": ("8.3.RC1",),
+    "2.6.0": ("8.2.RC1", "8.1.RC1"),
+    "2.4.10": ("8.0.0",),
+    "2.4.0": ("8.0.RC3",),
+    "2.3.0": ("8.0.RC2", "8.0.RC1"),
+    "2.1.0": ("6.3.RC2",),
+}
+
+# CANN → the oldest driver that its release notes name; later CANNs need no older one.
+OLDEST_DRIVER = {"8.5.0": (25, 0)}
+
+
 def compatible(torch: str | None, torch_npu: str | None, cann: str | None, python: str | None) -> tuple[str, ...]:
     """What is not made for each other, a sentence each. None: not installed. Versions as the packages print them."""
     found = (torch_fits(torch, torch_npu), cann_fits_torch_npu(torch_npu, cann), python_fits(torch_npu, python))
@@ -72,19 +91,45 @@ def torch_fits(torch: str | None, torch_npu: str | None) -> str:
 
 
 def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
-    known = _known_cann(cann or "")
-    # The table spells release candidates 2.1.0.rc1, a package's metadata 2.1.0rc1. Builds of a day are in no table.
-    build = re.sub(r"(?<=[0-9])rc(?=[0-9])", ".rc", (torch_npu or "").partition("+")[0])
-    made_for = [name for name, builds in TORCH_NPU.items() if build in builds]
-    if not known or not made_for or known in made_for:
+    known, made_for = known_cann(cann or ""), cann_of(torch_npu or "")
+    if not known or not made_for or known == made_for:
         return ""
     return (
-        f"torch_npu {torch_npu} is made for CANN {made_for[0]}, not for {cann}; for that it is "
+        f"torch_npu {torch_npu} is made for CANN {made_for}, not for {cann}; for that it is "
         f"{' or '.join(TORCH_NPU[known])}"
     )
 
 
-def _known_cann(version: str) -> str:
+def cann_of(torch_npu: str) -> str:
+    """The CANN that a torch_npu is made for, as the table names it; empty where the table does not have it."""
+    # The table spells release candidates 2.1.0.rc1, a package's metadata 2.1.0rc1. Builds of a day are in no table.
+    build = re.sub(r"(?<=[0-9])rc(?=[0-9])", ".rc", torch_npu.partition("+")[0])
+    return next((name for name, builds in TORCH_NPU.items() if build in builds), "")
+
+
+def too_old(cann: str, made_for: str) -> bool:
+    """Whether a CANN lacks what a torch_npu for `made_for` calls; both as the table names them, newest first."""
+    newest_first = list(TORCH_NPU)
+    older = newest_first.index(cann) > newest_first.index(made_for)
+    return older and not (cann in CLOSE_CANN and made_for in _CLOSE_BUILDS)
+
+
+def mindspore_fits(mindspore: str, cann: str) -> tuple[str, ...]:
+    """The CANNs for this MindSpore, where the installed one is another; empty where that fits or is not known."""
+    wanted, known = MINDSPORE.get(release(mindspore), ()), known_cann(cann)
+    return wanted if known and known not in wanted else ()
+
+
+def oldest_driver(cann: str) -> tuple[int, ...]:
+    """The oldest driver (25, 0) that a CANN is released with; empty where nothing is known."""
+    newest_first, known = list(TORCH_NPU), known_cann(cann)
+    for name, driver in OLDEST_DRIVER.items():
+        if known and newest_first.index(known) <= newest_first.index(name):
+            return driver
+    return ()
+
+
+def known_cann(version: str) -> str:
     """The table's name of a CANN: of 8.1.rc1, of 8.1.RC1.beta1 (the community's build of the release) and of
     8.0.RC2.2 (a patch of it). Empty for others, as for an alpha, which is older than the release."""
     name = re.sub(r"\.BETA[0-9]+$", "", version.strip().upper())
@@ -105,10 +150,10 @@ def python_fits(torch_npu: str | None, python: str | None) -> str:
 def firmware_fits(driver: Package, firmware: str) -> bool | None:
     """Whether the driver says that it takes this firmware; None where it does not tell. Compared are three numbers of
     the firmware's five (7.1.0.11.220), as the ranges have them (7.0.0 to 7.1.99)."""
-    wanted = _numbers(firmware)
+    wanted = numbers(firmware)
     if not driver.takes_firmware or not wanted:
         return None
-    return any(_numbers(one[0]) <= wanted <= _numbers(one[-1]) for one in driver.takes_firmware)
+    return any(numbers(one[0]) <= wanted <= numbers(one[-1]) for one in driver.takes_firmware)
 
 
 def driver_fits(firmware: Package, driver: Package) -> bool | None:
@@ -120,7 +165,7 @@ def driver_fits(firmware: Package, driver: Package) -> bool | None:
     version = driver.version.lower()
     if any(version == name or version.startswith(name + ".") for name in named):
         return True
-    if not named or not _numbers(version) or any(_numbers(name)[:2] == _numbers(version)[:2] for name in named):
+    if not named or not numbers(version) or any(numbers(name)[:2] == numbers(version)[:2] for name in named):
         return None
     return False
 
@@ -133,7 +178,8 @@ def cann_fits(driver: Package, cann: Package) -> bool | None:
     return _named(driver.inner, cann.takes) or _named(cann.inner, driver.takes)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
+    """(7, 1, 0) of 7.1.0.11.220; empty where it begins with no number."""
     match = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,2}", version)
     return tuple(map(int, match.group().split("."))) if match else ()
 

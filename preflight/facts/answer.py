@@ -34,7 +34,6 @@ from preflight.model.cluster import Product
 from preflight.model.ports import PortSet
 from preflight.transport.types import Answer
 
-only = npu_answer.only
 _FAR_FUTURE = 1e11  # seconds since 1970
 
 # What the collector sends, section by section: see preflight/remote/collect.

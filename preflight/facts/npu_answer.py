@@ -6,12 +6,11 @@ from typing import Any
 
 from preflight.facts import hccn_conf, hccn_tool, npu_smi
 from preflight.facts.chips import Chip, Chips, Topology
-from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
+from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes, lspci
 from preflight.facts.found import Found
 from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.output import Output
 from preflight.facts.packages import driver_install
-from preflight.facts.parsers import PARSERS
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, Missing, NpuSmi, Reading
 
 RawHccn = dict[int, dict[str, Output]]  # device → reading → what hccn_tool said
@@ -102,13 +101,20 @@ def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
     return Hccn(tuple(_hccn_device(index, raw.get(index) or late) for index in indices))
 
 
-# A product that does not have the command, or a driver that does not know it yet: that, too, is an answer.
-_REFUSALS = ("not supported on this product", "Get invalid major cmd")
+# The words of a product that does not have what it is asked for, or of a version of the tool that does not know the
+# question. That, too, is an answer; so is that the help of the tool does not list the question, which then is not asked.
+_REFUSALS = (
+    "not supported on this product", "Get invalid major cmd",  # hccn_tool
+    "Error parameter of -t", "does not support querying", "can not query topo",  # npu-smi
+)  # fmt: skip
+
+
+def _refused(output: Output) -> bool:
+    return any(words in output.text for words in _REFUSALS)
 
 
 def _deep_reading(name: str, output: Output | None) -> Found[Any]:
-    """Without `output`, it was not asked: the tool does not list the query in its help."""
-    if output is None or any(words in output.text for words in _REFUSALS):
+    if output is None or _refused(output):
         return Found()
     found = only(name, output, hccn_tool.DEEP_READERS[name].read)
     return Found(error=found) if isinstance(found, str) else found
@@ -155,7 +161,7 @@ CHIP_QUERIES = {
 
 
 def _asked(output: Output | None, read: Callable[[str], Found[Any]]) -> Found[Any]:
-    if output is None:
+    if output is None or _refused(output):
         return Found()
     return Found(error=output.trouble) if output.trouble else read(output.text)
 
@@ -192,8 +198,6 @@ def device_nodes(raw: RawDeviceNodes) -> DeviceNodes:
 def _accelerators(raw: RawDeviceNodes) -> Found[tuple[Accelerator, ...]]:
     if raw.lspci is None or raw.lspci.code:
         return Found(tuple(Accelerator(bus, device) for bus, device in raw.pci))
-    if not raw.lspci.text.strip():
+    if not raw.lspci.out.strip():
         return Found(())  # lspci was asked for one vendor's devices, and there are none
-    read: Any = PARSERS.get("lspci", lambda _: Found(error="no parser reads lspci"))
-    found = read(raw.lspci.text)
-    return found if isinstance(found, Found) else Found(found)
+    return lspci(raw.lspci.out)

@@ -25,6 +25,7 @@ def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
     changed["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({looker})")
     if isinstance(facts.hccn, Hccn) and any(map(_refuses, facts.hccn.devices)):
         changed["hccn"] = Missing(f"root is needed: hccn_tool does not answer every question ({looker})")
+        changed["nic"] = changed["hccn"] if facts.nic else None
     if isinstance(facts.os, Os):
         changed["os"] = replace(facts.os, refused=refused)
     return replace(facts, **changed)  # type: ignore[arg-type]  # a section's name with what it may hold

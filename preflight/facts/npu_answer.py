@@ -102,7 +102,7 @@ def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
 
 
 # The words of a product that does not have what it is asked for, or of a version of the tool that does not know the
-# question. That, too, is an answer; so is that the help of the tool does not list the question, which then is not asked.
+# question. That, too, is an answer; so is that the tool does not list the question in its help: then it is not asked.
 _REFUSALS = (
     "not supported on this product", "Get invalid major cmd",  # hccn_tool
     "Error parameter of -t", "does not support querying", "can not query topo",  # npu-smi

@@ -22,7 +22,7 @@ class Echoed:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DeviceAnswer:
     """`device` None: the command was a loop, and `values` has an entry a device. `query`: as in QUERIES."""
 
     device: int | None
@@ -64,18 +64,18 @@ def _query(option: str, rest: str) -> str:
     return "recovery" if rest.startswith("-s ") else option
 
 
-def session(text: str) -> tuple[Answer | Found[str], ...]:
+def session(text: str) -> tuple[DeviceAnswer | Found[str], ...]:
     """Many queries in one file, each below its command line (`hccn_tool -i 0 -ip -g`); others are passed over."""
     if error := too_long(text):
         return (Found(error=error),)
-    found: list[Answer | Found[str]] = []
+    found: list[DeviceAnswer | Found[str]] = []
     for part in echoed(text):
         match = _CALL.search(part.command)
         if match is None:
             continue
         query = "recovery" if match["all"] else _query(match["option"], match["rest"] or "")
         if read := QUERIES.get(query):
-            found.append(Answer(int(match["device"]) if match["device"] else None, query, read(part.output)))
+            found.append(DeviceAnswer(int(match["device"]) if match["device"] else None, query, read(part.output)))
         else:
             found.append(Found(error=f"what {quote(part.command)} prints is not read"))
     return tuple(found) or (Found(error=f"no command line of hccn_tool: {not_understood(text)}"),)

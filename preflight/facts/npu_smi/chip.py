@@ -101,7 +101,7 @@ def _used(text: str, query: str) -> Found[Usages]:
 
 
 def usages(text: str) -> Found[Usages]:
-    """`-t usages`."""
+    """`-t usages -i N -c C`: what is in use of a chip, in percent, and the size of its HBM."""
     return _used(text, "usages")
 
 

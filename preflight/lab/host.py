@@ -204,7 +204,7 @@ def _accounts(spec: Spec) -> str:
 def _groups(spec: Spec) -> str:
     lines = [line for line in Path("/etc/group").read_text().splitlines() if _is_system(line)]
     if spec.is_npu:
-        lines.append(f"HwHiAiUser:x:{DRIVER_ID}:")
+        lines.append(f"HwHiAiUser:x:{DRIVER_ID}:{'' if spec.user == 'root' else spec.user}")
     if spec.user != "root":
         lines.append(f"{spec.user}:x:{USER_ID}:")
     return "\n".join(lines) + "\n"

@@ -16,8 +16,8 @@ import pytest
 
 from preflight.cli.main import main
 from preflight.inventory import load
-from preflight.lab import lifecycle, state
-from preflight.lab.addresses import Management, choose_network, inventory
+from preflight.lab import lifecycle, state, vendor
+from preflight.lab.addresses import SET_ENV, Management, choose_network, inventory
 from preflight.lab.faults import FAULTS
 from preflight.lab.spec import Spec
 from preflight.model.errors import UsageError
@@ -367,6 +367,18 @@ def _job_port_of_node02(lab: LabHandle) -> str:
     return str(_connects(lab, "node01", lab.addresses["node02"], 60000))
 
 
+def _large_ping_to_node02(lab: LabHandle) -> str:
+    return lab.ssh("node01", "hccn_tool -i 1 -ping -g address 192.168.101.13 pkt 1472 | tail -1").stdout
+
+
+def _who_answers_for_node02(lab: LabHandle) -> str:
+    """Who has the address of its device 1, as the same device of node01 has learnt."""
+    lab.ssh("node01", "hccn_tool -i 1 -ping -g address 192.168.101.13")
+    own = lab.ssh("node02", "hccn_tool -i 1 -mac -g").stdout.split()[-1]
+    table = lab.ssh("node01", "hccn_tool -i 1 -arp -g").stdout
+    return "its owner" if f"(192.168.101.13) at {own} [ether]  on eth1" in table else f"a stranger: {table}"
+
+
 # Fault → how it is looked at, and what is seen while it stands.
 SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "link-down": (_on_node02("hccn_tool -i 1 -link -g"), "link status: DOWN"),
@@ -376,6 +388,25 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "stale-hccn-conf": (_on_node02("cat /etc/hccn.conf"), "address_1=192.168.101.113"),
     "slow-link": (_rate_to_node02, "rate 200Mbit"),
     "packet-loss": (_ping_node02, "3 packets transmitted, 2 received, 33.33% packet loss"),
+    "link-flap": (_on_node02("hccn_tool -i 1 -link_stat -g | grep -c DOWN"), "3"),
+    "small-mtu-path": (_large_ping_to_node02, "3 packets transmitted, 0 received, 100.00% packet loss"),
+    "miswired": (_on_node02("hccn_tool -i 1 -lldp -g"), "leaf01"),
+    "arp-duplicate": (_who_answers_for_node02, "a stranger"),
+    "optics-weak": (_on_node02("hccn_tool -i 1 -optical -g"), "Rx Power1            : 0.0054 mW"),
+    "fec-off": (_on_node02("hccn_tool -i 1 -fec -g"), "no FEC mode"),
+    "speed-low": (_on_node02("hccn_tool -i 1 -speed -g"), "Speed: 50000 Mb/s"),
+    "pfc-mismatch": (_on_node02("hccn_tool -i 1 -pfc -g"), "0 0 0 1 0 0 0 0"),
+    "leftover-qp": (_on_node02("hccn_tool -i 1 -process -g; hccn_tool -i 1 -hw_stats -g"), "mr_active: 1"),
+    "card-lost": (_on_node02("npu-smi info -l"), "Total Count                    : 1"),
+    "health-alarm": (
+        _on_node02("npu-smi info; npu-smi info -t health -i 1 -c 0"),
+        "Error Code                     : 80E01801",
+    ),
+    "hbm-used": (_on_node02("npu-smi info"), "24576/ 32768"),
+    "wrong-mapping": (_on_node02(r"npu-smi info -m | tr -s ' \t' ' '"), " 1 0 2 Ascend 910A"),
+    "device-file-mode": (_on_node02("stat -c '%a %U:%G' /dev/davinci1"), "600 root:root"),
+    "torch-npu-mismatch": (_on_node02(f"cat {vendor.TORCH_NPU_METADATA}"), "Version: 2.1.0"),
+    "hccl-variable": (_on_node02(f". {SET_ENV}; env | grep ^HCCL_"), "HCCL_RDMA_RETRY_CNT=9"),
     "port-taken": (_on_node02("ss -Hltn sport = 60000"), ":60000"),
     "firewall-block": (_job_port_of_node02, "False"),
     "switch-acl": (_job_port_of_node02, "False"),

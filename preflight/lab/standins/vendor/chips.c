@@ -30,7 +30,10 @@ int chips_seen(struct chip *list)
     int count = 0, dies = chips_generation()->dies;
     for (int device = 0; device < lab_device_count(); device++)
         if (!lab_state_number(device, "lost", 0))
-            list[count++] = (struct chip){device, lab_state_number(device, "npu", device / dies), device % dies};
+            list[count++] = (struct chip){.device = device,
+                                          .logic = lab_state_number(device, "logic", device),
+                                          .npu = lab_state_number(device, "npu", device / dies),
+                                          .chip = device % dies};
     qsort(list, count, sizeof list[0], by_place);
     return count;
 }

@@ -1,7 +1,7 @@
 /* STAND-IN: the accelerators of a lab host, as npu-smi and lspci know them.
  *
- * A fault may have changed what they say of a device; it then stands in the device's state: npu (the id of its card),
- * lost (1: the driver does not see it any more), health, codes, words, hbm_used_mb.
+ * What they say of a device may have been changed; it then stands in the device's state: npu (the id of its card), logic
+ * (its own id), lost (1: the driver does not see it any more), health, codes, words, hbm_used_mb, hccs.
  */
 #ifndef CHIPS_H
 #define CHIPS_H
@@ -21,7 +21,7 @@ struct generation {
 const struct generation *chips_generation(void);
 
 struct chip {
-    int device, npu, chip;
+    int device, logic, npu, chip;
 };
 
 /* Those that the driver sees, by NPU and chip; returns how many. */

@@ -8,6 +8,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#define OLDER 300 /* seconds that a device has been on for when its host comes up: ports settle in their first minute */
+
 static FILE *open_locked(int device)
 {
     char path[64];
@@ -43,11 +45,11 @@ static int write_history(FILE *file, const struct link_history *history)
     return fflush(file);
 }
 
-static void append(struct link_history *history, bool up)
+static void append(struct link_history *history, bool up, time_t at)
 {
     if (history->count == LINK_CHANGES)
         memmove(history->changes, history->changes + 1, --history->count * sizeof history->changes[0]);
-    history->changes[history->count++] = (struct link_change){time(NULL), up};
+    history->changes[history->count++] = (struct link_change){at, up};
     *(up ? &history->ups : &history->downs) += 1;
 }
 
@@ -60,7 +62,7 @@ static void catch_up(struct link_history *history, const struct nic_carrier *now
     unsigned long ups = history->ups + now->ups - history->kernel_ups;
     unsigned long downs = history->downs + now->downs - history->kernel_downs;
     for (unsigned long left = changes; left > 0; left--)
-        append(history, (left % 2 == 1) == now->up);
+        append(history, (left % 2 == 1) == now->up, time(NULL));
     history->ups = ups;
     history->downs = downs;
     history->kernel_ups = now->ups;
@@ -90,7 +92,7 @@ static int rewrite(int device, bool keep, bool switched_on, struct link_history 
         if (!known || !keep) {
             *history = (struct link_history){.kernel_ups = now.ups, .kernel_downs = now.downs};
             if (switched_on && now.up)
-                append(history, true);
+                append(history, true, time(NULL) - OLDER);
         }
         catch_up(history, &now);
         result = write_history(file, history);

@@ -60,7 +60,7 @@ static void device_rows(const struct chip *at)
     snprintf(third, sizeof third, "%-11s %-17d %-5d/ %d", at->chip == 0 ? "88.4" : "-", 36 + at->device % 3, 0, 0);
     three_cells(first, health, third);
     if (gen->dies > 1)
-        snprintf(first, sizeof first, "%-5d %d", at->chip, at->device);
+        snprintf(first, sizeof first, "%-5d %d", at->chip, at->logic);
     else
         snprintf(first, sizeof first, "%d", at->chip);
     chip_bus_id(at->device, second, sizeof second);

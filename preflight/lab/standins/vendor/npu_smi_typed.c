@@ -22,9 +22,9 @@ int npu_smi_mapping(const struct chip *chips, int count)
     printf("\t%-30s %-30s %-30s %s%s\n", "NPU ID", "Chip ID", "Chip Logic ID",
            physical ? "Chip Phy-ID                    " : "", "Chip Name");
     for (int i = 0; i < count; i++) {
-        printf("\t%-30d %-30d %-30d ", chips[i].npu, chips[i].chip, chips[i].device);
+        printf("\t%-30d %-30d %-30d ", chips[i].npu, chips[i].chip, chips[i].logic);
         if (physical)
-            printf("%-30d ", chips[i].device);
+            printf("%-30d ", chips[i].logic);
         puts(gen->full_name);
         if (gen->mcu && (i + 1 == count || chips[i + 1].npu != chips[i].npu))
             printf("\t%-30d %-30d %-30s %s%s\n", chips[i].npu, gen->dies, "-",

@@ -1,0 +1,94 @@
+"""The faults a lab can have: a module an area, in each how a fault is made and how it is undone.
+
+A fault acts on the real thing wherever there is one (a link, a queue, a rule, a process). `break` records in the lab's
+state what it found, so that `mend` brings exactly that back. Neither checks nor probe know of any of this.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from preflight.lab import state
+from preflight.lab.faults import addresses, arp, devices, fabric, host, software
+from preflight.lab.faults.fault import Fault, Place
+from preflight.lab.lifecycle import hosts_of, require_root, selected
+from preflight.lab.state import Break, State
+from preflight.model.errors import UsageError
+
+FAULTS: tuple[Fault, ...] = (
+    *fabric.FAULTS,
+    *arp.FAULTS,
+    *addresses.FAULTS,
+    *devices.FAULTS,
+    *host.FAULTS,
+    *software.FAULTS,
+)
+
+
+def describe() -> list[dict[str, Any]]:
+    """The table as `lab faults -o json` prints it."""
+    keys = ("name", "scope", "seen_by", "stand_in", "what")
+    return [{key: getattr(fault, key) for key in keys} for fault in FAULTS]
+
+
+def break_it(name: str, directory: Path, on: str | None, device: int | None) -> str:
+    """Make a fault and return one sentence about it; raises UsageError for what cannot be broken."""
+    require_root()
+    fault, directory = _fault(name), directory.resolve()
+    with state.locked(_existing(directory)):
+        lab = state.load(directory)
+        place = _place(fault, lab, directory, on, device)
+        entry = Break(name, place.host.name, place.device if fault.scope == "device" else None, {})
+        if any((b.fault, b.host, b.device) == (entry.fault, entry.host, entry.device) for b in lab.breaks):
+            raise UsageError(f"{name} on {_where(entry)} is broken already; `preflight lab mend {name}` undoes it.")
+        entry = Break(entry.fault, entry.host, entry.device, fault.make(place))
+        lab.with_breaks((*lab.breaks, entry)).save(directory)
+    return f"{name} on {_where(entry)}: {fault.what}"
+
+
+def mend(name: str | None, directory: Path) -> list[str]:
+    """Undo all faults, or those of one name, the latest first; return a sentence for each."""
+    require_root()
+    if name is not None:
+        _fault(name)
+    directory = directory.resolve()
+    said = []
+    with state.locked(_existing(directory)):
+        lab = state.load(directory)
+        hosts = {one.name: one for one in hosts_of(lab, directory)}
+        for entry in reversed(lab.breaks):
+            if name in (None, entry.fault):
+                place = Place(lab, directory, hosts[entry.host], entry.device or 0)
+                _fault(entry.fault).undo(place, entry.undo)
+                lab = lab.with_breaks(tuple(other for other in lab.breaks if other is not entry))
+                lab.save(directory)
+                said.append(f"{entry.fault} on {_where(entry)} is mended.")
+    return said or [f"nothing to mend: {name or 'no fault'} is not broken." if name else "nothing is broken."]
+
+
+def _existing(directory: Path) -> Path:
+    state.load(directory)
+    return directory
+
+
+def _fault(name: str) -> Fault:
+    names = [fault.name for fault in FAULTS]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        raise UsageError(f"there is no fault {name!r}; {f'did you mean {near[0]}?' if near else ', '.join(names)}")
+    return FAULTS[names.index(name)]
+
+
+def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> Place:
+    where = selected(hosts_of(lab, directory), on)
+    if fault.scope == "host" and device is not None:
+        raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
+    if fault.scope == "device" and not 0 <= (device or 0) < lab.spec.devices:
+        raise UsageError(f"{where.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
+    if fault in software.FAULTS and not lab.spec.is_npu:
+        raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
+    return Place(lab, directory, where, device or 0)
+
+
+def _where(entry: Break) -> str:
+    return entry.host if entry.device is None else f"{entry.host}/{entry.device}"

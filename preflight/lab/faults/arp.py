@@ -1,0 +1,89 @@
+"""A stranger in the fabric: a machine of nobody's that answers to the address of a device."""
+
+import ipaddress
+import json
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+
+from preflight.lab import kernel
+from preflight.lab.faults.addresses import address_of, forget_neighbours
+from preflight.lab.faults.fault import Fault, Place, Undo, end
+from preflight.lab.kernel import NETNS, Process
+from preflight.lab.lifecycle import hosts_of
+from preflight.model.errors import UsageError
+
+# Says again and again who has the address, as many systems do when they come up; else the owner would win it back.
+ANNOUNCER = """
+import socket, sys, time
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(("eth0", 0x0806))
+mac, address = s.getsockname()[4], socket.inet_aton(sys.argv[1])
+reply = b"\\xff" * 6 + mac + bytes.fromhex("08060001080006040002") + mac + address + b"\\xff" * 6 + address
+while True:
+    s.send(reply)
+    time.sleep(0.3)
+"""
+
+
+def _come(place: Place) -> Undo:
+    owned = address_of(place)
+    others = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
+    if not others:
+        raise UsageError("arp-duplicate shows on the other hosts; this lab has only one.")
+    learner = place.lab.names.device(others[0].name, place.device)
+    _plug_in(place, f"{owned.address}/{ipaddress.IPv4Network(f'0.0.0.0/{owned.netmask}').prefixlen}")
+    for host in others:  # whoever has never asked for the address learns nothing from an announcement
+        with kernel.inside(place.lab.names.device(host.name, place.device)), suppress(OSError):
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"", (owned.address, 9))
+    enter = ["nsenter", f"--net={NETNS / _stranger(place)}", "--"]
+    null = subprocess.DEVNULL
+    announcer = subprocess.Popen(
+        [*enter, sys.executable, "-S", "-c", ANNOUNCER, owned.address],
+        stdin=null, stdout=null, stderr=null, start_new_session=True,
+    )  # fmt: skip
+    undo = dict(vars(Process.of(announcer.pid)))
+    mac = json.loads(kernel.run("ip", "-n", _stranger(place), "-j", "link", "show", "eth0"))[0]["address"]
+    try:
+        kernel.wait_until(
+            lambda: mac in kernel.run("ip", "-n", learner, "neigh", "show", owned.address), 10, "nobody believed it"
+        )
+    except Exception:
+        _go(place, undo)
+        raise
+    return undo
+
+
+def _stranger(place: Place) -> str:
+    return f"{place.lab.names.prefix}stranger-{place.port}"
+
+
+def _plug_in(place: Place, address: str) -> None:
+    stranger, port = _stranger(place), f"x{place.port}"
+    bridge = "fabric" if place.lab.spec.fabric == "switched" else f"rail{place.device}"
+    kernel.ip_batch([f"netns add {stranger}"])
+    kernel.set_sysctls(stranger, {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"})
+    kernel.ip_batch([f"link add {port} netns {place.fabric} type veth peer name eth0 netns {stranger}"])
+    kernel.ip_batch([f"link set {port} master {bridge} up"], place.fabric)
+    kernel.ip_batch([f"addr add {address} dev eth0", "link set eth0 up"], stranger)
+
+
+def _go(place: Place, undo: Undo) -> None:
+    end(place, undo)
+    kernel.ip_batch([f"link del x{place.port}"], place.fabric)
+    kernel.ip_batch([f"netns del {_stranger(place)}"])
+    forget_neighbours(place)
+
+
+FAULTS = (
+    Fault(
+        "arp-duplicate",
+        "device",
+        ("NIC106", "PNG101"),
+        False,
+        "a machine outside the cluster answers to its address.",
+        _come,
+        _go,
+    ),
+)

@@ -1,0 +1,134 @@
+"""Faults of devices that only the vendor's tools would tell of, and those of the files below /dev."""
+
+from preflight.lab import host_state
+from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
+
+WEAK_LIGHT = {"rx_power1": "0.0054", "rx_los": "0x2", "rx_lol": "0x2"}
+ALARM = {"health": "Alarm", "codes": "80E01801", "words": "made by the preflight lab"}
+HELD_MB = "24576"
+
+
+def _slow_port(place: Place) -> Undo:
+    usual = 100_000 if place.lab.spec.product == "atlas-a1" else 200_000
+    return told({"speed": str(usual // 2)})(place)
+
+
+def _hold(place: Place) -> Undo:
+    """A process that has HCCP of a device, and is in no table of npu-smi."""
+    lock = f"exec 9>>/run/preflight-lab/hccp/{place.device}; flock 9; exec sleep infinity"
+    return place.start("/bin/sh", "-c", lock)
+
+
+def _misnumber(place: Place) -> Undo:
+    return {"state": host_state.replace(place.state, {"logic": str(place.device + 1)})}
+
+
+def _close(place: Place) -> Undo:
+    node = _node(place)
+    owner, mode = place.host.run("stat", "-c", "%u:%g %a", node).split()
+    place.host.run("chown", "root:root", node)
+    place.host.run("chmod", "600", node)
+    return {"owner": owner, "mode": mode}
+
+
+def _open(place: Place, undo: Undo) -> None:
+    place.host.run("chown", undo["owner"], _node(place))
+    place.host.run("chmod", undo["mode"], _node(place))
+
+
+def _node(place: Place) -> str:
+    return f"/dev/davinci{place.device}"
+
+
+FAULTS = (
+    Fault(
+        "optics-weak",
+        "device",
+        ("NIC102",),
+        True,
+        "its optical module receives next to no light on one lane.",
+        told(WEAK_LIGHT),
+        told_no_more,
+    ),
+    Fault(
+        "fec-off",
+        "device",
+        ("NIC103",),
+        True,
+        "its link has no error correction.",
+        told({"fec": "no"}),
+        told_no_more,
+    ),
+    Fault(
+        "speed-low",
+        "device",
+        ("NIC104",),
+        True,
+        "its link has half the speed.",
+        _slow_port,
+        told_no_more,
+    ),
+    Fault(
+        "pfc-mismatch",
+        "device",
+        ("NIC107",),
+        True,
+        "its port has flow control for priority 3, jobs send with 4.",
+        told({"pfc": "0,0,0,1,0,0,0,0"}),
+        told_no_more,
+    ),
+    Fault(
+        "leftover-qp",
+        "device",
+        ("NIC108",),
+        True,
+        "an HCCP process of an earlier job is left on it.",
+        _hold,
+        end,
+    ),
+    Fault(
+        "card-lost",
+        "device",
+        ("NPU116",),
+        True,
+        "npu-smi does not see it any more; the PCI bus does.",
+        told({"lost": "1"}),
+        told_no_more,
+    ),
+    Fault(
+        "health-alarm",
+        "device",
+        ("NPU117",),
+        True,
+        "its health is Alarm, with a code.",
+        told(ALARM),
+        told_no_more,
+    ),
+    Fault(
+        "hbm-used",
+        "device",
+        ("NPU118",),
+        True,
+        f"{HELD_MB} MB of its memory are in use, and by no process.",
+        told({"hbm_used_mb": HELD_MB}),
+        told_no_more,
+    ),
+    Fault(
+        "wrong-mapping",
+        "device",
+        ("NPU119",),
+        True,
+        "npu-smi gives it the number of the next device.",
+        _misnumber,
+        told_no_more,
+    ),
+    Fault(
+        "device-file-mode",
+        "device",
+        ("HST109",),
+        True,
+        "its file below /dev is for root alone.",
+        _close,
+        _open,
+    ),
+)

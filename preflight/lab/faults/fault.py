@@ -1,0 +1,105 @@
+"""What a fault is, and what several of them need."""
+
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from preflight.lab import host_state, kernel
+from preflight.lab.host import Host
+from preflight.lab.kernel import Process
+from preflight.lab.spec import fabric_port
+from preflight.lab.state import State
+
+Undo = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fault is made."""
+
+    lab: State
+    directory: Path
+    host: Host
+    device: int
+
+    @property
+    def port(self) -> str:
+        """The device's port on the fabric switch."""
+        return fabric_port(self.host.name, self.device)
+
+    @property
+    def fabric(self) -> str:
+        """The switch's namespace."""
+        return self.lab.names.fabric
+
+    def hccn(self, *words: str) -> str:
+        """Ask the host's hccn_tool about the device; the change, if it is one, lands in /etc/hccn.conf too."""
+        return self.host.run("hccn_tool", "-i", str(self.device), *words)
+
+    @property
+    def hccn_conf(self) -> Path:
+        """The host's /etc/hccn.conf, seen from outside."""
+        return self.host.root / "etc" / "hccn.conf"
+
+    @property
+    def state(self) -> Path:
+        """What the device holds in its own memory."""
+        return self.host.directory / "state" / str(self.device)
+
+    def start(self, *command: str) -> Undo:
+        """Start a process inside the host; return what `end` needs."""
+        enter = ["nsenter", "-t", str(self.host.running().pid), "-a", "--", *command]
+        null = subprocess.DEVNULL
+        # --fork is implied by entering the PID namespace: the process is nsenter's child.
+        entered = subprocess.Popen(enter, stdin=null, stdout=null, stderr=null, start_new_session=True)
+        outer = Process.of(entered.pid)
+        kernel.wait_until(lambda: len(kernel.processes_below(outer)) > 1, 10, f"{command[0]} did not start")
+        inner = kernel.processes_below(outer)[-1]
+        return {"pid": inner.pid, "started": inner.started}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault. `stand_in`: it acts on something the lab only stands in for."""
+
+    name: str
+    scope: Literal["host", "device"]
+    seen_by: tuple[str, ...]
+    stand_in: bool
+    what: str
+    make: Callable[[Place], Undo]
+    undo: Callable[[Place, Undo], None]
+
+
+def end(_: Place, undo: Undo) -> None:
+    """End what Place.start has started."""
+    kernel.kill_and_wait([Process(undo["pid"], undo["started"])])
+
+
+def told(values: Mapping[str, str]) -> Callable[[Place], Undo]:
+    """Have the stand-in tools tell something else of a device."""
+
+    def make(place: Place) -> Undo:
+        return {"state": host_state.replace(place.state, values)}
+
+    return make
+
+
+def told_no_more(place: Place, undo: Undo) -> None:
+    """Undo `told`."""
+    host_state.replace(place.state, undo["state"])
+
+
+def nft(netns: str, rules: str) -> None:
+    """Load rules in a network namespace."""
+    kernel.run("nsenter", f"--net={kernel.NETNS / netns}", "--", "nft", "-f", "-", stdin=rules)
+
+
+def text_of(path: Path) -> str | None:
+    """The text of a file; None: it is not there."""
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    return None

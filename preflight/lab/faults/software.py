@@ -1,0 +1,66 @@
+"""Faults of the software on a host: versions that do not fit, and the environment that jobs start with."""
+
+from pathlib import Path
+
+from preflight.lab import vendor
+from preflight.lab.addresses import SET_ENV
+from preflight.lab.faults.fault import Fault, Place, Undo
+
+OTHER_DRIVER = "22.0.4"
+OTHER_TORCH_NPU = "2.1.0"
+BAD_VARIABLE = "HCCL_RDMA_RETRY_CNT=9"  # 1 to 7
+
+
+def _edit(place: Place, file: Path, old: str, new: str) -> Undo:
+    """Change a file of the host, which has its own copy from then on."""
+    path = place.host.root / file.relative_to("/")
+    was = path.read_text()
+    path.write_text(was.replace(old, new) if old else was + new)
+    return {"file": str(file), "text": was}
+
+
+def _put_back(place: Place, undo: Undo) -> None:
+    (place.host.root / Path(undo["file"]).relative_to("/")).write_text(undo["text"])
+
+
+def _other_driver(place: Place) -> Undo:
+    return _edit(place, vendor.VERSION_INFO, vendor.VERSIONS[place.lab.spec.product].driver, OTHER_DRIVER)
+
+
+def _other_torch_npu(place: Place) -> Undo:
+    return _edit(place, vendor.TORCH_NPU_METADATA, "\nVersion: 2.13.0\n", f"\nVersion: {OTHER_TORCH_NPU}\n")
+
+
+def _bad_variable(place: Place) -> Undo:
+    return _edit(place, Path(SET_ENV), "", f"export {BAD_VARIABLE}\n")
+
+
+FAULTS = (
+    Fault(
+        "driver-version",
+        "host",
+        ("VER101",),
+        True,
+        f"its driver is {OTHER_DRIVER}.",
+        _other_driver,
+        _put_back,
+    ),
+    Fault(
+        "torch-npu-mismatch",
+        "host",
+        ("VER108",),
+        True,
+        f"its torch_npu is {OTHER_TORCH_NPU}, which no torch of the other hosts goes with.",
+        _other_torch_npu,
+        _put_back,
+    ),
+    Fault(
+        "hccl-variable",
+        "host",
+        ("ENV104",),
+        False,
+        f"its jobs start with {BAD_VARIABLE}, which HCCL refuses.",
+        _bad_variable,
+        _put_back,
+    ),
+)

@@ -85,8 +85,9 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.facts.collect import Seen, look
+    from preflight.facts.collect import look
     from preflight.facts.document import dump
+    from preflight.facts.seen import Seen
 
     with _this_machine() if args.local else session(args) as s:
         seen = look(

@@ -3,13 +3,13 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import answer, arrivals, job
 from preflight.facts.hccn_tool import DEEP_READERS, READERS
 from preflight.facts.npu_answer import CHIP_QUERIES
-from preflight.facts.rootless import without_root
+from preflight.facts.seen import Answered, Seen, read, targets, with_arrivals
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.ports import PortSet
@@ -35,15 +35,8 @@ NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
 DEEP_HOST_SECTIONS = {"job": 45.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
+EXTRAS = {"extras": 40.0}  # what is only kept for `preflight capture`
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one host showed: the facts, and the tools' own output that they were read from."""
-
-    facts: HostFacts
-    raw: answer.Sections | Missing
 
 
 @dataclass(frozen=True)
@@ -91,12 +84,20 @@ def _facts_request(
             "wanted": {"npu": product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
         },
     }
-    deadlines = HOST_SECTIONS | (NPU_SECTIONS if product.is_npu else {})
-    if deep:
-        deadlines |= DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if product.is_npu else {})
+    deadlines = _deadlines(product, deep=deep)
     if sections:
-        deadlines = {name: deadlines[name] for name in sections}
+        deadlines = {name: (deadlines | EXTRAS)[name] for name in sections}
     return Request(source("collect"), deadlines, words)
+
+
+def _deadlines(product: Product, *, deep: bool) -> dict[str, float]:
+    basic = HOST_SECTIONS | (NPU_SECTIONS if product.is_npu else {})
+    return basic | DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if product.is_npu else {}) if deep else basic
+
+
+def all_sections(product: Product) -> tuple[str, ...]:
+    """Everything that the collector can look at, also what is not read."""
+    return (*_deadlines(product, deep=True), *(EXTRAS if product.is_npu else {}))
 
 
 def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
@@ -138,19 +139,17 @@ def look(
     """
     request = _facts_request(cluster, ports, sections, readings, deep=deep)
     connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
-    targets = {host.name: arrivals.targets(cluster, hosts, host.name) for host in hosts}
+    others = targets(cluster, hosts)
 
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
-        own = {"devices": devices, "connects": {**connects, "targets": targets[host.name]}}
+        own = {"devices": devices, "connects": {**connects, "targets": others[host.name]}}
         asked = replace(request, words={**request.words, **own})
 
         def seen(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()
             raw = asked.ask(transport, host)
-            received = time.time()
-            facts = answer.host_facts(raw, cluster.product, devices, sent=sent, received=received, deep=deep)
-            return Seen(without_root(facts, refused), raw)
+            return read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
 
         try:
             return seen(host, None)
@@ -160,21 +159,8 @@ def look(
             return seen(_without_sudo(host), _unreachable(error))
 
     seen = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
-    known = _with_arrivals(seen, targets) if "connects" in request.deadlines else seen
+    known = with_arrivals(seen, others) if "connects" in request.deadlines else seen
     return {name: _unreachable(it) if isinstance(it, TransportError) else it for name, it in known.items()}
-
-
-def _with_arrivals(
-    seen: Mapping[str, Seen | TransportError], targets: Mapping[str, Sequence[tuple[str, str]]]
-) -> dict[str, Seen | TransportError]:
-    """What each host tried of the others, put where it arrived."""
-    tried = {name: answer.tried(it.raw) for name, it in seen.items() if isinstance(it, Seen)}
-    came = arrivals.arrived(tried, {name: [host for host, _ in asked] for name, asked in targets.items()})
-
-    def whole(name: str, it: Seen) -> Seen:
-        return replace(it, facts=replace(it.facts, arrivals=came[name])) if name in came else it
-
-    return {name: whole(name, it) if isinstance(it, Seen) else it for name, it in seen.items()}
 
 
 def collect(

@@ -148,6 +148,14 @@ def test_a_tool_that_floods_is_stopped_and_named(tmp_path: Path) -> None:
     assert found["sockets"] == {"error": "ss printed more than 256 KiB"}
 
 
+def test_a_section_that_floods_in_many_small_parts_does_not_drown_the_others(tmp_path: Path) -> None:
+    path = tool(tmp_path, "hccn_tool", "head -c 30000 /dev/zero\n")  # in JSON each byte takes six
+    queries = [[f"q{number}", "-g"] for number in range(20)]
+    found = answer("hccn", "os", path=path, devices=[0], readings=queries)
+    assert found["hccn"] == {"error": "what was found is larger than 3 MiB"}
+    assert "value" in found["os"]
+
+
 def test_a_tool_that_prints_binary_leaves_an_answer_that_is_plain_ascii(tmp_path: Path) -> None:
     found = answer("sockets", path=tool(tmp_path, "ss", r"printf '\377\033[2J\000x'" + "\n"), ports=[[1, 1]])
     assert found["sockets"]["value"]["out"] == "\ufffd\x1b[2J\x00x"
@@ -355,7 +363,7 @@ echo fine
     found = answer("chips", path=tool(tmp_path, "npu-smi", script), chip_queries=["health"], deadline=2.0)
     said = found["chips"]["value"]["queries"]
     assert said["health -i 1 -c 0"]["trouble"] == "npu-smi info -t was still running at its deadline"
-    assert said["health -i 1 -c 1"]["trouble"] == "npu-smi printed more than 256 KiB"
+    assert said["health -i 1 -c 1"]["trouble"] == "npu-smi printed more than 32 KiB"
     assert {said[query]["out"] for query in ("topo", "board -i 1", "board -i 2", "health -i 2 -c 0")} == {"fine\n"}
 
 
@@ -454,3 +462,17 @@ def test_a_link_that_leads_nowhere_and_a_pipe_are_told_and_not_waited_for(tmp_pa
     assert [(file["kind"], file["digest"], file["error"]) for file in files] == [
         ("link", "", "the link leads nowhere"), ("device", "", ""), ("missing", "", "")
     ]  # fmt: skip
+
+
+def test_what_is_only_kept_is_asked_of_the_first_device_and_chip_and_missing_tools_leave_nothing(
+    tmp_path: Path,
+) -> None:
+    help_ = 'case $1 in -h) printf "hccn_tool -i devid -status\\n  [-g]\\n"; exit;; esac; echo "$@"\n'
+    tool(tmp_path, "hccn_tool", help_)
+    found = answer("extras", path=str(tmp_path), devices=[4, 5])["extras"]["value"]
+    assert found["hccn_tool -i 4 -status -g"]["out"] == "-i 4 -status -g\n"
+    assert {line for line in found if line.startswith("hccn_tool")} == {"hccn_tool -h", "hccn_tool -i 4 -status -g"}
+    tool(tmp_path, "npu-smi", f'[ "$2" = -m ] && {{ {MAPPING}; exit; }}\necho "$@"\n')
+    found = answer("extras", path=str(tmp_path), devices=[4, 5])["extras"]["value"]
+    assert found["npu-smi info -t ecc -i 1 -c 0"]["out"] == "info -t ecc -i 1 -c 0\n"
+    assert "npu-smi info -h" in found

@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from collect.tools import LookError, command, each, read, required
+from collect.tools import LookError, attempt, command, each, read, required
 
 # Answers of a moment, and how many seconds they are waited out: just after boot the tool still restores the settings;
 # a device that has just got a detect address has not probed it yet.
@@ -19,10 +19,7 @@ def hccn(tool, device, arguments, deadline):
     """One call of hccn_tool. Another user of the tool makes it say "busy", on stdout: asked again, ever less often."""
     pause = 0.05
     while True:
-        try:
-            answer = command([tool, "-i", str(device), *arguments], deadline)
-        except LookError as error:
-            return {"out": "", "err": "", "code": -1, "trouble": str(error)}
+        answer = attempt([tool, "-i", str(device), *arguments], deadline)
         if "hccn_tool is busy" not in answer["out"] + answer["err"] or time.monotonic() + pause > deadline:
             return answer
         time.sleep(pause)

@@ -50,16 +50,22 @@ MODULES = {
     "npu_smi": "npu_smi",
     "chips": "npu_smi",
     "pings": "pings",
+    "extras": "extras",
 }
+SECTION_LIMIT = 3 * 1024 * 1024  # characters of one section's JSON: a tool that floods must not drown the others
 
 
 def look(name, request, deadline, answer):
+    """Put the section's JSON into `answer`."""
     try:
-        answer[name] = {"value": section(name)(request, deadline)}
+        text = json.dumps({"value": section(name)(request, deadline)})
+        if len(text) > SECTION_LIMIT:
+            raise LookError("what was found is larger than %d MiB" % (SECTION_LIMIT >> 20))
+        answer[name] = text
     except LookError as error:
-        answer[name] = {"error": str(error)}
+        answer[name] = json.dumps({"error": str(error)})
     except Exception as error:  # whatever a broken host does, the other sections are still wanted
-        answer[name] = {"error": "%s: %s" % (type(error).__name__, error)}
+        answer[name] = json.dumps({"error": "%s: %s" % (type(error).__name__, error)})
 
 
 def section(name):
@@ -82,9 +88,9 @@ def main():
         threads[name].join(max(0, now + seconds + 1 - time.monotonic()))
     answer = dict(found)
     for name, seconds in request["deadlines"].items():
-        answer.setdefault(name, {"error": "nothing came of it within %g s" % seconds})
-    answer["clock"] = {"value": {"start": started, "end": time.time()}}
-    text = json.dumps(answer)
+        answer.setdefault(name, json.dumps({"error": "nothing came of it within %g s" % seconds}))
+    answer["clock"] = json.dumps({"value": {"start": started, "end": time.time()}})
+    text = "{%s}" % ", ".join('"%s": %s' % item for item in answer.items())
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))
     sys.stdout.flush()
     leave()

@@ -4,7 +4,7 @@ import pwd
 import re
 import time
 
-from collect.tools import LookError, command, each, required
+from collect.tools import attempt, command, each, required
 
 NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 AT_ONCE = 4  # calls: each opens the management interface of the driver
@@ -32,20 +32,20 @@ def owner(pid):
         return "uid %d" % uid
 
 
+def numbers(mapping):
+    """[(NPU, chip)] of `npu-smi info -m`. A third number follows; in the row of a management unit it is a dash."""
+    return re.findall(r"^\s*(\d{1,5})\s+(\d{1,3})\s+\d", mapping, re.MULTILINE)
+
+
 def look_chips(request, deadline):
     """{"mapping": answer, "queries": {"health -i 0 -c 0": answer}}: keys are what stands behind `npu-smi info -t`."""
     tool = required(*NPU_SMI)
     mapping = command([tool, "info", "-m"], deadline)
-    # NPU, chip and its number; the row of a management unit has a dash for a number.
-    chips = re.findall(r"^\s*(\d{1,5})\s+(\d{1,3})\s+\d", mapping["out"], re.MULTILINE)
+    chips = numbers(mapping["out"])
     queries = ["topo"] + ["board -i " + npu for npu in dict.fromkeys(npu for npu, _ in chips)]
     queries += ["%s -i %s -c %s" % (query, *chip) for chip in chips for query in request["chip_queries"]]
 
     def ask(query):
-        try:
-            until = min(deadline, time.monotonic() + QUERY_SECONDS)
-            return command([tool, "info", "-t", *query.split()], until)
-        except LookError as error:
-            return {"out": "", "err": "", "code": -1, "trouble": str(error)}
+        return attempt([tool, "info", "-t", *query.split()], min(deadline, time.monotonic() + QUERY_SECONDS))
 
     return {"mapping": mapping, "queries": each(queries, ask, deadline, AT_ONCE)}

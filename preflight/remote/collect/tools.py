@@ -9,6 +9,7 @@ import threading
 import time
 
 COMMAND_LIMIT = 256 * 1024  # bytes kept of one command's output
+QUERY_LIMIT = 32 * 1024  # of one query of a device, of which there are hundreds; the longest have 5
 FILE_LIMIT = 1024 * 1024  # bytes read of one file
 ENVIRONMENT = dict(os.environ, LC_ALL="C")
 SEARCH = [*os.environ.get("PATH", "").split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
@@ -139,6 +140,14 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
         running.discard(process.pid)
         process.stdout.close()
         process.stderr.close()
+
+
+def attempt(argv, deadline):
+    """One of many queries: what came of it, or {"trouble": why it could not be run to its end}."""
+    try:
+        return command(argv, deadline, limit=QUERY_LIMIT)
+    except LookError as error:
+        return {"out": "", "err": "", "code": -1, "trouble": str(error)}
 
 
 def each(things, work, deadline, at_once=None):

@@ -190,7 +190,7 @@ class _Count:
         """All pairs of two hosts, two at least, both of which reach others."""
         between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
         for one, other in self._left:
-            if not one.is_gateway and not other.is_gateway:
+            if not one.is_gateway and not other.is_gateway and one.host != other.host:
                 between[one.host, other.host].append((one, other))
         for hosts, pairs in sorted(between.items()):
             if len(pairs) > 1 and self._all_bad(pairs):

@@ -127,6 +127,10 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
     notes = []
     if wanted.cross_rail and not switched:
         notes.append("no pings across rails: on a direct fabric rails do not reach each other")
+    if small := sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0:
+        notes.append(
+            f"pings of {wanted.size} bytes do not fit into one packet of {small:,} devices: split, or not sent"
+        )
     if no_way:
         notes.append(f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides")
     return PingPlan(tuple(pings), tuple(notes))

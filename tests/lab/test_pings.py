@@ -1,0 +1,113 @@
+"""Pings across the fabric of the lab, and what is said of faults made by hand at the switch's ports."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import LabHandle, MakeLab, preflight
+
+pytestmark = pytest.mark.lab
+Named = tuple[str, str, str | None, int | None, int | None]
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab: MakeLab) -> LabHandle:
+    """Three hosts, one subnet for all devices, a gateway, MTU 1500."""
+    return configured(make_lab(hosts=3, devices=4, product="atlas-a2"))
+
+
+def configured(lab: LabHandle) -> LabHandle:
+    preflight("configure-device-ips", "--inventory", lab.inventory, "--yes", "--allow-disturbing")
+    return lab
+
+
+def check(lab: LabHandle, *arguments: str) -> tuple[list[Named], str]:
+    """(check, outcome, host, device, rail) of all that is wrong with pings, and what stands on stderr."""
+    done = preflight("check", "--inventory", lab.inventory, "--only", "PNG", "-o", "json", *arguments, check=False)
+    findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    wrong = [it for it in findings if it["outcome"] not in ("pass", "skip")]
+    return [(it["check"], it["outcome"], it["host"], it["device"], it["rail"]) for it in wrong], done.stderr
+
+
+@contextmanager
+def switched(lab: LabHandle, ports: list[tuple[str, int]], change: str, back: str) -> Iterator[None]:
+    """The switch's ports of the devices (host, index), after `ip link set PORT CHANGE`."""
+    devices = {(host["name"], device["index"]): device for host in lab.status["hosts"] for device in host["devices"]}
+
+    def each(words: str) -> None:
+        for port in ports:
+            namespace, interface = devices[port]["fabric_netns"], devices[port]["fabric_interface"]
+            subprocess.run(["ip", "-n", namespace, "link", "set", interface, *words.split()], check=True)
+
+    try:
+        each(change)
+        yield
+    finally:
+        each(back)
+
+
+@pytest.mark.parametrize(
+    ("options", "foretold"),
+    [
+        ((), "48 pings between the devices of 3 hosts, 4 a device: about 4 s"),
+        (("--mesh",), "60 pings between the devices of 3 hosts, 5 a device: about 5 s"),
+        (("--cross-rail",), "84 pings between the devices of 3 hosts, 7 a device: about 7 s"),
+        (("--mesh", "--cross-rail"), "168 pings between the devices of 3 hosts, 14 a device: about 14 s"),
+        (("--ping-size", "64"), "24 pings between the devices of 3 hosts, 2 a device: about 2 s"),
+    ],
+    ids=" ".join,
+)
+def test_on_a_healthy_fabric_all_pings_come_back(lab: LabHandle, options: tuple[str, ...], foretold: str) -> None:
+    wrong, said = check(lab, *options)
+    assert wrong == []
+    assert foretold in said
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh",), ("--mesh", "--cross-rail")], ids=" ".join)
+def test_a_device_without_its_link_is_named_once(lab: LabHandle, options: tuple[str, ...]) -> None:
+    with switched(lab, [("node02", 1)], "down", "up"):
+        assert check(lab, *options)[0] == [("PNG101", "fail", "node02", 1, 1)]
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh",)], ids=" ".join)
+def test_a_rail_that_is_off_is_named_once(lab: LabHandle, options: tuple[str, ...]) -> None:
+    with switched(lab, [(f"node0{host}", 2) for host in (1, 2, 3)], "down", "up"):
+        assert check(lab, *options)[0] == [("PNG101", "fail", None, None, 2)]
+
+
+def test_a_host_without_its_links_is_named_once(lab: LabHandle) -> None:
+    with switched(lab, [("node03", index) for index in range(4)], "down", "up"):
+        assert check(lab)[0] == [("PNG101", "fail", "node03", None, None)]
+
+
+def test_a_switch_port_with_a_smaller_mtu_passes_small_pings_and_is_named_by_the_large_ones(lab: LabHandle) -> None:
+    with switched(lab, [("node03", 0)], "mtu 1400", "mtu 1500"):
+        assert check(lab)[0] == [("PNG102", "fail", "node03", 0, 0)]
+    assert check(lab)[0] == []
+
+
+def test_a_size_above_the_mtu_is_no_loss(lab: LabHandle) -> None:
+    wrong, _ = check(lab, "--ping-size", "4000")
+    assert {it[:2] for it in wrong} == {("PNG101", "unknown")}
+
+
+def test_rails_of_an_a1_are_four_subnets_that_meet_at_the_gateways(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=4, product="atlas-a1")
+    lab.configure_devices()
+    wrong, said = check(lab, "--cross-rail")
+    assert wrong == []
+    assert "56 pings" in said  # of 8 devices: gateway and neighbour twice, three across
+
+
+def test_the_dies_of_an_a3_ping_each_other_over_hccs_alone(make_lab: MakeLab) -> None:
+    lab = configured(make_lab(hosts=2, devices=4, product="atlas-a3"))
+    wrong, said = check(lab, "--mesh", "--cross-rail")
+    assert wrong == []
+    assert "80 pings" in said  # of 8 devices: the gateway twice, six others, one of them twice, the sibling over HCCS
+    device = next(host for host in lab.status["hosts"] if host["name"] == "node02")["devices"][2]
+    subprocess.run(["ip", "-n", device["netns"], "link", "set", "hccs0", "down"], check=True)
+    assert sorted(check(lab)[0]) == [("PNG103", "warn", "node02", 2, None), ("PNG103", "warn", "node02", 3, None)]

@@ -2,6 +2,7 @@
 
   preflight probe --inventory hosts.toml
   preflight probe --inventory hosts.toml --backend gloo --limit node[01-02] --sizes 8,1M,64M
+  preflight probe --inventory hosts.toml --with hccl-test     # where jobs have no torch
 
 The probe keeps the devices busy for seconds to minutes, so it runs only where the operator has said that the hosts are
 idle and theirs (idle = true under [probe], or --idle), and leaves out hosts whose devices are in use all the same.
@@ -44,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     parser.add_argument("--backend", choices=("hccl", "nccl", "gloo"), help="instead of the inventory's")
     parser.add_argument(
+        "--with",
+        dest="tool",
+        choices=("torch", "hccl-test"),
+        help="what runs the collectives; without it torch, or the vendor's HCCL Test where no host's jobs have torch",
+    )
+    parser.add_argument(
         "--sizes", type=_sizes, default=(), metavar="LIST", help="bytes per rank, such as 8,1M,16M (the default)"
     )
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
@@ -60,6 +67,10 @@ def run(args: argparse.Namespace) -> int:
                 "idle = true under [probe] in the inventory"
             )
         _refuse_strange_backend(args.backend, s.cluster.product)
+        if args.tool == "hccl-test":
+            if not s.cluster.product.is_npu or args.backend not in (None, "hccl"):
+                raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
+            return _hccl_test(args, s, started)
         return _probe(args, s, started)
 
 
@@ -91,6 +102,7 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     from preflight.checks.run import run_checks
     from preflight.checks.waive import apply_waivers
     from preflight.facts.collect import collect
+    from preflight.probe.hccl_test import nobody_has_torch
     from preflight.probe.permission import may_probe
     from preflight.probe.run import probe
 
@@ -108,6 +120,9 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     observations = probe(
         s.cluster, s.hosts, s.transport, backend=args.backend, sizes=args.sizes, progress=s.progress, begin=idle
     )
+    backend = args.backend or s.cluster.probe.backend
+    if args.tool is None and backend == "hccl" and nobody_has_torch(observations):
+        return _hccl_test(args, s, started)
     probed = [host for host in s.hosts if host.name not in refused]
     checks = [check for check in all_checks().values() if "observations" in check.needs]
     findings = run_checks(s.cluster, facts.result(), checks=checks, hosts=probed, rounds={"observations": observations})
@@ -120,4 +135,37 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
         observations=observations,
         left_out=[LeftOut(host, why) for host, why in refused.items()],
         notes=[f"limited to {args.limit}, as asked"] if args.limit else [],
+    )
+
+
+def _hccl_test(args: argparse.Namespace, s: Session, started: datetime) -> int:
+    """The vendor's own test in the probe's place. Who may not be used is asked anew: in the background it was not."""
+    from preflight.checks.registry import all_checks
+    from preflight.checks.run import NotRun, run_checks
+    from preflight.checks.waive import apply_waivers
+    from preflight.facts.collect import collect
+    from preflight.facts.types import HostFacts
+    from preflight.probe import hccl_test
+    from preflight.probe.permission import may_probe
+
+    asked = ("npu_smi", "os")
+    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=asked)
+    refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))
+    reached = [host for host in s.hosts if host.name not in refused and isinstance(facts.hosts[host.name], HostFacts)]
+    found = hccl_test.jobs(hccl_test.look(s.cluster, reached, s.transport, s.progress), reached)
+    ran = hccl_test.run(s.cluster, reached, found, s.transport, sizes=args.sizes, progress=s.progress)
+    rounds = {"hccl_test": ran, "observations": NotRun("HCCL Test took its place")}
+    checks = [check for check in all_checks().values() if {"observations", "hccl_test"} & set(check.needs)]
+    hosts = [host for host in s.hosts if host.name not in refused]
+    findings = run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
+    notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
+    return finish(
+        args,
+        "probe",
+        started,
+        s.hosts,
+        apply_waivers(findings, s.cluster.waivers, (), date.today()),
+        observations=hccl_test.observations(ran),
+        left_out=[LeftOut(host, why) for host, why in refused.items()],
+        notes=[f"limited to {args.limit}, as asked", *notes] if args.limit else notes,
     )

@@ -9,6 +9,7 @@ A case is a file `tests/cases/checks/<ID>/<outcome>-<story>.toml`:
     hccn_conf = {missing = "no permission"}       a section that could not be collected
     [[pings]]                 changes of a healthy ping: host, device, peer and purpose name it; others are added
     [[tests]]                 probe tests: members = ["node01/3", …], outcome, busbw, ranks."node01/3" = {stage = …}
+    [hccl_test]               what HCCL Test said, and its exit code ("stopped": none)
     [[expect]]                the findings of the check, in any order: every key is compared; `says` are fragments of
                               the summary, `change` the fields of the change; no [[expect]]: passes only
 """
@@ -30,6 +31,8 @@ from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
 from preflight.facts.found import Found
+from preflight.facts.hccl_test import hccl_test
+from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.job import NPU_FILES, Job, SeenFile
 from preflight.facts.nic import (
@@ -303,6 +306,13 @@ def healthy_tests() -> list[dict[str, Any]]:
     return [{"id": "r1-1", "members": everybody, "busbw": 8.0}, *pairs]
 
 
+HCCL_TEST_PASSED = """\
+data_size(Bytes): |   avg_time(us): | alg_bandwidth(GB/s): | check_result:
+8192              |     700.00    |       0.01170        | success
+16777216          |    2000.00    |       8.38861        | success
+"""
+
+
 # From a case's tables to typed objects.
 
 
@@ -380,8 +390,21 @@ def scene(case: Mapping[str, Any]) -> Scene:
     for name, changes in case.get("facts", {}).items():
         gone = changes.get("unreachable")
         hosts[name] = Unreachable(**gone) if gone else differing(hosts[name], changes, HostFacts)
-    rounds: dict[str, object] = {"pings": pings(case), "observations": observations(case)}
+    rounds: dict[str, object] = {
+        "pings": pings(case), "observations": observations(case), "hccl_test": hccl_test_run(case),
+    }  # fmt: skip
     return Scene(cluster, ClusterFacts(hosts), rounds)
+
+
+def hccl_test_run(case: Mapping[str, Any]) -> HcclTestRun:
+    """`hccl_test`: {said = what it printed, or {missing = why it did not run}, exit, seconds, command}."""
+    given = {"said": HCCL_TEST_PASSED, **case.get("hccl_test", {})}
+    said = given.pop("said")
+    members = tuple(Member(host.name, device.index, 0) for host in healthy_cluster().hosts for device in host.devices)
+    ranked = tuple(dataclasses.replace(member, rank=rank) for rank, member in enumerate(members))
+    if given.get("exit") == "stopped":
+        given["exit"] = None
+    return HcclTestRun(ranked, Missing(said["missing"]) if isinstance(said, dict) else hccl_test(said), **given)
 
 
 def pings(case: Mapping[str, Any]) -> tuple[Ping, ...]:

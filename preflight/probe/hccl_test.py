@@ -1,0 +1,189 @@
+"""The vendor's HCCL Test in the probe's place, where jobs have no torch (MindSpore): one mpirun on the first host."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from preflight.facts import framed
+from preflight.facts.collect import collect
+from preflight.facts.decode import decode
+from preflight.facts.hccl_test import HcclTest, Row, hccl_test
+from preflight.facts.hccl_test_run import HcclTestRun
+from preflight.facts.job import Job
+from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from preflight.model.cluster import Cluster, Host, JobInputs
+from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.probe.patience import step_deadline
+from preflight.transport.programs import source
+from preflight.transport.types import Program, Progress, Transport, TransportError
+
+SPARE = 120.0  # seconds on top of what HCCL may wait: for starting processes, and for the sizes themselves
+WAY = 60.0  # seconds for connecting, logging in and for ssh from host to host
+SMALLEST = 8 << 10  # bytes; HCCL Test's own default, and the smallest that its manual shows
+
+_Text = Annotated[str, Meta(max_length=1 << 20)]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Of preflight/remote/hccl_test.py. `exit` None: it took too long."""
+
+    command: _Text = ""
+    error: _Text = ""
+    output: _Text = ""
+    exit: int | None = 0
+
+
+def nobody_has_torch(observations: Sequence[Observation]) -> bool:
+    """Whether the probe came to nothing because no host's jobs have torch."""
+    views = [view for seen in observations for view in seen.ranks]
+    return bool(views) and all(view.end is End.LOST and "No module named 'torch'" in view.error for view in views)
+
+
+def look(
+    cluster: Cluster, hosts: Sequence[Host], transport: Transport, progress: Callable[[Progress], None] | None
+) -> ClusterFacts:
+    """What jobs find on the hosts, but for their data."""
+    lean = replace(cluster, job=JobInputs())
+    return collect(lean, hosts, transport, progress=progress, ports=cluster.ports, sections=("job",), deep=True)
+
+
+def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]:
+    """What jobs find on each host, or why nobody could look."""
+    found: dict[str, Job | Missing] = {}
+    for host in hosts:
+        contact = facts.hosts.get(host.name)
+        if isinstance(contact, HostFacts):
+            found[host.name] = contact.job or Missing("nobody looked")
+        else:
+            found[host.name] = Missing(contact.summary if contact else "nobody looked")
+    return found
+
+
+def run(
+    cluster: Cluster,
+    hosts: Sequence[Host],
+    found: Mapping[str, Job | Missing],
+    transport: Transport,
+    *,
+    sizes: Sequence[int] = (),
+    progress: Callable[[Progress], None] | None = None,
+) -> HcclTestRun:
+    """Run all_reduce_test over all devices of `hosts`. `found`: of `jobs`; `sizes` (bytes) default to the inventory's.
+
+    Never raises for a host: what keeps the test from running is in the answer's `said`.
+    """
+    members = _members(hosts)
+    test = _test(cluster, hosts, found)
+    if isinstance(test, Missing):
+        return HcclTestRun(members, test)
+    first = hosts[0]
+    seconds = _seconds(cluster, found)
+    request = _request(hosts, test, tuple(sizes) or cluster.probe.sizes, seconds)
+    if progress:
+        waiting = f"HCCL Test over {len(members)} devices"
+        progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test, runs"))
+    try:
+        answer = _ask(cluster, first, request, transport, seconds + WAY)
+    except TransportError as error:
+        return HcclTestRun(members, Missing(error.summary))
+    except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return HcclTestRun(members, Missing(f"{first.name}: {error}"))
+    said = Missing(f"{first.name}: {answer.error}") if answer.error else hccl_test(answer.output)
+    return HcclTestRun(members, said, answer.command, exit=answer.exit, seconds=seconds)
+
+
+def _members(hosts: Sequence[Host]) -> tuple[Member, ...]:
+    places = [(host.name, device.index) for host in hosts for device in host.devices]
+    return tuple(Member(name, index, rank) for rank, (name, index) in enumerate(places))
+
+
+def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Missing]) -> str | Missing:
+    """The path of all_reduce_test, or why it cannot be run over these hosts, as far as that is known by now."""
+    places = set()
+    for host in hosts:
+        job = found[host.name]
+        if isinstance(job, Missing):
+            return Missing(f"{host.name}: could not look where jobs run: {job.error}")
+        if not job.hccl_test.value:
+            how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
+            return Missing(f"{host.name}: there is no all_reduce_test; {how}")
+        places.add(job.hccl_test.value)
+    if not places:
+        return Missing("there is no host that may be used")
+    if len(places) > 1:
+        return Missing(f"all_reduce_test is not at the same place on all hosts: {', '.join(sorted(places))}")
+    if len({tuple(device.index for device in host.devices) for host in hosts}) > 1:
+        return Missing("the hosts have different devices, and HCCL Test takes the same on all; --limit those alike")
+    if cluster.probe.wrapper and len(hosts) > 1:
+        return Missing("jobs run in containers (probe.exec), and mpirun would start other hosts' ranks outside of them")
+    return places.pop()
+
+
+def _seconds(cluster: Cluster, found: Mapping[str, Job | Missing]) -> float:
+    variables = [job.variables for job in found.values() if isinstance(job, Job)]
+    return step_deadline(cluster.probe, "hccl", cluster.product, variables) + SPARE
+
+
+def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: float) -> dict[str, object]:
+    devices = [device.index for device in hosts[0].devices]
+    nics = {host.nic for host in hosts}
+    nic = nics.pop() if len(nics) == 1 else None
+    variables = {"HCCL_WHITELIST_DISABLE": "1"}
+    if nic and "/" not in nic:
+        variables["HCCL_SOCKET_IFNAME"] = "=" + nic
+    if devices != list(range(len(devices))):
+        variables["HCCL_TEST_USE_DEVS"] = ",".join(map(str, devices))
+    largest = max(sizes)
+    options = {
+        "-p": len(devices), "-b": min(max(SMALLEST, min(sizes)), largest), "-e": largest, "-f": 2, "-d": "fp32",
+        "-o": "sum", "-c": 1,
+    }  # fmt: skip
+    return {
+        "marker": "preflight-" + secrets.token_hex(8),
+        "test": test,
+        "options": [word for option, value in options.items() for word in (option, str(value))],
+        "hosts": [host.address for host in hosts],
+        "slots": len(devices),
+        "nic": nic,
+        "variables": variables,
+        "seconds": seconds,
+    }
+
+
+def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float) -> Answer:
+    """Raises TransportError, NoAnswer, or msgspec's errors."""
+    probe = cluster.probe
+    program = Program(
+        source("hccl_test"), json.dumps(request).encode(), probe.python, probe.setup, probe.wrapper, probe.user,
+        isolated=False,
+    )  # fmt: skip
+    document = framed.document(transport.run(first, program, timeout=timeout), str(request["marker"]))
+    return decode(document, Answer)
+
+
+def observations(run: HcclTestRun) -> tuple[Observation, ...]:
+    """The rows of HCCL Test as tests like the probe's, for the table; it has compared values only where it says so."""
+    rows = run.said.rows if isinstance(run.said, HcclTest) else ()
+    return tuple(_observation(run.members, number, row) for number, row in enumerate(rows))
+
+
+def _observation(members: tuple[Member, ...], number: int, row: Row) -> Observation:
+    test = TestResult(
+        id=f"r1-{number}",
+        op="all_reduce",
+        dtype="float32",
+        bytes=row.size,
+        root=None,
+        members=members,
+        outcome=TestOutcome.WRONG_DATA if row.check == "failed" else TestOutcome.PASS,
+        stage="values" if row.check != "NULL" else "iteration",
+        seconds=row.microseconds / 1e6,
+        algbw_GBps=row.bandwidth,
+        busbw_GBps=row.bandwidth * 2 * (len(members) - 1) / len(members),
+    )
+    return Observation(test, tuple(RankView(member, test.stage) for member in members))

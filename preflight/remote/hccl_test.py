@@ -1,0 +1,187 @@
+"""Runs the vendor's HCCL Test over hosts: one mpirun on this host, which reaches the others by ssh.
+
+Standard library only, Python 3.6 syntax; runs in the jobs' environment, whose variables go to all ranks. The rest of
+stdin is the request, a JSON object:
+
+    marker   word that frames the answer
+    test     path of all_reduce_test, the same on all hosts
+    options  its arguments
+    hosts    [address, …], this host first; ranks are numbered in this order
+    slots    ranks a host
+    nic      interface or CIDR that MPI is to take, or null
+    variables {name: value} that the ranks get on top
+    seconds  after which it is ended
+
+The answer is `\\n<marker> <length>\\n<json>\\n` with command (one line, to be run by hand), output (of all ranks, its
+first LIMIT bytes) and exit (null: it took too long); or with error, one sentence, where it was not started.
+"""
+
+import ctypes
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+LIMIT = 256 * 1024  # bytes kept of the output
+LOGIN_SECONDS = 20
+FAREWELL = 5  # seconds for mpirun to end its ranks on all hosts
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PLACES = (
+    "/usr/local/mpich/bin", "/usr/local/openmpi/bin", "/usr/local/mpi/bin", "/opt/mpich/bin", "/opt/openmpi/bin",
+    "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin",
+)  # fmt: skip
+# Of the environment, what ranks of other hosts need; Open MPI passes on nothing by itself.
+PASSED = ("HCCL_", "ASCEND_", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TOOLCHAIN_HOME")
+
+
+class NotPossibleError(Exception):
+    """Why HCCL Test cannot be started: one sentence."""
+
+
+def find_mpirun():
+    """(path, whether it is Open MPI)."""
+    home = os.environ.get("MPI_HOME")
+    places = ([os.path.join(home, "bin")] if home else []) + os.environ.get("PATH", "").split(":") + list(PLACES)
+    path = shutil.which("mpirun", path=":".join(places))
+    if path is None:
+        raise NotPossibleError("mpirun is neither on PATH nor below $MPI_HOME; HCCL Test needs MPICH or Open MPI")
+    done = subprocess.run(
+        [path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20
+    )
+    text = done.stdout.decode("utf-8", "replace")
+    if "Open MPI" not in text and "HYDRA" not in text:
+        raise NotPossibleError("%s is neither Open MPI nor MPICH; it said %r" % (path, text[:200]))
+    return path, "Open MPI" in text
+
+
+def cannot_log_in(addresses):
+    """[(address, ssh's last line)] of the hosts that this one cannot enter without a password."""
+    ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+    pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    attempts = [(address, subprocess.Popen([*ssh, address, "true"], **pipes)) for address in addresses]
+    until = time.monotonic() + LOGIN_SECONDS
+    failed = []
+    for address, attempt in attempts:
+        try:
+            said = attempt.communicate(timeout=max(0.1, until - time.monotonic()))[1]
+        except subprocess.TimeoutExpired:
+            attempt.kill()
+            said = b"no answer"
+        if attempt.wait() != 0:
+            failed.append((address, (said.decode("utf-8", "replace").strip().splitlines() or ["no word"])[-1]))
+    return failed
+
+
+def command(request, mpirun, is_open_mpi, hostfile, passed):
+    """mpirun's argv. `passed`: variables of the environment that ranks of other hosts get."""
+    ranks = str(len(request["hosts"]) * request["slots"])
+    nic = request["nic"]
+    if is_open_mpi:
+        home = os.path.dirname(os.path.dirname(os.path.realpath(mpirun)))
+        words = [mpirun, "--hostfile", hostfile, "-n", ranks, "--bind-to", "none"]
+        words += [] if home == "/usr" else ["--prefix", home]
+        words += ["--allow-run-as-root"] if os.getuid() == 0 else []
+        words += ["--mca", "oob_tcp_if_include", nic, "--mca", "btl_tcp_if_include", nic] if nic else []
+        for name in passed:
+            words += ["-x", name]
+    else:  # MPICH passes on all that it has
+        words = [mpirun, "-f", hostfile, "-n", ranks]
+        words += ["-iface", nic] if nic and "/" not in nic else []
+    return words + [request["test"]] + request["options"]
+
+
+def hostfile_lines(request, is_open_mpi):
+    return [("%s slots=%d" if is_open_mpi else "%s:%d") % (address, request["slots"]) for address in request["hosts"]]
+
+
+def by_hand(request, mpirun, is_open_mpi):
+    """One line for a shell that does the same where the jobs' environment is set."""
+    lines = " ".join(shlex.quote(line) for line in hostfile_lines(request, is_open_mpi))
+    given = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in sorted(request["variables"].items()))
+    words = command(request, mpirun, is_open_mpi, "hosts", sorted({"LD_LIBRARY_PATH", *request["variables"]}))
+    return "printf '%%s\\n' %s > hosts; %s %s" % (lines, given, " ".join(map(shlex.quote, words)))
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def run(words, seconds):
+    """(the first LIMIT bytes that it and its ranks print, its exit code or None)."""
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        preexec_fn=die_with_parent,
+    )  # fmt: skip
+    kept = []
+
+    def read():
+        room = LIMIT
+        for chunk in iter(lambda: os.read(process.stdout.fileno(), 1 << 16), b""):
+            kept.append(chunk[:room])
+            room -= len(kept[-1])
+
+    reader = threading.Thread(target=read)
+    reader.daemon = True
+    reader.start()
+    code = None
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # mpirun ends its ranks on the other hosts, too
+        try:
+            process.wait(FAREWELL)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass  # nobody is left
+    reader.join(2)
+    return b"".join(kept).decode("utf-8", "replace"), code
+
+
+def do(request):
+    os.environ.update(request["variables"])
+    if len(request["hosts"]) > 1:
+        os.environ.pop("HCCL_IF_IP", None)  # it can only be right on one of them
+    mpirun, is_open_mpi = find_mpirun()
+    line = by_hand(request, mpirun, is_open_mpi)
+    failed = cannot_log_in(request["hosts"][1:])
+    if failed:
+        address, said = failed[0]
+        more = " (and %d more)" % (len(failed) - 1) if len(failed) > 1 else ""
+        why = "mpirun starts the other hosts' ranks by ssh, and this host cannot enter %s%s: %s" % (address, more, said)
+        return {"command": line, "error": why}
+    folder = tempfile.mkdtemp(prefix="preflight-")
+    try:
+        hostfile = os.path.join(folder, "hosts")
+        with open(hostfile, "w") as file:
+            file.writelines(one + "\n" for one in hostfile_lines(request, is_open_mpi))
+        passed = [name for name in sorted(os.environ) if name.startswith(PASSED)]
+        output, code = run(command(request, mpirun, is_open_mpi, hostfile, passed), request["seconds"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {"command": line, "output": output, "exit": code}
+
+
+def main():
+    request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)  # with the ssh session
+    try:
+        answer = do(request)
+    except NotPossibleError as error:
+        answer = {"error": str(error)}
+    except (OSError, subprocess.SubprocessError) as error:
+        answer = {"error": "%s: %s" % (type(error).__name__, error)}
+    text = json.dumps(answer)
+    print("\n%s %d\n%s" % (request["marker"], len(text), text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The failures that users reported: each is seen by a check, and a test shows it; or the table says why not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.checks.registry import all_checks
+from preflight.model.finding import Finding
+from tests.failures import failures, marked, marked_cases, page
+from tests.unit.healthy import scene
+from tests.unit.test_checks import QUIET, look, read, settled
+
+PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
+
+
+def troubled(findings: list[Finding]) -> set[str]:
+    return {finding.check for finding in findings if finding.outcome not in QUIET}
+
+
+def test_the_page_is_what_the_table_and_the_marks_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page() + "\n", "python -m tests.failures > docs/failures.md"
+
+
+def test_all_sixty_are_there_and_each_is_seen_or_told_why_not() -> None:
+    assert [failure.number for failure in failures()] == list(range(1, 61))
+    assert [failure.number for failure in failures() if bool(failure.checks) == bool(failure.cannot)] == []
+
+
+def test_the_named_checks_exist_and_each_is_shown_by_a_marked_test() -> None:
+    tests = marked()
+    for failure in failures():
+        assert set(failure.checks) <= set(all_checks()), failure.number
+        shown = {test.check for test in tests.get(failure.number, ())}
+        assert set(failure.checks) <= shown, failure.number
+
+
+def test_marks_name_failures_whose_checks_they_test() -> None:
+    checks = {failure.number: failure.checks for failure in failures()}
+    for number, tests in marked().items():
+        assert [test.name for test in tests if test.check and test.check not in checks.get(number, ())] == [], number
+
+
+@pytest.mark.parametrize("path", marked_cases(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_failure_is_found_nothing_else_changes_and_the_mend_ends_it(path: Path) -> None:
+    """`mended` of a case is what the facts are without the failure, where that is not what a healthy cluster has."""
+    case, id_ = read(path), path.parent.name
+    whole: dict[str, Any] = {key: case[key] for key in ("cluster", "hosts") if key in case}
+    assert troubled(look(scene({**whole, **case.get("mended", {})}))) == set(), "before, and after the mend"
+    findings = look(scene(case))
+    assert troubled(findings) == {id_, *case.get("also", ())}
+    if any(finding.change for finding in findings if finding.check == id_):
+        assert id_ not in troubled(look(settled(scene(case)))), "after preflight's own mend"

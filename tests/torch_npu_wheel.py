@@ -4,58 +4,23 @@ Installed beside the lab it would break every `import torch`, since torch loads 
 """
 
 import ast
-import contextlib
 import re
-import subprocess
 import sys
-import tempfile
 import warnings
-import zipfile
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import pytest
-
-from preflight.model.cache import cache_home
-
-CACHE = cache_home() / "tests" / "torch_npu"
+from tests.wheels import unpacked
 
 
 def fetch() -> Path:
-    """The folder `torch_npu` of the wheel that belongs to the installed torch, else of the newest; pytest.fail if none.
-
-    What was fetched before is taken as it is: the network is asked once a machine and release of torch.
-    """
+    """The folder `torch_npu` of the wheel that belongs to the installed torch, else of the newest; pytest.fail if
+    there is none: then nobody knows whether the names that the worker uses exist."""
     base = re.match(r"\d+\.\d+\.\d+", version("torch"))
     assert base
-    package = CACHE / f"for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
-    wanted = (f"torch_npu=={base[0]}.*", "torch_npu>=2")
-    said = [_download(release, package) for release in wanted if not package.is_dir()]
-    if not package.is_dir():
-        pytest.fail(
-            "the package index gave no torch_npu for this Python and processor, or was not reached, so nobody knows "
-            f"whether the names that the worker uses exist; pip said: {' / '.join(said)}"
-        )
-    return package
-
-
-def _download(wanted: str, package: Path) -> str:
-    """Fetch a wheel and put its folder torch_npu at `package`; returns pip's first and last complaint."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    pip = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet")
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        done = subprocess.run(
-            [*pip, "-d", folder, wanted], capture_output=True, text=True, timeout=300, check=False
-        )  # fmt: skip
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["nothing"]
-            return "; ".join(dict.fromkeys((lines[0], lines[-1])))
-        with zipfile.ZipFile(next(Path(folder).glob("torch_npu-*.whl"))) as wheel:
-            wheel.extractall(folder)
-        with contextlib.suppress(OSError):  # another run of the tests was faster
-            (Path(folder) / "torch_npu").rename(package)
-    return ""
+    name = f"torch_npu-for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
+    return unpacked(name, f"torch_npu=={base[0]}.*", "torch_npu>=2") / "torch_npu"
 
 
 @cache

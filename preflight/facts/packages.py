@@ -73,7 +73,7 @@ def package(text: str) -> Found[Package]:
 
 
 def driver_install(text: str) -> Found[DriverInstall]:
-    """/etc/ascend_install.info."""
+    """/etc/ascend_install.info: how the driver was installed, and for whom."""
     values = _values(text)
     user, group, path = (values.get(key, "") for key in ("username", "usergroup", "driver_install_path_param"))
     if not _WORD.fullmatch(user) or not _WORD.fullmatch(group) or not _WORD.fullmatch(path):

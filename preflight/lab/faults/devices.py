@@ -20,7 +20,8 @@ def _hold(place: Place) -> Undo:
 
 
 def _misnumber(place: Place) -> Undo:
-    return {"state": host_state.replace(place.state, {"logic": str(place.device + 1)})}
+    """Not another device's number: a table with one twice would be taken for a garbled one, and not be believed."""
+    return {"state": host_state.replace(place.state, {"logic": str(place.lab.spec.devices)})}
 
 
 def _close(place: Place) -> Undo:
@@ -118,7 +119,7 @@ FAULTS = (
         "device",
         ("NPU119",),
         True,
-        "npu-smi gives it the number of the next device.",
+        "npu-smi gives it a number that is no device's.",
         _misnumber,
         told_no_more,
     ),

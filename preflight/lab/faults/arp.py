@@ -64,7 +64,10 @@ def _plug_in(place: Place, address: str) -> None:
     bridge = "fabric" if place.lab.spec.fabric == "switched" else f"rail{place.device}"
     kernel.ip_batch([f"netns add {stranger}"])
     kernel.set_sysctls(stranger, {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"})
-    kernel.ip_batch([f"link add {port} netns {place.fabric} type veth peer name eth0 netns {stranger}"])
+    # A bridge takes the lowest address of its ports for its own, and gateways must not change theirs.
+    kernel.ip_batch(
+        [f"link add {port} address fe:ff:ff:ff:ff:ff netns {place.fabric} type veth peer name eth0 netns {stranger}"]
+    )
     kernel.ip_batch([f"link set {port} master {bridge} up"], place.fabric)
     kernel.ip_batch([f"addr add {address} dev eth0", "link set eth0 up"], stranger)
 

@@ -1,6 +1,5 @@
 """Faults of devices that only the vendor's tools would tell of, and those of the files below /dev."""
 
-from preflight.lab import host_state
 from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
 
 WEAK_LIGHT = {"rx_power1": "0.0054", "rx_los": "0x2", "rx_lol": "0x2"}
@@ -21,7 +20,7 @@ def _hold(place: Place) -> Undo:
 
 def _misnumber(place: Place) -> Undo:
     """Not another device's number: a table with one twice would be taken for a garbled one, and not be believed."""
-    return {"state": host_state.replace(place.state, {"logic": str(place.lab.spec.devices)})}
+    return told({"logic": str(place.lab.spec.devices)})(place)
 
 
 def _close(place: Place) -> Undo:

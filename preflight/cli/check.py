@@ -33,7 +33,9 @@ class NoPartnerError(PreflightError):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_basic_argument(parser)
-    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="judge saved facts, contact nobody")
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE", help="judge saved facts, or a capture; contact nobody"
+    )
     parser.add_argument(
         "--only", action="append", default=[], metavar="ID", help="only these checks, areas or prefixes"
     )
@@ -134,19 +136,19 @@ def _folded(refused: Sequence[tuple[str, str]]) -> str:
 
 
 def _from_file(args: argparse.Namespace) -> int:
+    from preflight.checks.registry import ROUNDS
     from preflight.checks.run import NotRun
-    from preflight.facts.document import load_file
-    from preflight.inventory import limit, load
+    from preflight.cli.saved import load_saved
 
     started = datetime.now(UTC)
-    cluster = load(args.inventory)
-    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
-    rounds = _Rounds(args, cluster, hosts)
-    facts = load_file(args.source)
-    left_out = [LeftOut(host.name, f"not in {args.source}") for host in hosts if host.name not in facts.hosts]
+    saved = load_saved(args)
+    rounds = _Rounds(args, saved.cluster, saved.hosts)
+    left_out = [
+        LeftOut(host.name, f"not in {args.source}") for host in saved.hosts if host.name not in saved.facts.hosts
+    ]
     not_run = NotRun("the facts come from a file")
-    rounds.findings = rounds.judge(facts, {"pings": not_run, "observations": not_run})
-    rounds.notes.append(f"facts from {args.source}; nobody was contacted")
+    rounds.findings = rounds.judge(saved.facts, dict.fromkeys(ROUNDS, not_run))
+    rounds.notes.append(saved.note)
     return _finish(args, rounds, started, left_out)
 
 

@@ -10,17 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from preflight.model.cluster import Cluster, Host
-from preflight.model.errors import UsageError
+from preflight.model.cluster import Cluster, Host, Product, Ssh
+from preflight.model.errors import PreflightError, UsageError
+from preflight.model.ports import PortSet
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Progress, Transport
 
+DEFAULT_INVENTORY = Path("hosts.toml")
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster beyond
 
 
 def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-i", "--inventory", type=Path, default=Path("hosts.toml"), metavar="FILE", help="default: hosts.toml"
+        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="default: hosts.toml"
     )
     parser.add_argument("--limit", metavar="HOSTS", help="only these hosts, such as node[01-04],node09")
     parser.add_argument(
@@ -132,3 +134,41 @@ def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterato
     finally:
         progress.clear()
         transport.close()
+
+
+def _local_product() -> Product:
+    """What this machine most likely is. Which Ascend generation is not told: every fact is read alike for all."""
+    from shutil import which
+
+    vendor = Path("/usr/local/Ascend/driver/tools/hccn_tool")
+    if which("hccn_tool") or which("npu-smi") or vendor.exists():
+        return Product.ATLAS_A2
+    return Product.NVIDIA if which("nvidia-smi") else Product.CPU
+
+
+@contextmanager
+def this_machine() -> Iterator[Session]:
+    """A session with this machine alone, without an inventory."""
+    from preflight.transport import Options, open_transport
+
+    host = Host("localhost", "localhost", Ssh(transport="local"))
+    cluster = Cluster("this machine", _local_product(), (host,), hccl_ports=PortSet.parse("60000-60031"))  # the default
+    progress = ProgressLine()
+    transport = open_transport(cluster, Options())
+    try:
+        yield Session(cluster, cluster.hosts, transport, progress)
+    finally:
+        progress.clear()
+        transport.close()
+
+
+def write_whole(path: Path, text: str, what: str, mode: int = 0o644) -> None:
+    """Whole or not at all. Raises PreflightError; `what` names it in the sentence: "the facts"."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.unlink(missing_ok=True)  # another one's: its mode and owner would stay
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.replace(path)
+    except OSError as error:
+        raise PreflightError(f"{path}: {what} could not be written: {error.strerror}") from error

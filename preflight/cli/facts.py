@@ -11,16 +11,12 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import ProgressLine, Session, add_basic_argument, add_inventory_arguments, session
+from preflight.cli.common import add_basic_argument, add_inventory_arguments, session, this_machine, write_whole
 from preflight.cli.outline import outline
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
-from preflight.model.cluster import Cluster, Host, Product, Ssh
-from preflight.model.errors import PreflightError
-from preflight.model.ports import PortSet
 from preflight.report.text import printable
 
 
@@ -31,38 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
     parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
-
-
-def _local_product() -> Product:
-    """What this machine most likely is. Which Ascend generation is not told: every fact is read alike for all."""
-    from shutil import which
-
-    vendor = Path("/usr/local/Ascend/driver/tools/hccn_tool")
-    if which("hccn_tool") or which("npu-smi") or vendor.exists():
-        return Product.ATLAS_A2
-    return Product.NVIDIA if which("nvidia-smi") else Product.CPU
-
-
-@contextmanager
-def _this_machine() -> Iterator[Session]:
-    from preflight.transport import Options, open_transport
-
-    host = Host("localhost", "localhost", Ssh(transport="local"))
-    cluster = Cluster("this machine", _local_product(), (host,), hccl_ports=PortSet.parse("60000-60031"))  # the default
-    progress = ProgressLine()
-    transport = open_transport(cluster, Options())
-    try:
-        yield Session(cluster, cluster.hosts, transport, progress)
-    finally:
-        progress.clear()
-        transport.close()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PreflightError(f"{path}: the facts could not be written: {error.strerror}") from error
 
 
 def _complete(facts: HostFacts) -> bool:
@@ -89,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from preflight.facts.document import dump
     from preflight.facts.seen import Seen
 
-    with _this_machine() if args.local else session(args) as s:
+    with this_machine() if args.local else session(args) as s:
         seen = look(
             s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
             deep=not args.basic,
@@ -102,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     }
     text = dump(facts, raw if args.raw else None)
     if args.out:
-        _write(args.out, text)
+        write_whole(args.out, text, "the facts")
         print(f"facts of {len(seen)} hosts written to {args.out}", file=sys.stderr)
     elif args.output == "json":
         print(text, end="")

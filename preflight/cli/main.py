@@ -28,6 +28,7 @@ COMMANDS = {
     "configure-environment": "names in /etc/hosts, limits and a profile, as far as the inventory asks for them",
     "learn": "write an inventory from a cluster that is already configured",
     "facts": "collect the facts of every host in one round trip, and print or save them",
+    "capture": "keep what the hosts' tools print, redacted, for a later look or somebody else's",
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",
     "explain": "explain a check: why it matters, how to look by hand, how to mend it",

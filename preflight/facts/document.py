@@ -30,8 +30,13 @@ _NEW_OF_NPUS = ("nic", "chips", "device_nodes")
 
 def load_file(path: Path) -> ClusterFacts:
     """The facts of a saved document; raises UsageError for a file that cannot be read or is none."""
+    return load(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file of saved facts; raises UsageError for one that cannot be read."""
     try:
-        return load(path.read_text(encoding="utf-8"), str(path))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; save facts with preflight facts --out FILE") from error
     except UnicodeDecodeError as error:

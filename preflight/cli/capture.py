@@ -1,0 +1,141 @@
+"""Keep what the vendors' tools print on a real site, as one file that any later version of preflight reads again.
+
+  preflight capture --inventory hosts.toml
+  preflight capture --inventory hosts.toml --anonymous --out /tmp/site.json
+  preflight check --from preflight-capture-….json
+
+Nothing is changed or written on the hosts. The file is its owner's alone. What looks like a password, key or token and
+all serial numbers are taken out of it; with --anonymous host names and addresses are others, the same for the same.
+Read it before you give it away: it holds what tools and files say, also names of users, switches and folders.
+"""
+
+import argparse
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight import __version__
+from preflight.cli.common import Session, add_inventory_arguments, session, this_machine, write_whole
+from preflight.model.cluster import Cluster
+from preflight.report.text import printable
+
+if TYPE_CHECKING:
+    from preflight.facts.formats import Unknown
+    from preflight.facts.seen import Seen
+    from preflight.facts.types import Unreachable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
+    parser.add_argument(
+        "--out", type=Path, default=Path(), metavar="PLACE", help="a folder, or the file to write (default: here)"
+    )
+    parser.add_argument("--anonymous", action="store_true", help="with pseudonyms for host names and addresses")
+
+
+def _place(out: Path, taken: datetime) -> Path:
+    return out / f"preflight-capture-{taken:%Y%m%d-%H%M%S}.json" if out.is_dir() else out
+
+
+def _inventory(args: argparse.Namespace, cluster: Cluster) -> str:
+    """A hosts.toml that the capture can be judged by: without the way to the hosts, and without comments."""
+    from preflight.facts.capture import clean
+    from preflight.inventory import dump, tables, written_out
+
+    if args.local or args.anonymous:
+        document = written_out(cluster)
+    else:
+        document = {key: table for key, table in tables(args.inventory).items() if key != "ssh"}
+        document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
+    if args.anonymous:
+        document["cluster"]["name"] = "anonymous"
+    return dump(clean(document))
+
+
+def _names(cluster: Cluster, seen: Mapping[str, "Seen | Unreachable"]) -> dict[str, str]:
+    """Every name that a host is known by → its pseudonym: as the inventory, the host itself and their users have it."""
+    from preflight.facts.seen import Seen
+    from preflight.facts.types import Os
+
+    names: dict[str, str] = {}
+    width = len(str(len(cluster.hosts)))
+    for number, host in enumerate(cluster.hosts, 1):
+        pseudonym = f"host{number:0{width}}"
+        it = seen.get(host.name)
+        own = it.facts.os.hostname if isinstance(it, Seen) and isinstance(it.facts.os, Os) else ""
+        aliases = [host.name, own] if _is_address(host.address) else [host.name, own, host.address]
+        for alias in aliases:
+            for name in (alias, alias.partition(".")[0]):
+                if name and not _is_address(alias):
+                    names.setdefault(name, pseudonym)
+    return names
+
+
+def _is_address(text: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable"]:
+    from preflight.facts.collect import all_sections, look
+
+    return look(
+        s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+        sections=all_sections(s.cluster.product), deep=True,
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.facts.anonymous import Pseudonyms
+    from preflight.facts.capture import Capture, dump
+    from preflight.facts.formats import unknown
+    from preflight.facts.seen import Seen
+    from preflight.facts.types import Missing
+
+    taken = datetime.now(UTC)
+    with this_machine() if args.local else session(args) as s:
+        inventory = _inventory(args, s.cluster)
+        seen = _look(args, s)
+    strange = unknown({name: it.facts for name, it in seen.items() if isinstance(it, Seen)})
+    hosts = {name: it.answered if isinstance(it, Seen) else it for name, it in seen.items()}
+    capture = Capture(
+        __version__, taken.isoformat(timespec="seconds"), args.anonymous, inventory, hosts, strange,
+    )  # fmt: skip
+    place = _place(args.out, taken)
+    disguise = Pseudonyms(secrets.token_bytes(32), _names(s.cluster, seen)).value if args.anonymous else _as_it_is
+    write_whole(place, dump(capture, secrets.token_hex(16), disguise), "the capture", 0o600)
+    away = [it for it in seen.values() if not isinstance(it, Seen)]
+    print("\n".join(_said(place, len(seen), strange, anonymous=args.anonymous)))
+    for gone in away:
+        print(printable(f"not in it: {gone.summary}; {gone.remedy}"))
+    silent = any(isinstance(it, Seen) and isinstance(it.raw, Missing) for it in seen.values())
+    return 3 if strange or away or silent else 0
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _said(place: Path, hosts: int, strange: tuple["Unknown", ...], *, anonymous: bool) -> Iterator[str]:
+    from preflight.inventory import fold
+
+    yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
+    if not strange:
+        yield "every answer was understood"
+    else:
+        yield f"{len(strange)} {'format is' if len(strange) == 1 else 'formats are'} not understood:"
+        for it in strange:
+            answers = "1 answer" if it.answers == 1 else f"{it.answers} answers"
+            yield printable(f"  {it.command}: {answers} of {fold(it.hosts)}: {it.error}")
+        yield "report them with the file, so that a later version reads it" + (
+            "" if anonymous else "; --anonymous makes one without your names and addresses"
+        )
+    yield f"preflight check --from {place} judges it, with what that version of preflight understands"

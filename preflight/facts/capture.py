@@ -1,0 +1,149 @@
+"""Raw output of a whole site as one JSON document, `preflight.capture/1` (docs/contracts.md), and back to facts.
+
+    {"schema": "preflight.capture/1", "preflight", "taken", "anonymous", "inventory": TOML,
+     "not_understood": [{"command", "hosts", "answers", "error"}],
+     "hosts": {NAME: {"devices", "sent", "received", "refused", "sections": {NAME: {"value"} or {"error"}}}
+                     or {"unreachable": …} or {"error": "…"}}}
+
+What it holds is what the collector sent, without what looks like a secret and without serial numbers; facts are read
+from it by the parsers of today. So a later version understands more of it.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from preflight.facts import seen
+from preflight.facts.formats import Unknown
+from preflight.facts.redact import redact
+from preflight.facts.seen import Answered, Seen
+from preflight.facts.types import Missing, Unreachable
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+
+SCHEMA = "preflight.capture/1"
+
+_SERIALS = re.compile(
+    r"^([ \t]{0,40}(?:[\w ]{0,30}serial(?: num(?:ber)?)?|[VN]?Die ID|UUID)[ \t]{0,40}[:=][ \t]{0,40})\S.{0,200}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """`taken`: when, in UTC. `inventory`: the text of a hosts.toml that the facts can be judged by, clean already."""
+
+    preflight: str
+    taken: str
+    anonymous: bool
+    inventory: str
+    hosts: Mapping[str, Answered | Unreachable]
+    not_understood: Sequence[Unknown] = ()
+
+
+def clean(value: Any) -> Any:
+    """Without secrets and serial numbers, whatever JSON holds them in."""
+    if isinstance(value, str):
+        return _SERIALS.sub(r"\1[redacted]", redact(value))
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    return {key: clean(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _machine_id(sections: dict[str, Any], salt: str) -> None:
+    """machine-id(5) is confidential; whether two hosts have the same has to be seen still."""
+    system = sections.get("os", {}).get("value")
+    if isinstance(system, dict) and isinstance(id_ := system.get("machine_id"), str) and id_:
+        system["machine_id"] = hashlib.sha256((salt + id_).encode()).hexdigest()[:32]
+
+
+def _host(it: Answered | Unreachable, salt: str, disguise: Callable[[Any], Any]) -> dict[str, Any]:
+    if isinstance(it, Unreachable):
+        return {"unreachable": disguise(msgspec.to_builtins(it))}
+    known = {"devices": it.devices, "sent": it.sent, "received": it.received,
+             "refused": disguise(msgspec.to_builtins(it.refused))}  # fmt: skip
+    if isinstance(it.raw, Missing):
+        return {**known, "error": disguise(clean(it.raw.error))}
+    sections: dict[str, Any] = {}
+    for name, part in it.raw.items():
+        try:
+            sections[name] = clean(msgspec.json.decode(part))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            sections[name] = {"error": f"what the collector sent cannot be kept: {error}"}
+    _machine_id(sections, salt)
+    return {**known, "sections": disguise(sections)}
+
+
+def dump(capture: Capture, salt: str, disguise: Callable[[Any], Any] = lambda value: value) -> str:
+    """The document's text. `disguise`: what makes names and addresses pseudonyms; `salt`: made up for this one."""
+    hosts = {disguise(name): _host(it, salt, disguise) for name, it in capture.hosts.items()}
+    document = {
+        "schema": SCHEMA,
+        "preflight": capture.preflight,
+        "taken": capture.taken,
+        "anonymous": capture.anonymous,
+        "inventory": disguise(capture.inventory),
+        "not_understood": disguise(clean(msgspec.to_builtins(capture.not_understood))),
+        "hosts": hosts,
+    }
+    return msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
+
+
+class _Host(msgspec.Struct):
+    devices: tuple[int, ...] = ()
+    sent: float = 0.0
+    received: float = 0.0
+    refused: Unreachable | None = None
+    sections: dict[str, msgspec.Raw] = field(default_factory=dict)
+    error: str | None = None
+    unreachable: Unreachable | None = None
+
+
+class _Document(msgspec.Struct):
+    schema: str
+    preflight: str
+    taken: str
+    anonymous: bool
+    inventory: str
+    hosts: dict[str, _Host]
+    not_understood: tuple[Unknown, ...] = ()
+
+
+def is_capture(text: str) -> bool:
+    """Whether it begins like one: enough to tell it from a facts document."""
+    return SCHEMA in text[:200]
+
+
+def load(text: str, source: str) -> Capture:
+    """What `dump` wrote. `source` names it in errors. Raises UsageError for a document that is none."""
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise UsageError(f"{source}: not a capture ({error}); preflight capture writes one") from error
+    if document.schema != SCHEMA:
+        raise UsageError(f"{source}: the schema is {document.schema!r}, this preflight reads {SCHEMA}")
+    return Capture(
+        document.preflight, document.taken, document.anonymous, document.inventory,
+        {name: _answered(host) for name, host in document.hosts.items()}, document.not_understood,
+    )  # fmt: skip
+
+
+def _answered(host: _Host) -> Answered | Unreachable:
+    if host.unreachable:
+        return host.unreachable
+    raw = Missing(host.error) if host.error is not None else host.sections
+    return Answered(raw, host.devices, host.sent, host.received, host.refused)
+
+
+def read(capture: Capture, cluster: Cluster, hosts: Sequence[Host]) -> dict[str, Seen | Unreachable]:
+    """The facts of those of `hosts` that the capture holds, as a look at them would have given them."""
+    found = {
+        host.name: seen.read(it, cluster.product, deep=True) if isinstance(it, Answered) else it
+        for host in hosts
+        if (it := capture.hosts.get(host.name)) is not None
+    }
+    return seen.with_arrivals(found, seen.targets(cluster, hosts))

@@ -1,0 +1,83 @@
+"""A cluster → the tables of an inventory in which every host stands by itself, without plans, ranges and the way there.
+Pure. What is read back is the same cluster but for `ssh`, `amp` (which only a plan can tell) and waivers.
+"""
+
+from typing import Any
+
+from preflight.model.cluster import Cluster, Host, ProbeSettings
+from preflight.model.ports import PortSet
+
+
+def written_out(cluster: Cluster) -> dict[str, Any]:
+    """The document as TOML has it; `dump` makes its text."""
+    return {
+        "cluster": {
+            "name": cluster.name,
+            "product": cluster.product.value,
+            "fabric": cluster.fabric.value,
+            "superpod": cluster.superpod,
+            "cidrs": list(map(str, cluster.cidrs)),
+            **_mtu(cluster),
+        },
+        "ports": _ports(cluster),
+        "firewall": {"policy": cluster.firewall.value, "disable_at_boot": cluster.firewall_off_at_boot},
+        "host_setup": _setup(cluster),
+        "probe": _probe(cluster.probe),
+        "job": {"requirements": list(cluster.job.requirements), "datasets": list(cluster.job.datasets)},
+        "hosts": list(map(_host, cluster.hosts)),
+    }
+
+
+def _mtu(cluster: Cluster) -> dict[str, int]:
+    planned = next((device.mtu for host in cluster.hosts for device in host.devices), None)
+    return {"device_mtu": planned} if planned else {}
+
+
+def _ranges(ports: PortSet) -> list[str]:
+    return str(ports).split(",") if ports else []
+
+
+def _ports(cluster: Cluster) -> dict[str, Any]:
+    named = {name: port for port, name in cluster.port_names.items()}
+    others = cluster.job_ports - PortSet.of((port, port) for port in named.values())
+    if cluster.hccl_host_range:
+        hccl: dict[str, Any] = {
+            "hccl_host_range": "auto" if cluster.hccl_host_range == "auto" else _ranges(cluster.hccl_ports)
+        }
+    else:
+        ((low, high),) = cluster.hccl_ports.ranges or ((60000, 60031),)
+        hccl = {"hccl_base": low, "hccl_count": high - low + 1}
+    return {**hccl, **named, "job": _ranges(others)}
+
+
+def _setup(cluster: Cluster) -> dict[str, Any]:
+    setup = cluster.setup
+    limits: dict[str, Any] = {"nofile": setup.nofile} if setup.nofile else {}
+    if setup.memlock:
+        limits["memlock"] = setup.memlock if setup.memlock == "unlimited" else f"{setup.memlock}KiB"
+    profile = {} if setup.profile is None else {"profile": dict(setup.profile) or True}
+    return {"hosts_file": setup.hosts_file, "limits": limits, **profile}
+
+
+def _probe(probe: ProbeSettings) -> dict[str, Any]:
+    return {
+        "python": probe.python,
+        "setup": probe.setup,
+        "exec": list(probe.wrapper),
+        "user": probe.user,
+        "backend": probe.backend,
+        "sizes": [f"{size}B" for size in probe.sizes],
+        "step_deadline": probe.step_deadline,
+        "idle": probe.idle,
+    }
+
+
+def _host(host: Host) -> dict[str, Any]:
+    table: dict[str, Any] = {"name": host.name, "address": host.address, "devices": len(host.devices)}
+    if host.nic:
+        table["nic"] = host.nic
+    for key, attribute in (("device_addresses", "address"), ("gateways", "gateway"), ("detect", "detect")):
+        planned = [getattr(device, attribute) for device in host.devices]
+        if planned and None not in planned:
+            table[key] = list(map(str, planned))
+    return table

@@ -1,0 +1,275 @@
+"""A capture: what is taken out of it, what its pseudonyms keep, and what is read from it again."""
+
+import json
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, ip_network
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from preflight.facts import capture
+from preflight.facts.anonymous import Pseudonyms
+from preflight.facts.capture import Capture, clean
+from preflight.facts.formats import unknown
+from preflight.facts.nic import Nic
+from preflight.facts.seen import Answered, Seen
+from preflight.facts.types import HostFacts, Missing, Unreachable
+from preflight.inventory import dump, load, parse, written_out
+from preflight.model.cluster import Cluster, Host, Product
+from preflight.model.errors import UsageError
+from preflight.model.ports import PortSet
+from tests.unit.test_facts import facts_of, framed, sections
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = Cluster("c", Product.ATLAS_A2, (Host("n1", "10.1.0.1"), Host("n2", "10.1.0.2"), Host("n3", "10.1.0.3")))
+
+
+def raw(document: dict[str, Any]) -> dict[str, msgspec.Raw]:
+    return {name: msgspec.Raw(json.dumps(section).encode()) for name, section in document.items()}
+
+
+def taken(**hosts: Any) -> Capture:
+    return Capture("0", "2026-11-21T00:00:00+00:00", False, "", hosts)
+
+
+def again(text: str, *names: str) -> dict[str, Any]:
+    found = capture.read(capture.load(text, "c.json"), CLUSTER, [host for host in CLUSTER.hosts if host.name in names])
+    return {name: it.facts if isinstance(it, Seen) else it for name, it in found.items()}
+
+
+def test_what_was_captured_is_read_like_a_fresh_answer_and_hosts_that_gave_none_say_why() -> None:
+    gone = Unreachable("timeout", "n3 did not answer", "look at n3")
+    mute = Missing("the program on the host ended with 1 and no answer; its last word: nothing")
+    text = capture.dump(
+        taken(n1=Answered(raw(sections()), (0,), 1000.0, 1000.4), n2=Answered(mute, (0,), 1.0, 2.0), n3=gone), "salt"
+    )
+    found = again(text, "n1", "n2", "n3")
+    fresh = facts_of(framed(sections()))
+    assert replace(found["n1"], arrivals=fresh.arrivals) == fresh
+    assert found["n1"].arrivals.tries[0].source == "n2"  # what the others' looks say of it
+    assert found["n2"].os == mute
+    assert found["n3"] == gone
+
+
+def test_a_look_without_root_is_one_when_it_is_read_again() -> None:
+    document = sections()
+    document["os"]["value"].update(root=False, user="ops")
+    refused = Unreachable("sudo", "n1: sudo says no", "let it say yes")
+    found = again(capture.dump(taken(n1=Answered(raw(document), (0,), 1.0, 2.0, refused)), "salt"), "n1")
+    assert found["n1"].os.refused == refused
+    assert "root is needed" in found["n1"].firewall.error
+
+
+def test_serial_numbers_and_secrets_are_not_in_it_and_the_machine_s_id_is_another_the_same_for_the_same() -> None:
+    document = sections()
+    document["os"]["value"]["machine_id"] = "0123456789abcdef0123456789abcdef"
+    document["hccn"]["value"]["0"]["optical"] = {
+        "out": "optical info:\nvendor serial number : V8BD6H25033\n", "err": "", "code": 0
+    }  # fmt: skip
+    document["chips"]["value"]["queries"]["board -i 3"]["out"] += "\tSerial Number : 102415083974\n"
+    document["sysctl"]["value"]["files"][0]["text"] += "# admin_password = hunter2\n"
+    host = Answered(raw(document), (0,), 1.0, 2.0)
+    text = capture.dump(taken(n1=host, n2=host), "salt")
+    for secret in ("V8BD6H25033", "102415083974", "hunter2", "0123456789abcdef"):
+        assert secret not in text
+    ids = [its["sections"]["os"]["value"]["machine_id"] for its in json.loads(text)["hosts"].values()]
+    assert ids[0] == ids[1]
+    assert json.loads(capture.dump(taken(n1=host), "other"))["hosts"]["n1"]["sections"]["os"]["value"][
+        "machine_id"
+    ] != ids[0]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("vendor serial number : V8BD6H25033", "vendor serial number : [redacted]"),
+        ("\tSerial Number                  : 102415083974", "\tSerial Number                  : [redacted]"),
+        ("\tVDie ID : 42C711D4 20B03704", "\tVDie ID : [redacted]"),
+        ("vendor part number   : LMQ8611-PC+", "vendor part number   : LMQ8611-PC+"),
+        ("Board ID : 0x02", "Board ID : 0x02"),
+    ],
+)
+def test_a_line_with_a_serial_number_keeps_its_key(line: str, left: str) -> None:
+    assert clean(f"a : b\n{line}\nc : d") == f"a : b\n{left}\nc : d"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "not a capture"),
+        ('{"schema": "preflight.capture/1"}', "not a capture"),
+        (
+            '{"schema": "preflight.capture/9", "preflight": "1", "taken": "", "anonymous": false, "inventory": "",'
+            ' "hosts": {}}',
+            "the schema is 'preflight.capture/9'",
+        ),
+        ("[" * 100_000, "not a capture"),
+    ],
+)  # fmt: skip
+def test_a_wrong_capture_is_refused_in_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=r"c\.json: ") as refused:
+        capture.load(text, "c.json")
+    assert sentence in str(refused.value)
+
+
+# Formats that nobody understood.
+
+
+def test_answers_that_were_not_understood_are_told_by_command_and_what_is_merely_wrong_is_not() -> None:
+    document = sections()
+    document["hccn"]["value"]["0"]["fec"] = {"out": "fec: perhaps\n", "err": "", "code": 0}
+    document["hccn"]["value"]["1"] = dict(document["hccn"]["value"]["0"])
+    document["hccn"]["value"]["1"]["stat"] = {"out": "", "err": "Command execute failed!\n", "code": 1}
+    document["npu_smi"] = {"value": {"info": {"out": "good morning\n", "err": "", "code": 0},
+                                     "mapping": {"out": "", "err": "", "code": 0}}}  # fmt: skip
+    facts = facts_of(framed(document), devices=(0, 1))
+    found = {it.command: (it.hosts, it.answers) for it in unknown({"n1": facts, "n2": facts})}
+    assert found == {
+        "hccn_tool -fec": (("n1", "n2"), 4),
+        "hccn_tool -stat": (("n1", "n2"), 2),
+        "section npu_smi": (("n1", "n2"), 2),
+    }
+    (fec,) = [it for it in unknown({"n1": facts}) if it.command == "hccn_tool -fec"]
+    assert "'fec: perhaps'" in fec.error
+
+
+def test_a_healthy_host_has_no_unknown_format() -> None:
+    document = sections()
+    del document["hccn"]["value"]["0"]["stat"]
+    assert unknown({"n1": facts_of(framed(document))}) == ()
+
+
+# Pseudonyms.
+
+SECRET = Pseudonyms(b"a key of this test", {"node01": "host1", "node01.dc.example": "host1", "node02": "host2"})
+
+
+def mapped(address: str) -> IPv4Address:
+    return IPv4Address(SECRET.text(address))
+
+
+def shared(one: IPv4Address, other: IPv4Address) -> int:
+    """How many leading bits two addresses share."""
+    return 32 - (int(one) ^ int(other)).bit_length()
+
+
+ADDRESSES = [
+    f"{first}.{second}.{third}.{last}"
+    for first, second in ((10, 0), (10, 20), (10, 21), (172, 16), (172, 31), (192, 168), (198, 18), (8, 8))
+    for third in (0, 8, 100, 101, 255)
+    for last in (1, 11)
+]
+
+
+def test_addresses_share_as_many_leading_bits_as_they_did_and_no_two_become_one() -> None:
+    for one, other in combinations([a for a in ADDRESSES if not a.startswith("192.168.0.")], 2):
+        assert shared(mapped(one), mapped(other)) == shared(IPv4Address(one), IPv4Address(other)), (one, other)
+
+
+def test_most_addresses_are_others_and_of_the_same_kind() -> None:
+    changed = [address for address in ADDRESSES if mapped(address) != IPv4Address(address)]
+    assert len(changed) > 0.8 * len(ADDRESSES)
+    private = [IPv4Network(network) for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+    for address in ADDRESSES:
+        assert [mapped(address) in it for it in private] == [IPv4Address(address) in it for it in private]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "255.255.252.0", "0.0.0.0", "127.0.0.1", "224.0.0.1", "192.168.1.199", "192.168.2.199", "192.9.3.198",
+        "Software Version : 25.2.0.1", "7.1.0.11.220", "5.10.0-60.18.0.50.oe2203", "0000:3d:00.0", "10:13:51",
+        "::", "::1", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "node01x", "xnode01", "999.1.1.1",
+    ],
+)  # fmt: skip
+def test_what_names_nobody_stays(text: str) -> None:
+    assert SECRET.text(text) == text
+
+
+@pytest.mark.parametrize("network", ["10.20.0.0/14", "10.20.4.0/22", "172.16.0.0/12", "10.0.0.0/8", "fd00:1::/64"])
+def test_a_network_stays_one_and_its_addresses_are_in_it(network: str) -> None:
+    found = ip_network(SECRET.text(network))
+    inside = str(next(ip_network(network).hosts()))
+    assert ip_network(SECRET.text(inside)).subnet_of(found)  # type: ignore[arg-type]
+
+
+def test_a_network_with_its_mask_in_the_same_line_stays_one() -> None:
+    address, mask = SECRET.text("10.20.4.0 255.255.252.0").split()
+    assert IPv4Network(f"{address}/{mask}").prefixlen == 22
+
+
+def test_names_are_told_apart_from_words_and_keep_their_surroundings() -> None:
+    assert SECRET.text("root@node01.dc.example:~ (node02)") == "root@host1:~ (host2)"
+    assert SECRET.value({"node01": ["10.1.0.1", 5, None]}).keys() == {"host1"}
+
+
+def test_a_mac_address_keeps_its_vendor_and_an_ipv6_address_its_kind() -> None:
+    mac = SECRET.text("00:1b:21:3c:9d:f8")
+    assert mac != "00:1b:21:3c:9d:f8"
+    assert mac.startswith("00:1b:21:")
+    local = IPv6Address(SECRET.text("fe80::21b:21ff:fe3c:9df8"))
+    assert local.is_link_local
+    assert local != IPv6Address("fe80::21b:21ff:fe3c:9df8")
+
+
+def test_another_key_gives_other_pseudonyms() -> None:
+    other = Pseudonyms(b"another", {})
+    assert [other.text(address) for address in ADDRESSES] != [SECRET.text(address) for address in ADDRESSES]
+
+
+# The inventory of a capture.
+
+
+@pytest.mark.parametrize("example", ["inventory.example.toml", *(str(p) for p in (ROOT / "examples").glob("*.toml"))])
+def test_a_cluster_written_out_host_by_host_is_read_back_as_it_was(example: str) -> None:
+    cluster = load(ROOT / example)
+    back = parse(dump(written_out(cluster)), Path("x.toml"))
+    hosts = tuple(replace(host, ssh=other.ssh) for host, other in zip(cluster.hosts, back.hosts, strict=True))
+    assert back == replace(cluster, hosts=hosts, waivers=(), amp=back.amp)
+
+
+def test_a_cluster_with_everything_said_is_written_out() -> None:
+    cluster = parse(
+        """
+[cluster]
+name = "x"
+product = "atlas-a3"
+[ports]
+hccl_host_range = ["61000-61063", 62000]
+mindspore = 8118
+job = [7000, "7002-7004"]
+[host_setup]
+limits = { memlock = "64GiB" }
+profile = { HCCL_BUFFSIZE = "300" }
+[job]
+datasets = ["/data"]
+[[hosts]]
+name = "n1"
+""",
+        Path("x.toml"),
+    )
+    assert parse(dump(written_out(cluster)), Path("x.toml")) == cluster
+    assert cluster.hccl_ports == PortSet.parse("61000-61063,62000")
+
+
+def test_devices_and_names_of_an_anonymous_capture_are_those_of_its_inventory() -> None:
+    device = IPv4Interface("10.20.1.5/22")
+    inventory = f'name = "node01"\naddress = "10.1.0.1"\ndevice_addresses = ["{device}"]\n'
+    document = sections()
+    document["hccn"]["value"]["0"]["ip"]["out"] = f"ipaddr:{device.ip}\nnetmask:255.255.252.0\n"
+    found = capture.load(
+        capture.dump(
+            replace(taken(node01=Answered(raw(document), (0,), 1.0, 2.0)), inventory=inventory), "s", SECRET.value
+        ),
+        "c.json",
+    )
+    cluster = Cluster("c", Product.ATLAS_A2, (Host("host1", "x"),))
+    it = capture.read(found, cluster, cluster.hosts)["host1"]
+    assert isinstance(it, Seen)
+    assert isinstance(it.facts, HostFacts)
+    assert isinstance(it.facts.nic, Nic)
+    assert it.facts.hccn
+    assert f'"{it.facts.hccn.devices[0].address.value}/22"' in found.inventory  # type: ignore[union-attr]

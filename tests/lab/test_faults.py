@@ -21,6 +21,16 @@ FAULTS: list[dict[str, Any]] = json.loads(
 )
 
 
+# Checks that only warn here, and why.
+WARNED = {
+    "NIC105": "of two hosts, nobody can say which one is cabled wrongly; node01 is named",
+    "NIC107": "the format of the answer is known from the driver's source only",
+    "NPU118": "nobody knows whose memory it is",
+}
+# root may open every file; these are tried as a user.
+OF_USERS = ("device-file-mode",)
+
+
 @pytest.fixture(scope="module")
 def provisioned(make_lab: Callable[..., Any]) -> Any:
     lab = make_lab(hosts=2, devices=8, product="atlas-a1")
@@ -63,30 +73,42 @@ def changed(before: dict[Subject, str], after: dict[Subject, str]) -> set[str]:
     return {check for check, outcomes in words[1].items() if outcomes != {"skip"} and outcomes != words[0].get(check)}
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault["name"] for fault in FAULTS])
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, id=fault["name"]) for fault in FAULTS if fault["name"] not in OF_USERS]
+)
 def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
     mended: Any, healthy: dict[Subject, str], fault: dict[str, Any]
 ) -> None:
     where = ["--host", "node02", *(["--device", "3"] if fault["scope"] == "device" else [])]
     broken = preflight("lab", "break", fault["name"], *where, "--dir", mended.dir)
     assert broken.returncode == 0, broken.stderr
+    first = fault["seen_by"][0]
     after = look(mended)
     assert changed(healthy, after) <= set(fault["seen_by"])
-    first = fault["seen_by"][0]
-    assert first in troubled(after)
-    named = {(host, device) for (check, host, device), outcome in after.items() if check == first and outcome == "fail"}
-    assert any(host == "node02" for host, _ in named), named
+    outcome = "warn" if first in WARNED else "fail"
+    named = {(host, device) for (check, host, device), word in after.items() if (check, word) == (first, outcome)}
+    culprit = "node01" if first == "NIC105" else "node02"
+    assert any(host == culprit for host, _ in named), (named, troubled(after))
     if fault["scope"] == "device":
-        assert ("node02", 3) in named
+        assert (culprit, 3) in named
     assert preflight("lab", "mend", fault["name"], "--dir", mended.dir).returncode == 0
     assert not troubled(look(mended)), "mended, everything passes again"
+
+
+def test_a_device_file_that_is_closed_to_the_jobs_user_is_seen(make_lab: Callable[..., Any]) -> None:
+    lab = make_lab(hosts=1, devices=2, product="atlas-a2", firewall="none", user="operator")
+    lab.inventory.write_text(lab.inventory.read_text().replace("[probe]\n", '[probe]\nuser = "operator"\n'))
+    mine = {("HST109", "node01", None)}
+    assert {key for key, outcome in look(lab).items() if key[0] == "HST109" and outcome == "pass"} == mine
+    assert preflight("lab", "break", "device-file-mode", "--device", "1", "--dir", lab.dir).returncode == 0
+    assert {key for key, outcome in look(lab).items() if key[0] == "HST109" and outcome == "fail"} == mine
 
 
 def device(lab: Any, host: str, index: int) -> dict[str, Any]:
     status = json.loads(preflight("lab", "status", "--dir", lab.dir, "-o", "json").stdout)
     (entry,) = (entry for entry in status["hosts"] if entry["name"] == host)
     (found,) = (entry for entry in entry["devices"] if entry["index"] == index)
-    return {**found, "host_netns": entry["netns"]}
+    return {**found, "host_netns": entry["netns"], "host_pid": entry["pid"]}
 
 
 def by_hand(netns: str, *command: str) -> None:
@@ -100,7 +122,10 @@ HAND_MADE: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[list[str], list
         "NPU107",
         lambda d: (
             [d["fabric_netns"], "ip", "link", "set", d["fabric_interface"], "down"],
-            [d["fabric_netns"], "ip", "link", "set", d["fabric_interface"], "up"],
+            [
+                d["host_netns"], "sh", "-c", f"ip -n {d['fabric_netns']} link set {d['fabric_interface']} up; "
+                f"nsenter -t {d['host_pid']} -a hccn_tool -i 5 -link_stat -c"
+            ],
         ),
     ),
     "slow link with tc": (

@@ -83,7 +83,7 @@ FAULTS = (
     Fault(
         "arp-duplicate",
         "device",
-        ("NIC106", "PNG101"),
+        ("NIC106", "NPU110", "PNG101"),
         False,
         "a machine outside the cluster answers to its address.",
         _come,

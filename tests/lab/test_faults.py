@@ -1,6 +1,7 @@
 """Each fault, made by `lab break` or by hand, brings the finding that is meant to see it and changes no other."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -97,7 +98,9 @@ def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
 
 def test_a_device_file_that_is_closed_to_the_jobs_user_is_seen(make_lab: Callable[..., Any]) -> None:
     lab = make_lab(hosts=1, devices=2, product="atlas-a2", firewall="none", user="operator")
-    lab.inventory.write_text(lab.inventory.read_text().replace("[probe]\n", '[probe]\nuser = "operator"\n'))
+    # Jobs of a user, in a Python that a user may run: the one of the tests may be in root's home.
+    jobs = '[probe]\nuser = "operator"\npython = "/usr/bin/python3"'
+    lab.inventory.write_text(re.sub(r"\[probe\]\npython = .*", jobs, lab.inventory.read_text()))
     mine = {("HST109", "node01", None)}
     assert {key for key, outcome in look(lab).items() if key[0] == "HST109" and outcome == "pass"} == mine
     assert preflight("lab", "break", "device-file-mode", "--device", "1", "--dir", lab.dir).returncode == 0

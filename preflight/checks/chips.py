@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.chips import Chips, Health, Topology
+from preflight.facts.compatibility import driver_fits, firmware_fits
+from preflight.facts.packages import Package, Ranges
 from preflight.facts.quote import quote
+from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 
 _UNSUPPORTED = "does not support"  # npu-smi's words where the product, or the release, does not have a query
@@ -48,25 +51,49 @@ def alarming(chips: Chips | None) -> set[int]:
     return {chip.device for chip in seen if (health := chip.health.value) and (health.status != "OK" or health.codes)}
 
 
-@host_check("NPU120", "Driver and firmware suit each other", products=NPU)
-def compatible(here: Here, chips: Chips) -> Iterator[Finding]:
-    """Why: driver and firmware are released in pairs; npu-smi itself says when they do not fit, and nobody looks there.
-    What comes of it has other names: failing queue pairs, SDMA errors, HCCL calls that end in an internal error.
+@host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
+def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
+    """Why: driver and firmware are released in pairs; npu-smi and their own version files say when they do not fit, and
+    nobody looks there. What comes of it has other names: failing queue pairs, SDMA errors, internal errors of HCCL.
+    The firmware's list of drivers leaves out patches, so that a driver is not in it is a warning.
 
-    By hand: npu-smi info -t board -i 0   (Compatibility)
+    By hand: npu-smi info -t board -i 0   (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
 
     Mend: install the firmware that belongs to the driver, then reboot
     """
+    told = False
     for chip in chips.chips:
         name, board = f"{here.host.name}: device {chip.device}", chip.board.value
         if chip.board.error and _UNSUPPORTED not in chip.board.error:
             yield here.unknown(f"{name}: could not look: {chip.board.error}", device=chip.device)
         if board and board.compatible and board.compatible != "OK":
+            told = True
             yield here.bad(
                 f"{name}: npu-smi calls driver {board.driver} and firmware {board.firmware} incompatible",
                 device=chip.device, expected="Compatibility: OK", found=quote(board.compatible),
                 remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {here.host.name}",
             )  # fmt: skip
+    packages = versions.packages if versions else {}
+    if not told and "driver" in packages and "firmware" in packages:
+        yield from _by_their_files(here, packages["driver"], packages["firmware"])
+
+
+def _by_their_files(here: Here, driver: Package, firmware: Package) -> Iterator[Finding]:
+    remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {here.host.name}"
+    if firmware_fits(driver, firmware.version) is False:
+        yield here.bad(
+            f"{here.host.name}: driver {driver.version} does not take firmware {firmware.version}",
+            expected=f"firmware {_ranges(driver.takes_firmware)}", found=firmware.version, remedy=remedy,
+        )  # fmt: skip
+    elif driver_fits(firmware, driver) is False:
+        yield here.warn(
+            f"{here.host.name}: firmware {firmware.version} does not name driver {driver.version}",
+            expected=f"driver {_ranges(firmware.takes_driver)}", found=driver.version, remedy=remedy,
+        )  # fmt: skip
+
+
+def _ranges(ranges: Ranges) -> str:
+    return ", ".join(" to ".join(dict.fromkeys((one[0], one[-1]))) for one in ranges[:8])
 
 
 @cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)

@@ -1,7 +1,9 @@
 """All benchmarks, one after the other: `make bench`."""
 
-from benchmarks import fleet, probe_vs_torchrun, startup
+from benchmarks import depth, fleet, pings, probe_vs_torchrun, startup
 
 startup.main()
+pings.main()
 fleet.main()
+depth.main()
 probe_vs_torchrun.main()

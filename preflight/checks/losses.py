@@ -82,17 +82,23 @@ class _Count:
         self._leaves = leaves
         self._pings: dict[Pair, list[Ping]] = defaultdict(list)
         self._could_not_ask = {own(ping) for ping in pings if ping.error}
+        known: dict[tuple[str, str], End] = {}  # a peer's end by its words: many ping the same
         for ping in pings:
             if ping.sent and not ping.error:
-                one, other = sorted((own(ping), end(ping)))
-                self._pings[one, other].append(ping)
+                one, words = own(ping), (ping.peer, ping.address)
+                other = known.get(words) or known.setdefault(words, end(ping))
+                self._pings[(one, other) if one < other else (other, one)].append(ping)
         self._bad = {pair for pair, those in self._pings.items() if any(map(lost, those))}
         self._left = dict.fromkeys(self._pings)
 
     def causes(self) -> list[Cause]:
         steps = (self._fabric, self._rails, self._hosts, self._gateways, self._devices, self._between_leaves,
                  self._between_hosts, self._links)  # fmt: skip
-        return [cause for step in steps for cause in tuple(step())]
+        found: list[Cause] = []
+        for step in steps:
+            if self._bad & self._left.keys():
+                found += step()
+        return found
 
     def _cause(self, kind: Kind, pairs: Collection[Pair], *names: str, device: int | None = None) -> Cause:
         for pair in pairs:

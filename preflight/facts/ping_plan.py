@@ -9,8 +9,10 @@ waits for lost packets falls behind, as does one whose host had to wait for the 
 planned; but it still goes through them one by one, so each such device adds one ping at a time to somebody, not more.
 """
 
+import gc
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from preflight.facts.nic import Nic
@@ -105,35 +107,55 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
     refuse_too_many(present, wanted)
     rails = Rails(all_ports)
     switched = cluster.fabric is Fabric.SWITCHED
-    across = wanted.cross_rail and switched
+    pings: list[Ping] = []
     no_way = 0
-    pings = []
+    with _nothing_collected():
+        for port, peers in zip(all_ports, _peers(all_ports, rails, wanted, cluster), strict=True):
+            reached = [peer for peer in peers if peer.device == port.device or is_way(port, peer)]
+            no_way += len(peers) - len(reached)
+            gateway = port.gateway if switched else ""
+            if gateway:
+                pings.append(Ping(port.host, port.device, gateway, "gateway", size=wanted.size))
+            pings += [Ping(port.host, port.device, peer.address, peer.name, size=wanted.size) for peer in reached]
+            if not wanted.size:
+                pings += _large(port, gateway, rails.neighbour(port))
+        if cluster.product is Product.ATLAS_A3:
+            pings += _over_hccs(facts)
+        return PingPlan(tuple(pings), tuple(_notes(all_ports, wanted, switched=switched, no_way=no_way)))
+
+
+def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way: int) -> Iterator[str]:
+    if wanted.cross_rail and not switched:
+        yield "no pings across rails: on a direct fabric rails do not reach each other"
+    if no_way:
+        yield f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides"
+    small = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
+    if small:
+        yield f"the MTU of {small:,} devices is too small for packets of {wanted.size} bytes: split, or not sent"
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Without Python's garbage collector: nothing here becomes garbage, and to walk all facts again and again for each
+    few thousand new pings takes as long as to plan them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _peers(all_ports: Sequence[Port], rails: Rails, wanted: Wanted, cluster: Cluster) -> Iterator[list[Port]]:
+    """For each port the others to ping, gateways aside."""
+    across = wanted.cross_rail and cluster.fabric is Fabric.SWITCHED
     for place, port in enumerate(all_ports):
         if wanted.mesh and across:
-            peers = list(_everybody(all_ports, place, cluster.product))
-        else:
-            peers = list(_mesh(*rails.rail(port)) if wanted.mesh else _neighbours(rails, port))
-            peers += rails.other_rails_of_the_next_host(port) if across else ()
-        reached = [peer for peer in peers if peer.device == port.device or is_way(port, peer)]
-        no_way += len(peers) - len(reached)
-        gateway = port.gateway if switched else ""
-        if gateway:
-            pings.append(Ping(port.host, port.device, gateway, "gateway", size=wanted.size))
-        pings += [Ping(port.host, port.device, peer.address, peer.name, size=wanted.size) for peer in reached]
-        if not wanted.size:
-            pings += _large(port, gateway, rails.neighbour(port))
-    if cluster.product is Product.ATLAS_A3:
-        pings += _over_hccs(facts)
-    notes = []
-    if wanted.cross_rail and not switched:
-        notes.append("no pings across rails: on a direct fabric rails do not reach each other")
-    if small := sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0:
-        notes.append(
-            f"pings of {wanted.size} bytes do not fit into one packet of {small:,} devices: split, or not sent"
-        )
-    if no_way:
-        notes.append(f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides")
-    return PingPlan(tuple(pings), tuple(notes))
+            yield list(_everybody(all_ports, place, cluster.product))
+            continue
+        peers = list(_mesh(*rails.rail(port)) if wanted.mesh else _neighbours(rails, port))
+        yield [*peers, *rails.other_rails_of_the_next_host(port)] if across else peers
 
 
 def _neighbours(rails: Rails, port: Port) -> Iterator[Port]:

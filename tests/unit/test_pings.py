@@ -237,6 +237,10 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     ]  # fmt: skip
     asked = plan_pings(cluster(*mtus), facts, Wanted(size=64)).pings
     assert {(it.size, it.purpose) for it in asked} == {(64, "reach")}
+    assert plan_pings(cluster(*mtus), facts, Wanted(size=1472)).notes == ()
+    assert plan_pings(cluster(*mtus), facts, Wanted(size=4000)).notes == (
+        "the MTU of 1 devices is too small for packets of 4000 bytes: split, or not sent",
+    )
 
 
 def test_the_dies_of_a_chip_ping_each_other_over_hccs_where_both_have_a_vnic_address() -> None:

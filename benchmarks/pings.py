@@ -1,0 +1,76 @@
+"""Planning the pings of a large cluster, and naming what their losses have in common; nobody is contacted."""
+
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchmarks.measure import machine
+from preflight.checks.losses import causes
+from preflight.facts.ping_plan import PingPlan, Wanted, plan_pings
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Reading, Unreachable
+from preflight.model.cluster import Cluster, Device, Host, Product
+
+BEHIND_A_LEAF = 32  # hosts
+
+
+def cluster(hosts: int, devices: int) -> tuple[Cluster, ClusterFacts]:
+    """A subnet, a gateway and leaves for every rail."""
+
+    def seen(host: int, index: int) -> HccnDevice:
+        return HccnDevice(
+            index, Reading(f"10.{index}.{host >> 8}.{host & 255}"), Reading("255.255.0.0"), Reading("UP"), Reading(),
+            Reading(), Reading(f"10.{index}.255.254"), Reading(), Reading(),
+            Reading(f"leaf{index}-{host // BEHIND_A_LEAF}"), Reading("1500"),
+        )  # fmt: skip
+
+    no = Missing("not looked at")
+    facts: dict[str, HostFacts | Unreachable] = {
+        f"node{host:04}": HostFacts(
+            no, no, no, no, no, no, no, no, no, hccn=Hccn(tuple(seen(host, index) for index in range(devices)))
+        )
+        for host in range(hosts)
+    }
+    inventory = tuple(Host(name, name, devices=tuple(map(Device, range(devices)))) for name in facts)
+    return Cluster("bench", Product.ATLAS_A3, inventory), ClusterFacts(facts)
+
+
+def planning(hosts: int, devices: int, wanted: Wanted, runs: int = 5) -> PingPlan:
+    """Medians of a plan for so many hosts, and for half of them: twice the hosts, twice the time, is linear."""
+    small, large = cluster(hosts // 2, devices), cluster(hosts, devices)
+    plan = plan_pings(*large, wanted)
+    half, whole = _medians(lambda: plan_pings(*small, wanted), lambda: plan_pings(*large, wanted), runs=runs)
+    kind = "mesh" if wanted.mesh else "neighbours"
+    print(f"{hosts} hosts x {devices} devices, {kind}: {len(plan.pings):,} pings planned in {whole:.2f} s, ", end="")
+    print(f"{whole / half:.1f} times the time of {hosts // 2} hosts")
+    return plan
+
+
+def counting(plan: PingPlan, runs: int = 5) -> None:
+    """Naming a rail that is off, out of all the pings of the plan."""
+    done = [replace(ping, sent=3, received=0 if ping.device == 1 else 3) for ping in plan.pings]
+    (seconds,) = _medians(lambda: causes(done, {}), runs=runs)
+    print(f"  {len(causes(done, {}))} cause named out of {len(done):,} pings in {seconds:.2f} s")
+
+
+def _medians(*works: Callable[[], object], runs: int) -> tuple[float, ...]:
+    """Seconds of the processor that each takes, done in turns: on a machine with other work the clock tells less."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(runs):
+        for work, mine in zip(works, times, strict=True):
+            start = time.process_time()
+            work()
+            mine.append(time.process_time() - start)
+    return tuple(map(statistics.median, times))
+
+
+def main() -> None:
+    counting(planning(4000, 16, Wanted()))
+    counting(planning(240, 16, Wanted(mesh=True)))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  at most {memory:.0f} MB resident; {machine()}")
+
+
+if __name__ == "__main__":
+    main()

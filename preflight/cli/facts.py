@@ -3,6 +3,7 @@
   preflight facts --inventory hosts.toml
   preflight facts --inventory hosts.toml --out facts.json; preflight check --inventory hosts.toml --from facts.json
   preflight facts --local
+  preflight facts --from capture.json
 
 --local looks at this machine, without an inventory; what it is (Ascend or not) is told from the tools installed here.
 """
@@ -17,6 +18,7 @@ from typing import Any
 from preflight.cli.common import add_basic_argument, add_inventory_arguments, session, this_machine, write_whole
 from preflight.cli.outline import outline
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.errors import UsageError
 from preflight.report.text import printable
 
 
@@ -24,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_basic_argument(parser)
     parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="read a capture again, or saved facts")
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
     parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
@@ -48,9 +51,9 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
                 yield from outline({"raw": content["raw"]}, "    ")
 
 
-def run(args: argparse.Namespace) -> int:
+def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
+    """The facts of the hosts, and what they were read from: host → the collector's section → its JSON."""
     from preflight.facts.collect import look
-    from preflight.facts.document import dump
     from preflight.facts.seen import Seen
 
     with this_machine() if args.local else session(args) as s:
@@ -64,15 +67,25 @@ def run(args: argparse.Namespace) -> int:
         for name, it in seen.items()
         if isinstance(it, Seen) and not isinstance(it.raw, Missing)
     }
+    return facts, raw
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.cli.saved import load_saved
+    from preflight.facts.document import dump
+
+    if args.source and (args.local or args.basic or args.raw):
+        raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
+    facts, raw = (load_saved(args).facts, {}) if args.source else _look(args)
     text = dump(facts, raw if args.raw else None)
     if args.out:
         write_whole(args.out, text, "the facts")
-        print(f"facts of {len(seen)} hosts written to {args.out}", file=sys.stderr)
+        print(f"facts of {len(facts.hosts)} hosts written to {args.out}", file=sys.stderr)
     elif args.output == "json":
         print(text, end="")
     else:
         print("\n".join(_lines(json.loads(text)["hosts"])))
-    for it in seen.values():
+    for it in facts.hosts.values():
         if isinstance(it, Unreachable):
             print(printable(f"preflight: {it.summary}; {it.remedy}"), file=sys.stderr)
-    return 0 if all(isinstance(it, Seen) and _complete(it.facts) for it in seen.values()) else 3
+    return 0 if all(isinstance(it, HostFacts) and _complete(it) for it in facts.hosts.values()) else 3

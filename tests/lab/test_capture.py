@@ -48,6 +48,8 @@ def test_findings_of_a_capture_are_those_of_a_look(lab: LabHandle, tmp_path: Pat
     live = findings("-i", lab.inventory, "--no-ping", "--no-probe")
     assert [it for it in live if it[1] == "fail"]
     assert findings("--from", file) == live
+    facts = json.loads(preflight("facts", "--from", file, "-o", "json").stdout)["hosts"]
+    assert facts["node02"]["nic"]["value"]["devices"][1]["optics"]["value"]["serial"] == "[redacted]"
 
 
 def test_pseudonyms_hide_names_and_addresses_and_change_no_finding(lab: LabHandle, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.conftest import LabHandle, MakeLab, preflight
+from tests.lab.tools import replaced
 
 pytestmark = pytest.mark.lab
 
@@ -46,6 +47,17 @@ def test_every_section_of_a_healthy_host_has_a_value(lab: LabHandle) -> None:
             assert device["link"]["value"] == "UP"
             entries = sections["hccn_conf"]["value"]["entries"]
             assert device["address"]["value"] == entries[f"address_{device['index']}"]
+
+
+def test_a_basic_look_asks_the_tools_nothing_more(lab: LabHandle) -> None:
+    tool = "/usr/local/Ascend/driver/tools/hccn_tool"
+    with replaced(lab, "node01", tool, f'echo "$3" >>/tmp/asked; exec {tool}.real "$@"'):
+        found = facts(lab, "--limit", "node01", "--basic")["node01"]
+        asked = set(lab.ssh("node01", "cat /tmp/asked; rm /tmp/asked").stdout.split())
+    assert {name for name, section in found.items() if section == {"skipped": "--basic"}} == {
+        "nic", "chips", "device_nodes", "job"
+    }  # fmt: skip
+    assert asked == {"-cfg", "-link", "-gateway", "-netdetect", "-net_health", "-mtu", "-tls", "-lldp", "-ip"}
 
 
 @pytest.fixture

@@ -137,3 +137,29 @@ def test_a_report_that_cannot_be_saved_has_at_least_been_shown(check: Check) -> 
     assert code == 1
     assert "PASS" in out
     assert "no/such/report.json: the report could not be written" in err
+
+
+def test_a_check_of_what_was_left_out_with_basic_is_skipped_and_one_of_what_an_old_file_lacks_is_unknown(
+    check: Check,
+) -> None:
+    facts = healthy()
+    deep = ("nic", "chips", "device_nodes", "job")
+    for host in facts["hosts"].values():
+        host.update({name: {"skipped": "--basic"} for name in deep})
+    _, out, _ = check("--all", "-o", "json", facts=facts)
+    left_out = [it for it in json.loads(out)["findings"] if it["summary"] == "not looked at: --basic"]
+    assert left_out
+    assert {it["outcome"] for it in left_out} == {"skip"}
+    for host in facts["hosts"].values():
+        for name in deep:
+            del host[name]
+    _, out, _ = check("--all", "-o", "json", facts=facts)
+    lacking = {it["check"]: it for it in json.loads(out)["findings"] if "not in facts.json" in it["summary"]}
+    assert {it["outcome"] for it in lacking.values()} == {"unknown"}
+    assert set(lacking) == {it["check"] for it in left_out}
+
+
+def test_what_hosts_are_asked_and_a_file_do_not_go_together(check: Check) -> None:
+    code, out, err = check("--basic")
+    assert (code, out) == (2, "")
+    assert "--from contacts nobody" in err

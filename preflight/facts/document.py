@@ -21,7 +21,7 @@ from preflight.model.errors import UsageError
 SCHEMA = "preflight.facts/1"
 
 # What a fact section was read from, where the collector's section is not the one of the same name.
-_RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ("hccn",)}
+_RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ()}  # nic: with hccn
 
 # Sections that other products do not have: those that there have always been, and those that came later.
 _OF_NPUS = ("hccn", "hccn_conf", "npu_smi")

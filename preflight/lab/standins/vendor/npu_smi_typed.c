@@ -70,6 +70,8 @@ static int chip_board(const struct chip *at)
     field("Board ID", "%s", gen->board);
     field("PCB ID", "NA");
     field("BOM ID", "1");
+    field("VDie ID", "%08X 00000000 00000000 00000000 00000000", at->device);
+    field("NDie ID", "%08X 00000000 00000000 00000000 00000000", at->device);
     field("Chip Position ID", "%d", at->chip);
     field("PCIe Bus Info", "%s", bus);
     field("Firmware Version", "%s", firmware);

@@ -1,0 +1,157 @@
+"""HCCL Test in the probe's place: what is asked of the first host, and what is made of its answer."""
+
+import json
+import runpy
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.facts.found import Found
+from preflight.facts.hccl_test import HcclTest
+from preflight.facts.job import Job
+from preflight.facts.types import Missing
+from preflight.model.cluster import Cluster, Host, ProbeSettings
+from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.probe import hccl_test
+from preflight.transport.types import Answer, Program, TransportError, Trouble
+from tests.unit.healthy import HCCL_TEST_PASSED, healthy_cluster
+
+PROGRAM = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/hccl_test.py"))
+REQUEST = {
+    "test": "/opt/all_reduce_test", "options": ["-p", "8"], "hosts": ["10.1.0.1", "10.1.0.2"], "slots": 8,
+    "nic": "eth0", "variables": {"HCCL_SOCKET_IFNAME": "=eth0", "HCCL_WHITELIST_DISABLE": "1"},
+}  # fmt: skip
+
+
+def job(test: str | None = "/opt/hccl_test/bin/all_reduce_test", **variables: str) -> Job:
+    return Job("root", 0, (0,), 0, False, variables, hccl_test=Found(test))
+
+
+class First:
+    """A transport to a first host that answers with `words`, or raises them."""
+
+    def __init__(self, words: dict[str, Any] | Exception) -> None:
+        self.words = words
+        self.request: dict[str, Any] = {}
+        self.host = ""
+        self.timeout = 0.0
+
+    def run(self, host: Host, program: Program, *, timeout: float, limit: int = 0) -> Answer:  # noqa: ARG002
+        self.request, self.host, self.timeout = json.loads(program.payload), host.name, timeout
+        if isinstance(self.words, Exception):
+            raise self.words
+        text = json.dumps(self.words)
+        return Answer(f"a banner\n{self.request['marker']} {len(text)}\n{text}\n".encode(), b"", 0, 1.0)
+
+
+def run(cluster: Cluster, first: First, found: Mapping[str, Job | Missing] | None = None, **more: Any) -> Any:
+    jobs = found or {host.name: job() for host in cluster.hosts}
+    return hccl_test.run(cluster, cluster.hosts, jobs, first, **more)  # type: ignore[arg-type]
+
+
+def test_all_devices_take_part_and_ranks_are_numbered_host_by_host() -> None:
+    first = First({"command": "mpirun …", "output": HCCL_TEST_PASSED, "exit": 0})
+    ran = run(healthy_cluster(), first, sizes=(8, 1 << 20))
+    assert (first.host, first.request["slots"], len(first.request["hosts"])) == ("node01", 8, 2)
+    options = "-p 8 -b 8192 -e 1048576 -f 2 -d fp32 -o sum -c 1"
+    assert " ".join(first.request["options"]) == options
+    assert (ran.members[9].host, ran.members[9].device, ran.command) == ("node02", 1, "mpirun …")
+    assert isinstance(ran.said, HcclTest)
+    last = hccl_test.observations(ran)[-1].test
+    assert (last.bytes, last.algbw_GBps, last.outcome) == (16777216, 8.38861, TestOutcome.PASS)
+    assert last.busbw_GBps == pytest.approx(8.38861 * 2 * 15 / 16)
+
+
+def test_it_is_given_more_time_than_hccl_takes_to_give_up() -> None:
+    first = First({"output": HCCL_TEST_PASSED})
+    cluster = replace(healthy_cluster(), probe=ProbeSettings(backend="hccl", step_deadline=180))
+    run(cluster, first, {host.name: job(HCCL_CONNECT_TIMEOUT="600") for host in cluster.hosts})
+    assert first.timeout > first.request["seconds"] > 620
+
+
+def test_devices_that_are_not_the_first_ones_are_named() -> None:
+    cluster = healthy_cluster()
+    cluster = replace(cluster, hosts=tuple(replace(host, devices=host.devices[4:]) for host in cluster.hosts))
+    first = First({"output": HCCL_TEST_PASSED})
+    run(cluster, first)
+    assert (first.request["slots"], first.request["variables"]["HCCL_TEST_USE_DEVS"]) == (4, "4,5,6,7")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"error": "this host cannot enter 10.1.0.2: Permission denied"}, "node01: this host cannot enter 10.1.0.2"),
+        ({"output": "Killed\n", "exit": 137}, "HCCL Test said 'Killed"),
+        (TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up"), "nothing after 10 s"),
+        ({"exit": "x"}, "node01: Expected"),
+    ],
+)
+def test_what_keeps_it_from_running_is_said(words: dict[str, Any] | Exception, error: str) -> None:
+    said = run(healthy_cluster(), First(words)).said
+    assert isinstance(said, Missing)
+    assert error in said.error
+
+
+def test_where_it_cannot_run_nobody_is_asked() -> None:
+    cluster, first = healthy_cluster(), First(AssertionError("asked"))
+    both = {host.name: job() for host in cluster.hosts}
+    one, other = cluster.hosts
+    unlike = replace(cluster, hosts=(one, replace(other, devices=other.devices[:4])))
+    contained = replace(cluster, probe=ProbeSettings(wrapper=("docker", "exec", "-i", "job")))
+    for shown, found, word in (
+        (cluster, both | {"node02": job(None)}, "node02: there is no all_reduce_test; build it"),
+        (cluster, both | {"node02": job("/elsewhere/all_reduce_test")}, "not at the same place"),
+        (cluster, both | {"node02": Missing("no python")}, "node02: could not look where jobs run: no python"),
+        (unlike, both, "different devices"),
+        (contained, both, "containers"),
+        (replace(cluster, hosts=()), both, "no host"),
+    ):
+        said = run(shown, first, found).said
+        assert isinstance(said, Missing)
+        assert word in said.error
+
+
+def test_only_when_no_host_has_torch_the_probe_gives_way() -> None:
+    test = TestResult("r0-0", "init", "", 0, None, (), TestOutcome.FAIL, "spawned")
+    without = RankView(Member("a", 0, 0), "spawned", "ModuleNotFoundError: No module named 'torch'", end=End.LOST)
+    assert hccl_test.nobody_has_torch([Observation(test, (without, without))])
+    assert not hccl_test.nobody_has_torch([Observation(test, (without, replace(without, error="", end=None)))])
+    assert not hccl_test.nobody_has_torch([])
+
+
+def test_open_mpi_is_told_what_to_pass_on_and_mpich_does_by_itself() -> None:
+    open_mpi = " ".join(PROGRAM["command"](REQUEST, "/opt/mpi/bin/mpirun", True, "hosts", ["HCCL_X", "PATH"]))
+    assert "--hostfile hosts -n 16" in open_mpi
+    assert "--prefix /opt/mpi" in open_mpi
+    assert "-x HCCL_X -x PATH /opt/all_reduce_test -p 8" in open_mpi
+    assert PROGRAM["hostfile_lines"](REQUEST, True) == ["10.1.0.1 slots=8", "10.1.0.2 slots=8"]
+    mpich = PROGRAM["command"](REQUEST, "mpirun", False, "hosts", ["HCCL_X"])
+    assert mpich == ["mpirun", "-f", "hosts", "-n", "16", "-iface", "eth0", "/opt/all_reduce_test", "-p", "8"]
+    assert PROGRAM["hostfile_lines"](REQUEST, False) == ["10.1.0.1:8", "10.1.0.2:8"]
+
+
+def test_the_line_to_run_by_hand_is_a_shell_s() -> None:
+    request = {**REQUEST, "test": "/opt/my tests/all_reduce_test"}
+    line = PROGRAM["by_hand"](request, "mpirun", False)
+    assert line.startswith("printf '%s\\n' 10.1.0.1:8 10.1.0.2:8 > hosts; HCCL_SOCKET_IFNAME==eth0 HCCL_WHITELIST")
+    assert line.endswith("mpirun -f hosts -n 16 -iface eth0 '/opt/my tests/all_reduce_test' -p 8")
+
+
+def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    begin, alive = time.monotonic(), tmp_path / "alive"
+    stubborn = f"trap '' TERM; (while :; do touch {alive}; sleep 0.1; done) & echo started; wait; sleep 600"
+    PROGRAM["run"].__globals__["FAREWELL"] = 0.3
+    assert PROGRAM["run"](["sh", "-c", stubborn], 0.5) == ("started\n", None)
+    assert time.monotonic() - begin < 30
+    alive.unlink()
+    time.sleep(0.5)
+    assert not alive.exists()
+
+
+def test_endless_output_is_cut() -> None:
+    text, code = PROGRAM["run"](["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"], 60)
+    assert (len(text), code) == (PROGRAM["LIMIT"], 0)

@@ -83,6 +83,13 @@ _SENTENCES = (
         ),
     ),
     (
+        r"No module named 'torch'",
+        Meaning(
+            "torch is not installed in the Python that the probe uses",
+            "set probe.python and probe.setup; where jobs do without torch: preflight probe --with hccl-test",
+        ),
+    ),
+    (
         r"No module named 'torch_npu'",
         Meaning("torch_npu is not installed in the Python that the probe uses", "set probe.python and probe.setup"),
     ),

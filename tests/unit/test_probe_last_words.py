@@ -27,6 +27,7 @@ LIBHCCL = (
          "another accelerator", "CPU build"),
         ("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime", "not made for each other", "VER107"),
         ("ModuleNotFoundError: No module named 'tbe.common'", "a Python package is missing", "set_env.sh"),
+        ("ModuleNotFoundError: No module named 'torch'", "torch is not installed", "--with hccl-test"),
         ("ModuleNotFoundError: No module named 'torch_npu'", "not installed", "probe.python"),
         ("dcmi model initialized failed, because the device is used. ret is -8020", "container", "dcmi"),
         ("RuntimeError: HCCL function error: HcclCommInitRootInfo(1), error code is 7 [ERROR] ERR02200 DIST call hccl "

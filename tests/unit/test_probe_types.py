@@ -51,7 +51,7 @@ def test_the_stand_in_takes_what_the_product_takes() -> None:
     wanted = ("_OF_A1", "_OF_A2", "_REDUCIBLE")
     lines = [node for node in source.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in wanted]
     names: dict[str, dict[str, set[torch.dtype]]] = {}
-    exec(compile(ast.Module(lines, []), "_hccl.py", "exec"), {"torch": torch}, names)
+    exec(compile(ast.Module([*lines], []), "_hccl.py", "exec"), {"torch": torch}, names)
     for product in NPUS:
         taken = {str(dtype).removeprefix("torch.") for dtype in names["_REDUCIBLE"][product]}
         assert taken == {*TYPES[product], "bool"}

@@ -105,6 +105,7 @@ class _Rounds:
         return "" if self.wanted("pings") else "no check that needs it was asked for"
 
     def why_no_probe(self, facts: Any, so_far: Sequence[Finding]) -> str:
+        from preflight.probe.hccl_test import only_mindspore
         from preflight.probe.permission import may_probe
 
         if self.args.no_probe:
@@ -114,6 +115,8 @@ class _Rounds:
         failed = sorted({finding.check for finding in so_far if finding.outcome is Outcome.FAIL})
         if failed:
             return f"{', '.join(failed[:4])} failed before it; mend first, or run preflight probe"
+        if only_mindspore(facts):
+            return "jobs have MindSpore here, and no torch; preflight probe runs the vendor's HCCL Test in its place"
         return _folded(may_probe(self.cluster, facts, self.hosts, asked_idle=self.args.idle))
 
     def to_prove(self) -> str | None:

@@ -44,6 +44,14 @@ def nobody_has_torch(observations: Sequence[Observation]) -> bool:
     return bool(views) and all(view.end is End.LOST and "No module named 'torch'" in view.error for view in views)
 
 
+def only_mindspore(facts: ClusterFacts) -> bool:
+    """Whether all hosts' jobs, as far as they were looked at, have MindSpore and no torch. Where neither is there,
+    that is a fault."""
+    seen = [contact.job for contact in facts.hosts.values() if isinstance(contact, HostFacts)]
+    packages = [job.packages for job in seen if isinstance(job, Job)]
+    return bool(packages) and all("mindspore" in names and "torch" not in names for names in packages)
+
+
 def look(
     cluster: Cluster, hosts: Sequence[Host], transport: Transport, progress: Callable[[Progress], None] | None
 ) -> ClusterFacts:

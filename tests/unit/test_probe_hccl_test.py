@@ -13,12 +13,12 @@ import pytest
 from preflight.facts.found import Found
 from preflight.facts.hccl_test import HcclTest
 from preflight.facts.job import Job
-from preflight.facts.types import Missing
+from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, ProbeSettings
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe import hccl_test
 from preflight.transport.types import Answer, Program, TransportError, Trouble
-from tests.unit.healthy import HCCL_TEST_PASSED, healthy_cluster
+from tests.unit.healthy import HCCL_TEST_PASSED, healthy_cluster, healthy_facts
 
 PROGRAM = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/hccl_test.py"))
 REQUEST = {
@@ -121,6 +121,18 @@ def test_only_when_no_host_has_torch_the_probe_gives_way() -> None:
     assert hccl_test.nobody_has_torch([Observation(test, (without, without))])
     assert not hccl_test.nobody_has_torch([Observation(test, (without, replace(without, error="", end=None)))])
     assert not hccl_test.nobody_has_torch([])
+
+
+def test_mindspore_without_torch_is_no_fault_and_neither_of_them_is_one() -> None:
+    def facts(**packages: str) -> ClusterFacts:
+        healthy = healthy_facts(healthy_cluster()).hosts["node01"]
+        assert isinstance(healthy, HostFacts)
+        return ClusterFacts({"node01": replace(healthy, job=replace(job(), packages=packages))})
+
+    assert hccl_test.only_mindspore(facts(mindspore="2.6.0"))
+    assert not hccl_test.only_mindspore(facts(mindspore="2.6.0", torch="2.6.0"))
+    assert not hccl_test.only_mindspore(facts())
+    assert not hccl_test.only_mindspore(ClusterFacts({}))
 
 
 def test_open_mpi_is_told_what_to_pass_on_and_mpich_does_by_itself() -> None:

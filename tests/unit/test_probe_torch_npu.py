@@ -106,3 +106,16 @@ def test_the_stand_in_s_functions_take_what_the_real_ones_take(wheel: Wheel) -> 
     for node in ast.parse((STAND_IN / "npu.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             assert [arg.arg for arg in node.args.args] == wheel.parameters(f"torch_npu.npu.{node.name}"), node.name
+
+
+def test_the_page_of_what_has_never_run_names_every_line_of_the_device_table() -> None:
+    page = (PREFLIGHT.parent / "docs" / "never-run.md").read_text(encoding="utf-8")
+    functions = {node.name for node in ast.walk(WORKER) if isinstance(node, ast.FunctionDef)}
+    own = {name for name in functions if name.endswith(("_npu", "_of_hccl"))}
+    table = next(node for node in ast.walk(WORKER) if isinstance(node, ast.Dict) and "'hccl'" in ast.unparse(node))
+    row = next(
+        value for key, value in zip(table.keys, table.values, strict=True) if key and ast.unparse(key) == "'hccl'"
+    )
+    assert isinstance(row, ast.Call)
+    assert {ast.unparse(arg) for arg in row.args} == own
+    assert [name for name in sorted(own) if f"`{name}`" not in page] == []

@@ -34,8 +34,8 @@ def meaning(text: str) -> Meaning | None:
     return None
 
 
-_SET_ENV = "put CANN's set_env.sh into probe.setup: source /usr/local/Ascend/ascend-toolkit/set_env.sh"
-_MATRIX = "install the releases of torch, torch_npu and CANN that belong together (VER107)"
+_SET_ENV = "put CANN's set_env.sh into probe.setup (ENV110): source /usr/local/Ascend/ascend-toolkit/set_env.sh"
+_MATRIX = "install the releases of torch, torch_npu and CANN that belong together (VER107, VER108)"
 _ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU104)"
 _RAIL = "look at link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
 _PORTS = "reserve HCCL's ports and end what holds them (PRT101, PRT103)"
@@ -79,7 +79,7 @@ _SENTENCES = (
         r"No module named '(?:tbe|te|impl|attrs?|decorator|scipy|sympy|psutil|cloudpickle)\b",
         Meaning(
             "a Python package is missing that CANN's compiler needs",
-            "source CANN's set_env.sh in probe.setup; pip install attrs decorator scipy sympy psutil cloudpickle",
+            "source CANN's set_env.sh in probe.setup; pip install attrs decorator scipy sympy psutil cloudpickle (VER111)",
         ),
     ),
     (
@@ -104,7 +104,7 @@ _SENTENCES = (
         r"because the device is used|ret is -8020",
         Meaning(
             "the device is not this container's alone, or parts of the driver are not mounted",
-            "mount /usr/local/dcmi, /etc/ascend_install.info and the driver; give the device to one container",
+            "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111); give the device to one container",
         ),
     ),
     (
@@ -115,7 +115,7 @@ _SENTENCES = (
         r"input data rang|set ASCEND_RT_VISIBLE_DEVICES:\S* error",
         Meaning(
             "ASCEND_RT_VISIBLE_DEVICES names a device that is not there",
-            "count from 0 inside a container; leave it unset for the probe",
+            "count from 0 inside a container; leave it unset for the probe (ENV107)",
         ),
     ),
     (
@@ -124,7 +124,9 @@ _SENTENCES = (
     ),
     (
         r"hrtRaAiQpCreate|hcclCommInitRootInfoConfig.*error code is 1\b",
-        Meaning("the driver is older than this CANN needs", "compare driver and CANN with the vendor's matrix"),
+        Meaning(
+            "the driver is older than this CANN needs", "compare driver and CANN with the vendor's matrix (VER109)"
+        ),
     ),
     (
         r"ra hdc message process failed ret\(-67\)|rdma init fail",
@@ -214,7 +216,7 @@ _RUNTIME = {  # numbers of ACL and the runtime
     507049: _TWICE,
     507899: Meaning(
         "the driver failed inside, in a container most often for want of a mount",
-        "mount /usr/local/dcmi, /etc/ascend_install.info and the driver",
+        "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111)",
     ),
 }
 

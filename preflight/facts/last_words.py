@@ -79,7 +79,7 @@ _SENTENCES = (
         r"No module named '(?:tbe|te|impl|attrs?|decorator|scipy|sympy|psutil|cloudpickle)\b",
         Meaning(
             "a Python package is missing that CANN's compiler needs",
-            "source CANN's set_env.sh in probe.setup; pip install attrs decorator scipy sympy psutil cloudpickle (VER111)",
+            "source CANN's set_env.sh in probe.setup; pip install attrs decorator scipy sympy psutil (VER111)",
         ),
     ),
     (

@@ -131,7 +131,7 @@ def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way:
         yield f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides"
     small = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
     if small:
-        yield f"the MTU of {small:,} devices is too small for packets of {wanted.size} bytes: split, or not sent"
+        yield f"packets of {wanted.size} bytes exceed the MTU of {small:,} of the devices: split, or not sent"
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     assert {(it.size, it.purpose) for it in asked} == {(64, "reach")}
     assert plan_pings(cluster(*mtus), facts, Wanted(size=1472)).notes == ()
     assert plan_pings(cluster(*mtus), facts, Wanted(size=4000)).notes == (
-        "the MTU of 1 devices is too small for packets of 4000 bytes: split, or not sent",
+        "packets of 4000 bytes exceed the MTU of 1 of the devices: split, or not sent",
     )
 
 

@@ -1,4 +1,4 @@
-"""The vendor's torch_npu as text: its wheel, fetched once a machine, unzipped, never installed and never imported.
+"""The vendor's torch_npu as text: its wheel, fetched once a machine, unzipped, never installed.
 
 Installed beside the lab it would break every `import torch`, since torch loads it by itself and it needs CANN.
 """
@@ -66,7 +66,7 @@ class Wheel:
 
     def contains(self, text: str) -> bool:
         """Whether a string stands in a compiled library of the package."""
-        return any(text.encode() in path.read_bytes() for path in (self._package / "lib").glob("libtorch_npu*"))
+        return any(text.encode() in path.read_bytes() for path in (self._package / "lib").glob("lib*.so"))
 
     def header(self, name: str) -> str:
         return next(self._package.rglob(name)).read_text(encoding="utf-8")

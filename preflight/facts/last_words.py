@@ -60,6 +60,13 @@ _SENTENCES = (
         Meaning("CANN's libraries are not found: not installed, or its environment is not set", _SET_ENV),
     ),
     (
+        r"libatb\.so\S*: cannot open shared object",
+        Meaning(
+            "CANN's library ATB (package nnal) is not found",
+            "source /usr/local/Ascend/nnal/atb/set_env.sh in probe.setup",
+        ),
+    ),
+    (
         r"lib(?:ascend_hal|c_sec|drvdsmi_host|dcmi)\.so\S*: cannot open shared object",
         Meaning(
             "the driver's libraries are not found",

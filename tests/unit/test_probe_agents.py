@@ -18,6 +18,7 @@ from preflight.model.measure import End, Observation, TestOutcome, kept_waiting
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program, Progress, TransportError, Trouble
+from tests.torch_npu_wheel import fetch
 
 FAULTS = Path(__file__).parent / "probe_faults"
 MARK = "PREFLIGHT_TEST_MARK"
@@ -155,6 +156,13 @@ def test_a_device_that_does_not_open_is_named_with_its_own_words(mark: str) -> N
     (view,) = kept_waiting(failing(world(run(cluster(mark, "no-device 0")))))
     assert (view.member.rank, view.stage) == (0, "backend")
     assert "device 0 is held by another process" in view.error
+
+
+def test_the_vendor_s_own_torch_npu_ends_at_the_backend_where_cann_is_not_there(mark: str) -> None:
+    """Real workers import the real package, which is as far as it comes here."""
+    seen = world(run(cluster(mark, packages=fetch().parent)))[0]
+    assert {(view.stage, view.end) for view in seen.ranks} == {("torch", End.ERROR)}
+    assert all("libhccl.so: cannot open shared object file" in view.error for view in seen.ranks)
 
 
 def test_data_that_a_rank_adds_twice_is_found_everywhere_and_names_that_rank(mark: str) -> None:

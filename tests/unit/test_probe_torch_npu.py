@@ -1,14 +1,19 @@
-"""The worker's NPU lines, and the lab's stand-in, held against the vendor's own torch_npu: names only, nothing runs.
+"""The worker's NPU lines, and the lab's stand-in, held against the vendor's own torch_npu: names, and what its
+import says without CANN; nothing else of it runs.
 
 Needs the package index once a machine (tests/torch_npu_wheel.py).
 """
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from preflight.facts.last_words import meaning
 from tests.torch_npu_wheel import Wheel, fetch
 
 PREFLIGHT = Path(__file__).parents[2] / "preflight"
@@ -106,6 +111,26 @@ def test_the_stand_in_s_functions_take_what_the_real_ones_take(wheel: Wheel) -> 
     for node in ast.parse((STAND_IN / "npu.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             assert [arg.arg for arg in node.args.args] == wheel.parameters(f"torch_npu.npu.{node.name}"), node.name
+
+
+def test_what_the_real_one_says_where_cann_is_not_there_is_understood() -> None:
+    """It is imported here, in a process of its own, which is as far as it comes without CANN."""
+    command = [sys.executable, "-c", "import torch_npu"]
+    environment = {**os.environ, "PYTHONPATH": str(fetch().parent), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: libhccl.so: cannot open shared object file")
+    found = meaning(last)
+    assert found is not None
+    assert "CANN's libraries are not found" in found.cause
+
+
+@pytest.mark.parametrize("library", ["hccl", "ascendcl", "acl_op_compiler", "ge_runner", "graph", "atb"])
+def test_a_missing_library_that_the_real_one_needs_is_understood(wheel: Wheel, library: str) -> None:
+    assert wheel.contains(f"lib{library}.so")
+    found = meaning(f"ImportError: lib{library}.so: cannot open shared object file: No such file or directory")
+    assert found is not None
+    assert "set_env.sh" in found.remedy
 
 
 def test_the_page_of_what_has_never_run_names_every_line_of_the_device_table() -> None:

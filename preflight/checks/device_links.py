@@ -59,7 +59,8 @@ def _losses(history: LinkHistory) -> Sequence[float | None]:
     """When the link was lost, newest first. Not those of the first minute after it first came up, where the records go
     back that far; a loss that was counted and never recorded has no date."""
     ups = [change for change in history.changes if change.up]
-    born = ups[-1].at if ups and len(ups) == history.ups else None
+    begins = bool(ups) and len(ups) == history.ups and history.changes[-1].up  # not so after `-link_stat -c`
+    born = ups[-1].at if begins else None
     losses = [
         change.at for change in history.changes
         if not change.up and (born is None or change.at is None or change.at > born + SETTLING)

@@ -20,7 +20,7 @@ SOURCES = STANDINS / "vendor"
 HCCN = ("tool", "call", "conf", "settings", "port", "optical", "neighbours", "qos", "jobs", "ping", "cfg", "error")
 PROGRAMS = {
     "hccn_tool": (*(f"hccn_{part}.c" for part in HCCN), "link_history.c", "nic.c", "nic_look.c", "icmp.c", "lab.c"),
-    "npu-smi": ("npu_smi.c", "npu_smi_table.c", "npu_smi_typed.c", "chips.c", "lab.c"),
+    "npu-smi": ("npu_smi.c", "npu_smi_table.c", "npu_smi_lists.c", "npu_smi_typed.c", "chips.c", "lab.c"),
     "lspci": ("lspci.c", "chips.c", "lab.c"),
     "watch_links": ("watch_links.c", "link_history.c", "nic_look.c", "lab.c"),
 }

@@ -39,7 +39,7 @@ FAULTS = (
     Fault(
         "driver-version",
         "host",
-        ("VER101",),
+        ("VER101", "NPU120"),
         True,
         f"its driver is {OTHER_DRIVER}.",
         _other_driver,

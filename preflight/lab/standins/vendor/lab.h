@@ -3,13 +3,14 @@
  * STAND-IN: part of the lab of preflight, not of any vendor's software. The lab puts these below LAB_PRIVATE:
  *   product       one word: atlas-a1, atlas-a2 or atlas-a3
  *   device/N      the network namespace of device N (a mount that setns(2) takes)
- *   state/N       key=value lines: what a real device would hold in its own memory (netdetect, tls)
- *   state/settings  key=value lines: call_ms, how long every call of a tool takes
- *   state/fabric  key=value lines: leaf_N and port_N, the switch and its port at the other end of device N's cable
+ *   state/N       key=value lines: what a real device would hold in its own memory (netdetect, tls), and what a fault
+ *                 lets the tools tell of it
+ *   state/settings  the same: call_ms, how much longer a call takes; linger_s, for torch_npu
+ *   state/fabric  the same: leaf_N and port_N, the switch and its port at the other end of device N's cable
  *   link/N        what device N remembers of its link, see link_history.h
  *   process/N/PID locked by a process for as long as it uses device N
  *   hccp/N        locked by the process that has a communicator on device N, and some time after it was killed
- *   superpod      key=value lines on an atlas-a3: pod, size, server
+ *   superpod      the same, on an atlas-a3: pod, size, server
  *   mode          one word, where it is not the usual one: amp (NPUs of an atlas-a1), superpod (servers of atlas-a3)
  */
 #ifndef LAB_H

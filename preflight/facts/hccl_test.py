@@ -7,6 +7,7 @@ a size; a rank whose result was wrong prints a line of its own.
 import re
 from dataclasses import dataclass
 
+from preflight.facts.last_words import meaning
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
@@ -56,13 +57,6 @@ _KNOWN = (
     ),
 )
 _RETCODE = re.compile(r"(?:hccl|acl) interface return err[^\n]{0,200}?retcode: ([0-9]{1,6})")
-# HcclResult and ACL, as far as the number alone leads further.
-_MEANING = {
-    1: "a parameter is wrong", 2: "a pointer is null", 3: "memory", 4: "internal, see plog", 5: "not supported here",
-    6: "not found", 7: "not available", 8: "a system call failed", 9: "timed out", 11: "TCP between hosts failed",
-    12: "RoCE connection failed", 13: "TCP transfer failed", 14: "RoCE transfer failed", 15: "runtime, see plog",
-    16: "driver", 19: "network", 21: "another rank failed", 24: "out of memory",
-}  # fmt: skip
 
 _HEADING = re.compile(r"data_size\(Bytes\): *\| *ave?g_time\(us\): *\| *alg_bandwidth\(GB/s\): *\| *check_result:")
 _ROW = re.compile(
@@ -99,12 +93,13 @@ def hccl_test(text: str) -> HcclTest | Missing:
 def _trouble(text: str) -> tuple[str, ...]:
     """One sentence a cause, however many ranks name it."""
     found = []
-    for pattern, meaning in _KNOWN:
+    for pattern, known_cause in _KNOWN:
         if match := pattern.search(text):
-            found.append(f"HCCL Test said {quote(match.group())}: {meaning}")
+            found.append(f"HCCL Test said {quote(match.group())}: {known_cause}")
     for code in sorted({int(match.group(1)) for match in _RETCODE.finditer(text)} - {7}):
-        meaning = _MEANING.get(code, "its number is in CANN's list of error codes")
-        found.append(f"HCCL Test ended with retcode {code}: {meaning}; the first error in plog says where")
+        known = meaning(f"retcode: {code}")
+        said = f"{known.cause}; {known.remedy}" if known else "its number is in CANN's list of error codes"
+        found.append(f"HCCL Test ended with retcode {code}: {said}; the first error in plog says where")
     return tuple(found)
 
 

@@ -5,7 +5,8 @@
 
 Addresses, gateways and detect addresses come from the devices: as a plan, where one of the inventory's plans gives just
 these, or written out host by host. What the given inventory says of everything else is kept; its comments are not. What
-contradicts itself on the hosts stands in the file as a comment and is said at the end, with exit code 1.
+contradicts itself on the hosts stands in the file as a comment and is said at the end, with exit code 1; where a host
+was not reached, that is 3.
 """
 
 import argparse
@@ -14,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.cli.common import add_inventory_arguments, session
+from preflight.cli.common import add_inventory_arguments, session, write_whole
 from preflight.model.cluster import Cluster, Product
-from preflight.model.errors import PreflightError, UsageError
+from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.facts.collect import collect
     from preflight.inventory import dump, parse
-    from preflight.provision.learn import learn
+    from preflight.provision.learn import asked, learn
 
     if args.out.exists() and not args.force:
         raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
@@ -52,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
     with session(args, cluster) as s:
-        facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
-                        sections=_SECTIONS)  # fmt: skip
+        facts = collect(s.cluster, asked(base, s.hosts), s.transport, progress=s.progress, ports=s.cluster.ports,
+                        pool=args.pool, sections=_SECTIONS)  # fmt: skip
         learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
     text, findings = _text(learned, facts, args.out)
-    _write(args.out, text)
+    write_whole(args.out, text, "the inventory")
     for sentence in (*learned.unseen, *findings)[:_SHOWN]:
         print(f"! {sentence}", file=sys.stderr)
     open_ = len(learned.unseen) + len(findings)
@@ -102,13 +103,14 @@ def _elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
 
 
 def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") -> Product:
-    """What an inventory says, else what the chips are called. Raises PreflightError where there is nothing to learn."""
+    """What an inventory says, else what the chips are called. Raises PreflightError where there is nothing to learn,
+    NotSeenError where nobody could be asked."""
     from preflight.facts.types import Unreachable
     from preflight.provision.learn import devices_seen, product_seen
 
     away = [f"{found.summary}; {found.remedy}" for found in facts.hosts.values() if isinstance(found, Unreachable)]
     if len(away) == len(facts.hosts):
-        raise PreflightError("\n".join((*away[:5], "no host was reached, so nothing was learned")))
+        raise NotSeenError("\n".join((*away[:5], "no host was reached, so nothing was learned")))
     if not devices_seen(facts):
         raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
     product = cluster.product if args.hosts is None else product_seen(facts)
@@ -136,13 +138,3 @@ def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, 
     said = [finding.summary for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)]
     head = [_HEAD, *learned.comments.get((), ()), *(f"! {sentence}" for sentence in (*learned.unseen, *said))]
     return dump(learned.document, {**learned.comments, (): head}), said
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise PreflightError(f"{path}: the inventory could not be written: {error.strerror}") from error

@@ -11,3 +11,9 @@ class UsageError(PreflightError):
     """Wrong usage or configuration; nothing was looked at, nothing was contacted."""
 
     exit_code = 2
+
+
+class NotSeenError(PreflightError):
+    """Nothing is known to be wrong: no host could be looked at."""
+
+    exit_code = 3

@@ -84,6 +84,15 @@ def learn(base: Mapping[str, Any], hosts: Sequence[Host], facts: ClusterFacts, p
     return Learned(document, dict(comments), tuple(unseen))
 
 
+def asked(base: Mapping[str, Any], hosts: Sequence[Host]) -> list[Host]:
+    """The hosts with the devices that `base` names. What only the product's default says there are is a guess, so that
+    those hosts are asked for what is there."""
+    tables = apart(base["hosts"])
+    named = {name for name, table in tables.items() if {"devices", "device_addresses"} & table.keys()}
+    everywhere = "devices" in base["cluster"]
+    return [host if everywhere or host.name in named else replace(host, devices=()) for host in hosts]
+
+
 def product_seen(facts: ClusterFacts) -> Product | None:
     """What the chips' names say the servers are; None where they say nothing, or different things."""
     chips = [chip for host in _reached(facts) if isinstance(host.npu_smi, NpuSmi) for chip in host.npu_smi.chips]

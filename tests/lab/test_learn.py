@@ -42,16 +42,20 @@ def test_a_plan_is_recognised_and_everything_else_is_kept(lab: LabHandle, tmp_pa
     assert to_do(learned) == []
 
 
-def test_names_and_a_login_are_enough(lab: LabHandle, tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def from_names(lab: LabHandle, home: Path, count: int) -> tuple[list[str], dict[str, str]]:
+    """The arguments that name the first `count` hosts of a lab, and an environment with the login in ~/.ssh."""
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/config").write_text(
         f"Host *\n  IdentityFile {lab.dir}/id_ed25519\n  UserKnownHostsFile {lab.dir}/known_hosts\n"
     )
-    first = lab.addresses["node01"]
-    hosts = ("--hosts", "node[01-03]", "--address", f"{first[:-2]}[11-13]", "--user", "root")
+    where = ",".join(lab.addresses[f"node{number:02}"] for number in range(1, count + 1))
+    return ["--hosts", f"node[01-{count:02}]", "--address", where, "--user", "root"], {"HOME": str(home)}
+
+
+def test_names_and_a_login_are_enough(lab: LabHandle, tmp_path: Path) -> None:
+    arguments, env = from_names(lab, tmp_path / "home", 3)
     learned = lab.dir / "from-names.toml"
-    done = learn(*hosts, "-o", learned, env={"HOME": str(home)})
+    done = learn(*arguments, "-o", learned, env=env)
     assert done.returncode == 0, done.stderr
     cluster, given = load(learned), load(lab.inventory)
     assert cluster.product is Product.ATLAS_A1, "the chips say so"
@@ -59,6 +63,28 @@ def test_names_and_a_login_are_enough(lab: LabHandle, tmp_path: Path) -> None:
     assert ([host.nic for host in cluster.hosts], cluster.cidrs) == ([host.nic for host in given.hosts], given.cidrs)
     assert cluster.ports == given.ports
     assert "next: " in done.stdout
+
+
+def test_only_devices_that_are_there_are_asked_and_written_down(make_lab: MakeLab, tmp_path: Path) -> None:
+    few = make_lab(hosts=2, devices=2, product="atlas-a2", firewall="none")
+    assert preflight("configure", "--inventory", few.inventory, "-y").returncode == 0
+    arguments, env = from_names(few, tmp_path / "home", 2)
+    learned = tmp_path / "learned.toml"
+    done = learn(*arguments, "-o", learned, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [len(host.devices) for host in load(learned).hosts] == [2, 2]
+    assert "! " not in learned.read_text()
+
+
+def test_where_no_host_is_reached_nothing_is_written(lab: LabHandle, tmp_path: Path) -> None:
+    nowhere = lab.dir / "all-away.toml"
+    nowhere.write_text(
+        '[cluster]\nname = "c"\nproduct = "atlas-a2"\n[ssh]\nport = 1\n[[hosts]]\nname = "a"\naddress = "127.0.0.1"\n'
+    )
+    done = learn("--inventory", nowhere, "-o", tmp_path / "learned.toml")
+    assert done.returncode == 3
+    assert "no host was reached, so nothing was learned" in done.stderr
+    assert not (tmp_path / "learned.toml").exists()
 
 
 def test_a_file_that_is_there_is_written_over_only_if_that_is_said(lab: LabHandle, tmp_path: Path) -> None:

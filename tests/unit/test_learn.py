@@ -14,7 +14,7 @@ from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Reading, Sysctl
 from preflight.inventory import dump, load, parse, tables
 from preflight.inventory.host_tables import apart, together
 from preflight.model.cluster import Device, Host, Product
-from preflight.provision.learn import learn, product_seen
+from preflight.provision.learn import asked, learn, product_seen
 from preflight.provision.recognise import plan_of
 from tests.unit.healthy import healthy_cluster, healthy_facts
 
@@ -221,6 +221,15 @@ def test_an_address_that_the_inventory_refuses_is_a_comment_with_the_reason() ->
     assert "hccn_tool refuses 192.168.1.7: the driver uses 192.168.1.0/24 itself" in learned.comments["hosts", 1][0]
     assert "device_addresses" in learned.document["hosts"][0]
     assert "device_addresses" not in learned.document["hosts"][1]
+
+
+def test_devices_that_only_a_default_gives_are_not_asked_for() -> None:
+    hosts = '[[hosts]]\nname = "node01"\ndevices = 2\n[[hosts]]\nname = "node02"\n'
+    guessed = f'[cluster]\nname = "c"\nproduct = "atlas-a2"\n{hosts}'
+    named = guessed.replace('"atlas-a2"', '"atlas-a2"\ndevices = 4')
+    for text, counts in ((guessed, [2, 0]), (named, [2, 4])):
+        found = asked(tomllib.loads(text), parse(text, Path("x.toml")).hosts)
+        assert [len(host.devices) for host in found] == counts
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def kill(lab: LabHandle, job: "subprocess.Popen[str]") -> None:
 def test_a_running_job_shows_in_every_tool(lab: LabHandle, job: "subprocess.Popen[str]") -> None:
     try:
         assert said(lab, HCCP) == "device hccp process: exist\n"
-        assert "[devid 1] qp_active: 1\n" in said(lab, "hccn_tool -i 1 -hw_stats -g")
+        assert "[devid 1] qp_active: 2\n" in said(lab, "hccn_tool -i 1 -hw_stats -g")
         assert "Process name:python" in said(lab, "npu-smi info -t proc-mem -i 1 -c 0")
         idle, busy = map(int, re.findall(r"(\d+) */ 32768", said(lab, "npu-smi info")))
         assert busy > idle

@@ -90,11 +90,12 @@ def shown(show: Callable[..., None], *arguments: object) -> None:
         raise PreflightError("nobody read the plan to its end, so nothing was changed") from None
 
 
-def agreed(args: argparse.Namespace, plan: Plan) -> bool:
-    """Whether the plan may be carried out: asked on the terminal, unless -y has answered."""
+def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool:
+    """Whether the plan may be carried out: asked on the terminal, unless -y has answered. `what`: the question's
+    beginning, before the hosts."""
     if args.yes:
         return True
-    print(f"Apply to {_in_waves(args, plan)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{what} {_in_waves(args, plan)}? [y/N] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         print(file=sys.stderr)

@@ -34,12 +34,13 @@ def say(s: Session, *sentences: str) -> None:
     _show(s, [*map(Line, first), Line(last, "next")])
 
 
-def show_plan(s: Session, plan: Plan, notes: Sequence[str]) -> None:
+def show_plan(s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change") -> None:
+    """The plan as a diff; `nothing`: what to say of an empty one."""
     from preflight.inventory import fold
 
     lines = render(plan, notes, fold=fold)
     if not plan.changes:
-        lines.append(Line("nothing to change on the hosts that were reached"))
+        lines.append(Line(f"{nothing}, apart from what is said above" if notes else nothing))
     _show(s, lines)
 
 
@@ -121,8 +122,7 @@ def _not_tried(end: Ending) -> Iterator[str]:
 
 def _way_back(run: str, results: Sequence[StepResult]) -> list[Line]:
     """How to take the run back, where there may be something to take back."""
-    untouched = (StepState.ALREADY, StepState.MOVED, StepState.NOT_RUN)
-    if not run or all(result.state in untouched for result in results):
+    if not run or not any(result.touched for result in results):
         return []
     return [Line(f"run {run}; taken back by: preflight rollback {run}", "dim")]
 

@@ -40,21 +40,38 @@ def _listed(runs: list[PastRun]) -> Iterator[str]:
     yield f"{'run':20}  {'command':{width}}  hosts  what came of it"
     for past in runs:
         end = "; taken back" if past.run in undone else ""
-        yield f"{past.run:20}  {past.command:{width}}  {len(past.hosts):>5}  {_ending(past)}{end}"
+        yield f"{past.run:20}  {past.command:{width}}  {len(past.hosts):>5}  {ending(past)}{end}"
         if past.undoes:
             yield f"{'':20}  takes back {past.undoes}"
-    standing = next((past.run for past in runs if not past.undoes and past.run not in undone), None)
+    standing = (past.run for past in runs if past.touched and not past.undoes and past.run not in undone)
     yield ""
-    yield f"next: preflight rollback {standing}" if standing else f"next: preflight history {runs[0].run}"
+    yield next((f"next: preflight rollback {run}" for run in standing), f"next: preflight history {runs[0].run}")
 
 
-def _ending(past: PastRun) -> str:
-    well = past.states.get(StepState.DONE, 0) + past.states.get(StepState.ALREADY, 0)
-    parts = [f"{well} of {len(past.changes)} changes"]
-    parts += [f"{number} {state}" for state, number in past.states.items()
-              if state not in (StepState.DONE, StepState.ALREADY)]  # fmt: skip
-    if past.exit is None:
-        parts.append("cut off, or still at work")
+_OTHERWISE = {
+    StepState.ALREADY: "so already",
+    StepState.MOVED: "left alone, as somebody had changed it",
+    StepState.DID_NOT_STICK: "did not stick",
+    StepState.FAILED: "failed",
+    StepState.NOT_RUN: "not tried",
+    StepState.REVERTED: "taken back by the host",
+}
+
+
+def ending(past: PastRun) -> str:
+    """What came of all the changes of a run; the numbers add up to them."""
+    total, made, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
+    if not total:
+        return "nothing was left to change"
+    if already == total:
+        return f"nothing changed ({already} were so already)"
+    at_least = "at least " if past.maybe or past.unheard else ""
+    parts = [f"{at_least}{made} of {total} changes" if past.touched else "nothing changed"]
+    parts += [f"{number} {words}" for state, words in _OTHERWISE.items() if (number := past.states.get(state))]
+    parts += ["some of which may have changed something"] if past.maybe else []
+    parts += [f"{past.unheard} unknown (the hosts' journals tell)"] if past.unheard else []
+    parts += [f"{past.not_begun} on hosts that were not begun"] if past.not_begun else []
+    parts += ["cut off, or still at work"] if past.exit is None else []
     return ", ".join(parts)
 
 
@@ -68,8 +85,9 @@ def _show_one(past: PastRun) -> None:
     show([Line(line.text, line.style) for line in render(Plan(past.changes), (), fold=fold)])
     begun = fold(past.begun) if past.begun else "no host"
     print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
-    print(f"begun on {begun}: {_ending(past)}")
-    print(f"next: preflight rollback {past.run}")
+    undone = past.run in taken_back(past_runs())
+    print(f"begun on {begun}: {ending(past)}{'; taken back' if undone else ''}")
+    print(f"next: preflight rollback {past.run}" if past.touched and not undone else "next: preflight history")
 
 
 def _document(runs: list[PastRun]) -> str:
@@ -78,7 +96,8 @@ def _document(runs: list[PastRun]) -> str:
     listed = [
         {"run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
          "inventory": past.inventory, "undoes": past.undoes, "hosts": past.hosts, "begun": past.begun,
-         "changes": len(past.changes), "states": past.states, "exit": past.exit}
+         "changes": len(past.changes), "states": past.states, "not_begun": past.not_begun,
+         "unknown": past.unheard, "exit": past.exit}
         for past in runs
     ]  # fmt: skip
     body = {"schema": "preflight.history/1", "runs": listed}

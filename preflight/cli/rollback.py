@@ -59,17 +59,22 @@ def run(args: argparse.Namespace) -> int:
         away = (*_gone(past, s), *undo.away)
         notes = (*away, *undo.notes, *undo.keeps, *held, *more)
         if args.output == "console":
-            shown(show_plan, s, plan, notes)
+            shown(show_plan, s, plan, notes, "nothing to take back")
         if args.dry_run:
             say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
             return 3 if away else 0
-        if plan.changes and not agreed(args, plan):
+        if plan.changes and not agreed(args, plan, "Take back on"):
             return PENDING
-        undoes = Undoes(args.run_id, tuple(host.name for host in hosts))
+        # That nothing was left to take back is worth a line of history only where there may have been something.
+        undoes = Undoes(args.run_id, tuple(host.name for host in hosts)) if plan.changes or _touched(past) else None
         # A run that nobody knows is most likely a slip; one that was started here may never have got to a host.
         short = bool(away or held) or not (undo.known or past)
         run_id, applied = carry_out(args, s, plan, started, undoes=undoes, short=short)
         return finish_run(args, s, run_id, applied.results, notes + applied.notes, short=short)
+
+
+def _touched(past: "PastRun | None") -> bool:
+    return past is not None and past.touched
 
 
 def _gone(past: "PastRun | None", s: Session) -> tuple[str, ...]:

@@ -107,6 +107,12 @@ class StepResult:
     state: StepState
     found: str | None = None  # the value found, where it is not what was hoped for
     message: str = ""
+    maybe: bool = False  # not done, as far as is known, and yet it may have changed something
+
+    @property
+    def touched(self) -> bool:
+        """Whether the host may be otherwise than before because of it."""
+        return self.state is StepState.DONE or self.maybe
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class _Step:
     state: StepState
     found: str | None
     message: str
+    maybe: bool = False
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,8 @@ def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepRes
     if len(steps) != len(changes):
         raise framed.NoAnswer(f"{len(changes)} changes were sent and {len(steps)} results came back")
     return tuple(
-        StepResult(change, step.state, step.found, step.message) for change, step in zip(changes, steps, strict=True)
+        StepResult(change, step.state, step.found, step.message, step.maybe)
+        for change, step in zip(changes, steps, strict=True)
     )
 
 
@@ -251,7 +253,7 @@ def _named(host: Host, error: Exception) -> str:
 def lost(changes: Sequence[Change], why: str, run: str) -> tuple[StepResult, ...]:
     """How far the host came is not known here, so that nothing counts as done."""
     message = f"{why}; what was done there until then, if anything, stands in {JOURNAL}/{run}.jsonl"
-    return tuple(StepResult(change, StepState.FAILED, message=message) for change in changes)
+    return tuple(StepResult(change, StepState.FAILED, message=message, maybe=True) for change in changes)
 
 
 def refused(changes: Sequence[Change], message: str) -> tuple[StepResult, ...]:
@@ -266,7 +268,7 @@ def refused(changes: Sequence[Change], message: str) -> tuple[StepResult, ...]:
 def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepResult:
     """`result`, or what became of it if it was written and guarded."""
     if result.change.phase is Phase.GUARDED and result.state is StepState.DONE:
-        return replace(result, state=state, message=message)
+        return replace(result, state=state, message=message, maybe=state is not StepState.REVERTED)
     return result
 
 

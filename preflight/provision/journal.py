@@ -3,7 +3,8 @@
     start      run, command, inventory, owner, changes (the plan); undoes (the run that this one takes back, or "") and
                asked (the hosts that were asked for it)
     begin      host, steps: what is now done there, in order
-    end        host, step, kind, target, state, found, message: what became of one change
+    end        host, step, kind, target, state, found, message: what became of one change; maybe: whether it may have
+               changed something though it is not done
     stopped    why: no other host is begun
     finish     exit: the command's exit code
 
@@ -15,6 +16,7 @@ import getpass
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -76,7 +78,8 @@ class RunJournal:
         for number, result in enumerate(results):
             change, found = result.change, result.found
             self._note("end", host=change.host, step=number, kind=change.kind, target=change.target,
-                       state=result.state, found=found and found[:_LONGEST], message=result.message)  # fmt: skip
+                       state=result.state, found=found and found[:_LONGEST], message=result.message,
+                       maybe=result.maybe)  # fmt: skip
 
     def stopped(self, why: str) -> None:
         self._note("stopped", why=why)
@@ -113,13 +116,30 @@ class PastRun:
     changes: tuple[Change, ...]
     undoes: str = ""
     asked: frozenset[str] = frozenset()
-    states: dict[StepState, int] = field(default_factory=dict)  # how many changes ended how
+    states: dict[StepState, int] = field(default_factory=dict)  # how many changes ended how, as far as was heard
+    maybe: int = 0  # of those that are not done: how many may have changed something all the same
     begun: tuple[str, ...] = ()  # hosts
     exit: int | None = None  # None: the run was cut off, or is at work
 
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(change.host for change in self.changes))
+
+    @property
+    def not_begun(self) -> int:
+        """Changes of hosts that were not begun."""
+        begun = set(self.begun)
+        return sum(change.host not in begun for change in self.changes)
+
+    @property
+    def unheard(self) -> int:
+        """Changes of hosts that were begun and of which nothing was heard since."""
+        return len(self.changes) - self.not_begun - sum(self.states.values())
+
+    @property
+    def touched(self) -> bool:
+        """Whether a host may be otherwise than before because of the run."""
+        return bool(self.states.get(StepState.DONE) or self.maybe or self.unheard)
 
 
 def past_runs() -> Iterator[PastRun]:
@@ -130,11 +150,13 @@ def past_runs() -> Iterator[PastRun]:
 
 
 def taken_back(runs: Iterable[PastRun]) -> frozenset[str]:
-    """The runs among these that another one has taken back, on all their hosts, and that was not taken back itself."""
+    """The runs among these that another one has taken back, on all their hosts, and that was not taken back itself. A
+    run that has changed nothing needs none."""
     known = {past.run: past for past in runs}
     undone: set[str] = set()
     for past in sorted(known.values(), key=lambda past: past.run, reverse=True):  # what undoes comes later
-        whole = past.undoes in known and past.asked >= set(known[past.undoes].hosts)
+        earlier = known.get(past.undoes)
+        whole = earlier and earlier.touched and past.asked >= set(earlier.hosts)
         if whole and past.exit == 0 and past.run not in undone:
             undone.add(past.undoes)
     return frozenset(undone)
@@ -156,11 +178,7 @@ def _read(path: Path) -> PastRun | None:
     if not lines or lines[0].get("event") != "start":
         return None
     start = lines[0]
-    states: dict[StepState, int] = {}
-    for line in lines:
-        if line["event"] == "end":
-            state = StepState(line["state"])
-            states[state] = states.get(state, 0) + 1
+    ends = {(line["host"], line["step"]): line for line in lines if line["event"] == "end"}  # the last word counts
     return PastRun(
         run=start["run"],
         command=start["command"],
@@ -170,7 +188,8 @@ def _read(path: Path) -> PastRun | None:
         changes=tuple(msgspec.convert(start["changes"], list[Change])),
         undoes=start["undoes"],
         asked=frozenset(start["asked"]),
-        states=states,
+        states=dict(Counter(StepState(line["state"]) for line in ends.values())),
+        maybe=sum(line.get("maybe", False) for line in ends.values()),
         begun=tuple(line["host"] for line in lines if line["event"] == "begin"),
         exit=next((line["exit"] for line in lines if line["event"] == "finish"), None),
     )

@@ -22,7 +22,7 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
     compare    {"results": [{"state", "found", "message"}, …] of all three lists in that order, "open": as undo-of}
     recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
     apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it,
-                "recovered": the same}
+                "recovered": the same; a result may have "maybe", too (see steps.py)}
     confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
     undo-of    {"changes": [what leads back to before the run] or null if it was not here,
                 "open": the run that has begun here and not finished, or ""}

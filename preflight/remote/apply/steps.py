@@ -16,8 +16,9 @@ def failed(message):
 
 
 def step(change, journal, partly=False, **number):
-    """One change: {"state", "found", "message"}. `number` is `step` and `phase`, or `undo`, for the journal. `partly`:
-    what a writer that was cut off may have left is as good as `before`."""
+    """One change: {"state", "found", "message"}, and "maybe" where it was begun and is not made: whether it may have
+    changed something. `number` is `step` and `phase`, or `undo`, for the journal. `partly`: what a writer that was cut
+    off may have left is as good as `before`."""
     kind, target, after = kind_of(change["kind"]), change["target"], change["after"]
     which = dict(number, kind=change["kind"], target=target, area=change["area"])
 
@@ -34,7 +35,8 @@ def step(change, journal, partly=False, **number):
         return ended("already")
     if kind.same(found) != kind.same(expected(change, journal)) and not (partly and between(kind, found, change)):
         return ended("moved", found)
-    journal.note("begin", before=found, after=after, others=kind.others(target), **which)
+    were = (kind.same(found), kind.others(target))
+    journal.note("begin", before=found, after=after, others=were[1], **which)
     problem, unknown = "", False
     try:
         kind.write(target, after)
@@ -46,10 +48,11 @@ def step(change, journal, partly=False, **number):
         unknown, problem = True, problem or "could not be read back: " + sentence(error)
     others = kind.others(target)
     if unknown:
-        return ended("failed", None, problem, others=others, unknown=True)
+        return dict(ended("failed", None, problem, others=others, unknown=True), maybe=True)
     if kind.same(found) == kind.same(after):  # what the host shows counts, not what the tool said
         return ended("done", message=problem, others=others)
-    return ended("failed" if problem else "did-not-stick", found, problem, others=others)
+    result = ended("failed" if problem else "did-not-stick", found, problem, others=others)
+    return dict(result, maybe=(kind.same(found), others) != were)
 
 
 def expected(change, journal):
@@ -113,5 +116,5 @@ def run_steps(changes, journal, phase, first=0, go_on=False):
                 break
             results.append(step(change, journal, step=number, phase=phase))
         except StepError as error:  # of the journal: what was done before is told nevertheless
-            results.append(failed(sentence(error)))
+            results.append(dict(failed(sentence(error)), maybe=True))
     return results + [NOT_RUN] * (len(changes) - len(results))

@@ -1,0 +1,117 @@
+"""What `preflight history` makes of the journals on this machine: counts that add up, and what can be taken back."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from preflight.cli import history
+from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
+from preflight.provision.journal import PastRun, RunJournal, past_run, require_directory
+
+INVENTORY = Path("hosts.toml")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    require_directory()
+
+
+def changes(host: str, number: int = 2) -> list[Change]:
+    return [Change(host, Area.PORTS, Kind.FILE, f"/etc/{n}", None, "x", "PRT101") for n in range(number)]
+
+
+def written(
+    run: str, ended: dict[str, Sequence[StepState]], *, begun: str = "", more: str = "", exit_code: int | None = 0,
+    undoes: str = "", maybe: bool = False,
+) -> PastRun:  # fmt: skip
+    """A journal of two changes a host. `ended`: how those of a host went; `begun`: one that was not heard of again;
+    `more`: one that was not begun."""
+    hosts = [*ended, *begun.split(), *more.split()]
+    journal = RunJournal(run)
+    plan = Plan(tuple(change for host in hosts for change in changes(host)))
+    journal.start("apply", INVENTORY, plan, undoes=undoes, asked=hosts)
+    for host in (*ended, *begun.split()):
+        journal.begin(host, changes(host))
+    for host, states in ended.items():
+        pairs = zip(changes(host), states, strict=True)
+        journal.end([StepResult(c, s, maybe=maybe and s is StepState.FAILED) for c, s in pairs])
+    if exit_code is not None:
+        journal.finish(exit_code)
+    past = past_run(run)
+    assert past
+    return past
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert history.run(argparse.Namespace(run_id=None, number=20, output="console")) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+DONE, ALREADY, FAILED, NOT_RUN = StepState.DONE, StepState.ALREADY, StepState.FAILED, StepState.NOT_RUN
+
+
+def test_a_run_that_found_everything_so_changed_nothing_and_is_not_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    written("r1", {"node01": [DONE, DONE]})
+    written("r2", {"node01": [ALREADY, ALREADY]})
+    title, second, first, _, last = listed(capsys)
+    assert title.startswith("run")
+    assert second.endswith("nothing changed (2 were so already)")
+    assert first.endswith("2 of 2 changes")
+    assert last == "next: preflight rollback r1"
+    assert history.run(argparse.Namespace(run_id="r2", number=20, output="console")) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next: preflight history"
+
+
+def test_a_failed_canary_leaves_counts_that_add_up() -> None:
+    past = written("r1", {"node01": [FAILED, NOT_RUN]}, more="node02 node03", exit_code=1)
+    assert history.ending(past) == "nothing changed, 1 failed, 1 not tried, 4 on hosts that were not begun"
+    assert not past.touched
+
+
+def test_what_a_killed_run_did_is_not_known_here(capsys: pytest.CaptureFixture[str]) -> None:
+    past = written("r1", {"node01": [DONE, ALREADY]}, begun="node02", more="node03", exit_code=None)
+    assert history.ending(past) == (
+        "at least 1 of 6 changes, 1 so already, 2 unknown (the hosts' journals tell), 2 on hosts that were not begun, "
+        "cut off, or still at work"
+    )
+    early = written("r2", {}, begun="node01", exit_code=None)
+    assert history.ending(early).startswith("at least 0 of 2 changes, 2 unknown")
+    assert listed(capsys)[-1] == "next: preflight rollback r2", "the hosts may have been changed"
+
+
+def test_a_host_that_was_lost_may_have_been_changed() -> None:
+    past = written("r1", {"node01": [FAILED, FAILED]}, maybe=True, exit_code=1)
+    assert history.ending(past) == "at least 0 of 2 changes, 2 failed, some of which may have changed something"
+
+
+def test_a_host_that_was_heard_twice_counts_once() -> None:
+    journal = RunJournal("r1")
+    journal.start("apply", INVENTORY, Plan(tuple(changes("node01"))))
+    journal.begin("node01", changes("node01"))
+    journal.end([StepResult(change, FAILED, maybe=True) for change in changes("node01")])  # given up
+    journal.end([StepResult(change, DONE) for change in changes("node01")])  # and heard all the same
+    past = past_run("r1")
+    assert past
+    assert (past.states, past.maybe) == ({DONE: 2}, 0)
+
+
+def test_what_was_taken_back_is_marked_and_what_was_never_done_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    written("r1", {"node01": [DONE, DONE]})
+    written("r2", {"node01": [FAILED, NOT_RUN]}, exit_code=1)
+    written("r3", {"node01": [DONE, DONE]}, undoes="r1")
+    written("r4", {"node01": [ALREADY, ALREADY]}, undoes="r2")
+    text = listed(capsys)
+    assert [line[:2] for line in text if line.endswith("; taken back")] == ["r1"]
+    assert text[-1] == "next: preflight history r4"
+
+
+def test_a_rollback_that_found_nothing_says_so() -> None:
+    journal = RunJournal("r2")
+    journal.start("rollback", INVENTORY, Plan(), undoes="r1", asked=["node01"])
+    journal.finish(0)
+    past = past_run("r2")
+    assert past
+    assert history.ending(past) == "nothing was left to change"

@@ -44,14 +44,19 @@ def run(args: argparse.Namespace) -> int:
             return PENDING
         short = bool(held or away)
         run_id, applied = carry_out(args, s, plan, started, short=short)
-        return finish_run(args, s, run_id, (*applied.results, *away), notes + applied.notes, short=short)
+        results = (*applied.results, *away)
+        return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work)
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; make a plan first: preflight plan --out {path}") from None
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; make a plan with preflight plan --out {path}") from None
+        raise UsageError(
+            f"{path}: {error.strerror}; a plan is a file that preflight plan --out FILE has written"
+        ) from None
 
 
 def _refuse_strangers(args: argparse.Namespace, s: Session, cluster: str, plan: Plan) -> None:

@@ -4,19 +4,23 @@ Nothing is changed. A plan is limited to areas with --area, and can be made from
 """
 
 import argparse
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from preflight.cli.changing import add_permission_arguments, shown
-from preflight.cli.common import add_inventory_arguments, again, session
+from preflight.cli.common import add_inventory_arguments, again, session, write_whole
 from preflight.model.change import Area
-from preflight.model.errors import PreflightError
+from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="save the plan here, for preflight apply FILE")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="save the plan here, for preflight apply FILE; an older plan there is written over, nothing else",
+    )
     parser.add_argument("--area", action="append", type=Area, choices=tuple(Area), help="only this area (repeatable)")
     parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="plan from saved facts, offline")
     parser.add_argument("--exit-code", action="store_true", help="end with 5 if something would change")
@@ -32,26 +36,30 @@ def run(args: argparse.Namespace) -> int:
     from preflight.report.build import utc
 
     areas = tuple(args.area or Area)
+    if args.out:
+        _refuse_to_overwrite(args.out)
     with session(args) as s:
         seen = judge(s, load_file(args.source), areas) if args.source else look(s, areas, args)
         plan, notes = doable(s, seen, args)
         shown(show_plan, s, plan, notes)
         if args.out:
             inventory = str(args.inventory.absolute())
-            _save(args.out, dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes)))
+            saved = dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes))
+            write_whole(args.out, saved, "the plan", 0o600)  # it holds what the hosts' files hold
             say(s, f"nothing was changed; the plan is in {args.out}", f"next: preflight apply {args.out}")
         else:
             say(s, "nothing was changed", f"next: {again(args)} --out plan.json")
         return dry_exit(args, seen, plan)
 
 
-def _save(path: Path, text: str) -> None:
-    """Whole or not at all; only the owner reads it, as it holds what the hosts' files hold."""
-    partial = path.with_name(f".{path.name}.partial")
+def _refuse_to_overwrite(path: Path) -> None:
+    """Raises UsageError where `path` holds something else than a plan: that would be lost."""
+    from preflight.provision.document import is_plan
+
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        partial.replace(path)
+        held = path.read_bytes() if path.is_file() else b""
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise PreflightError(f"the plan cannot be written to {path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}; name another file for the plan") from None
+    free = is_plan(held) or not held if path.is_file() else not path.exists()
+    if not free:
+        raise UsageError(f"{path} is there already and is no plan; name another file for the plan")

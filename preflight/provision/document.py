@@ -13,6 +13,8 @@ from preflight.model.change import Change, Plan
 from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.plan/1"
+_KIND = SCHEMA.partition("/")[0]
+_MADE = "a plan is a file that preflight plan --out FILE has written"
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,33 @@ def dump(saved: SavedPlan) -> str:
 def load(text: bytes, name: str) -> SavedPlan:
     """The plan of the file `name`. Raises UsageError with what is wrong and where."""
     try:
-        schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema")
-        if schema is None or msgspec.json.decode(schema) != SCHEMA:
-            raise UsageError(f"{name}: not a plan of this version; make one with preflight plan --out {name}")
+        schema = _schema_of(text)
+        if not _is_ours(schema):
+            raise UsageError(f"{name}: not a plan; {_MADE}")
+        if schema != SCHEMA:
+            raise UsageError(f"{name}: a plan of another version ({schema}); make it anew: preflight plan --out {name}")
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{name}: not a plan: {error}; make one with preflight plan --out {name}") from None
+        raise UsageError(f"{name}: not a plan: {error}; {_MADE}") from None
     plan = Plan(tuple(document.changes))
     return SavedPlan(document.created, document.cluster, document.inventory, plan, tuple(document.held_back))
+
+
+def is_plan(text: bytes) -> bool:
+    """Whether this is a plan, of whatever version."""
+    try:
+        return _is_ours(_schema_of(text))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _schema_of(text: bytes) -> object:
+    schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema")
+    return None if schema is None else msgspec.json.decode(schema)
+
+
+def _is_ours(schema: object) -> bool:
+    return isinstance(schema, str) and schema.partition("/")[0] == _KIND
 
 
 def limited(plan: Plan, hosts: Sequence[str]) -> Plan:

@@ -101,8 +101,12 @@ def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
     ("text", "says"),
     [
         ("", "not a plan: "),
-        ("{}", "not a plan of this version"),
-        ('{"schema": "preflight.plan/9"}', "not a plan of this version"),
+        ("{}", "not a plan; a plan is a file that preflight plan --out FILE has written"),
+        ('{"schema": "preflight.report/1"}', "not a plan; "),
+        (
+            '{"schema": "preflight.plan/9"}',
+            "a plan of another version (preflight.plan/9); make it anew: preflight plan",
+        ),
         ('{"schema": "preflight.plan/1"}', "not a plan: Object missing required field"),
         ("[" * 100000, "not a plan: "),
     ],
@@ -114,6 +118,27 @@ def test_a_file_that_is_no_plan_contacts_nobody(tmp_path: Path, text: str, says:
     assert done.returncode == 2
     assert says in done.stderr
     assert "nothing was contacted" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["precious.txt", "a-folder", "a-pipe"])
+def test_what_is_no_plan_is_not_written_over(lab: LabHandle, tmp_path: Path, path: str) -> None:
+    (tmp_path / "precious.txt").write_text("precious\n")
+    (tmp_path / "a-folder").mkdir()
+    os.mkfifo(tmp_path / "a-pipe")
+    done = run("plan", "--inventory", lab.inventory, "--out", tmp_path / path)
+    assert done.returncode == 2
+    assert f"{path} is there already and is no plan; name another file for the plan" in done.stderr
+    assert "nothing was contacted" in done.stderr
+    assert (tmp_path / "precious.txt").read_text() == "precious\n"
+
+
+def test_an_older_plan_and_an_empty_file_are_written_over(lab: LabHandle, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    out.write_text("")
+    out.chmod(0o644)
+    first = plan(lab, out, "--area", "ports")
+    assert plan(lab, out) != first
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
 def test_a_plan_for_another_cluster_contacts_nobody(lab: LabHandle, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def _profiles(
         include = sections.get("main", {}).get("include", "")
         if "${" in include:
             raise _UnreadableError(f"{path} includes a profile by a variable: {include}")
-        yield from _profiles([part for part in re.split(r"\s*[,;]\s*", include.strip()) if part], files, seen)
+        yield from _profiles([part.strip() for part in re.split("[,;]", include) if part.strip()], files, seen)
         yield path, sections
 
 

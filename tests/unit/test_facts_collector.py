@@ -9,6 +9,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ LOADER = "import sys; exec(compile(sys.stdin.buffer.read({}), 'collect', 'exec')
 def answer(*sections: str, path: str = "", deadline: float = 10.0, **request: Any) -> dict[str, Any]:
     """What the collector answers. `path`: a directory of tools that goes in front of PATH."""
     deadlines = dict.fromkeys(sections, deadline)
-    words = {"marker": "mark-1", "deadlines": deadlines, "ports": [], "names": [], **request}
+    words = {"marker": "mark-1", "deadlines": deadlines, "ports": [], "names": [], "called": [], **request}
     program = SOURCE.encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(program))],
@@ -367,6 +368,14 @@ echo fine
     assert {said[query]["out"] for query in ("topo", "board -i 1", "board -i 2", "health -i 2 -c 0")} == {"fine\n"}
 
 
+def test_a_tool_that_prints_blank_lines_stops_nothing(tmp_path: Path) -> None:
+    path = tool(tmp_path, "npu-smi", "yes '' | head -c 250000\n")
+    found = answer("chips", "npu_smi", "extras", "os", path=path, devices=[], chip_queries=["health"])
+    assert "nothing came of it" not in str({name: section.get("error", "") for name, section in found.items()})
+    assert found["chips"]["value"]["mapping"]["out"].isspace()
+    assert set(found["chips"]["value"]["queries"]) == {"topo"}
+
+
 def test_a_tool_that_is_a_directory_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "npu-smi").mkdir()
     (tmp_path / "hccn_tool").mkdir()
@@ -431,6 +440,50 @@ def test_the_jobs_environment_is_that_behind_its_setup_and_secrets_stay_there(tm
         f"{tmp_path}/link.json": ("link", "{}", ""),
     }
     assert (found["uid"], found["groups"][0]) == (os.getuid(), os.getgid())
+
+
+def rank_table(path: Path, servers: int) -> str:
+    """A finished table of so many servers with a device each; the one of 10.1.0.7 is among them."""
+    listed = [{"server_id": f"10.1.{at >> 8}.{at & 255}", "device": [{"device_id": "0"}]} for at in range(servers)]
+    table = {"version": "1.0", "status": "completed", "server_list": listed, "padding": ["x" * 99] * servers}
+    path.write_text(json.dumps(table, indent=4), encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def named_file(path: Path) -> dict[str, Any]:
+    """What is seen of a file that RANK_TABLE_FILE names, on the host 10.1.0.7."""
+    program = Program(JOB_VIEW, wrapper=("env", f"RANK_TABLE_FILE={path}"), isolated=False)
+    view = job("python3", *host_argv(program, sudo=False), elsewhere=True, deep=deep_job(named_by=["RANK_TABLE_FILE"]))
+    found = answer("job", job=view, called=["node7", "10.1.0.7"])["job"]["value"]["deep"]["files"][0]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("servers", [20, 1000, 8000], ids=["sent whole", "over 64 KiB", "over 1 MiB"])
+def test_of_a_large_rank_table_a_host_sends_its_own_part_and_the_digest_of_the_whole(
+    tmp_path: Path, servers: int
+) -> None:
+    text = rank_table(tmp_path / "hccl.json", servers)
+    found = named_file(tmp_path / "hccl.json")
+    assert (found["error"], found["size"]) == ("", len(text))
+    assert found["digest"] == sha256(text.encode()).hexdigest()
+    own = {"server_id": "10.1.0.7", "device": [{"device_id": "0"}]}
+    short = {"version": "1.0", "status": "completed", "server_list": [own]}
+    assert (found["text"] == text) if servers == 20 else (json.loads(found["text"]) == short)
+
+
+def test_a_large_file_that_is_no_rank_table_is_sent_or_said_to_be_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "hccl.json"
+    for text, error in (
+        ('{"host_ip": [' + '"10.1.0.1", ' * 9000 + '"10.1.0.2"]}', ""),
+        (rank_table(path, 8000).replace('"status"', "status"), "larger than 1024 KiB, and no rank table: Expecting"),
+        ("[" * (2 << 20), "larger than 1024 KiB, and no rank table"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        found = named_file(path)
+        assert found["text"] == ("" if error else text)
+        assert found["error"].startswith(error)
+        assert bool(found["error"]) == bool(error)
 
 
 def test_digests_tell_files_by_their_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def read_ufw_enabled(_):
     text = read_file("/etc/ufw/ufw.conf")
     if text is None:
         raise StepError("ufw is not installed")
-    values = re.findall(r"^\s*ENABLED\s*=\s*\"?(\w+)", text, re.MULTILINE)
+    values = re.findall(r"^[ \t]*ENABLED[ \t]*=[ \t]*\"?(\w+)", text, re.MULTILINE)
     return "yes" if values and values[-1].lower() == "yes" else "no"
 
 

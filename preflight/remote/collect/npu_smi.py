@@ -4,17 +4,22 @@ import pwd
 import re
 import time
 
-from collect.tools import attempt, command, each, required
+from collect.tools import QUERY_LIMIT, attempt, command, each, required
 
 NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 AT_ONCE = 4  # calls: each opens the management interface of the driver
 QUERY_SECONDS = 10  # that one query of a chip may take: one that hangs leaves time for the others
+# Of one line each: a search over the lines of a text would take the square of its blank ones, and `re` lets no other
+# thread run meanwhile, so that no deadline would fire.
+PROCESS = re.compile(r"\|[ \d]+\|[ \t]*(\d{1,9})[ \t]*\|")
+ROW = re.compile(r"[ \t]*(\d{1,5})[ \t]+(\d{1,3})[ \t]+\d")
 
 
 def look_npu_smi(request, deadline):  # noqa: ARG001  (the sections have one signature)
     tool = required(*NPU_SMI)
     info, mapping = command([tool, "info"], deadline), command([tool, "info", "-m"], deadline)
-    processes = re.findall(r"^\|[ \d]+\|\s*(\d{1,9})\s*\|", info["out"].partition("Process id")[2], re.MULTILINE)
+    rows = map(PROCESS.match, info["out"].partition("Process id")[2].splitlines())
+    processes = [row.group(1) for row in rows if row]
     users = {pid: owner(pid) for pid in processes}
     return {"info": info, "mapping": mapping, "users": {pid: user for pid, user in users.items() if user}}
 
@@ -34,7 +39,8 @@ def owner(pid):
 
 def numbers(mapping):
     """[(NPU, chip)] of `npu-smi info -m`. A third number follows; in the row of a management unit it is a dash."""
-    return re.findall(r"^\s*(\d{1,5})\s+(\d{1,3})\s+\d", mapping, re.MULTILINE)
+    rows = (ROW.match(line) for line in mapping[:QUERY_LIMIT].splitlines())
+    return [row.groups() for row in rows if row]
 
 
 def look_chips(request, deadline):

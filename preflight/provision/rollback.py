@@ -1,6 +1,6 @@
 """A run → the plan that takes it back, from what the hosts themselves wrote down."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import framed
@@ -8,11 +8,11 @@ from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.model.cluster import Host
 from preflight.provision.apply import Way
 from preflight.provision.host_run import HostRun, Refused
+from preflight.provision.keeps import keeping
 from preflight.transport import fan_out
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
-_NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "}
 
 
 @dataclass(frozen=True)
@@ -66,25 +66,11 @@ def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     kept = [change for change in given if _cannot_be_unset(change)]
     holding = {change.host for change in kept}
     rest = (_for_the_next_boot(c) if c.host in holding else c for c in given if not _cannot_be_unset(c))
-    return Plan(tuple(_by_phase(tuple(rest)))), tuple(_keeping(kept))
+    return Plan(tuple(_by_phase(tuple(rest)))), tuple(keeping(kept))
 
 
 def _cannot_be_unset(change: Change) -> bool:
     return change.kind in DEVICE_KINDS and (change.after is None or change.kind is Kind.DEVICE_RECOVERY)
-
-
-def _keeping(kept: Iterable[Change]) -> Iterator[str]:
-    devices: dict[tuple[str, int], list[Change]] = {}
-    for change in kept:
-        devices.setdefault((change.host, change.device or 0), []).append(change)
-    for (host, device), of_device in sorted(devices.items()):
-        of_device.sort(key=lambda change: tuple(Kind).index(change.kind))
-        what = [f"{_NAMES.get(change.kind, '')}{change.before}" for change in of_device
-                if change.kind is not Kind.DEVICE_RECOVERY]  # fmt: skip
-        if what:
-            yield f"{host}: device {device} keeps {', '.join(what)} until reboot"
-        if len(what) < len(of_device):
-            yield f"{host}: device {device} keeps what it was given back from {_HCCN_CONF}"
 
 
 def _for_the_next_boot(change: Change) -> Change:

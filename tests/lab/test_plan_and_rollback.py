@@ -275,7 +275,7 @@ def test_a_rollback_brings_every_file_back_and_says_what_devices_keep(lab: LabHa
     run_id = last_run()
     done = run("rollback", run_id, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "node01: device 0 keeps 192.168.100.11/24, gateway 192.168.100.1," in done.stdout
+    assert "node[01-03]: devices 0-1 keep 192.168.100.11/24 … 192.168.101.13/24," in done.stdout
     assert looks(lab, "node01") != before["node01"]
     done = run("rollback", run_id, "-y")
     assert done.returncode == 0, done.stdout + done.stderr

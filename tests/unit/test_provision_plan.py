@@ -156,6 +156,24 @@ def test_what_a_device_keeps_is_said_and_what_stands_in_its_file_goes_with_the_f
     )
 
 
+def test_what_devices_keep_is_folded_over_devices_and_hosts() -> None:
+    def kept(host: str, device: int, last: int) -> list[Change]:
+        target = str(device)
+        return [
+            Change(host, Area.ADDRESSES, Kind.DEVICE_GATEWAY, target, "10.0.0.254", None, "r1"),
+            Change(host, Area.ADDRESSES, Kind.DEVICE_ADDRESS, target, f"10.0.0.{last}/24", None, "r1"),
+        ]
+
+    two = [change for number, host in enumerate(("node01", "node02")) for d in range(4)
+           for change in kept(host, d, 4 * number + d)]  # fmt: skip
+    assert plan_of([*two, *kept("node03", 2, 99)])[1] == (
+        "node[01-02]: devices 0-3 keep 10.0.0.0/24 … 10.0.0.7/24, gateway 10.0.0.254 until reboot",
+        "node03: device 2 keeps 10.0.0.99/24, gateway 10.0.0.254 until reboot",
+    )
+    given_back = [recovery(host, 1) for host in ("node01", "node02")]
+    assert plan_of(given_back)[1] == ("node[01-02]: device 1 keeps what they were given back from /etc/hccn.conf",)
+
+
 # What has to wait.
 
 

@@ -32,5 +32,6 @@ def odd_ones(values: Mapping[str, T]) -> Iterator[Odd[T]]:
     majority = len(ranked) == 1 or (len(ranked) > 1 and len(hosts[ranked[0]]) > len(hosts[ranked[1]]))
     for value in ranked[1 if majority else 0 :]:
         usual = ranked[1] if value == ranked[0] else ranked[0]
+        others = tuple(hosts[usual])
         for name in hosts[value]:
-            yield Odd(name, value, usual, tuple(hosts[usual]))
+            yield Odd(name, value, usual, others)

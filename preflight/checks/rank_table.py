@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from preflight.checks.npu import has_planned_address, planned_device
 from preflight.checks.registry import NPU, Here, host_check
 from preflight.facts import rank_table
-from preflight.facts.job import Job
+from preflight.facts.job import Job, SeenFile
 from preflight.facts.types import Hccn, Network
 from preflight.model.finding import Finding
 
@@ -25,15 +25,16 @@ def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | No
     path = job.variables.get(_VARIABLE)
     if not path:
         return
-    servers = rank_table.servers(job.files[path].text if path in job.files else "")
-    if servers.value is None:  # ENV108 says what is wrong with the file
-        yield here.skip(f"{path} could not be read: {servers.error}")
+    file = job.files.get(path)
+    if file is None or file.error or file.kind == "missing":  # ENV108 says what is wrong with it
+        yield here.skip(f"{path} could not be read: {_why(file)}")
         return
-    names = {here.host.name, here.host.address} | {
-        address.partition("/")[0] for interface in (network.interfaces if network else ())
-        for address in interface.addresses if not address.startswith(("127.", "::1/"))
-    }  # fmt: skip
-    own = next((server for server in servers.value if server.names & names), None)
+    table = rank_table.read(file.text)
+    servers = table.value.servers if table.value else None
+    if servers is None or servers.value is None:
+        yield here.skip(f"{path} could not be read: {servers.error if servers else 'it is no JSON: ' + table.error}")
+        return
+    own = next((servers.value[name] for name in _names(here, network) if name in servers.value), None)
     if own is None:
         yield here.skip(f"{path} names no server with an address of {here.host.name}")
         return
@@ -46,3 +47,14 @@ def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | No
                 device=device.index, expected=has + (", as planned" if planned else ""), found=f"{listed} in {path}",
                 remedy=f"write {path} again from what the devices have",
             )  # fmt: skip
+
+
+def _names(here: Here, network: Network | None) -> Iterator[str]:
+    """What a rank table may call this host."""
+    yield from (here.host.address, here.host.name)
+    for interface in network.interfaces if network else ():
+        yield from (one.partition("/")[0] for one in interface.addresses if not one.startswith(("127.", "::1/")))
+
+
+def _why(file: SeenFile | None) -> str:
+    return "it was not looked at" if file is None else file.error or "it is missing"

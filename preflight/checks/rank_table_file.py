@@ -1,13 +1,12 @@
 """The file that jobs are told to read as a rank table: there, whole, and the same on every host."""
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, cluster_check
-from preflight.facts.job import Job, SeenFile
+from preflight.facts.job import NOWHERE, Job, SeenFile
 from preflight.facts.quote import quote
+from preflight.facts.rank_table import read
 from preflight.model.finding import Finding
 
 _VARIABLE = "RANK_TABLE_FILE"
@@ -15,9 +14,10 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @cluster_check("ENV108", "RANK_TABLE_FILE leads every host to the same whole rank table", products=NPU, several=False)
 def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: HCCL opens the path as it is: not relative, not through a link (EI0004). Where the file is missing,
-    torch_npu falls back to negotiating, and waits for ranks of other hosts that work by the table. HCCL compares a
-    checksum of the table between ranks. Only the file as such is judged here, not what its lines say.
+    """Why: HCCL's guide wants an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
+    one that leads to a whole table is a warning. Where the file is missing, torch_npu falls back to negotiating, and
+    waits for ranks of other hosts that work by the table. HCCL compares a checksum of the table between ranks. Only the
+    file as such is judged here, not what its lines say.
 
     By hand: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE"; sha256sum
 
@@ -25,6 +25,7 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """
     tables: dict[str, str] = {}
     told = {host: seen.variables.get(_VARIABLE, "") for host, seen in job.items()}
+    other = next((host for host, path in told.items() if path), "")
     for host, path in told.items():
         if path:
             wrong, unreadable = _wrong(path, job[host].files.get(path))
@@ -34,9 +35,14 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             elif unreadable:
                 yield all_.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
             else:
-                tables[host] = job[host].files[path].text
-        elif any(told.values()):
-            other = next(name for name, value in told.items() if value)
+                file = job[host].files[path]
+                tables[host] = file.digest or file.text
+                if file.kind == "link":
+                    yield all_.warn(
+                        f"{host}: {_VARIABLE}: {quote(path)} is a link, which HCCL's guide does not allow", host=host,
+                        expected="a plain file", found="link", remedy=f'export {_VARIABLE}="$(realpath {path})"',
+                    )  # fmt: skip
+        elif other:
             yield all_.bad(
                 f"{host}: {_VARIABLE} is not set, but on {other} it is", host=host, peer=other, expected=told[other],
                 found="not set", remedy=f"export {_VARIABLE}={told[other]}, or unset it on all hosts",
@@ -54,15 +60,16 @@ def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:
         return f"{quote(path)} is no absolute path", ""
     if file is None:
         return "", f"{quote(path)} was not looked at"
-    if file.kind != "file":
+    if file.kind not in ("file", "link"):
         return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, and no plain file'}", ""
+    if file.kind == "link" and file.error == NOWHERE:
+        return f"{quote(path)} is a link that leads nowhere", ""
     if file.error:
         return "", f"{quote(path)} cannot be read: {file.error}"
-    try:
-        table: Any = json.loads(file.text)
-    except (ValueError, RecursionError) as error:
-        return f"{quote(path)} is not JSON: {quote(str(error))}; comments and trailing commas are not allowed", ""
-    status = table.get("status") if isinstance(table, dict) else None
-    if status != "completed":
-        return f"the status of {quote(path)} is {quote(str(status))} instead of 'completed': it is not finished", ""
+    table = read(file.text)
+    if table.value is None:
+        return f"{quote(path)} is not JSON: {table.error}; comments and trailing commas are not allowed", ""
+    if table.value.status != "completed":
+        status = quote(table.value.status)
+        return f"the status of {quote(path)} is {status} instead of 'completed': it is not finished", ""
     return "", ""

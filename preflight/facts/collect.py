@@ -63,7 +63,7 @@ class Request:
 def _facts_request(
     cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
 ) -> Request:
-    """What every host is asked; its own device ids come on top."""
+    """What every host is asked; its own device ids, names and partners come on top."""
     probe, product = cluster.probe, cluster.product
     view = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
     useful = (name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED)
@@ -143,7 +143,8 @@ def look(
 
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
-        own = {"devices": devices, "connects": {**connects, "targets": others[host.name]}}
+        called = [host.name, host.address]
+        own = {"devices": devices, "connects": {**connects, "targets": others[host.name]}, "called": called}
         asked = replace(request, words={**request.words, **own})
 
         def seen(host: Host, refused: Unreachable | None) -> Seen:

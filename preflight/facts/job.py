@@ -11,6 +11,7 @@ PREFIXES = (
     "LD_LIBRARY_PATH", "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
 NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
+NOWHERE = "the link leads nowhere"  # the collector's word for it
 DRIVER = "/usr/local/Ascend/driver"
 # What a container for NPUs has to have from its host.
 NPU_FILES = (
@@ -29,8 +30,9 @@ class SeenFile:
     """A file or folder in the job's view that matters to it. `kind`: file, folder, link, device, missing; of a link,
     the rest is of what it leads to.
 
-    `text` is kept of small files that a check reads (a rank table, a whitelist); `digest` of what must be equal on all
-    hosts: sha256 of a file's bytes, of a folder's sorted list of names and sizes.
+    `text` is kept of files that a variable names (a rank table, a whitelist), up to 1 MiB; of a rank table over 64 KiB
+    it is a table with this host's servers alone. `digest` is kept of what must be equal on all hosts: sha256 of a whole
+    file's bytes, of a folder's sorted list of names and sizes.
     """
 
     path: str

@@ -7,6 +7,7 @@ comparison with the devices needs: whether a table is right in itself is another
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from preflight.facts.found import Found
@@ -24,16 +25,36 @@ class RankedServer:
     addresses: Mapping[int, str]
 
 
-def servers(text: str) -> Found[tuple[RankedServer, ...]]:
-    """The servers of a table; an error where it is not JSON, of another version, or not shaped like a table."""
+@dataclass(frozen=True)
+class RankTable:
+    """`status`: "completed" where it is whole. `servers`: by each of their names; an error where the table is of
+    another version, or not shaped like one."""
+
+    status: str
+    servers: Found[Mapping[str, RankedServer]]
+
+
+@lru_cache(maxsize=4)  # all hosts of a cluster have the same text
+def read(text: str) -> Found[RankTable]:
+    """What a text says as a rank table; an error where it is no JSON."""
     try:
         table = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Found(error=quote(str(error)))
+    status = table.get("status") if isinstance(table, dict) else None
+    return Found(RankTable(str(status), _servers(table)))
+
+
+def _servers(table: Any) -> Found[Mapping[str, RankedServer]]:
+    try:
         if table["version"] not in VERSIONS:
             return Found(error=f"version {quote(str(table['version']))} is not read, only {' and '.join(VERSIONS)}")
-        return Found(tuple(_server(entry) for entry in table["server_list"]))
-    except json.JSONDecodeError as error:
-        return Found(error=f"it is no JSON: {error.msg} in line {error.lineno}")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        found: dict[str, RankedServer] = {}
+        for server in map(_server, table["server_list"]):
+            for name in server.names:
+                found.setdefault(name, server)
+        return Found(found)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         return Found(error=f"it is not shaped like a rank table: {type(error).__name__}: {quote(str(error))}")
 
 

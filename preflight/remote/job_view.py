@@ -4,7 +4,8 @@ Runs in the jobs' own Python, which may be another one than the collector's, in 
 versions are read from the metadata files themselves: importlib.metadata costs 40 ms and is missing before Python 3.8,
 importing torch costs over a second. The rest of stdin is {"marker", "wanted"}; the answer is a line of marker and JSON.
 
-    wanted     {"npu": whether there are NPUs, "deep": null or what else is to be looked at}
+    wanted     {"npu": whether there are NPUs, "deep": null or what else is to be looked at, "called": names and
+               addresses of this host, by which a rank table may name it}
     deep       {"prefixes": of variables, "files": paths to look at, "named_by": variables that name files whose text is
                wanted, "requirements": files and "datasets": folders whose digests are wanted}
 """
@@ -19,7 +20,9 @@ import time
 PACKAGES = ("torch", "torch_npu", "numpy", "mindspore", "scipy", "decorator", "attrs")
 OLD_NAMES = {"mindspore_ascend": "mindspore"}
 HEAD = 64 * 1024  # bytes read of a metadata or version file
-TEXT = 1024 * 1024  # bytes read of a file that a variable names
+TEXT = 1024 * 1024  # characters sent of a file that a variable names
+TABLE = 64 * 1024  # bytes of a rank table from which on a host sends only what concerns it: all hosts have the same one
+LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
 DIGEST_SECONDS = 15  # for all digests together
 SECRET = ("PASS", "SECRET", "TOKEN", "CREDENTIAL", "_KEY")  # in names of variables whose values stay here
 
@@ -100,15 +103,15 @@ def view(wanted):
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE),
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK),
         "shm_bytes": shm.f_blocks * shm.f_frsize,
-        "deep": deeper(wanted["deep"]) if wanted["deep"] else None,
+        "deep": deeper(wanted["deep"], wanted["called"]) if wanted["deep"] else None,
     }
 
 
-def deeper(wanted):
+def deeper(wanted, called):
     until = time.monotonic() + DIGEST_SECONDS
     named = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
     files = {path: seen(path) for path in wanted["files"]}
-    files.update((path, with_text(path)) for path in named)
+    files.update((path, with_text(path, called)) for path in named)
     for path in wanted["requirements"] + wanted["datasets"]:
         files[path] = with_digest(path, until)
     return {
@@ -188,18 +191,48 @@ def kind_of(mode):
     return "file" if stat.S_ISREG(mode) else "device"
 
 
-def with_text(path):
+def with_text(path, called):
+    """A file's text and the sha256 of its bytes."""
     found = seen(path)
-    if found["kind"] in ("file", "link") and not found["error"]:
-        if found["size"] > TEXT:
-            found["error"] = "larger than %d KiB" % (TEXT // 1024)
-        elif os.path.isfile(path):  # a pipe would be waited on
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    found["text"] = file.read(TEXT)
-            except OSError as error:
-                found["error"] = error.strerror
+    if found["kind"] not in ("file", "link") or found["error"] or not os.path.isfile(path):
+        return found  # a pipe would be waited on
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        found["error"] = error.strerror
+        return found
+    if len(data) > LARGEST:
+        found["error"] = "larger than %d MiB" % (LARGEST >> 20)
+        return found
+    from hashlib import sha256
+
+    found["digest"] = sha256(data).hexdigest()
+    text, why = data.decode("utf-8", "replace"), ""
+    if len(data) > TABLE:
+        text, why = of_this_host(text, set(called))
+    if len(text) > TEXT:
+        found["error"] = "larger than %d KiB, and no rank table%s" % (TEXT >> 10, why and ": " + why)
+    else:
+        found["text"] = text
     return found
+
+
+def of_this_host(text, called):
+    """What a rank table says of itself and of this host; any other text as it is, and why it is no rank table."""
+    import json
+
+    try:
+        table = json.loads(text)
+        short = {key: table[key] for key in ("version", "status", "server_count") if key in table}
+        short["server_list"] = [server for server in table["server_list"] if called & set(names(server))]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return text, str(error)
+    return json.dumps(short), ""
+
+
+def names(server):
+    return [server[key] for key in ("server_id", "host_ip", "container_ip") if isinstance(server.get(key), str)]
 
 
 def with_digest(path, until):

@@ -106,14 +106,14 @@ def healthy_cluster() -> Cluster:
 
 
 def healthy_facts(cluster: Cluster) -> ClusterFacts:
-    return ClusterFacts({host.name: _host_facts(cluster, number) for number, host in enumerate(cluster.hosts, 1)})
+    return ClusterFacts({host.name: host_facts(cluster, host, number) for number, host in enumerate(cluster.hosts, 1)})
 
 
-def _host_facts(cluster: Cluster, number: int) -> HostFacts:
-    host = cluster.hosts[number - 1]
+def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
+    """What a host finds; its device addresses and serial numbers follow from `number`."""
     ours = nft.ours((NETWORK,), PORTS)
     chain = NftChain("inet", "filter", "input", "drop", (ours, *BASE_RULES), (ours,))
-    addresses = {index: device_address(number, index) for index in range(8)}
+    addresses, length = {index: device_address(number, index) for index in range(8)}, NETWORK.prefixlen
     entries = {
         key: value
         for index, address in addresses.items()
@@ -133,7 +133,7 @@ def _host_facts(cluster: Cluster, number: int) -> HostFacts:
         network=Network(
             (
                 Interface("lo", True, 65536, "00:00:00:00:00:00", ("127.0.0.1/8", "::1/128")),
-                Interface("eth0", True, 1500, "02:00:00:00:00:01", (f"{host.address}/24", "fe80::1/64")),
+                Interface("eth0", True, 1500, "02:00:00:00:00:01", (f"{host.address}/{length}", "fe80::1/64")),
             ),
             (Route("default", "10.1.0.254", "eth0"),),
         ),

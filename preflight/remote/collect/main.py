@@ -12,6 +12,7 @@ request, a JSON object:
     hosts_file, limits  whether the inventory asks for these, for `environment`
     job        {"source", "python", "argv", "elsewhere", "wanted"}: job_view.py, the way to where jobs run, and what it
                is asked there, for `job`
+    called     [name, address] of this host in the inventory, for `job`
     devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
     readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
     deep_readings  ["optical", …] what is asked with -g after them, as far as the tool knows it

@@ -73,7 +73,7 @@ def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[Ste
     """Compare every host with the plan; the results of those that could not be asked. Raises PreflightError where
     somebody has changed something since."""
     from preflight.provision.apply import Way, compare
-    from preflight.provision.render import stale
+    from preflight.provision.render_results import stale
     from preflight.report.build import new_run_id
 
     way = Way(s.hosts, s.transport, args.pool, s.progress)

@@ -10,7 +10,8 @@ from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.provision.render import Line, render, render_fixed, render_results
+from preflight.provision.render import Line, render
+from preflight.provision.render_results import render_fixed, render_results
 from preflight.report.text import Line as ReportLine
 
 _STYLES = {"add": "pass", "remove": "fail"}  # a diff's colours are those of the report

@@ -28,7 +28,8 @@ from preflight.model.outcome import Outcome
 from preflight.provision.hold import held_back, not_reached, not_seen
 from preflight.provision.plan import make_plan
 from preflight.provision.precheck import not_asked, questions, taken
-from preflight.provision.render import COLUMNS, render, render_fixed, render_results
+from preflight.provision.render import COLUMNS, render
+from preflight.provision.render_results import render_fixed, render_results
 from preflight.provision.rollback import plan_of
 
 KEY = "net.ipv4.ip_local_reserved_ports"
@@ -334,6 +335,51 @@ def test_a_disturbing_change_and_its_note_are_marked() -> None:
     ]
 
 
+def test_files_that_differ_in_the_hosts_own_addresses_are_folded() -> None:
+    def back(host: str, address: str, mtu: str = "") -> Change:
+        text = f"address_0={address}\ngateway_0=10.0.0.254\n{mtu}"
+        return Change(host, Area.ADDRESSES, Kind.FILE, "/etc/hccn.conf", text, None, "r1", Risk.NEEDS_REBOOT)
+
+    assert shown(
+        back("node01", "10.0.0.1"), back("node02", "10.0.0.2"), back("node03", "10.0.0.3", "mtu_0=9000\n")
+    ) == [
+        "node01…node02 (2 hosts)",
+        "  - /etc/hccn.conf",
+        "      -address_0=10.0.0.1",
+        "      -gateway_0=10.0.0.254",
+        "      ! counts from the next boot on",
+        "      ! so on node01; on the others with their own addresses",
+        "",
+        "node03",
+        "  - /etc/hccn.conf",
+        "      -address_0=10.0.0.3",
+        "      -gateway_0=10.0.0.254",
+        "      -mtu_0=9000",
+        "      ! counts from the next boot on",
+        "",
+    ]
+
+
+def test_of_a_file_that_was_left_alone_the_difference_is_shown() -> None:
+    def left(host: str, found: str | None) -> StepResult:
+        change = Change(host, Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "a = 1\nb = 2\n", "a = 1\n", "r1")
+        return StepResult(change, StepState.MOVED, found)
+
+    mine = "a = 1\nb = 2\n" + "".join(f"# mine {n}\n" for n in range(9))
+    assert [line.text for line in render_results([left("node01", mine), left("node02", mine + "x")], fold=fold)] == [
+        "node01…node02: /etc/sysctl.conf: somebody changed it meanwhile, so it was left",
+        "  alone; expected (-) and found (+) on node01:",
+        *(f"      +# mine {n}" for n in range(6)),
+        "      … and 3 more lines",
+    ]
+    assert [line.text for line in render_results([left("node01", None)], fold=fold)] == [
+        "node01: /etc/sysctl.conf: somebody changed it meanwhile, so it was left alone;",
+        "  expected (-) and found (+):",
+        "      -a = 1",
+        "      -b = 2",
+    ]
+
+
 def test_results_count_what_went_well_and_name_what_did_not() -> None:
     results = [
         StepResult(ports(), StepState.DONE),
@@ -344,7 +390,7 @@ def test_results_count_what_went_well_and_name_what_did_not() -> None:
     assert [line.text for line in render_results(results, fold=fold)] == [
         "1 change made on 1 host",
         f"node02…node03: {KEY}: somebody changed it meanwhile,",
-        "  so it was left alone; found 40000",
+        "  so it was left alone; expected 30000, found 40000",
         "node03: nftables inet filter input: not tried, because of the one before",
     ]
 

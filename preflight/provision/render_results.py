@@ -1,0 +1,124 @@
+"""What became of a plan, as a person reads it: what went well is counted, the rest named. Pure."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from preflight.model.change import StepResult, StepState
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.provision.plan import subject
+from preflight.provision.render import COLUMNS, Line, file_diff, wrapped
+
+_LINES = 6  # of the difference between a file as it was expected and as it was found
+_WELL = (StepState.DONE, StepState.ALREADY)
+_WORDS = {
+    StepState.MOVED: "somebody changed it meanwhile, so it was left alone",
+    StepState.DID_NOT_STICK: "was written without an error, and is not so",
+    StepState.FAILED: "failed",
+    StepState.NOT_RUN: "not tried, because of the one before",
+    StepState.REVERTED: "taken back",
+}
+
+
+def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
+    """What went well, counted; everything that did not, by name."""
+    made = [result for result in results if result.state is StepState.DONE]
+    hosts = {result.change.host for result in made}
+    lines = [Line(f"{_count(len(made), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if made else []
+    already = sum(result.state is StepState.ALREADY for result in results)
+    lines += [Line(f"{_count(already, 'change')} not needed: so already")] if already else []
+    for names, of_host in _same_end([result for result in results if result.state not in _WELL]):
+        first, more = of_host[0], len(of_host) - 1
+        what = subject(first.change) + (f" and {_count(more, 'more change')}" if more else "")
+        text = first.message.removeprefix(f"{first.change.host}: ")
+        state = _WORDS.get(first.state, "")
+        words = f"{fold(names)}: {what}: " + (text if first.state is StepState.NOT_RUN and text else state)
+        words += f": {text}" if text and first.state is not StepState.NOT_RUN else ""
+        words += _found(first, names)
+        style = "dim" if first.state is StepState.NOT_RUN else "fail"
+        lines += [Line(line, style) for line in wrapped(words, "", "  ")]
+        lines += _difference(first)
+    return lines
+
+
+def _found(result: StepResult, names: Sequence[str]) -> str:
+    """What was found instead, where that is short; else the words before the difference."""
+    found, expected = result.found, result.change.before
+    if result.state is StepState.MOVED:
+        if _is_short(found) and _is_short(expected):
+            return f"; expected {expected or 'nothing'}, found {found or 'nothing'}"
+        where = f" on {result.change.host}" if len(names) > 1 else ""
+        return f"; expected (-) and found (+){where}:"
+    return f"; found {found or 'nothing'}" if found is not None and _is_short(found) else ""
+
+
+def _difference(result: StepResult) -> list[Line]:
+    """The first lines in which the host differs from what was expected there, if these are no short values."""
+    if result.state is not StepState.MOVED or (_is_short(result.found) and _is_short(result.change.before)):
+        return []
+    lines = [line for line in file_diff(result.change.before, result.found) if line.style in ("add", "remove")]
+    more = len(lines) - _LINES
+    return lines[:_LINES] + ([Line(f"      … and {_count(more, 'more line')}", "dim")] if more > 0 else [])
+
+
+def _is_short(value: str | None) -> bool:
+    return value is None or (len(value) <= COLUMNS and "\n" not in value)
+
+
+def _same_end(results: Iterable[StepResult]) -> list[tuple[list[str], list[StepResult]]]:
+    """Results of a host that ended alike, put together; then hosts of which the same is to be said."""
+    by_host: dict[tuple[str, StepState, str | None, str], list[StepResult]] = {}
+    for result in results:
+        text = result.message.removeprefix(f"{result.change.host}: ")
+        found = result.found if _is_short(result.found) else subject(result.change)  # of files, one host is an example
+        by_host.setdefault((result.change.host, result.state, found, text), []).append(result)
+    alike: dict[tuple[object, ...], list[str]] = {}
+    examples: dict[tuple[object, ...], list[StepResult]] = {}
+    for (host, *end), of_host in by_host.items():
+        key = (*end, *(subject(result.change) for result in of_host))
+        alike.setdefault(key, []).append(host)
+        examples.setdefault(key, of_host)
+    return [(hosts, examples[key]) for key, hosts in alike.items()]
+
+
+def render_fixed(
+    before: Sequence[Finding],
+    after: Sequence[Finding],
+    titles: Mapping[str, str],
+    *,
+    fold: Callable[[Iterable[str]], str],
+) -> list[Line]:
+    """A line for each check that complained before and has nothing more to say: which hosts it is fixed on."""
+    good, bad = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+    still = {(finding.check, finding.host) for finding in after if finding.outcome in bad}
+    now = {(finding.check, finding.host) for finding in after if finding.outcome in good} - still
+    fixed: dict[str, list[str]] = {}
+    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad):
+        if host is not None and (check, host) in now:
+            fixed.setdefault(check, []).append(host)
+    return [
+        Line(line, "pass")
+        for check, names in sorted(fixed.items())
+        for line in wrapped(f"fixed   {check}  {titles.get(check, '')} ({fold(names)})", "", "                ")
+    ]
+
+
+def stale(result: StepResult) -> str:
+    """The sentence about a change whose target somebody has changed since it was planned."""
+    change = result.change
+    values = (_short_value(value) for value in (change.before, change.after, result.found))
+    return "{}: {}: expected {} (or {} already), found {}".format(change.host, subject(change), *values)
+
+
+def _short_value(value: str | None) -> str:
+    """A value on one line; of a long one the beginning, with what tells it from others of its length."""
+    if value is None:
+        return "nothing"
+    text = " ".join(value.split())
+    if len(text) <= COLUMNS:
+        return repr(text)
+    return f"{text[:COLUMNS]!r}… ({len(value)} characters, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.ports import PortSet
+from preflight.report.console import is_dumb
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Progress, Transport
 
@@ -83,10 +84,11 @@ def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
 
 
 class ProgressLine:
-    """One line on stderr that names the host being waited for; silent where stderr is not a terminal."""
+    """One line on stderr that names the host being waited for; silent where stderr is no terminal, or one that cannot
+    take a line back."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._terminal = sys.stderr.isatty() and not is_dumb()
 
     def __call__(self, progress: Progress) -> None:
         line = f"{progress.phase or 'hosts'} {progress.done}/{progress.total}"

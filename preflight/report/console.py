@@ -1,5 +1,7 @@
-"""Lines on a terminal: coloured by rich where somebody looks, plain where they go to a file or a pipe."""
+"""Lines on a terminal: coloured by rich where somebody looks, plain where they go to a file or a pipe, and where the
+terminal or its owner (NO_COLOR) wants them so."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -23,9 +25,14 @@ def width() -> int:
     return max(60, min(100, shutil.get_terminal_size((80, 24)).columns)) if sys.stdout.isatty() else 80
 
 
+def is_dumb() -> bool:
+    """Whether the terminal understands no escape sequences."""
+    return os.environ.get("TERM", "") in ("dumb", "unknown")
+
+
 def show(lines: Iterable[Line]) -> None:
     """Print to stdout. Text is never read as markup, and nothing is rewrapped."""
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or is_dumb() or os.environ.get("NO_COLOR"):
         for line in lines:
             print(line.text)
         return

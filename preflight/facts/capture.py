@@ -19,7 +19,7 @@ import msgspec
 
 from preflight.facts import seen
 from preflight.facts.formats import Unknown
-from preflight.facts.redact import redact
+from preflight.facts.redact import redact, redacted, without_value
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
@@ -27,9 +27,14 @@ from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.capture/1"
 
-_SERIALS = re.compile(
-    r"^([ \t]{0,40}(?:[\w ]{0,30}serial(?: num(?:ber)?)?|[VN]?Die ID|UUID)[ \t]{0,40}[:=][ \t]{0,40})\S.{0,200}$",
-    re.IGNORECASE | re.MULTILINE,
+# A serial number is what stands behind such a key at the start of a line, or in quotes behind one in quotes.
+_CALLED = (
+    r"(?:[\w /-]{0,30}serial(?:[ _-]?(?:no|num|number))?\.?|(?:[\w /-]{0,30}\b)?S/?N"
+    r"|[VN]?Die[ _]ID|UUID|Barcode|E-?label)"
+)
+_SERIALS = (
+    re.compile(rf"^([ \t]{{0,40}}{_CALLED}[ \t]{{0,40}}[:=][ \t]{{0,40}})(\S.*)$", re.IGNORECASE | re.MULTILINE),
+    re.compile(rf"([\"']{_CALLED}\\?[\"'][ \t]{{0,9}}[:=][ \t]{{0,9}})(\\?\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE),
 )
 
 
@@ -47,11 +52,14 @@ class Capture:
 
 def clean(value: Any) -> Any:
     """Without secrets and serial numbers, whatever JSON holds them in."""
-    if isinstance(value, str):
-        return _SERIALS.sub(r"\1[redacted]", redact(value))
-    if isinstance(value, list):
-        return [clean(item) for item in value]
-    return {key: clean(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return redacted(value, _clean)
+
+
+def _clean(text: str) -> str:
+    text = redact(text)
+    for pattern in _SERIALS:
+        text = pattern.sub(without_value, text)
+    return text
 
 
 def _machine_id(sections: dict[str, Any], salt: str) -> None:

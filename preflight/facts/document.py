@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from preflight.facts.redact import redact
+from preflight.facts.redact import redacted
 from preflight.facts.types import DEEP, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
 
@@ -43,21 +43,11 @@ def text_of(path: Path) -> str:
         raise UsageError(f"{path}: not text in UTF-8, so not a facts file") from error
 
 
-def _redacted(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list):
-        return [_redacted(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _redacted(item) for key, item in value.items()}
-    return value
-
-
 def _raw(section: str, raw: Mapping[str, bytes]) -> dict[str, Any]:
     """What the section was read from, by the collector's own names."""
     parts = {name: raw[name] for name in _RAW_OF.get(section, (section,)) if name in raw}
     try:
-        return {name: _redacted(msgspec.json.decode(part).get("value")) for name, part in parts.items()}
+        return {name: redacted(msgspec.json.decode(part).get("value")) for name, part in parts.items()}
     except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
         return {}  # the section says as an error that nothing could be read there
 

@@ -6,7 +6,7 @@ from preflight.facts import versions
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
 from preflight.facts.packages import Package, package
-from preflight.facts.redact import redact
+from preflight.facts.redact import redacted
 from preflight.facts.types import Limits, Missing, Reading, Versions
 
 _NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
@@ -96,7 +96,7 @@ def job(raw: RawJob) -> Job | Missing:
         groups=tuple(deep.groups),
         capabilities=deep.capabilities,
         contained=deep.contained,
-        variables={name: redact(value) for name, value in sorted(deep.variables.items())},
+        variables=redacted(dict(sorted(deep.variables.items()))),
         files={file.path: file for file in deep.files},
         packages=dict(sorted(raw.packages.items())),
         devices=tuple(deep.devices),

@@ -1,21 +1,89 @@
-"""What looks like a secret leaves no text that is kept. Pure."""
+"""What looks like a secret leaves no text that is kept. Pure.
+
+Tools print no secrets that we know of; but files and variables that a person wrote, the inventory's commands, and what
+these make a tool say, may hold one. Rather a harmless word too many is taken out than one secret too few.
+"""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
-# Tools do not print secrets that we know of; files that a person wrote, such as a sysctl.d drop-in, could hold one.
-_SECRETS = (
-    re.compile(r"()-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL),
-    re.compile(
-        r"((?:pass(?:word|wd|phrase)|secret|token|api_?key|credential)s?[\"']?[ \t]{0,9}[:=][ \t]{0,9})\S{1,4096}",
-        re.IGNORECASE,
-    ),
-    re.compile(r"(authorization[ \t]{0,9}:[ \t]{0,9}\w{1,20}[ \t]{1,9})\S{1,4096}", re.IGNORECASE),
-    re.compile(r"(\w{1,20}://[^\s/:@]{1,100}:)[^\s/@]{1,200}(?=@)"),  # scheme://user:password@host
+REDACTED = "[redacted]"
+
+# How what is secret is called, by a part of the name: DB_PASS, AWS_SECRET_ACCESS_KEY, x-api-key, --auth-token. A
+# shell's PWD=/ is none.
+_WORDS = r"pass(?:w|p|code|\b|_|s\b)|pwd(?!=/)|secret|token(?!i)|credential|psk\b"
+_KEYS = r"(?:api|access|private|secret|auth|account|signing|encryption|shared|license|session|ssh)[ _-]?key"
+_LABEL = rf"(?:{_WORDS}|{_KEYS})[\w.-]{{0,60}}"
+# A value is what stands in quotes, also escaped ones; else what goes to the next blank; else, behind a sign with blanks
+# around it, as files of settings have it, what goes to the end of the line.
+# A quote that nothing closes counts to the end of the line.
+_QUOTED = (
+    r"(?:\"(?:[^\"\\\n]|\\.){0,4096}\"|'[^'\n]{0,4096}'|\\\"[^\"\n]{0,4096}\\\")+"
+    r"[^\s\"'\\,;)}\]]*|[\"'][^\n]*"  # a shell's word may go on behind the quotes
 )
+_SIGN = r"\\?[\"']?(?:[ \t]{0,9}[:=]{1,2}>?[ \t]{1,9}|[ \t]{1,9}[:=]{1,2})"
+
+# In each: what stays, and what does not.
+_SECRETS = (
+    re.compile(
+        r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z))", re.DOTALL
+    ),
+    re.compile(rf"(authorization\\?[\"']?[ \t]{{0,9}}[:=][ \t]{{0,9}})({_QUOTED}|[^\n]+)", re.IGNORECASE),
+    re.compile(r"(\b(?:bearer|basic)[ \t]{1,9})([\w+/=.~-]{8,})", re.IGNORECASE),
+    re.compile(rf"({_LABEL}{_SIGN})({_QUOTED}|[^\n]+)", re.IGNORECASE),
+    re.compile(rf"({_LABEL}\\?[\"']?[:=]{{1,2}})({_QUOTED}|\S+)", re.IGNORECASE),
+    re.compile(rf"((?<![\w-])--?[\w-]{{0,40}}{_LABEL}[ \t]{{1,9}})({_QUOTED}|[^\s-]\S*)", re.IGNORECASE),
+    re.compile(rf"(\bsshpass[ \t]{{1,9}}-p[ \t]{{0,9}})({_QUOTED}|\S+)"),
+    re.compile(r"()\b((?:gh[a-z]_|github_pat_|glpat-|hf_|AKIA|eyJ)[\w-]{16,})"),  # tokens that say what they are
+)
+_OPTION = re.compile(rf"--?[\w-]{{0,40}}(?:{_LABEL})", re.IGNORECASE)
+_NAME = re.compile("pass|pwd|secret|token|credential|auth|login|key", re.IGNORECASE)
+_WITH_PLACE = re.compile(r"[^\s\"'`]+")
 
 
 def redact(text: str) -> str:
     """The text with everything that looks like a key, password or token replaced by `[redacted]`."""
     for pattern in _SECRETS:
-        text = pattern.sub(r"\1[redacted]", text)
-    return text
+        text = pattern.sub(without_value, text)
+    return _WITH_PLACE.sub(lambda match: _without_login(match[0]), text) if "://" in text else text
+
+
+def without_value(match: re.Match[str]) -> str:
+    """The label, which is the first group, and of the value, the second, the quotes: JSON stays JSON."""
+    label, value = match[1], match[2]
+    quote = next((quote for quote in ('\\"', '"', "'") if value.startswith(quote) and value.endswith(quote)), "")
+    return f"{label}{quote}{REDACTED}{quote}"
+
+
+def _without_login(word: str) -> str:
+    """Of a URL, what stands between :// and the last @: a user with a password, or a token."""
+    scheme, place = word.find("://"), word.rfind("@")
+    return f"{word[: scheme + 3]}{REDACTED}{word[place:]}" if 0 <= scheme < place else word
+
+
+def redacted(value: Any, of_text: Callable[[str], str] = redact) -> Any:
+    """The same for whatever JSON or TOML holds: also the value of a key, and the word behind an option, that is
+    called like a secret. `of_text`: what is done to any other text in it."""
+    if isinstance(value, str):
+        return of_text(value)
+    if isinstance(value, list):
+        return [
+            REDACTED if isinstance(item, str) and _asks_for_secret(before) else redacted(item, of_text)
+            for before, item in zip([None, *value], value, strict=False)
+        ]
+    if isinstance(value, dict):
+        return {
+            key: REDACTED if isinstance(item, str) and item and is_secret(key) else redacted(item, of_text)
+            for key, item in value.items()
+        }
+    return value
+
+
+def _asks_for_secret(option: Any) -> bool:
+    return isinstance(option, str) and _OPTION.fullmatch(option) is not None
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable or setting of this name may hold a secret. A path is no such name."""
+    return "/" not in name and len(name) <= 100 and _NAME.search(name) is not None

@@ -24,7 +24,8 @@ TEXT = 1024 * 1024  # characters sent of a file that a variable names
 TABLE = 64 * 1024  # bytes of a rank table from which on a host sends only what concerns it: all hosts have the same one
 LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
 DIGEST_SECONDS = 15  # for all digests together
-SECRET = ("PASS", "SECRET", "TOKEN", "CREDENTIAL", "_KEY")  # in names of variables whose values stay here
+# In names of variables whose values stay here, in any case.
+SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY")
 
 
 def read(path, limit=HEAD):
@@ -156,10 +157,12 @@ def contained():
 def variables(prefixes):
     """Those whose names begin so. A value that may be a secret does not leave the host."""
     found = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
-    return {
-        plain(name): "[redacted]" if any(word in name for word in SECRET) else plain(value)
-        for name, value in found.items()
-    }
+    return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in found.items()}
+
+
+def secret(name, value):
+    """By its name, or as a URL that somebody logs in by: scheme://user:password@host."""
+    return any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
 
 
 def plain(text):

@@ -90,10 +90,57 @@ def test_serial_numbers_and_secrets_are_not_in_it_and_the_machine_s_id_is_anothe
         ("\tVDie ID : 42C711D4 20B03704", "\tVDie ID : [redacted]"),
         ("vendor part number   : LMQ8611-PC+", "vendor part number   : LMQ8611-PC+"),
         ("Board ID : 0x02", "Board ID : 0x02"),
+        ("SN : 2102350ABC", "SN : [redacted]"),
+        ("Serial no: 2102350ABC", "Serial no: [redacted]"),
+        ('{"serial": "2102350ABC", "port": 1}', '{"serial": "[redacted]", "port": 1}'),
+        (f"serial number : {'2102350ABC ' * 40}", "serial number : [redacted]"),
+        ("snapshot : 3", "snapshot : 3"),
     ],
 )
 def test_a_line_with_a_serial_number_keeps_its_key(line: str, left: str) -> None:
     assert clean(f"a : b\n{line}\nc : d") == f"a : b\n{left}\nc : d"
+
+
+SECRETS = (
+    "AWS_SECRET_ACCESS_KEY=hunter2", "export DB_PASS=hunter2; run", "DB_PASS='one two hunter2'x", "http://u:a/hunter2@proxy:1",
+    "http://u:a@hunter2@proxy", "https://hunter2@github.com/x", "redis://:hunter2@h/0", "Authorization: hunter2",
+    "curl -H 'Authorization: Digest user hunter2'", '"Authorization": "Bearer hunter2"', "authorization=Basic hunter2",
+    "--password hunter2", "--auth-token=hunter2", "sshpass -p hunter2 ssh x", "sshpass -phunter2", "x-api-key: hunter2",
+    "private_key = hunter2", 'password = "two hunter2"', "password = two hunter2", r'{\"passwd\": \"two hunter2\"}',
+    "db_pwd: hunter2", "PSK=hunter2", "token hf_hunter2hunter2hunter2", "bearer hunter2hunter2",
+    f"pass={'x' * 5000}hunter2", f'pass="{"x" * 5000} hunter2',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_what_looks_like_a_secret_is_taken_out(text: str) -> None:
+    assert "hunter2" not in clean(f"before\n{text}\nafter")
+    assert clean(f"before\n{text}\nafter").startswith("before\n")
+    assert clean(f"before\n{text}\nafter").endswith("\nafter")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PWD=/root", "Virtualization Mode : Pass-Through", "HCCL_IF_BASE_PORT=60000 HCCL_BUFFSIZE=300",
+        '{"ifname":"eth0","master":"bond0"}', "https://example.org/a?b=c", "root@node01:~# hccn_tool",
+        "2 ranks failed to pass the barrier", "tls switch[1](0:disable, 1:enable)", "zzz: unknown key", "--keep 3",
+        "tokenizers 0.15",
+    ],
+)  # fmt: skip
+def test_harmless_words_stay(text: str) -> None:
+    assert clean(text) == text
+
+
+def test_a_setting_a_variable_and_an_option_that_are_called_like_a_secret_lose_their_value() -> None:
+    document = {
+        "host_setup": {"profile": {"ASCEND_PWD": "hunter2", "HCCL_AUTH": "hunter2", "HCCL_BUFFSIZE": "300"}},
+        "probe": {"exec": ["docker", "exec", "--password", "hunter2", "name"], "step_deadline": 30},
+    }
+    assert clean(document) == {
+        "host_setup": {"profile": {"ASCEND_PWD": "[redacted]", "HCCL_AUTH": "[redacted]", "HCCL_BUFFSIZE": "300"}},
+        "probe": {"exec": ["docker", "exec", "--password", "[redacted]", "name"], "step_deadline": 30},
+    }
 
 
 @pytest.mark.parametrize(

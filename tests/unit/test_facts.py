@@ -367,10 +367,10 @@ def test_raw_output_is_kept_beside_the_values_without_what_looks_like_a_secret()
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("password: hunter2 end", "password: [redacted] end"),
-        ('"api_key": "abc"', '"api_key": [redacted]'),
-        ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
-        ("http://me:hunter2@proxy:8080/", "http://me:[redacted]@proxy:8080/"),
+        ("password: hunter2 end", "password: [redacted]"),
+        ('"api_key": "abc"', '"api_key": "[redacted]"'),
+        ("Authorization: Bearer abc.def", "Authorization: [redacted]"),
+        ("http://me:hunter2@proxy:8080/", "http://[redacted]@proxy:8080/"),
         ("a\n-----BEGIN OPENSSH PRIVATE KEY-----\nxyz\n-----END OPENSSH PRIVATE KEY-----\nb", "a\n[redacted]\nb"),
         ("-----BEGIN PRIVATE KEY-----\nxyz cut", "[redacted]"),
         ("net.ipv4.ip_local_reserved_ports = 60000-60031", "net.ipv4.ip_local_reserved_ports = 60000-60031"),

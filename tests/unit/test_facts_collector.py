@@ -486,6 +486,16 @@ def test_a_large_file_that_is_no_rank_table_is_sent_or_said_to_be_too_large(tmp_
         assert bool(found["error"]) == bool(error)
 
 
+def test_values_that_may_be_secrets_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"HCCL_BUFFSIZE": "300", "HCCL_SOCKET_IFNAME": "=eth0", "HCCL_HOME": "https://example.org/a"}
+    kept = dict.fromkeys(("ASCEND_PWD", "ASCEND_APIKEY", "HCCL_AUTH", "ASCEND_hf_token", "ASCEND_LOGIN"), "hunter2")
+    kept |= {"ASCEND_STORE": "redis://:hunter2@h/0", "ASCEND_PROXY": "http://u:a/hunter2@proxy:1"}
+    for name, value in (told | kept).items():
+        monkeypatch.setenv(name, value)
+    look = runpy.run_path(str(REMOTE / "job_view.py"))["variables"]
+    assert look(("HCCL_", "ASCEND_")) == told | dict.fromkeys(kept, "[redacted]")
+
+
 def test_digests_tell_files_by_their_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:
     def digests() -> tuple[str, str]:
         view = job("python3", deep=deep_job(requirements=[f"{tmp_path}/r.txt"], datasets=[f"{tmp_path}/data"]))

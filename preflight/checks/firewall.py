@@ -71,7 +71,8 @@ def _rules_change(here: Here, gate: Gate) -> Change | None:
 def _file_change(here: Here, file: BootFile) -> Change | None:
     if file.after == file.before:
         return None
-    return Change(here.host.name, Area.FIREWALL, Kind.FILE, file.path, file.before, file.after, here.check.id)
+    kind, target = (Kind.FIREWALLD_PERMANENT, file.zone) if file.zone else (Kind.FILE, file.path)
+    return Change(here.host.name, Area.FIREWALL, kind, target, file.before, file.after, here.check.id)
 
 
 @host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",))
@@ -164,8 +165,8 @@ def after_reboot(
 ) -> Iterator[Finding]:
     """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
     anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
-    of /etc/nftables.conf includes it; for firewalld they stand in the zone's file, for iptables in the file that
-    netfilter-persistent or iptables-services loads, if there is one.
+    of /etc/nftables.conf includes /etc/preflight/*.nft; for firewalld they stand in the zone's file, which firewalld
+    itself writes, for iptables in the file that netfilter-persistent or iptables-services loads, if there is one.
 
     By hand: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent --list-rich-rules;
     grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables

@@ -25,14 +25,16 @@ _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluste
 
 @dataclass(frozen=True)
 class BootFile:
-    """A file that is not as it should be. `lacks`: the next boot would shut the cluster out; else something stands in
-    it that nothing needs any more."""
+    """A file that is not as it should be. `before` and `after` are its whole content; with `zone`, a zone of firewalld
+    that is known by it, only our rules there, as firewalld writes the file. `lacks`: the next boot would shut the
+    cluster out; else something stands in it that nothing needs any more."""
 
     path: str
     before: str | None
-    after: str
+    after: str | None
     lacks: bool
     says: str  # what is the matter, behind the file's name
+    zone: str = ""
 
 
 def boot_files(place: Place) -> Iterator[BootFile]:
@@ -100,7 +102,7 @@ def _makes_chain(text: str, target: str) -> bool:
     pieces = re.split(r"^[ \t]*(table[ \t][^{]*)\{", text, flags=re.MULTILINE)[1:]  # head, body, head, body …
     return any(
         re.fullmatch(rf"table[ \t]+{named}{re.escape(table)}\s*", head)
-        and re.search(rf"^\s*chain\s+{re.escape(chain)}\s*\{{", body, re.MULTILINE)
+        and re.search(rf"^[ \t]*chain[ \t]+{re.escape(chain)}\s*\{{", body, re.MULTILINE)
         for head, body in zip(pieces[::2], pieces[1::2], strict=True)
     )
 
@@ -118,7 +120,7 @@ def _of_nftables(place: Place) -> Iterator[BootFile]:
     if made and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
         after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
         yield BootFile(
-            NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"does not include {NFT_OWN_FILE}"
+            NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"lacks the line {NFT_INCLUDE}"
         )
     if not made and own not in (None, own_file(kept)):
         yield BootFile(NFT_OWN_FILE, own, own_file(kept), lacks=False, says="holds rules that nothing needs any more")
@@ -149,22 +151,20 @@ def _of_iptables(place: Place) -> Iterator[BootFile]:
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
-# firewalld: the zone's own file. What firewalld brought along is copied, as firewalld itself would do.
+# firewalld: the zone's own file, or until there is one, that which firewalld brought along.
 
 
 def _of_firewalld(place: Place) -> Iterator[BootFile]:
     state = place.firewall.firewalld
     for gate in gates(place):
         file = state.files.get(gate.target) if state and gate.kind is Kind.FIREWALLD_RULES else None
-        xml = (file.own or file.builtin) if file else None
-        if file is None or xml is None or not gate.written_here:
+        if file is None or (file.own is None and file.builtin is None) or not gate.written_here:
             continue
-        stands = tuple(map(firewalld.parse, firewalld.rules_in(xml)))
+        stands = tuple(map(firewalld.parse, firewalld.rules_in(file.own or "")))
         rules = together(gate.wanted, place.logins(stands))
         there, wanted = ({rule.meaning for rule in some} for some in (stands, rules))
         if there != wanted:
+            before, after = ("\n".join(rule.text for rule in some) or None for some in (stands, rules))
             lacks = bool(wanted - there)
-            yield BootFile(
-                ZONE_FILE.format(gate.target), file.own, firewalld.with_rules(xml, [rule.text for rule in rules]),
-                lacks, "lacks our rules" if lacks else "holds rules that nothing needs any more",
-            )  # fmt: skip
+            says = "lacks our rules" if lacks else "holds rules that nothing needs any more"
+            yield BootFile(ZONE_FILE.format(gate.target), before, after, lacks, says, zone=gate.target)

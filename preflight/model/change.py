@@ -30,6 +30,7 @@ class Kind(StrEnum):
     IPTABLES_RULES = "iptables-rules"  # target: program, as iptables-nft; value: our tagged rules in INPUT, a line each
     IPTABLES_INPUT = "iptables-input"  # target: program; value: "present", or None to empty INPUT and accept by default
     FIREWALLD_RULES = "firewalld-rules"  # target: zone; value: our rich rules at run time, a line each
+    FIREWALLD_PERMANENT = "firewalld-permanent"  # target: zone; value: our rich rules in its file, a line each
     UFW_RULES = "ufw-rules"  # target: "ufw"; value: our tagged rules, a line each
     UFW_ENABLED = "ufw-enabled"  # target: "ufw"; value: "yes" or "no"
     SERVICE = "service"  # target: a unit of systemd; value: "active" or "inactive"
@@ -55,7 +56,7 @@ class Phase(StrEnum):
     KEPT = "kept"  # makes the firewall's changes permanent, once they are confirmed
 
 
-_KEPT = frozenset({Kind.FILE, Kind.SERVICE_AT_BOOT})  # of the firewall's changes
+_KEPT = frozenset({Kind.FILE, Kind.FIREWALLD_PERMANENT, Kind.SERVICE_AT_BOOT})  # of the firewall's changes
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ def subject(change: Change) -> str:
             return f"{change.target} chain INPUT"
         case Kind.FIREWALLD_RULES:
             return f"firewalld zone {change.target}"
+        case Kind.FIREWALLD_PERMANENT:
+            return f"firewalld zone {change.target}, permanently"
         case Kind.SERVICE:
             return f"service {change.target}"
         case Kind.SERVICE_AT_BOOT:

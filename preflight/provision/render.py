@@ -11,7 +11,7 @@ from preflight.provision.plan import subject
 
 COLUMNS = 80
 HCCN_CONF = "/etc/hccn.conf"
-_RULES = (Kind.NFT_RULES, Kind.IPTABLES_RULES, Kind.FIREWALLD_RULES, Kind.UFW_RULES)
+_RULES = (Kind.NFT_RULES, Kind.IPTABLES_RULES, Kind.FIREWALLD_RULES, Kind.FIREWALLD_PERMANENT, Kind.UFW_RULES)
 _DEVICE_COLUMNS = {
     Kind.DEVICE_ADDRESS: "address",
     Kind.DEVICE_GATEWAY: "gateway",
@@ -91,8 +91,10 @@ def _of_change(change: Change) -> list[Line]:
         lines = [Line(name), *file_diff(change.before, change.after)]
     elif change.kind in _RULES:
         lines = [Line(name), *_rules_diff(change.before, change.after)]
-    elif change.kind in (Kind.NFT_INPUT, Kind.IPTABLES_INPUT):
+    elif change.kind is Kind.NFT_INPUT:
         lines = [Line(f"{name}: {'put back' if change.after else 'deleted, with all its rules'}", "remove")]
+    elif change.kind is Kind.IPTABLES_INPUT:
+        lines = [Line(f"{name}: {'put back' if change.after else 'emptied; its policy: ACCEPT'}", "remove")]
     else:
         lines = _value(name, change.before, change.after)
     remarks = [_RISKS[change.risk]] if change.risk in _RISKS else []

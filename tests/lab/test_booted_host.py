@@ -107,6 +107,45 @@ def test_what_is_temporary_is_gone_after_a_reboot(make_lab: MakeLab) -> None:
 # ---- firewalld, as a service
 
 
+def test_what_firewalld_has_been_told_outlives_what_an_administrator_tells_it(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="firewalld")
+    with whole_system(lab, "node01") as host:
+        fresh = etc(host)
+        done = run(lab, "configure-firewall", "-y")
+        assert done.returncode == 0, done.stdout + done.stderr
+        host.place.run("firewall-cmd", "--permanent", "--add-port=1234/tcp")
+        host.place.run("firewall-cmd", "--reload")
+        assert lets_in(lab, host)
+        host.reboot()
+        assert lets_in(lab, host)
+        looked = judged(lab, "FWL101", "FWL102", "FWL103")
+        assert looked.returncode == 0, looked.stdout + looked.stderr
+        # Ours is taken back, theirs stays; and so it is after the next boot.
+        undone = run(lab, "rollback", run_id(done), "-y")
+        assert undone.returncode == 1, "the zone's file is not put back whole"
+        assert not lets_in(lab, host)
+        host.reboot()
+        assert not lets_in(lab, host)
+        assert host.place.run("firewall-cmd", "--list-ports").strip() == "1234/tcp"
+        assert {path for path, look in etc(host).items() if fresh.get(path) != look} == {
+            "etc/firewalld/zones/public.xml", "etc/firewalld/zones/public.xml.old"
+        }  # fmt: skip
+
+
+def test_what_is_permanent_is_taken_back_where_firewalld_has_been_stopped(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="firewalld")
+    with whole_system(lab, "node01") as host:
+        fresh = etc(host)
+        done = run(lab, "configure-firewall", "-y")
+        assert done.returncode == 0, done.stdout + done.stderr
+        host.place.run("systemctl", "stop", "firewalld")
+        undone = run(lab, "rollback", run_id(done), "-y")
+        assert undone.returncode == 0, undone.stdout + undone.stderr
+        assert etc(host) == fresh
+        host.place.run("systemctl", "start", "firewalld")
+        assert not lets_in(lab, host)
+
+
 @pytest.fixture(scope="module")
 def unwanted(make_lab: MakeLab) -> Iterator[tuple[LabHandle, BootedHost]]:
     """A host whose firewalld its inventory does not want. (The other one has no systemd to stop it with.)"""

@@ -274,6 +274,88 @@ def test_a_policy_of_iptables_that_drops_even_the_connection_at_work_is_taken_ba
     assert on(lab, "node01", "iptables -S INPUT").strip() == "-P INPUT ACCEPT"
 
 
+# firewalld's own memory and its files: what an administrator does afterwards, and what a rollback leaves.
+
+PERMANENT = "firewall-cmd --permanent --list-rich-rules"
+THEIRS = """\
+<?xml version="1.0" encoding="utf-8"?>
+<zone>
+  <!-- ours since 2019 --><short>Site</short>
+  <service name="ssh"/>
+  <port protocol="tcp" port="9100"/></zone>
+"""
+# How the host has its default zone: as firewalld brings it along, and in a file of the site.
+ZONES = {
+    "built-in": "true",
+    "of the site": f"printf %s '{THEIRS}' > /etc/firewalld/zones/public.xml; "
+    "chmod 640 /etc/firewalld/zones/public.xml; chown 12:34 /etc/firewalld/zones/public.xml; firewall-cmd --reload",
+}
+
+
+@pytest.fixture(params=list(ZONES))
+def zoned(request: pytest.FixtureRequest, make_lab: MakeLab) -> LabHandle:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="firewalld")
+    on(lab, "node01", ZONES[request.param])
+    return lab
+
+
+def test_what_an_administrator_makes_permanent_afterwards_keeps_our_rules(zoned: LabHandle) -> None:
+    """firewalld writes a zone's file from its memory, so that it has to know our rules there, too."""
+    done = report("configure-firewall", zoned.inventory, "-y")
+    assert (done["verdict"], {change["state"] for change in done["changes"]}) == ("pass", {"done"})
+    live = on(zoned, "node01", "firewall-cmd --list-rich-rules").splitlines()
+    assert len(live) == 2
+    assert sorted(on(zoned, "node01", PERMANENT).splitlines()) == sorted(live)
+    on(zoned, "node01", "firewall-cmd --permanent --add-port=1234/tcp; firewall-cmd --reload")
+    assert sorted(on(zoned, "node01", "firewall-cmd --list-rich-rules").splitlines()) == sorted(live)
+    assert comes_through(zoned, "node02", zoned.addresses["node01"], 29500)
+    assert report("configure-firewall", zoned.inventory, "-y")["changes"] == []
+    # Only ours goes: what the administrator did since stands in the file that is therefore not put back whole.
+    back = preflight("rollback", done["run"], "-y", "--inventory", zoned.inventory, check=False)
+    assert back.returncode == 1
+    assert "/etc/firewalld/zones/public.xml: somebody changed it meanwhile" in " ".join(back.stdout.split())
+    assert on(zoned, "node01", f"firewall-cmd --list-rich-rules; {PERMANENT}").strip() == ""
+    assert "1234/tcp" in on(zoned, "node01", "firewall-cmd --list-ports")
+    assert "1234/tcp" in on(zoned, "node01", "firewall-cmd --permanent --list-ports; firewall-cmd --reload")
+    assert not comes_through(zoned, "node02", zoned.addresses["node01"], 29500)
+
+
+def test_after_a_rollback_firewalld_remembers_what_its_files_say(zoned: LabHandle) -> None:
+    before, zone = (on(zoned, "node01", command) for command in (EVERYTHING, "firewall-cmd --permanent --list-all"))
+    run = report("configure-firewall", zoned.inventory, "-y")["run"]
+    preflight("rollback", run, "-y", "--inventory", zoned.inventory)
+    assert on(zoned, "node01", EVERYTHING) == before
+    assert on(zoned, "node01", "firewall-cmd --permanent --list-all") == zone
+    on(zoned, "node01", "firewall-cmd --permanent --add-port=1234/tcp; firewall-cmd --reload")
+    was, ports = zone.splitlines(), on(zoned, "node01", "firewall-cmd --permanent --list-all").splitlines()
+    assert [line for line in ports if "ports:" not in line] == [line for line in was if "ports:" not in line]
+
+
+def test_a_zone_file_that_firewalld_has_not_read_is_not_overwritten(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="firewalld")
+    on(lab, "node01", f"printf %s '{THEIRS}' > /etc/firewalld/zones/public.xml")
+    done = report("configure-firewall", lab.inventory, "-y", "--limit", "node01")
+    (told,) = (change for change in done["changes"] if change["state"] != "done")
+    assert (told["kind"], told["state"]) == ("firewalld-permanent", "failed")
+    assert "firewalld has not read /etc/firewalld/zones/public.xml" in told["message"]
+    assert on(lab, "node01", "cat /etc/firewalld/zones/public.xml") == THEIRS
+    on(lab, "node01", "firewall-cmd --reload")
+    assert report("configure-firewall", lab.inventory, "-y")["verdict"] == "pass"
+    assert "9100/tcp" in on(lab, "node01", "firewall-cmd --permanent --list-ports")
+
+
+def test_to_stop_firewalld_needs_a_service_manager(make_lab: MakeLab) -> None:
+    """The lab's hosts run a real firewalld, and nothing that could stop it."""
+    lab = make_lab(hosts=1, devices=0, product="cpu", firewall="firewalld")
+    off = lab.dir / "off.toml"
+    off.write_text(lab.inventory.read_text().replace('policy = "allow"', 'policy = "off"'))
+    done = report("configure-firewall", off, "-y", "--allow-disturbing")
+    (told,) = done["changes"]
+    assert (told["kind"], told["target"], told["state"]) == ("service", "firewalld", "failed")
+    assert "there is no service manager" in told["message"]
+    assert on(lab, "node01", "firewall-cmd --state").strip() == "running"
+
+
 # What lies between the hosts, what cannot be judged, and what is not touched.
 
 

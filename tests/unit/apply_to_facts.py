@@ -1,11 +1,13 @@
 """What the facts would be after changes: a model of `preflight/remote/apply.py` for tests without hosts."""
 
-import posixpath
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from preflight.checks import kept
+from preflight.checks.dialects import firewalld
 from preflight.facts.firewall import Firewall, SavedRules
+from preflight.facts.firewalld import PRIORITY
 from preflight.facts.sysctl import file as sysctl_file
 from preflight.facts.sysctl import reserved_ports
 from preflight.facts.types import (
@@ -83,6 +85,8 @@ def _firewall(state: Firewall, change: Change) -> Firewall:
         return replace(state, at_boot=tuple(name for name in state.at_boot if name != change.target))
     if change.kind is Kind.FIREWALLD_RULES:
         return _zone(state, change, lines)
+    if change.kind is Kind.FIREWALLD_PERMANENT:
+        return _zone_file(state, change, lines)
     if change.kind in (Kind.IPTABLES_RULES, Kind.IPTABLES_INPUT):
         return _iptables(state, change, lines)
     chains = {f"{chain.family} {chain.table} {chain.name}": chain for chain in state.nft_chains}
@@ -103,13 +107,6 @@ def _boot_file(state: Firewall, change: Change) -> Firewall:
     if change.target == kept.NFT_BOOT_FILE:
         assert change.before == state.nft_boot_file
         return replace(state, nft_boot_file=change.after)
-    if change.target.endswith(".xml"):
-        assert state.firewalld is not None
-        name = posixpath.basename(change.target).removesuffix(".xml")
-        file = state.firewalld.files[name]
-        assert change.before == file.own
-        files = {**state.firewalld.files, name: replace(file, own=change.after)}
-        return replace(state, firewalld=replace(state.firewalld, files=files))
     saved = {one.path: one.text for one in state.iptables_saved}
     assert change.before == saved[change.target]
     assert change.after is not None
@@ -125,6 +122,31 @@ def _zone(state: Firewall, change: Change, lines: tuple[str, ...]) -> Firewall:
     others = tuple(rule for rule in zone.rich_rules if rule not in zone.ours)
     zones[zone.name] = replace(zone, rich_rules=lines + others, ours=lines)
     return replace(state, firewalld=replace(state.firewalld, zones=tuple(zones.values())))
+
+
+def _zone_file(state: Firewall, change: Change, lines: tuple[str, ...]) -> Firewall:
+    """firewalld starts from the file that it brought along where the zone has no other."""
+    assert state.firewalld is not None
+    file = state.firewalld.files[change.target]
+    assert change.before == ("\n".join(firewalld.rules_in(file.own or "")) or None)
+    xml = file.own or file.builtin
+    assert xml is not None
+    files = {**state.firewalld.files, change.target: replace(file, own=zone_file(xml, lines))}
+    return replace(state, firewalld=replace(state.firewalld, files=files))
+
+
+def zone_file(xml: str, rules: Iterable[str]) -> str:
+    """A zone's file with `rules` for ours."""
+    others = re.sub(rf'<rule\b[^>]*priority="{PRIORITY}".*?</rule>\n?', "", xml, flags=re.DOTALL)
+    return others.replace("</zone>", "".join(map(_as_xml, rules)) + "</zone>")
+
+
+def _as_xml(rule: str) -> str:
+    values = dict(re.findall(r'([\w-]+)="([^"]*)"', rule))
+    return (
+        f'<rule family="{values["family"]}" priority="{values["priority"]}"><source address="{values["address"]}"/>'
+        f'<port port="{values["port"]}" protocol="{values["protocol"]}"/><accept/></rule>\n'
+    )
 
 
 def _iptables(state: Firewall, change: Change, lines: tuple[str, ...]) -> Firewall:

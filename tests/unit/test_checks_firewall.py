@@ -17,6 +17,7 @@ from preflight.facts.iptables import chain as read_chain
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Host
 from preflight.model.ports import PortSet
+from tests.unit.apply_to_facts import zone_file
 from tests.unit.healthy import scene
 
 NET = IPv4Network("10.1.0.0/16")
@@ -296,6 +297,7 @@ ZONE = """\
 <?xml version="1.0" encoding="utf-8"?>
 <zone>
   <short>Public</short>
+  <!-- <rule family="ipv4" priority="-29517"><source address="10.8.0.0/16"/><accept/></rule> -->
   <rule family="ipv4">
     <source address="10.9.0.0/16"/>
     <drop/>
@@ -305,22 +307,18 @@ ZONE = """\
 """
 
 
-@pytest.mark.parametrize(
-    "text",
-    [ZONE, ZONE.removesuffix("\n"), ZONE.replace("\n", ""), ZONE.replace("</zone>", "  </zone>"),
-     ZONE.replace("\n", "\r\n")],
-)  # fmt: skip
-def test_our_rules_in_a_zone_file_come_last_and_go_without_a_trace(text: str) -> None:
+@pytest.mark.parametrize("text", [ZONE, ZONE.replace("\n", ""), ZONE.replace("\n", "\r\n")])
+def test_our_rules_in_a_zone_file_are_told_from_all_else_there(text: str) -> None:
     ours = [*firewalld.ours(NET, PORTS), *firewalld.ours(SIX, PORTS)]
-    edited = firewalld.with_rules(text, ours)
-    assert list(firewalld.rules_in(edited)) == ours
-    assert firewalld.with_rules(edited, ours) == edited
-    assert firewalld.with_rules(edited, []) == text
+    assert not firewalld.rules_in(text)
+    assert list(firewalld.rules_in(zone_file(text, ours))) == ours
 
 
-def test_a_zone_file_without_content_gets_one() -> None:
-    edited = firewalld.with_rules("<zone/>", firewalld.ours(NET, PortSet.parse("1")))
-    assert len(firewalld.rules_in(edited)) == 1
+def test_a_rule_of_our_priority_with_parts_that_ours_never_have_is_told_too() -> None:
+    """Somebody has edited it: it is to be replaced, not overlooked."""
+    xml = '<zone><rule priority="-29517"><source address="10.8.0.0/16"/><accept/></rule></zone>'
+    (rule,) = firewalld.rules_in(xml)
+    assert 'source address="10.8.0.0/16" port port="?"' in rule
 
 
 def test_hosts_without_a_common_network_are_one_rule_of_nftables_and_few_of_the_others() -> None:

@@ -23,6 +23,7 @@ from preflight.facts.firewall import (
 )
 from preflight.facts.types import HostFacts, Interface, Network
 from preflight.model.ports import PortSet
+from tests.unit.apply_to_facts import zone_file
 from tests.unit.healthy import NETWORK, NFTABLES_CONF, PORTS, scene
 
 HERS = (ip_network("192.0.2.1/32"), PortSet.parse("22"))  # the login of another operator
@@ -128,17 +129,18 @@ def test_the_login_stays_in_a_saved_file_of_iptables() -> None:
     text = "*filter\n:INPUT DROP [0:0]\n" + "".join(f"-A INPUT {rule}\n" for rule in hers) + "COMMIT\n"
     firewall = replace(BARE, iptables_saved=(SavedRules("/etc/iptables/rules.v4", text),))
     (file,) = kept.boot_files(place(firewall))
-    assert all(f"-A INPUT {rule}\n" in file.after for rule in (*iptables.ours(NETWORK, PORTS), *hers))
+    assert all(f"-A INPUT {rule}\n" in (file.after or "") for rule in (*iptables.ours(NETWORK, PORTS), *hers))
     assert iptables_gate(place(firewall), IptablesChain("iptables-nft", "accept", tuple(hers), tuple(hers))).settled
 
 
 def test_the_login_stays_in_the_file_of_a_zone() -> None:
     hers = firewalld.ours(*HERS)
-    xml = firewalld.with_rules("<zone>\n</zone>\n", hers)
+    xml = zone_file("<zone>\n</zone>\n", hers)
     zone = Zone("public", "default", ("eth0",), (), (), (), ())
     state = Firewalld((1, 3, 3), "public", (zone,), {"public": ZoneFile(own=xml)})
     (file,) = kept.boot_files(place(replace(BARE, firewalld=state)))
-    assert set(hers) < set(firewalld.rules_in(file.after))
+    assert (file.zone, file.before) == ("public", "\n".join(hers))
+    assert set(hers) < set((file.after or "").splitlines())
 
 
 # Zones.

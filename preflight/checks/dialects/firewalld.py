@@ -1,7 +1,7 @@
 """Rich rules as `firewall-cmd` prints them, and what else a zone lets in."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from preflight.checks.rules import Rule, Source, port_set, read_source
@@ -95,12 +95,13 @@ def command(zone: str, rules: Sequence[str]) -> str:
     return f"firewall-cmd --zone={zone} " + " ".join(f"--add-rich-rule='{rule}'" for rule in plain)
 
 
-_RULE = re.compile(r"[ \t]*<rule\b.*?</rule>[ \t]*\n?", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_RULE = re.compile(r"<rule\b.*?</rule>", re.DOTALL)
 
 
 def rules_in(xml: str) -> tuple[str, ...]:
-    """Our rules in a zone's file, as rich rules."""
-    return tuple(_rich(block) for block in _RULE.findall(xml) if is_ours(block.partition(">")[0]))
+    """Our rules in a zone's file, as rich rules. A program on the host reads the same: remote/apply/firewalld.py."""
+    return tuple(_rich(block) for block in _RULE.findall(_COMMENT.sub("", xml)) if is_ours(block.partition(">")[0]))
 
 
 def _rich(block: str) -> str:
@@ -112,22 +113,4 @@ def _rich(block: str) -> str:
         f'rule priority="{PRIORITY}" family="{attribute("rule", "family")}" '
         f'source address="{attribute("source", "address")}" port port="{attribute("port", "port")}" '
         f'protocol="{attribute("port", "protocol")}" accept'
-    )
-
-
-def with_rules(xml: str, rules: Iterable[str]) -> str:
-    """A zone's file with `rules` as ours, at its end; every byte of the others is kept."""
-    kept = _RULE.sub(lambda match: "" if is_ours(match[0].partition(">")[0]) else match[0], xml)
-    blocks = "".join(map(_xml, rules))
-    end = re.search(r"(?:^[ \t]*)?</zone>", kept, re.MULTILINE)
-    if end:
-        return kept[: end.start()] + blocks + kept[end.start() :]
-    return re.sub(r"<zone\b([^>]*)/>", rf"<zone\1>\n{blocks}</zone>", kept) if blocks else kept
-
-
-def _xml(rule: str) -> str:
-    values = dict(_ELEMENT.findall(rule))
-    return (
-        f'  <rule family="{values["family"]}" priority="{PRIORITY}">\n    <source address="{values["address"]}"/>\n'
-        f'    <port port="{values["port"]}" protocol="{values["protocol"]}"/>\n    <accept/>\n  </rule>\n'
     )

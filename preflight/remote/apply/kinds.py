@@ -15,6 +15,7 @@ MODULES = {
     "iptables-rules": "iptables",
     "iptables-input": "iptables",
     "firewalld-rules": "firewalld",
+    "firewalld-permanent": "firewalld",
     "service": "services",
     "service-at-boot": "services",
     "ufw-rules": "ufw",
@@ -62,7 +63,7 @@ class Kind:
 
     def others(self, target):
         """What the writer may change besides: [[kind, target, value], …] as it is now."""
-        places = [("file", path) for path in self.rewrites] + [(name, target) for name in self.upsets]
+        places = [("file", path.format(target)) for path in self.rewrites] + [(name, target) for name in self.upsets]
         return [[name, where, value_of(name, where)] for name, where in places]
 
 

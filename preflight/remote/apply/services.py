@@ -13,8 +13,12 @@ def unit(target):
 
 
 def read_active(target):
-    """What is on its way up counts as active."""
-    _, out, _ = call("systemctl", "is-active", unit(target))
+    """What is on its way up counts as active. Where there is nobody to ask, systemctl prints no state."""
+    _, out, err = call("systemctl", "is-active", unit(target))
+    if not out.strip():
+        raise StepError(
+            "there is no service manager: systemctl says %s" % (err.strip().replace("\n", " ")[:300] or "nothing")
+        )
     return "active" if out.strip() in ("active", "activating", "reloading") else "inactive"
 
 

@@ -36,13 +36,8 @@ def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
     Mend: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
     """
     name, text, asked = here.host.name, environment.hosts, here.cluster.setup.hosts_file
-    lines = (
-        tuple(f"{host.address} {host.name}" for host in here.cluster.hosts if host.name != host.address)
-        if asked
-        else ()
-    )
     try:
-        after = with_block(text or "", lines)
+        after = with_block(text or "", here.cluster.host_lines if asked else ())
     except BlockDamagedError as error:
         yield here.bad(f"{name}: {HOSTS_FILE}: {error}", remedy=f"take our lines out of {HOSTS_FILE} by hand")
         return

@@ -1,7 +1,7 @@
 """Hosts as such: reachable, clocks, the host NIC, names, limits."""
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
+from ipaddress import IPv4Interface, IPv4Network, ip_address
 
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.types import Clock, HostFacts, Interface, Limits, Names, Network, Os, Unreachable
@@ -138,25 +138,17 @@ def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
 
     Mend: the same lines in /etc/hosts everywhere, or names in DNS
     """
-    wrong = []
-    for host in here.cluster.hosts:
-        addresses = names.cluster.get(host.name, ())
-        if host.name == here.host.name or not _is_ipv4(host.address) or host.address in addresses:
-            continue
-        wrong.append(f"{host.name} is {', '.join(addresses) or 'not known'} (inventory: {host.address})")
+    found, own = names.cluster, here.host.name
+    wrong = [
+        f"{name} is {', '.join(found.get(name, ())) or 'not known'} (inventory: {address})"
+        for name, address in here.cluster.ipv4_hosts.items()
+        if address not in found.get(name, ()) and name != own
+    ]
     if wrong:
         yield here.bad(
             f"{here.host.name}: {len(wrong)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
             evidence=tuple(wrong), remedy="use addresses in the job, or correct /etc/hosts or DNS",
         )  # fmt: skip
-
-
-def _is_ipv4(text: str) -> bool:
-    try:
-        IPv4Address(text)
-    except ValueError:
-        return False
-    return True
 
 
 @host_check("HST106", f"A process may open {OPEN_FILES} files", severity=Outcome.WARN)

@@ -28,16 +28,18 @@ def with_block(text: str, lines: Sequence[str]) -> str:
 
     Every other byte is kept. Raises BlockDamagedError.
     """
+    block = "\n".join((BEGIN, *lines, END, "")) if lines else ""
+    if block and text.count(BEGIN) == text.count(END) == 1 and f"\n{text}".startswith(f"\n{block}", text.find(BEGIN)):
+        return text  # 4,000 hosts have 4,000 lines each
     rows = text.splitlines(keepends=True)
     bare = [row.rstrip("\r\n") for row in rows]
-    block = [f"{row}\n" for row in (BEGIN, *lines, END)] if lines else []
     if BEGIN not in bare and END not in bare:
         if not block:
             return text
-        return text + ("\n" if text and not text.endswith("\n") else "") + "".join(block)
+        return text + ("\n" if text and not text.endswith("\n") else "") + block
     if bare.count(BEGIN) != 1 or bare.count(END) != 1 or bare.index(END) < bare.index(BEGIN):
         raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} do not stand there once each, one after the other")
-    return "".join(rows[: bare.index(BEGIN)] + block + rows[bare.index(END) + 1 :])
+    return "".join([*rows[: bare.index(BEGIN)], block, *rows[bare.index(END) + 1 :]])
 
 
 def limits_file(setup: HostSetup) -> str | None:

@@ -169,6 +169,24 @@ class Cluster:
         """Device address → the host that it is planned for."""
         return {str(device.address.ip): host.name for host in self.hosts for device in host.devices if device.address}
 
+    @cached_property
+    def host_lines(self) -> tuple[str, ...]:
+        """The lines of /etc/hosts that name its hosts."""
+        return tuple(f"{host.address} {host.name}" for host in self.hosts if host.name != host.address)
+
+    @cached_property
+    def ipv4_hosts(self) -> Mapping[str, str]:
+        """Host name → address, of the hosts whose address in the inventory is one of IPv4 and no name."""
+        return {host.name: host.address for host in self.hosts if _is_ipv4(host.address)}
+
     @property
     def device_count(self) -> int:
         return sum(len(host.devices) for host in self.hosts)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,49 @@
+"""Checks over many hosts: what a check does grows as the hosts do. How long that takes is benchmarks/checks.py's."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from benchmarks.checks import scene
+from preflight.checks.registry import ROUNDS, all_checks
+from preflight.checks.run import run_checks
+from preflight.model.outcome import Outcome
+
+HOSTS = 24
+SCENES = {hosts: scene(hosts) for hosts in (HOSTS, 2 * HOSTS)}
+OF_FACTS = [id_ for id_, check in all_checks().items() if not set(ROUNDS) & set(check.needs)]
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many Python functions are called by `work`."""
+    count = 0
+
+    def seen(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("id_", OF_FACTS)
+def test_twice_the_hosts_are_twice_the_work_of_a_check(id_: str) -> None:
+    def look(hosts: int) -> int:
+        cluster, facts = SCENES[hosts]
+        return calls(lambda: run_checks(cluster, facts, checks=[all_checks()[id_]], hosts=cluster.hosts))
+
+    look(HOSTS), look(2 * HOSTS)  # what is done once, such as reading a text that all hosts have
+    assert look(2 * HOSTS) <= 2.1 * look(HOSTS)
+
+
+def test_the_large_cluster_is_healthy() -> None:
+    cluster, facts = SCENES[HOSTS]
+    findings = run_checks(cluster, facts, checks=all_checks().values(), hosts=cluster.hosts)
+    assert [one.summary for one in findings if one.outcome not in (Outcome.PASS, Outcome.SKIP)] == []

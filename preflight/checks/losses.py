@@ -4,6 +4,10 @@ Pings are counted by pairs: two devices, or a device and a gateway, with the pin
 where a ping of it is lost. The widest thing whose pairs are all bad is named, once, and takes its pairs with it, so
 that nothing else is named for the same pings. A device, a host or a gateway is named only if it fails with two others
 at least; a single bad pair stays what it is, a link.
+
+A gateway is asked because packets have to pass through it, not because it has to answer: many refuse ICMP or limit it.
+So one that does not answer is only "silent" where devices reach others, and gone where they do not reach those behind
+it. A device whose link is down is known to reach nobody: its lost pings are left out, as evidence and as complaint.
 """
 
 from collections import defaultdict
@@ -13,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from preflight.facts.types import Ping
 
-Kind = Literal["fabric", "rail", "host", "gateway", "device", "leaves", "hosts", "link"]
+Kind = Literal["silent", "gateway", "fabric", "rail", "host", "device", "leaves", "hosts", "link"]
 _GATEWAY = -1
 
 
@@ -34,10 +38,25 @@ class End(NamedTuple):
 Pair = tuple[End, End]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a device is: the switch it hangs on ("": not known), its subnet as address and mask (None: not known), and
+    whether its link is known to be down."""
+
+    leaf: str = ""
+    subnet: tuple[int, int] | None = None
+    down: bool = False
+
+
+Places = Mapping[tuple[str, int], Place]  # by host and device
+_NOWHERE = Place()
+
+
 @dataclass(frozen=True)
 class Cause:
     """`names`: of a host, of the host of a device, of two hosts or leaves, of the ends of a link; a gateway's address.
-    `device`: its index, or that of a rail. `lost`: the pings it explains, out of `total`."""
+    `device`: its index, or that of a rail. `lost`: the pings it explains, out of `total`; with a "gateway" that is
+    gone also those through it."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -61,25 +80,19 @@ def is_lost(ping: Ping) -> bool:
     return not ping.error and ping.received < ping.sent
 
 
-def causes(
-    pings: Sequence[Ping],
-    leaves: Mapping[tuple[str, int], str],
-    lost: Callable[[Ping], bool] = is_lost,
-) -> list[Cause]:
-    """The causes of the lost ones of `pings`, widest first. `leaves`: (host, device) → the switch it hangs on."""
+def causes(pings: Sequence[Ping], places: Places, lost: Callable[[Ping], bool] = is_lost) -> list[Cause]:
+    """The causes of the lost ones of `pings`, but for those of devices whose link is down, widest first."""
     if not any(map(lost, pings)):
         return []
-    return _Count(pings, leaves, lost).causes()
+    return _Count(pings, places, lost).causes()
 
 
 class _Count:
     """The pairs that are still to be explained; each step takes away those it explains."""
 
-    def __init__(
-        self, pings: Sequence[Ping], leaves: Mapping[tuple[str, int], str], lost: Callable[[Ping], bool]
-    ) -> None:
+    def __init__(self, pings: Sequence[Ping], places: Places, lost: Callable[[Ping], bool]) -> None:
         self._lost = lost
-        self._leaves = leaves
+        self._places = places
         self._pings: dict[Pair, list[Ping]] = defaultdict(list)
         self._could_not_ask = {own(ping) for ping in pings if ping.error}
         known: dict[tuple[str, str], End] = {}  # a peer's end by its words: many ping the same
@@ -88,11 +101,13 @@ class _Count:
                 one, words = own(ping), (ping.peer, ping.address)
                 other = known.get(words) or known.setdefault(words, end(ping))
                 self._pings[(one, other) if one < other else (other, one)].append(ping)
-        self._bad = {pair for pair, those in self._pings.items() if any(map(lost, those))}
-        self._left = dict.fromkeys(self._pings)
+        bad = {pair for pair, those in self._pings.items() if any(map(lost, those))}
+        down = {pair for pair in bad if any(self._place(it).down for it in pair)}
+        self._bad = bad - down
+        self._left = dict.fromkeys(pair for pair in self._pings if pair not in down)
 
     def causes(self) -> list[Cause]:
-        steps = (self._fabric, self._rails, self._hosts, self._gateways, self._devices, self._between_leaves,
+        steps = (self._gateways, self._fabric, self._rails, self._hosts, self._devices, self._between_leaves,
                  self._between_hosts, self._links)  # fmt: skip
         found: list[Cause] = []
         for step in steps:
@@ -106,6 +121,9 @@ class _Count:
         pings = [ping for pair in pairs for ping in self._pings[pair]]
         return Cause(kind, names, device, tuple(filter(self._lost, pings)), len(pings))
 
+    def _place(self, device: End) -> Place:
+        return self._places.get(device, _NOWHERE)
+
     def _all_bad(self, pairs: Collection[Pair]) -> bool:
         return bool(pairs) and all(pair in self._bad for pair in pairs)
 
@@ -115,6 +133,46 @@ class _Count:
             for one in pair:
                 by_end[one].append(pair)
         return by_end
+
+    def _gateways(self) -> Iterator[Cause]:
+        """Those that do not answer devices which reach others.
+
+        It is gone if it answers nobody and nobody reaches who is behind it; it is silent otherwise. A device that alone
+        reaches nobody behind it keeps its pairs: the trouble may be its own."""
+        by_end = self._by_end()
+        found: list[tuple[Kind, str, list[Pair]]] = []
+        for gateway in sorted(one for one in by_end if one.is_gateway):
+            users = {_other(pair, gateway): pair for pair in by_end[gateway]}
+            unheard = [device for device, pair in users.items() if pair in self._bad]
+            reaching = [device for device in unheard if self._reaches_somebody(device, by_end)]
+            if len(reaching) > 1 and len(unheard) == len(users):
+                behind = self._cut_off(unheard, by_end, least=2)
+                kind: Kind = "gateway" if behind else "silent"
+                found.append((kind, gateway.host, [*users.values(), *behind]))
+            elif silent := [users[it] for it in reaching if not self._cut_off([it], by_end, least=1)]:
+                found.append(("silent", gateway.host, silent))
+        for kind, address, pairs in found:
+            yield self._cause(kind, pairs, address)
+
+    def _reaches_somebody(self, device: End, by_end: Mapping[End, Sequence[Pair]]) -> bool:
+        """Another device; or, where it pinged none, its gateway with a part of the packets."""
+        peers = [pair for pair in by_end[device] if not any(it.is_gateway for it in pair)]
+        if peers:
+            return not self._all_bad(peers)
+        return any(ping.received for pair in by_end[device] for ping in self._pings[pair])
+
+    def _cut_off(self, devices: Sequence[End], by_end: Mapping[End, Sequence[Pair]], *, least: int) -> list[Pair]:
+        """The pairs with devices of other subnets, if all are bad and `least` of these devices reach somebody else."""
+        behind: dict[Pair, End] = {}
+        for device in devices:
+            own = self._place(device).subnet
+            for pair in by_end[device]:
+                other = _other(pair, device)
+                subnet = self._place(other).subnet
+                if own and subnet and own != subnet:
+                    behind[pair] = other
+        good = {far for far in behind.values() if not self._all_bad(by_end[far])}
+        return list(behind) if self._all_bad(behind) and len(good) >= least else []
 
     def _fabric(self) -> Iterator[Cause]:
         rails = {one.device for pair in self._left for one in pair if not one.is_gateway}
@@ -156,15 +214,6 @@ class _Count:
         for host, pairs in named:
             yield self._cause("host", pairs, host)
 
-    def _gateways(self) -> Iterator[Cause]:
-        """A gateway that two devices lose, who have others that answer, and nobody reaches."""
-        by_end = self._by_end()
-        for gateway in sorted(one for one in by_end if one.is_gateway):
-            pairs = by_end[gateway]
-            witnesses = [one for pair in pairs for one in pair if not self._all_bad(by_end[one])]
-            if self._all_bad(pairs) and len(witnesses) > 1:
-                yield self._cause("gateway", pairs, gateway.host)
-
     def _devices(self) -> Iterator[Cause]:
         """Two peers at least, and all are lost."""
         by_end = self._by_end()
@@ -181,14 +230,14 @@ class _Count:
         across: dict[tuple[str, str], list[Pair]] = defaultdict(list)
         inside = set()
         for pair in self._left:
-            one, other = (self._leaves.get(it, "") for it in pair)
+            one, other = (self._place(it).leaf for it in pair)
             if one and other and one != other:
                 across[min(one, other), max(one, other)].append(pair)
             elif pair in self._bad:
                 inside |= {one, other}
         for leaves, pairs in sorted(across.items()):
             bad = [pair for pair in pairs if pair in self._bad]
-            sides = [{one for pair in bad for one in pair if self._leaves[one] == leaf} for leaf in leaves]
+            sides = [{one for pair in bad for one in pair if self._place(one).leaf == leaf} for leaf in leaves]
             if min(map(len, sides)) > 1 and not inside & set(leaves):
                 yield self._cause("leaves", pairs, *leaves)
 
@@ -205,3 +254,7 @@ class _Count:
     def _links(self) -> Iterator[Cause]:
         for pair in [pair for pair in self._left if pair in self._bad]:
             yield self._cause("link", [pair], *map(str, pair))
+
+
+def _other(pair: Pair, one: End) -> End:
+    return pair[1] if pair[0] == one else pair[0]

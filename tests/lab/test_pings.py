@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -50,6 +50,11 @@ def switched(lab: LabHandle, ports: list[tuple[str, int]], change: str, back: st
         each(back)
 
 
+def cut_off(lab: LabHandle, ports: list[tuple[str, int]]) -> AbstractContextManager[None]:
+    """The devices' links stay up, and the switch forwards nothing for them, as with a port in another VLAN."""
+    return switched(lab, ports, "nomaster", "master fabric")
+
+
 @pytest.mark.parametrize(
     ("options", "foretold"),
     [
@@ -68,19 +73,36 @@ def test_on_a_healthy_fabric_all_pings_come_back(lab: LabHandle, options: tuple[
 
 
 @pytest.mark.parametrize("options", [(), ("--mesh",), ("--mesh", "--cross-rail")], ids=" ".join)
-def test_a_device_without_its_link_is_named_once(lab: LabHandle, options: tuple[str, ...]) -> None:
-    with switched(lab, [("node02", 1)], "down", "up"):
+def test_a_device_that_the_switch_does_not_forward_for_is_named_once(lab: LabHandle, options: tuple[str, ...]) -> None:
+    with cut_off(lab, [("node02", 1)]):
         assert check(lab, *options)[0] == [("PNG101", "fail", "node02", 1, 1)]
+
+
+def test_a_device_without_its_link_is_named_by_npu107_alone(lab: LabHandle) -> None:
+    with switched(lab, [("node02", 1)], "down", "up"):
+        assert check(lab)[0] == []
+        assert check(lab, "--only", "NPU107", "--skip", "PNG")[0] == [("NPU107", "fail", "node02", 1, None)]
+
+
+def test_gateways_that_refuse_icmp_are_a_warning(lab: LabHandle) -> None:
+    fabric = lab.status["hosts"][0]["devices"][0]["fabric_netns"]
+    rules = "table inet deaf { chain in { type filter hook input priority 0; icmp type echo-request drop; }; }"
+    subprocess.run(["ip", "netns", "exec", fabric, "nft", rules], check=True)
+    try:
+        wrong = check(lab)[0]
+    finally:
+        subprocess.run(["ip", "netns", "exec", fabric, "nft", "delete table inet deaf"], check=True)
+    assert wrong == [("PNG101", "warn", None, None, None)]
 
 
 @pytest.mark.parametrize("options", [(), ("--mesh",)], ids=" ".join)
 def test_a_rail_that_is_off_is_named_once(lab: LabHandle, options: tuple[str, ...]) -> None:
-    with switched(lab, [(f"node0{host}", 2) for host in (1, 2, 3)], "down", "up"):
+    with cut_off(lab, [(f"node0{host}", 2) for host in (1, 2, 3)]):
         assert check(lab, *options)[0] == [("PNG101", "fail", None, None, 2)]
 
 
-def test_a_host_without_its_links_is_named_once(lab: LabHandle) -> None:
-    with switched(lab, [("node03", index) for index in range(4)], "down", "up"):
+def test_a_host_that_the_switch_does_not_forward_for_is_named_once(lab: LabHandle) -> None:
+    with cut_off(lab, [("node03", index) for index in range(4)]):
         assert check(lab)[0] == [("PNG101", "fail", "node03", None, None)]
 
 

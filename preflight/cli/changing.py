@@ -163,6 +163,4 @@ def carry_out(
         )
         raise
     s.progress.clear()
-    for note in applied.notes:
-        print(f"preflight: {note}", file=sys.stderr)
     return run, applied

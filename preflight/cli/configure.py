@@ -58,8 +58,9 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
             return PENDING
         run_id, applied = carry_out(args, s, plan, started)
         after = look(s, areas, args) if applied.results else before
-        ending = Ending(before.findings, after.findings, plan, applied.results, notes + applied.notes, run_id)
-        return finish(args, s, started, ending, _exit(after, applied.results))
+        at_work = {**before.at_work, **applied.at_work}
+        ending = Ending(before.findings, after.findings, plan, applied.results, notes, run_id, at_work)
+        return finish(args, s, started, ending, 1 if at_work else _exit(after, applied.results))
 
 
 def _exit(after: Look, results: Iterable[StepResult]) -> int:

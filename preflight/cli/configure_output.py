@@ -1,8 +1,8 @@
 """What the configure commands say: the plan before, and what became of it; for a person, or as JSON."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from preflight.cli.common import Session, again
@@ -27,6 +27,7 @@ class Ending:
     results: Sequence[StepResult]  # empty: nothing was tried
     notes: Sequence[str]  # what was left out of the plan and why; what else the hosts had to say
     run: str = ""  # the run's id, which rollback takes
+    at_work: Mapping[str, str] = field(default_factory=dict)  # hosts on which another run was at work, and whose
 
 
 def say(s: Session, *sentences: str) -> None:
@@ -59,22 +60,24 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
     elif args.dry_run and end.plan.changes:
         _show(s, [Line("nothing was changed (--dry-run)"), Line(f"next: {again(args)}", "next")])
     else:
-        _show_ending(s, report, end, str(args.inventory))
+        _show_ending(args, s, report, end)
     return exit_code
 
 
-def _show_ending(s: Session, report: Report, end: Ending, inventory: str) -> None:
+def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Ending) -> None:
     from preflight.checks.registry import all_checks
     from preflight.inventory import fold
     from preflight.report.console import show, width
     from preflight.report.text import render as render_report
 
     titles = {id_: check.title for id_, check in all_checks().items()}
-    done = [*render_results(end.results, fold=fold), *render_fixed(end.before, end.after, titles, fold=fold)]
+    before = [finding for finding in end.before if finding.host not in end.at_work]
+    done = [*render_results(end.results, fold=fold), *render_fixed(before, end.after, titles, fold=fold)]
     done += [Line(line, "warn") for line in _not_tried(end)]
     done += _way_back(end.run, end.results)
+    done += _left_to_others(end.at_work)
     _show(s, [*done, Line("")] if done else [])
-    next_step = f"preflight check --inventory {inventory}"
+    next_step = _then(args, end.at_work) or f"preflight check --inventory {args.inventory}"
     if all(finding.outcome is Outcome.SKIP for finding in end.after):  # then there is no verdict, either
         reasons = dict.fromkeys(finding.summary for finding in end.after)
         _show(s, [*(Line(f"not judged: {reason}") for reason in reasons), Line(f"next: {next_step}", "next")])
@@ -97,20 +100,36 @@ def finish_run(
     notes: Sequence[str],
     *,
     short: bool,
+    at_work: Mapping[str, str],
 ) -> int:
     """Say what a saved plan, or a rollback, came to; returns the exit code: 1 where something did not end well, or was
-    not tried (`short`)."""
+    not tried (`short`), or another run was at work (`at_work`: on which hosts, and whose)."""
     from preflight.inventory import fold
     from preflight.provision.rollout import failed_hosts
 
-    exit_code = 1 if short or failed_hosts(results) else 0
+    exit_code = 1 if short or at_work or failed_hosts(results) else 0
     if args.output == "json":
         print(_run_document(args.command, run, exit_code, results, notes))
         return exit_code
     lines = render_results(results, fold=fold)
     lines += _way_back(run, results)
-    _show(s, [*lines, Line(f"next: preflight check --inventory {args.inventory}", "next")])
+    lines += _left_to_others(at_work)
+    next_step = _then(args, at_work) or f"preflight check --inventory {args.inventory}"
+    _show(s, [*lines, Line(f"next: {next_step}", "next")])
     return exit_code
+
+
+def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
+    """Whose work it was that was seen half done, or done."""
+    from preflight.inventory import fold
+
+    for owner in dict.fromkeys(at_work.values()):
+        hosts = [name for name, other in at_work.items() if other == owner]
+        yield Line(f"! another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing", "warn")
+
+
+def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
+    return f"once the other run has ended: {again(args)}" if at_work else ""
 
 
 def _not_tried(end: Ending) -> Iterator[str]:

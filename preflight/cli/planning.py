@@ -1,8 +1,8 @@
 """From hosts, or facts saved before, to what may be done there now: shared by `plan` and `configure`."""
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,12 +27,13 @@ MODULES = {
 @dataclass(frozen=True)
 class Look:
     """The hosts as they are: what the checks of the areas say, and the changes they ask for. `notes`: what was put in
-    order before."""
+    order before; `at_work`: the hosts on which another run is at work, and whose."""
 
     facts: "ClusterFacts"
     findings: tuple[Finding, ...]
     plan: Plan
     notes: tuple[str, ...] = ()
+    at_work: Mapping[str, str] = field(default_factory=dict)
 
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
@@ -55,8 +56,10 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
     if not cut_off:
         return seen
     way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within)
-    notes = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
-    return replace(look(s, areas, args), notes=notes)
+    put = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
+    again = look(s, areas, args)
+    at_work = {name: put.at_work[name] for name in unfinished(again.facts) if name in put.at_work}
+    return replace(again, notes=put.notes, at_work=at_work)
 
 
 def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
@@ -100,14 +103,16 @@ def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tupl
     cut_off = unfinished(seen.facts)
     plan = Plan(tuple(change for change in plan.changes if change.host not in cut_off))
     left = safe(s, plan, seen.facts, args)
-    before = seen.notes + tuple(map(_in_flux, cut_off))
+    before = seen.notes + tuple(_in_flux(host, seen.at_work.get(host, "")) for host in cut_off)
     before += not_reached(seen.facts) + powerless + not_seen(seen.findings)
     return left.plan, before + left.held + left.notes
 
 
-def _in_flux(host: str) -> str:
+def _in_flux(host: str, owner: str) -> str:
+    if owner:
+        return f"{host}: another run is at work on this host ({owner}), so it is left to it"
     return (
-        f"{host}: a run has begun there and not finished, so what it shows may not stay; preflight configure sees to it"
+        f"{host}: a run is at work there, or was cut off, so what it shows may not stay; preflight configure sees to it"
     )
 
 

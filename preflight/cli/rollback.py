@@ -19,6 +19,7 @@ from preflight.cli.changing import (
     shown,
 )
 from preflight.cli.common import Session, add_inventory_arguments, again, session
+from preflight.model.change import StepState
 from preflight.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from preflight.cli.planning import device_facts, safe
     from preflight.provision.apply import Way
     from preflight.provision.journal import past_run
-    from preflight.provision.rollback import undoing
+    from preflight.provision.rollback import undoing, undoing_in_order
     from preflight.report.build import new_run_id
 
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
@@ -54,10 +55,12 @@ def run(args: argparse.Namespace) -> int:
     with session(args) as s:
         hosts = [host for host in s.hosts if past is None or host.name in past.hosts]
         way = Way(hosts, s.transport, args.pool, s.progress, args.confirm_within)
-        undo = undoing(args.run_id, way, new_run_id(started))
+        undo = (undoing if args.dry_run else undoing_in_order)(args.run_id, way, new_run_id(started))
         plan, held, more = safe(s, undo.plan, device_facts(s, undo.plan.changes, args.pool), args)
         away = (*_gone(past, s), *undo.away)
         notes = (*away, *undo.notes, *undo.keeps, *held, *more)
+        if args.dry_run:
+            notes += tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
         if args.output == "console":
             shown(show_plan, s, plan, notes, "nothing to take back")
         if args.dry_run:
@@ -67,10 +70,12 @@ def run(args: argparse.Namespace) -> int:
             return PENDING
         # That nothing was left to take back is worth a line of history only where there may have been something.
         undoes = Undoes(args.run_id, tuple(host.name for host in hosts)) if plan.changes or _touched(past) else None
-        # A run that nobody knows is most likely a slip; one that was started here may never have got to a host.
-        short = bool(away or held) or not (undo.known or past)
+        # A run that no host knows is most likely a slip, or its journals were deleted; one that was started here may
+        # never have got to a host.
+        short = bool(away or held) or not (undo.known or (past and not past.states.get(StepState.DONE)))
         run_id, applied = carry_out(args, s, plan, started, undoes=undoes, short=short)
-        return finish_run(args, s, run_id, applied.results, notes + applied.notes, short=short)
+        at_work = {**undo.at_work, **applied.at_work}
+        return finish_run(args, s, run_id, applied.results, notes, short=short, at_work=at_work)
 
 
 def _touched(past: "PastRun | None") -> bool:

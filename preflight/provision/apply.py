@@ -1,7 +1,7 @@
 """The plan carried out, wave by wave; every host's part of it is in host_run.py."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from preflight.facts.framed import NoAnswer
 from preflight.model.change import Change, Plan, StepResult, StepState
@@ -15,10 +15,11 @@ from preflight.transport.types import Progress, Transport, TransportError
 
 @dataclass(frozen=True)
 class Applied:
-    """A result for each change of the plan, in its order; `notes`: what else the hosts had to say."""
+    """A result for each change of the plan, in its order; `at_work`: the hosts on which another run was at work, and
+    whose."""
 
     results: tuple[StepResult, ...]
-    notes: tuple[str, ...] = ()
+    at_work: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applie
         else:
             outcomes |= {name: HostOutcome(_not_begun(plan.of_host(name), stop)) for name in wave}
     results = tuple(result for name in plan.hosts for result in outcomes[name].results)
-    notes = tuple(f"{name}: {outcome.recovered}" for name, outcome in outcomes.items() if outcome.recovered)
-    return Applied(results, notes)
+    return Applied(results, {name: outcome.at_work for name, outcome in outcomes.items() if outcome.at_work})
 
 
 def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> dict[str, HostOutcome]:
@@ -90,20 +90,36 @@ def _not_begun(changes: Sequence[Change], why: str) -> tuple[StepResult, ...]:
     return tuple(StepResult(change, StepState.NOT_RUN, message=f"not begun: {why}") for change in changes)
 
 
-def put_in_order(names: Collection[str], way: Way, run: str) -> tuple[str, ...]:
-    """On each of these hosts, finish with what a run left there that was cut off; a sentence for each that had any, or
-    that could not be dealt with."""
+@dataclass(frozen=True)
+class PutInOrder:
+    """`notes`: a sentence for each host on which a run was cut off, or that could not be dealt with; `at_work`: the
+    hosts on which another run was at work for all the time that it was waited for, and whose."""
+
+    notes: tuple[str, ...] = ()
+    at_work: Mapping[str, str] = field(default_factory=dict)
+
+
+def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
+    """On each of these hosts, wait for the run that is at work there, or finish with what was left by one that was cut
+    off."""
     todo = [host for host in way.hosts if host.name in names]
+    at_work: dict[str, str] = {}
 
     def one_host(host: Host) -> str:
         try:
             return HostRun(host, way.transport, run, confirm_seconds=way.confirm_seconds).recover()
-        except (Refused, NoAnswer) as error:
+        except Refused as error:
+            if not error.at_work:
+                return str(error)
+            at_work[host.name] = error.at_work
+            return ""
+        except NoAnswer as error:
             return str(error)
 
     longest = HostRun.seconds((), way.confirm_seconds)
     said = fan_out(todo, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="recover")
-    return tuple(f"{name}: {words}" for name, words in said.items() if not isinstance(words, TransportError) and words)
+    notes = (f"{name}: {words}" for name, words in said.items() if not isinstance(words, TransportError) and words)
+    return PutInOrder(tuple(notes), at_work)
 
 
 def compare(plan: Plan, way: Way, run: str) -> tuple[StepResult, ...]:

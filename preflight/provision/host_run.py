@@ -46,13 +46,13 @@ class _Step:
 class _Compared:
     results: list[_Step]
     open: str  # a run that has begun there and not finished
+    at_work: str  # the owner of the run that is at work there
 
 
 @dataclass(frozen=True)
 class _Applied:
     results: list[_Step]
     guarded: bool
-    recovered: str
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,34 @@ class _Undo:
 class _UndoOf:
     changes: list[_Undo] | None
     open: str
+    at_work: str
 
 
 class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
-    """The host program began nothing: its own sentence."""
+    """The host program began nothing: its own sentence. `at_work`: the owner of the run that is at work there, where
+    that is the reason."""
+
+    def __init__(self, sentence: str, at_work: str = "") -> None:
+        super().__init__(sentence)
+        self.at_work = at_work
 
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """What became of one host's changes, in their order. `recovered`: what was found there of an earlier run that had
-    been cut off, and put in order; empty if nothing."""
+    """What became of one host's changes, in their order. `at_work`: the owner of the run that was at work there
+    instead, empty if none was."""
 
     results: tuple[StepResult, ...]
-    recovered: str = ""
+    at_work: str = ""
+
+
+@dataclass(frozen=True)
+class HostUndo:
+    """What leads a host back to before a run, None if the run was not there. `unfinished`: a sentence about the run
+    that is at work there, or that was cut off, empty if there is none."""
+
+    changes: tuple[Change, ...] | None
+    unfinished: str = ""
 
 
 class HostRun:
@@ -113,8 +128,8 @@ class HostRun:
         """What each change would meet now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`; nothing is written."""
         try:
             answer = self._ask({"action": "compare", **_phases(changes)}, _Compared, _program_seconds(changes))
-            if answer.open:
-                return refused(changes, f"{self._host.name}: {_unfinished(answer.open)}")
+            if unfinished := _unfinished(answer.open, answer.at_work):
+                return refused(changes, f"{self._host.name}: {unfinished}")
             return _results(changes, answer.results)
         except (TransportError, Refused, framed.NoAnswer) as error:
             return refused(changes, _named(self._host, error))
@@ -122,36 +137,34 @@ class HostRun:
     def recover(self) -> str:
         """Put in order what a run left that was cut off, once its guardian is done; a sentence about it, empty if there
         was nothing. Raises TransportError, Refused (also where another run is at work) or NoAnswer."""
-        request = {"action": "recover", **self._waiting()}
+        patience = self._confirm_seconds + _GUARDIAN  # for a guardian that has still to decide
+        request = {"action": "recover", "owner": self._owner(), "patience": patience}
         return self._ask(request, _Recovered, _PROGRAM_SECONDS + self._confirm_seconds + _PATIENCE).recovered
 
-    def undo_of(self, run: str) -> tuple[tuple[Change, ...] | None, str]:
-        """What leads this host back to before `run`, None if it was not here; and the run that has begun there and not
-        finished, if there is one. Nothing is written. Raises TransportError, Refused or NoAnswer.
-        """
+    def undo_of(self, run: str) -> HostUndo:
+        """What leads this host back to before `run`. Nothing is written. Raises TransportError, Refused or NoAnswer."""
         answer = self._ask({"action": "undo-of", "run": run}, _UndoOf, _PROGRAM_SECONDS)
+        unfinished = _unfinished(answer.open, answer.at_work)
         if answer.changes is None:
-            return None, answer.open
+            return HostUndo(None, unfinished)
         undone = (
             Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
             for undo in answer.changes
         )
-        return tuple(undone), answer.open
+        return HostUndo(tuple(undone), unfinished)
 
     def carry_out(self, changes: Sequence[Change], *, undoes: str = "") -> HostOutcome:
         """Apply, then confirm where the host asks for it. A host that is lost ends in `FAILED`, not in an exception.
 
-        `undoes`: the run that these changes take back. What somebody has changed since is then passed by, and a run
-        that was cut off there is waited for: it is likely to be the one that is taken back.
+        `undoes`: the run that these changes take back. What somebody has changed since is then passed by.
         """
         go_on = bool(undoes)
         request = {
             "action": "apply",
-            **self._waiting(),
+            "owner": self._owner(),
             "seconds": self._confirm_seconds,
             "go_on": go_on,
             "undoes": undoes,
-            **({} if undoes else {"patience": 0}),
             **_phases(changes),
         }
         try:
@@ -160,7 +173,7 @@ class HostRun:
             expected = [change for change in changes if not (answer.guarded and change.phase is Phase.KEPT)]
             results = _results(expected, answer.results)
         except Refused as error:
-            return HostOutcome(refused(changes, _named(self._host, error)))
+            return HostOutcome(refused(changes, _named(self._host, error)), error.at_work)
         except framed.NoAnswer as error:
             return HostOutcome(lost(changes, _named(self._host, error), self._run))
         except TransportError as error:
@@ -169,7 +182,7 @@ class HostRun:
             return HostOutcome(refused(changes, error.summary))
         if answer.guarded:
             results = self._confirmed(results, [change for change in changes if change.phase is Phase.KEPT], go_on)
-        return HostOutcome(results, answer.recovered)
+        return HostOutcome(results)
 
     def _confirmed(
         self, results: tuple[StepResult, ...], kept: Sequence[Change], go_on: bool
@@ -210,10 +223,6 @@ class HostRun:
                     raise
             time.sleep(_PAUSE)
 
-    def _waiting(self) -> dict[str, object]:
-        """For a guardian that has still to decide."""
-        return {"owner": self._owner(), "patience": self._confirm_seconds + _GUARDIAN}
-
     def _owner(self) -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"
 
@@ -241,8 +250,13 @@ def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepRes
     )
 
 
-def _unfinished(run: str) -> str:
-    return f"run {run} has begun there and not finished; preflight configure, or preflight rollback {run}, sees to it"
+def _unfinished(run: str, at_work: str) -> str:
+    """The sentence about a run that is at work on a host, or has begun there and was cut off."""
+    if at_work:
+        return f"another run is at work on this host ({at_work}); wait until it is done"
+    if run:
+        return f"run {run} was cut off there; preflight configure, or preflight rollback {run}, puts the host in order"
+    return ""
 
 
 def _named(host: Host, error: Exception) -> str:
@@ -278,7 +292,8 @@ def _read(answer: Answer, marker: str, type_: type[T]) -> T:
     try:
         parts = decode(document, dict[str, msgspec.Raw])
         if "error" in parts:
-            raise Refused(decode(parts["error"], str))
+            at_work = decode(parts["at_work"], str) if "at_work" in parts else ""
+            raise Refused(decode(parts["error"], str), at_work)
         return decode(document, type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise framed.NoAnswer(f"the answer of the program on the host is not understood: {error}") from error

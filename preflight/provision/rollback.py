@@ -1,13 +1,13 @@
 """A run → the plan that takes it back, from what the hosts themselves wrote down."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from preflight.facts import framed
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.model.cluster import Host
-from preflight.provision.apply import Way
-from preflight.provision.host_run import HostRun, Refused
+from preflight.provision.apply import Way, put_in_order
+from preflight.provision.host_run import HostRun, HostUndo, Refused
 from preflight.provision.keeps import keeping
 from preflight.transport import fan_out
 from preflight.transport.types import TransportError
@@ -18,11 +18,15 @@ _HCCN_CONF = "/etc/hccn.conf"
 @dataclass(frozen=True)
 class Undoing:
     """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: what was not
-    to be had, and why; `notes`: what else is to be said; `known`: whether any host has seen the run."""
+    to be had, and why; `unfinished`: the hosts on which a run is at work, or was cut off, with a sentence about it, so
+    that what is planned for them may not be all; `at_work`: those that were waited for in vain, and whose run it is;
+    `notes`: what else is to be said; `known`: whether any host has seen the run."""
 
     plan: Plan
     keeps: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    unfinished: Mapping[str, str] = field(default_factory=dict)
+    at_work: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     known: bool = True
 
@@ -30,7 +34,7 @@ class Undoing:
 def undoing(run: str, way: Way, this_run: str) -> Undoing:
     """Ask every host of `way` what `run` did there. `this_run` is the asking run's id, for others to see."""
 
-    def one_host(host: Host) -> tuple[tuple[Change, ...] | None, str] | str:
+    def one_host(host: Host) -> HostUndo | str:
         try:
             return HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds).undo_of(run)
         except (Refused, framed.NoAnswer) as error:
@@ -39,21 +43,35 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
     seconds = HostRun.seconds((), way.confirm_seconds)
     told = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
     changes: list[Change] = []
-    away, notes, strangers = [], [], []
+    away, strangers, unfinished = [], [], {}
     for name, answer in told.items():
         if isinstance(answer, TransportError | str):
             away.append(str(answer))
             continue
-        undo, unfinished = answer
-        if undo is None:
+        if answer.changes is None:
             strangers.append(name)
-        changes += undo or ()
-        if unfinished:
-            notes.append(f"{name}: run {unfinished} has begun there and not finished; it is put in order on the way")
-    if strangers:
-        notes.append(f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}")
+        changes += answer.changes or ()
+        if answer.unfinished:
+            unfinished[name] = answer.unfinished
+    few = f"{', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}"
+    notes = (f"run {run} has not been on {few}",) if strangers else ()
     plan, keeps = plan_of(changes)
-    return Undoing(plan, keeps, tuple(away), tuple(notes), known=len(strangers) + len(away) < len(told))
+    known = len(strangers) + len(away) < len(told)
+    return Undoing(plan, keeps, tuple(away), unfinished, notes=notes, known=known)
+
+
+def undoing_in_order(run: str, way: Way, this_run: str) -> Undoing:
+    """The same, to be carried out. Where a run was cut off, what it did may still take itself back: such hosts are put
+    in order first and asked again; one that is not in order then is left out."""
+    undo = undoing(run, way, this_run)
+    if not undo.unfinished:
+        return undo
+    put = put_in_order(undo.unfinished, way, this_run)
+    undo = undoing(run, way, this_run)
+    left_out = tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
+    plan = Plan(tuple(change for change in undo.plan.changes if change.host not in undo.unfinished))
+    at_work = {name: owner for name, owner in put.at_work.items() if name in undo.unfinished}
+    return replace(undo, plan=plan, away=undo.away + left_out, notes=put.notes + undo.notes, at_work=at_work)
 
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:

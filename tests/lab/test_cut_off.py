@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -92,6 +92,15 @@ class Site:
             ended += states(confirmed)
         return ended
 
+    def taken_back(self, run: str, by: str) -> list[str]:
+        """A whole run that takes another one back; the states of its changes."""
+        self.host.ask(action="recover", run=by, patience=20)
+        back = self.host.undo_of(run) or ()
+        phases = {"plain": [c for c in back if c["area"] != "firewall"],
+                  "guarded": [c for c in back if c["kind"] == "nft-rules"],
+                  "kept": [c for c in back if c["area"] == "firewall" and c["kind"] == "file"]}  # fmt: skip
+        return self.to_the_end(by, **phases)
+
 
 # At once, and a little later: in the middle of the step that the line announces, and between its end and the next line.
 DELAYS = (0.0, 0.001, 0.003, 0.01)
@@ -147,14 +156,45 @@ def test_a_program_killed_at_any_line_is_taken_back_whole(
     for line, delay in product(range(1, lines + 1), DELAYS):
         site = sites(f"back{line}-{delay}")
         killed_at(site, "r1", line, delay)
-        site.host.ask(action="recover", run="r2", patience=20)
-        back = site.host.undo_of("r1")
-        phases = {"plain": [c for c in back if c["area"] != "firewall"],
-                  "guarded": [c for c in back if c["kind"] == "nft-rules"],
-                  "kept": [c for c in back if c["area"] == "firewall" and c["kind"] == "file"]}  # fmt: skip
-        ended = site.to_the_end("r2", **phases)
+        ended = site.taken_back("r1", "r2")
         assert set(ended) <= {"done", "already"}, (line, delay, ended)
         assert site.state() == before, f"killed at line {line} + {delay} s"
+
+
+# A disk that fills up, wherever in the journal: from there on nothing can be written down.
+
+
+def filled_up_at(site: Site, run: str, size: int, *, confirmed: bool) -> None:
+    """A run whose journal takes so many bytes; what is changed is smaller."""
+    room, site.host.inside = site.host.inside, (*site.host.inside, "prlimit", f"--fsize={size}")
+    seconds = 5 if confirmed else 0.1
+    answer = site.host.ask(action="apply", run=run, seconds=seconds, plain=site.plain, guarded=site.guarded)
+    if answer.get("guarded") and confirmed:
+        well = set(states(answer)) == {"done"}
+        assert site.host.confirm(run, kept=site.kept if well else [])["verdict"] == "confirmed"
+    site.host.inside = room
+
+
+@pytest.mark.parametrize("confirmed", [True, False], ids=["confirmed", "reverted"])
+def test_a_disk_that_fills_up_at_any_line_hides_nothing(
+    sites: Callable[[str], Site], reference: tuple[dict[str, Any], dict[str, Any], int], confirmed: bool
+) -> None:
+    before, after, lines = reference
+    site = sites("sizes")
+    site.to_the_end("r1", plain=site.plain, guarded=site.guarded, kept=site.kept)
+    journal = (site.host.journal / "r1.jsonl").read_bytes().splitlines(keepends=True)
+    ends = [sum(map(len, journal[:line])) for line in range(1, lines + 1)]
+    for size, taken_back in product([end - part for end in ends for part in (1, 60)], [True, False]):
+        site = sites(f"full{size}-{taken_back}")
+        filled_up_at(site, "r1", size, confirmed=confirmed)
+        told = site.host.ask(action="recover", run="r2", patience=20)
+        assert "error" not in told, (size, told)
+        if taken_back:
+            ended = site.taken_back("r1", "r2")
+        else:
+            ended = site.to_the_end("r2", plain=site.plain, guarded=site.guarded, kept=site.kept)
+        assert set(ended) <= {"done", "already"}, (size, taken_back, ended)
+        assert site.state() == (before if taken_back else after), (size, taken_back)
 
 
 # preflight itself, and the connection, on real hosts.
@@ -205,6 +245,9 @@ class Place:
     def configure(self) -> "subprocess.Popen[str]":
         return self.start("configure", "--inventory", str(self.lab.inventory))
 
+    def rollback(self, run: str) -> "subprocess.Popen[str]":
+        return self.start("rollback", run, "--inventory", str(self.lab.inventory))
+
     def until_done(self, process: "subprocess.Popen[str]") -> None:
         said, _ = process.communicate(timeout=90)
         assert process.returncode == 0, said
@@ -230,11 +273,41 @@ def lines_of(journals: list[Path]) -> int:
     return sum(path.read_bytes().count(b"\n") for path in journals)
 
 
-@pytest.mark.parametrize(
-    "victim", ["preflight, by its own journal", "preflight by the host's journal", "the connection"]
-)
-def test_cut_off_anywhere_the_next_run_finishes_or_undoes_it(make_lab: MakeLab, tmp_path: Path, victim: str) -> None:
-    lab = make_lab(hosts=4, devices=0, product="cpu", firewall="nftables")
+VICTIMS = ["preflight, by its own journal", "preflight by the host's journal", "the connection"]
+
+
+def journals_read(victim: str) -> Callable[[Place], list[Path]]:
+    return Place.own_journals if victim == VICTIMS[0] else Place.its_journals
+
+
+def cut(place: Place, process: "subprocess.Popen[str]", victim: str, line: int, earlier: Collection[Path] = ()) -> bool:
+    """Cut the run off as the journal that it writes has so many lines; False if it ended before."""
+    while process.poll() is None:
+        if lines_of([path for path in journals_read(victim)(place) if path not in earlier]) >= line:
+            process.kill() if victim != "the connection" else place.end_connections()
+            process.communicate(timeout=90)
+            return True
+    process.communicate(timeout=90)
+    return False
+
+
+def on_all(places: list[Place], lines: int, cut_at: Callable[[Place, int], bool]) -> int:
+    """Try every line of the journal, each host its share of them; how many runs were cut off."""
+
+    def share(number: int) -> int:
+        return sum(cut_at(places[number], line) for line in range(1 + number, lines + 1, len(places)))
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        return sum(pool.map(share, range(len(places))))
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab: MakeLab) -> LabHandle:
+    return make_lab(hosts=4, devices=0, product="cpu", firewall="nftables")
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_cut_off_anywhere_the_next_run_finishes_or_undoes_it(lab: LabHandle, tmp_path: Path, victim: str) -> None:
     places = [Place(lab, number, tmp_path) for number in range(1, 5)]
     reference = places[0]
     reference.reset()
@@ -242,32 +315,47 @@ def test_cut_off_anywhere_the_next_run_finishes_or_undoes_it(make_lab: MakeLab, 
     reference.until_done(reference.configure())
     after = reference.looks()
     assert after != before
-    (own,), (its,) = reference.own_journals(), reference.its_journals()
-    assert [json.loads(path.read_text().splitlines()[-1])["event"] for path in (own, its)] == ["finish", "finish"]
-    journals = Place.own_journals if victim == "preflight, by its own journal" else Place.its_journals
-    lines = lines_of([own if journals is Place.own_journals else its])
+    for path in (*reference.own_journals(), *reference.its_journals()):
+        assert json.loads(path.read_text().splitlines()[-1])["event"] == "finish"
+    lines = lines_of(journals_read(victim)(reference))
 
     def cut_at(place: Place, line: int) -> bool:
         place.reset()
-        process = place.configure()
-        cut = False
-        while process.poll() is None and not cut:
-            if lines_of(journals(place)) >= line:
-                process.kill() if victim != "the connection" else place.end_connections()
-                cut = True
-        process.communicate(timeout=90)
+        was_cut = cut(place, place.configure(), victim, line)
         if line % 2:
             place.until_done(place.configure())
             assert place.looks() == after, f"finished after line {line}"
-            return cut
-        run = place.own_journals()[-1].stem
-        place.until_done(place.start("rollback", run, "--inventory", str(lab.inventory)))
+            return was_cut
+        place.until_done(place.rollback(place.own_journals()[-1].stem))
         assert place.looks() == before, f"undone after line {line}"
-        return cut
+        return was_cut
 
-    def share(number: int) -> int:
-        return sum(cut_at(places[number], line) for line in range(1 + number, lines + 1, 4))
+    assert on_all(places, lines, cut_at) >= lines - 1
 
-    with ThreadPoolExecutor(4) as pool:
-        cut = sum(pool.map(share, range(4)))
-    assert cut >= lines - 1
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_a_rollback_cut_off_anywhere_is_whole_after_the_same_command(
+    lab: LabHandle, tmp_path: Path, victim: str
+) -> None:
+    places = [Place(lab, number, tmp_path) for number in range(1, 5)]
+    journals = journals_read(victim)
+
+    def configured(place: Place) -> tuple[str, str, list[Path]]:
+        """How the host was before, the run that has changed it, and the journals that there are by then."""
+        place.reset()
+        before = place.looks()
+        place.until_done(place.configure())
+        return before, place.own_journals()[-1].stem, journals(place)
+
+    _, run, earlier = configured(places[0])
+    places[0].until_done(places[0].rollback(run))
+    lines = lines_of([path for path in journals(places[0]) if path not in earlier])
+
+    def cut_at(place: Place, line: int) -> bool:
+        before, run, earlier = configured(place)
+        was_cut = cut(place, place.rollback(run), victim, line, earlier)
+        place.until_done(place.rollback(run))
+        assert place.looks() == before, f"taken back after line {line}"
+        return was_cut
+
+    assert on_all(places, lines, cut_at) >= lines - 1

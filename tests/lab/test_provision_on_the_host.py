@@ -1,6 +1,7 @@
 """`preflight/remote/apply` as the host runs it: a process of its own, its request on stdin, its answer framed."""
 
 import errno
+import fcntl
 import importlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.local_host import CHAIN, RESERVED, RULE, RULESET, LocalHost, by_phase, change, inside, states
+from tests.lab.local_host import CHAIN, RESERVED, RULE, RULESET, LocalHost, answer_of, by_phase, change, inside, states
 
 PROGRAM = Path(__file__).parents[2] / "preflight/remote/apply"
 NFT = shutil.which("nft") or "/usr/sbin/nft"
@@ -295,7 +296,8 @@ def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) ->
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=2)  # its guardian waits, and holds the lock
     assert netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2") == {
-        "error": "another run is at work on this host (a test); wait until it is done"
+        "error": "another run is at work on this host (a test); wait until it is done",
+        "at_work": "a test",
     }
     assert reserved(netns) == ""
     assert netns.confirm()["verdict"] == "confirmed"
@@ -464,6 +466,7 @@ def test_a_step_whose_end_does_not_fit_into_the_journal_is_taken_back_all_the_sa
     assert states(host.apply(change("file", path, "old", "new" * 80))) == ["failed"]
     host.inside = ()
     assert path.read_text() == "new" * 80, "it was written, and the disk was full then"
+    assert "was put in order" in host.ask(action="recover", run="r2", patience=0)["recovered"]
     (back,) = host.undo_of()
     assert (back["target"], back["after"]) == (str(path), "old")
     assert states(host.apply(back, run="r2")) == ["done"]
@@ -491,15 +494,65 @@ def journal_of(host: LocalHost) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_confirmation_that_another_run_came_before_is_carried_out(netns: LocalHost) -> None:
-    """Between the verdict and the lock somebody else takes the run for one that was cut off."""
+def test_a_confirmation_that_another_run_came_before_writes_nothing(netns: LocalHost) -> None:
+    """Its program was killed after the verdict, and somebody else has put the run in order since."""
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     kept = [change("file", netns.journal.parent / "nftables.nft", None, RULE, "firewall")]
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"))
     (netns.journal / "r1.verdict").symlink_to("confirmed")
     assert "was put in order" in netns.ask(action="recover", run="r2", patience=5)["recovered"]
     answer = netns.confirm(kept=kept)
-    assert (answer["verdict"], states(answer)) == ("confirmed", ["done"])
+    assert (answer["verdict"], states(answer)) == ("confirmed", ["failed"])
+    assert "run the same command again" in answer["results"][0]["message"]
+    assert [event["event"] for event in netns.events()] == ["start", "begin", "end", "finish"]
+
+
+def test_who_confirms_comes_before_who_waits(netns: LocalHost) -> None:
+    """When the guardian gives up the lock, those who wait for it must not take the run for one that was cut off."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    kept = [change("file", netns.journal.parent / "nftables.nft", None, RULE, "firewall")]
+    whole = ["start", "begin", "end", "confirmed", "begin", "end", "finish"]
+    for number in range(1, 9):
+        run = f"r{number}"
+        netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run=run)
+        others = [netns.start({"action": "recover", "run": f"other{n}", "patience": 20}) for n in range(2)]
+        time.sleep(0.2)
+        assert netns.confirm(run, kept=kept)["verdict"] == "confirmed"
+        assert [answer_of(other) for other in others] == [{"recovered": ""}] * 2
+        assert [event["event"] for event in netns.events(run)] == whole
+        for path in kept:
+            Path(path["target"]).unlink()
+        inside(netns, "nft", "flush", "ruleset")
+        inside(netns, "nft", "-f", "-", stdin=RULESET)
+
+
+def test_a_run_that_is_being_confirmed_is_at_work(netns: LocalHost) -> None:
+    """Between its guardian and the program that confirms it nobody holds the host's lock."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.1)
+    journal = netns.journal / "r1.jsonl"
+    with journal.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        (netns.journal / "r1.verdict").symlink_to("confirmed")
+        while holders(netns.lock):
+            time.sleep(0.01)
+        there = journal.read_bytes()
+        for request in ({"action": "recover"}, {"action": "apply"}):
+            assert netns.ask(run="r2", **request)["at_work"] == "a test"
+        assert netns.ask(action="undo-of", run="r1")["at_work"] == "a test"
+        assert journal.read_bytes() == there
+    assert netns.ask(action="undo-of", run="r1")["at_work"] == ""
+    assert "was put in order" in netns.ask(action="recover", run="r2")["recovered"]
+
+
+def test_a_plan_made_before_the_host_was_put_in_order_is_not_carried_out(host: LocalHost, tmp_path: Path) -> None:
+    host.apply(change("file", tmp_path / "a", None, "1"))
+    (host.journal / "open").symlink_to("r1")
+    (host.journal / "r1.jsonl").write_text("".join((host.journal / "r1.jsonl").read_text().splitlines(True)[:2]))
+    answer = host.apply(change("file", tmp_path / "b", None, "1"), run="r2")
+    assert "was put in order; the plan was made before that: run the same command again" in answer["error"]
+    assert not (tmp_path / "b").exists()
+    assert states(host.apply(change("file", tmp_path / "b", None, "1"), run="r2")) == ["done"]
 
 
 def test_what_a_run_did_is_told_without_touching_a_run_that_is_open(netns: LocalHost) -> None:

@@ -75,7 +75,7 @@ def results(transport: Scripted, *changes: Change, rollout: Rollout | None = Non
 
 
 def applied(*steps: dict[str, Any], guarded: bool = False) -> dict[str, Any]:
-    return {"results": list(steps), "guarded": guarded, "recovered": ""}
+    return {"results": list(steps), "guarded": guarded}
 
 
 def verdict(word: str, *left: str) -> dict[str, Any]:

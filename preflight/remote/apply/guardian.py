@@ -8,6 +8,7 @@ import os
 import signal
 import time
 
+from apply.journal import Journal
 from apply.kinds import kind_of
 from apply.steps import WELL, step
 from apply.tools import StepError, sentence
@@ -70,17 +71,25 @@ def guard(undo, read_end, seconds, journal):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not os.path.islink(path):
         time.sleep(0.1)
-    journal.optional = True  # a full disk must not keep a host locked out
     try:
         verdict = claim(path, "reverted")
     except OSError:  # then nobody else's verdict is there either
         verdict = "reverted"
     if verdict == "reverted":  # else the one who confirms goes on from here, see main.py
-        take_back(undo, journal)
+        take_back(undo, as_it_is(journal))
+
+
+def as_it_is(journal):
+    """The journal with what was written since the guardian was started."""
+    try:
+        return Journal.resume(journal.directory, journal.run)
+    except (StepError, OSError):  # somebody has removed it
+        return journal
 
 
 def take_back(undo, journal):
     """The live firewall as it was: every change of it, even where one before it failed."""
+    journal.optional = True  # a full disk must not keep a host locked out
     journal.note("reverted")
     for number, change in enumerate(undo):
         if step(change, journal, partly=True, undo=number)["state"] not in WELL:

@@ -10,9 +10,13 @@
     finish                                                 nothing is to come
 
 `open` is a link that names the run which has begun and not finished. There is at most one: runs hold the host's lock.
+
+A run that could not write a line down counts as cut off there: it writes no other one, and stays open for the next run,
+which settles it. So what a full disk swallows is known again as soon as there is room.
 """
 
 import errno
+import fcntl
 import json
 import os
 import time
@@ -41,6 +45,31 @@ def close_run(directory):
     sync_directory(directory)
 
 
+def hold_journal(directory, run):
+    """Let others know, to the end of this process, that the run is being confirmed."""
+    try:
+        handle = os.open(journal_path(directory, run), os.O_RDONLY)
+    except FileNotFoundError:
+        raise StepError("run %s has not been on this host" % run) from None
+    fcntl.flock(handle, fcntl.LOCK_EX)  # waits for one whose connection broke
+
+
+def being_confirmed(directory):
+    """Whether somebody confirms the open run right now: its guardian gives up the host's lock then, and the one who
+    confirms is to have it, who is known by his lock on the journal."""
+    try:
+        handle = os.open(journal_path(directory, open_run(directory)), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+
+
 def records(directory, run):
     """A run's journal, line by line; a line cut by a full disk or a lost host is left out. None: no such run here."""
     found = []
@@ -62,10 +91,13 @@ class Journal:
         self.path = journal_path(directory, run)
         self.optional = False  # whether steps are made that cannot be written down
         self.torn = False  # whether the last line was cut, by a full disk or with the host
+        self.lost = None  # why a line could not be written, if one could not
+        self.begun = {}  # (step, undo) → the record of its beginning, of each step without an end
         self.upset = {}  # (kind, target) changed besides by steps of this run → (value before them, value after them)
 
     @classmethod
-    def create(cls, directory, run):
+    def create(cls, directory, run, **start):
+        """The journal of a new run, its first line written; where it cannot be, nothing has begun."""
         os.makedirs(directory, 0o700, exist_ok=True)
         try:
             handle = os.open(journal_path(directory, run), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -75,6 +107,11 @@ class Journal:
         journal = cls(directory, run, handle)
         os.symlink(run, os.path.join(directory, OPEN))
         sync_directory(directory)
+        try:
+            journal.note("start", **start)
+        except StepError:
+            close_run(directory)
+            raise
         return journal
 
     @classmethod
@@ -94,27 +131,40 @@ class Journal:
         """Write a line. What need not be on the disk before something else happens (`sync` off) gets there with the
         next line that has to be."""
         record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-        line = (("\n" if self.torn else "") + json.dumps(record, sort_keys=True) + "\n").encode()
         try:
-            written = os.write(self.handle, line)
-            self.torn = 0 < written < len(line)
-            if written < len(line):
-                raise OSError(errno.ENOSPC, "the disk is full")
-            if sync:
-                os.fsync(self.handle)
+            if self.lost:
+                raise self.lost
+            self.write(record, sync)
         except OSError as error:
+            self.lost = error
             if not self.optional:
                 raise StepError("%s cannot be written: %s" % (self.path, error.strerror)) from None
         self.remember(record)
 
+    def write(self, record, sync):
+        line = (("\n" if self.torn else "") + json.dumps(record, sort_keys=True) + "\n").encode()
+        written = os.write(self.handle, line)
+        self.torn = 0 < written < len(line)
+        if written < len(line):
+            raise OSError(errno.ENOSPC, "the disk is full")
+        if sync:
+            os.fsync(self.handle)
+
     def remember(self, record):
+        which = (record.get("step"), record.get("undo"))
+        if record["event"] == "begin":
+            self.begun[which] = record
+        elif record["event"] == "end":
+            self.begun.pop(which, None)
         for kind, target, value in record.get("others", ()):
             first, _ = self.upset.get((kind, target), (value, None))
             self.upset[kind, target] = (first, value)
 
     def finish(self):
-        """Nothing is to come of this run. A disk that has become full is no reason to keep that from being told."""
-        self.optional = True
+        """Nothing is to come of this run, unless something of it is not written down."""
+        if self.lost or self.begun:
+            return
+        self.optional = True  # that it ends is known by the link as well
         self.note("finish")
         if open_run(self.directory) == self.run:
             close_run(self.directory)

@@ -9,7 +9,7 @@ request, a JSON object:
     journal    directory of the journals, and of the verdicts on guarded runs
     lock       file whose flock makes this the only run on the host
     owner      who runs it, for the message that others see meanwhile                      (recover, apply)
-    patience   seconds to wait for a run that is at work                                   (recover, apply)
+    patience   seconds to wait for a run that is at work                                   (recover)
     undoes     the run that this one takes back, or ""                                     (apply)
     seconds    how long the guardian waits for the confirmation                            (apply)
     go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
@@ -19,73 +19,51 @@ request, a JSON object:
 
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
-    compare    {"results": [{"state", "found", "message"}, …] of all three lists in that order, "open": as undo-of}
+    compare    {"results": [{"state", "found", "message"}, …] of all three lists in that order,
+                "open", "at_work": as undo-of}
     recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
-    apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it,
-                "recovered": the same; a result may have "maybe", too (see steps.py)}
+    apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it;
+                a result may have "maybe", too (see steps.py)}
     confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
     undo-of    {"changes": [what leads back to before the run] or null if it was not here,
-                "open": the run that has begun here and not finished, or ""}
-    any        {"error": "one sentence"}
+                "open": the run that has begun here and not finished, or "",
+                "at_work": the owner of the run that is at work here now, or ""}
+    any        {"error": "one sentence", "at_work": where that is the reason: its owner}
 """
 
-import fcntl
 import json
 import os
 import re
 import sys
-import time
 
 from apply.guardian import claim, post_guardian, verdict_path
-from apply.journal import Journal, open_run, records
-from apply.recovery import recover, undo_of
+from apply.journal import Journal, hold_journal, open_run, records
+from apply.lock import AtWorkError, is_locked, own_lock, take_lock, who_is_at_work
+from apply.recovery import recover, settle, undo_of
 from apply.steps import NOT_RUN, compare, failed, run_steps, stops
 from apply.tools import TOOL_SECONDS, StepError, sentence
 
-
-def take_lock(path, patience=0.0):
-    """The lock's descriptor; it is free again when every process that inherited it has ended."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                owner = os.read(handle, 200).decode("utf-8", "replace").strip()
-                os.close(handle)
-                message = "another run is at work on this host (%s); wait until it is done"
-                raise StepError(message % (owner or "unnamed")) from None
-            time.sleep(0.05)
-
-
-def is_locked(path):
-    try:
-        os.close(take_lock(path))
-    except StepError:
-        return True
-    return False
-
-
-def own_lock(request, patience=0.0):
-    lock = take_lock(request["lock"], patience)
-    os.ftruncate(lock, 0)
-    os.write(lock, request["owner"].encode()[:200])
+PUT_IN_ORDER = "another run has put this one in order before it could go on: run the same command again"
 
 
 def look(request):
     changes = request["plain"] + request["guarded"] + request["kept"]
-    return {"results": [compare(change) for change in changes], "open": open_run(request["journal"])}
+    return dict(under_way(request), results=[compare(change) for change in changes])
+
+
+def under_way(request):
+    return {"open": open_run(request["journal"]), "at_work": who_is_at_work(request)}
 
 
 def apply(request):
     plain, guarded, kept = request["plain"], request["guarded"], request["kept"]
     go_on = request["go_on"]
-    own_lock(request, request["patience"])
+    own_lock(request)
     recovered = recover(request["journal"])
-    journal = Journal.create(request["journal"], request["run"])
-    journal.note("start", owner=request["owner"], changes=len(plain + guarded + kept), undoes=request["undoes"])
+    if recovered:
+        raise StepError("%s; the plan was made before that: run the same command again" % recovered)
+    about = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
+    journal = Journal.create(request["journal"], request["run"], **about)
     results = run_steps(plain, journal, "plain", go_on=go_on)
     stop = stops(results, go_on)
     if guarded and not stop:
@@ -96,35 +74,51 @@ def apply(request):
             stop = True
         else:
             results += run_steps(guarded, journal, "guarded", len(plain), go_on=go_on)
-            return {"results": results, "guarded": True, "recovered": recovered}
+            return {"results": results, "guarded": True}
     elif guarded:
         results += [NOT_RUN] * len(guarded)
     results += [NOT_RUN] * len(kept) if stop else run_steps(kept, journal, "kept", len(plain + guarded), go_on=go_on)
     journal.finish()
-    return {"results": results, "guarded": False, "recovered": recovered}
+    return {"results": results, "guarded": False}
 
 
 def confirm(request):
     directory, run = request["journal"], request["run"]
+    hold_journal(directory, run)
     # The guardian holds the lock as long as it waits. Where it is gone the host went down meanwhile: that a connection
     # comes through to the firewall of a fresh boot proves nothing about the one that was to be confirmed.
     verdict = claim(verdict_path(directory, run), "confirmed" if is_locked(request["lock"]) else "reverted")
-    lock = take_lock(request["lock"], patience=2 * TOOL_SECONDS)  # the guardian has done what the verdict says
-    if verdict == "reverted":
-        recover(directory)  # unless the guardian did
-    journal = Journal.resume(directory, run)
-    done = records(directory, run)
-    left = [record["target"] for record in done if record["event"] == "left"]
     results = [NOT_RUN] * len(request["kept"])
-    if verdict == "confirmed" and any(record["event"] == "confirmed" for record in done):
-        results = [compare(change) for change in request["kept"]]  # this was asked before, and the answer got lost
-    elif verdict == "confirmed":  # also where another run came first, and took this one for one that was cut off
-        journal.note("confirmed")
-        first = sum(record["event"] == "end" for record in done)
-        results = run_steps(request["kept"], journal, "kept", first, go_on=request["go_on"])
-        journal.finish()
-    os.close(lock)
+    if open_run(directory) == run:
+        take_lock(request["lock"], patience=2 * TOOL_SECONDS)  # the guardian has done what the verdict says
+    if open_run(directory) != run:  # its guardian has finished it, or this was asked before, or another run came first
+        if verdict == "confirmed":
+            heard = any(record["event"] == "confirmed" for record in records(directory, run))
+            results = [compare(change) if heard else failed(PUT_IN_ORDER) for change in request["kept"]]
+    elif verdict == "confirmed":
+        results = make_permanent(request)
+    else:
+        try:
+            recover(directory)  # its guardian could not, or is gone
+        except StepError:  # the disk is full: it is taken back all the same, and the next run writes it down
+            pass
+    left = [record["target"] for record in records(directory, run) if record["event"] == "left"]
     return {"verdict": verdict, "left": left, "results": results}
+
+
+def make_permanent(request):
+    """What follows a confirmation, or what is left of it where an earlier one was cut off."""
+    journal = Journal.resume(request["journal"], request["run"])
+    try:
+        for record in list(journal.begun.values()):
+            settle(record, journal)
+        journal.note("confirmed")
+    except StepError:  # the disk is full, as the first step will say
+        pass
+    first = sum(record["event"] == "end" for record in records(request["journal"], request["run"]))
+    results = run_steps(request["kept"], journal, "kept", first, go_on=request["go_on"])
+    journal.finish()
+    return results
 
 
 def put_in_order(request):
@@ -133,7 +127,7 @@ def put_in_order(request):
 
 
 def undo(request):
-    return {"changes": undo_of(request["journal"], request["run"]), "open": open_run(request["journal"])}
+    return dict(under_way(request), changes=undo_of(request["journal"], request["run"]))
 
 
 ACTIONS = {"compare": look, "recover": put_in_order, "apply": apply, "confirm": confirm, "undo-of": undo}
@@ -146,6 +140,8 @@ def answer_to(request):
         if not re.match(r"[\w.-]+$", request["run"]) or request["run"].startswith("."):
             raise StepError("%r is not the id of a run" % request["run"])
         return ACTIONS[request["action"]](request)
+    except AtWorkError as other:
+        return {"error": sentence(other), "at_work": other.owner}
     except (StepError, OSError) as error:
         return {"error": sentence(error)}
 

@@ -26,16 +26,19 @@ def recover(directory):
         close_run(directory)
         return ""
     journal = Journal.resume(directory, run)
-    if done and done[-1]["event"] == "finish":
+    if done and done[-1]["event"] == "finish" and not journal.begun:
         journal.finish()
         return ""
-    for record in unended(done):
+    journal.optional = True  # a full disk is told at the end
+    for record in list(journal.begun.values()):
         settle(record, journal)
     guarded = [record for record in done if record["event"] == "begin" and record.get("phase") == "guarded"]
     if guarded and claim(verdict_path(directory, run), "reverted") == "reverted":
         take_back([back(record) for record in reversed(guarded)], journal)
     else:
         journal.finish()
+    if journal.lost and open_run(directory) == run:
+        raise StepError("%s cannot be written: %s" % (journal.path, journal.lost.strerror))
     owner = next((record["owner"] for record in done if record["event"] == "start"), run)
     return "an earlier run (%s) was cut off here and was put in order" % owner
 
@@ -49,18 +52,6 @@ def back(record):
         "before": record["after"],
         "after": record["before"],
     }
-
-
-def unended(done):
-    """The steps that have a beginning and no end, by their records of the beginning."""
-    waiting = {}
-    for record in done:
-        key = (record.get("step"), record.get("undo"))
-        if record["event"] == "begin":
-            waiting[key] = record
-        elif record["event"] == "end":
-            waiting.pop(key, None)
-    return list(waiting.values())
 
 
 def settle(record, journal):
@@ -112,6 +103,10 @@ def undo_of(directory, run):
             own["last"] = wanted if record["state"] == "done" or record.get("unknown") else record["found"]
             for kind, target, value in record["others"]:
                 effects[(kind, target)]["last"] = value
+        elif record["event"] == "end" and record["state"] == "already" and "after" in record:
+            own = effects.get((record["kind"], record["target"]))
+            if own:  # a guardian that could not write has taken it back, or somebody else
+                own["last"] = record["after"]
     return [inverse(found) for found in reversed(list(effects.values())) if differs(found)]
 
 

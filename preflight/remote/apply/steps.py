@@ -32,7 +32,7 @@ def step(change, journal, partly=False, **number):
     except (StepError, OSError) as error:
         return ended("failed", message="could not be read: " + sentence(error))
     if kind.same(found) == kind.same(after):
-        return ended("already")
+        return ended("already", after=after)
     if kind.same(found) != kind.same(expected(change, journal)) and not (partly and between(kind, found, change)):
         return ended("moved", found)
     were = (kind.same(found), kind.others(target))

@@ -10,6 +10,8 @@ from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 
+_VIRTUAL_ROUTERS = ("00:00:5e:00:01:", "00:00:5e:00:02:")  # VRRP, RFC 5798; taken for EVPN's gateways, too
+
 
 @dataclass(frozen=True)
 class _Owner:
@@ -22,20 +24,29 @@ class _Owner:
 def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a second machine with a device's address takes its packets, now and then: connections come up and break at
     random. Duplicates among the cluster's devices are NPU102's; here it is a stranger, or a table that is out of date.
-    An address of nobody here (a gateway) that has several MACs may be meant so: a warning.
+    A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be meant so, and an address of nobody
+    here (a gateway) that has several MACs: warnings.
 
     By hand: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g on the host that has the address
 
     Mend: find the port of the MAC on the switch (display mac-address), and give its owner another address
     """
     for host in all_.hosts:
-        yield from untold(all_, host, nic[host.name], lambda device: device.arp if device.arp.error else device.mac)
-    owners = _owners(nic, hccn)
-    for address, macs in _seen(nic).items():
+        devices = nic[host.name].devices
+        yield from untold(all_, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
+    owners, seen = _owners(nic, hccn), _seen(nic)
+    switches = _switches(owners, seen)
+    for mac, addresses in switches.items():
+        yield all_.warn(
+            f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
+            host=None, expected="every device answers for itself", found=mac,
+            remedy=f"find {mac} on the switches; turn proxy ARP off there, if it is not meant so",
+        )  # fmt: skip
+    for address, macs in seen.items():
         holders = owners.get(address, [])
         for holder in holders if len(holders) == 1 else ():
             for mac, seers in macs.items():
-                if holder.mac and mac != holder.mac:
+                if holder.mac and mac != holder.mac and mac not in switches:
                     yield all_.bad(
                         f"{holder.host}: device {holder.device}: another one answers to its address {address}: {mac}",
                         host=holder.host, device=holder.device, expected=holder.mac, found=f"{mac}, for {_some(seers)}",
@@ -70,6 +81,19 @@ def _seen(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
             for address, mac in _outward(device):
                 seen[address][mac].append(f"{host}/{device.index}")
     return seen
+
+
+def _switches(
+    owners: Mapping[str, list[_Owner]], seen: Mapping[str, Mapping[str, list[str]]]
+) -> Mapping[str, list[str]]:
+    """MAC → the devices' addresses that it answers for, though it is no device's: of several devices, or the MAC of a
+    virtual router. A stranger with a device's address has one."""
+    own = {holder.mac for holders in owners.values() for holder in holders if holder.mac}
+    answered = defaultdict(list)
+    for address in sorted(owners.keys() & seen.keys()):
+        for mac in sorted(seen[address].keys() - own):
+            answered[mac].append(address)
+    return {mac: found for mac, found in answered.items() if len(found) > 1 or mac.startswith(_VIRTUAL_ROUTERS)}
 
 
 def _outward(device: NicDevice) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from preflight.checks.registry import NPU, Here, host_check
 from preflight.facts.device_nodes import DeviceNodes
+from preflight.facts.job import Job
 from preflight.facts.types import NpuChip, NpuSmi
 from preflight.model.finding import Finding
 
@@ -50,10 +51,11 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
     return {int(name) for name in names if name.isascii() and name.isdigit()}
 
 
-@host_check("NPU116", "No card is lost", products=NPU)
-def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
+@host_check("NPU116", "No card is lost", products=NPU, optional=("job",))
+def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
     """Why: a card that the PCI bus still has and npu-smi has not is lost to the driver; one that npu-smi shows and the
-    PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs.
+    PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs. A container
+    sees all cards on the PCI bus, and the nodes of those that it was given.
 
     By hand: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
 
@@ -64,6 +66,18 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterat
         return
     if not device_nodes.accelerators.value:
         yield here.unknown(f"{here.host.name}: the PCI bus shows no accelerator at all, as in some virtual machines")
+        return
+    on_pci, here_ = len(device_nodes.accelerators.value), len(npu_smi.chips)
+    if here_ < on_pci and _given(npu_smi, device_nodes, len(here.host.devices), contained=bool(job and job.contained)):
+        yield here.skip(f"{here.host.name}: only some devices are given to this container: {here_} of {on_pci} cards")
+        return
+    unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
+    if unplaced and here_ != on_pci:
+        yield here.unknown(
+            f"{here.host.name}: {here_} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell where "
+            f"device {_numbers(unplaced)} is on it", expected=f"{on_pci} chips", found=str(here_),
+            remedy=f"compare npu-smi info with lspci -D -d 19e5: on {here.host.name}",
+        )  # fmt: skip
         return
     seen = lost(npu_smi, device_nodes)
     numbers = seen.devices or (None,) * len(seen.on_pci)
@@ -81,6 +95,13 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterat
             f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus", device=at[bus],
             expected=f"a card at {bus}", found="none", cause="its PCIe link is lost", remedy=remedy,
         )  # fmt: skip
+
+
+def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
+    """Whether fewer chips than cards may be all that there should be: each has its node, and no others are there; and
+    the inventory has no more, or, where it names none, jobs run in a container."""
+    devices = {chip.device for chip in npu_smi.chips}
+    return node_ids(nodes) == devices and (planned <= len(devices) if planned else contained)
 
 
 @host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)

@@ -1,18 +1,22 @@
 """Chips in depth: alarm codes, driver beside firmware, and how the devices of a host reach each other inside it."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from preflight.checks.npu import untold
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.chips import Chips, Health, Topology
 from preflight.facts.compatibility import driver_fits, firmware_fits
 from preflight.facts.packages import Package, Ranges
 from preflight.facts.quote import quote
+from preflight.facts.refusal import refused
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 
-_UNSUPPORTED = "does not support"  # npu-smi's words where the product, or the release, does not have a query
 _FAST = {"HCCS", "HCCS_SW", "SIO"}
+
+_Links = Mapping[tuple[int, int], str]  # (lower, higher device) → the link between them
 
 
 @host_check("NPU117", "No chip has an alarm", products=NPU)
@@ -24,10 +28,9 @@ def alarms(here: Here, chips: Chips) -> Iterator[Finding]:
 
     Mend: look the code up in the vendor's fault list; reset the device, or call the vendor
     """
+    yield from untold(here, here.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
         name, health = f"{here.host.name}: device {chip.device}", chip.health.value
-        if chip.health.error and _UNSUPPORTED not in chip.health.error:
-            yield here.unknown(f"{name}: could not look: {chip.health.error}", device=chip.device)
         if health is None or (health.status == "OK" and not health.codes):
             continue
         say = here.bad if health.status in ("Alarm", "Critical") else here.warn
@@ -55,33 +58,40 @@ def alarming(chips: Chips | None) -> set[int]:
 def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
     """Why: driver and firmware are released in pairs; npu-smi and their own version files say when they do not fit, and
     nobody looks there. What comes of it has other names: failing queue pairs, SDMA errors, internal errors of HCCL.
-    The firmware's list of drivers leaves out patches, so that a driver is not in it is a warning.
+    Where npu-smi says that they fit and a file does not, or where the firmware's list of drivers, which leaves out
+    patches, does not have the driver, it is a warning.
 
     By hand: npu-smi info -t board -i 0   (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
 
     Mend: install the firmware that belongs to the driver, then reboot
     """
-    told = False
+    yield from untold(here, here.host, {chip.device: chip.board for chip in chips.chips})
+    words = {chip.device: board.compatible for chip in chips.chips if (board := chip.board.value)}
     for chip in chips.chips:
-        name, board = f"{here.host.name}: device {chip.device}", chip.board.value
-        if chip.board.error and _UNSUPPORTED not in chip.board.error:
-            yield here.unknown(f"{name}: could not look: {chip.board.error}", device=chip.device)
-        if board and board.compatible and board.compatible != "OK":
-            told = True
+        board = chip.board.value
+        if board and board.compatible not in ("", "OK"):
             yield here.bad(
-                f"{name}: npu-smi calls driver {board.driver} and firmware {board.firmware} incompatible",
-                device=chip.device, expected="Compatibility: OK", found=quote(board.compatible),
+                f"{here.host.name}: device {chip.device}: npu-smi calls driver {board.driver} and firmware "
+                f"{board.firmware} incompatible", device=chip.device, expected="Compatibility: OK",
+                found=quote(board.compatible),
                 remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {here.host.name}",
             )  # fmt: skip
     packages = versions.packages if versions else {}
-    if not told and "driver" in packages and "firmware" in packages:
-        yield from _by_their_files(here, packages["driver"], packages["firmware"])
+    driver, firmware = packages.get("driver"), packages.get("firmware")
+    by_file = driver and firmware and (firmware_fits(driver, firmware.version), driver_fits(firmware, driver))
+    if driver and firmware and set(words.values()) <= {"", "OK"}:
+        yield from _by_their_files(here, driver, firmware, says_ok="OK" in words.values())
+    silent = [device for device, word in words.items() if not word]
+    if silent and by_file in (None, (None, None)):
+        which = "" if len(silent) == len(chips.chips) else f"{_devices(silent)}: "
+        yield here.skip(f"{here.host.name}: {which}neither npu-smi nor a file tells whether they suit each other")
 
 
-def _by_their_files(here: Here, driver: Package, firmware: Package) -> Iterator[Finding]:
+def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
+    """`says_ok`: npu-smi, which knows better than the inferred rule of the files."""
     remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {here.host.name}"
     if firmware_fits(driver, firmware.version) is False:
-        yield here.bad(
+        yield (here.warn if says_ok else here.bad)(
             f"{here.host.name}: driver {driver.version} does not take firmware {firmware.version}",
             expected=f"firmware {_ranges(driver.takes_firmware)}", found=firmware.version, remedy=remedy,
         )  # fmt: skip
@@ -99,36 +109,58 @@ def _ranges(ranges: Ranges) -> str:
 @cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
 def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: inside a server, devices talk over HCCS. Where that is lost, npu-smi shows SYS or NA instead; the server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host.
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. What most hosts have
+    counts; where half of them have no HCCS at all they may be built so: a warning.
 
     By hand: npu-smi info -t topo, on this host and on another one
 
     Mend: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
     """
-    links: dict[str, Mapping[tuple[int, int], str]] = {}
+    links: dict[str, _Links] = {}
     for host in all_.hosts:
         found = chips[host.name].topology
         if found.value is not None:
             links[host.name] = _links(found.value)
-        elif found.error and _UNSUPPORTED not in found.error and "Failed to query" not in found.error:
-            yield all_.unknown(f"{host.name}: could not look: {found.error}", host=host.name)
-        else:
+        elif refused(found.error):
             yield all_.skip("npu-smi does not tell the topology", host=host.name)
-    fast = {pair: link for of_host in links.values() for pair, link in of_host.items() if link in _FAST}
+        else:
+            why = found.error or "npu-smi told nothing"
+            yield all_.unknown(f"{host.name}: could not look: {why}", host=host.name)
+    usual = {pair: seen for pair, seen in _seen(links.values()).items() if 2 * seen.fast.total() >= seen.hosts}
     for host in all_.hosts:
-        slow = {pair: link for pair, link in links.get(host.name, {}).items() if pair in fast and link not in _FAST}
+        own = links.get(host.name, {})
+        slow = {pair: link for pair, link in own.items() if pair in usual and link not in _FAST}
+        has_hccs = any(link in _FAST for link in own.values())
         for device, peers in _by_culprit(list(slow)):
-            words = "/".join(sorted({slow[min(device, peer), max(device, peer)] for peer in peers}))
-            expected = "/".join(sorted({fast[min(device, peer), max(device, peer)] for peer in peers}))
-            yield all_.bad(
+            pairs = [(min(device, peer), max(device, peer)) for peer in peers]
+            words = "/".join(sorted({slow[pair] for pair in pairs}))
+            expected = "/".join(sorted({usual[pair].fast.most_common(1)[0][0] for pair in pairs}))
+            most = any(2 * usual[pair].fast.total() > usual[pair].hosts for pair in pairs)
+            yield (all_.bad if most or has_hccs else all_.warn)(
                 f"{host.name}: device {device}: reaches {_devices(peers)} by {words}; by {expected} on other hosts",
                 host=host.name, device=device, expected=expected, found=words,
                 remedy=f"npu-smi info -t hccs on {host.name}; reset the device, else power the host off and on",
             )  # fmt: skip
 
 
-def _links(topology: Topology) -> Mapping[tuple[int, int], str]:
-    """(lower, higher device) → the link between them."""
+@dataclass
+class _Seen:
+    """Of a pair of devices: how many hosts tell a link, and how many have which fast one."""
+
+    hosts: int = 0
+    fast: Counter[str] = field(default_factory=Counter)
+
+
+def _seen(links: Iterable[_Links]) -> Mapping[tuple[int, int], _Seen]:
+    seen: dict[tuple[int, int], _Seen] = defaultdict(_Seen)
+    for of_host in links:
+        for pair, link in of_host.items():
+            seen[pair].hosts += 1
+            seen[pair].fast.update([link] if link in _FAST else [])
+    return seen
+
+
+def _links(topology: Topology) -> _Links:
     return {
         (device, peer): link
         for device, row in zip(topology.devices, topology.links, strict=False)

@@ -31,7 +31,7 @@ def counters(here: Here, nic: Nic) -> Iterator[Finding]:
 
     Mend: clean or change optics and cable; out of order or sent again: look at PFC and congestion on the switches
     """
-    yield from untold(here, here.host, nic, lambda device: device.packets)
+    yield from untold(here, here.host, {device.index: device.packets for device in nic.devices})
     for device in nic.devices:
         counts = device.packets.value or {}
         seen = {

@@ -25,7 +25,9 @@ def counts(all_: All) -> Iterator[Finding]:
     a1 = all_.cluster.product is Product.ATLAS_A1
     for host in all_.hosts:
         own = devices.get(host.name, set())
-        if a1 and own and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
+        if not own:
+            yield all_.skip("the inventory names no devices", host=host.name)
+        elif a1 and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
             yield all_.bad(
                 f"{host.name}: HCCL builds no ring over its devices {_listed(own)}", host=host.name,
                 expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7", found=f"{len(own)} devices",

@@ -13,6 +13,7 @@ from preflight.model.finding import Finding
 
 HOUR, DAY = 3600.0, 86400.0
 SETTLING = 60.0  # seconds in which a port that has just come up may lose its link once more: both captures show that
+_CLOCK_SET = 946684800.0  # 2000-01-01: what a device calls earlier was before its clock was set
 RATED = {Product.ATLAS_A1: 100_000, Product.ATLAS_A2: 200_000, Product.ATLAS_A3: 200_000}  # Mb/s of a device's port
 _CORRECTED = 100_000  # Mb/s from which on a link without error correction is a known fault
 
@@ -27,7 +28,7 @@ def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
 
     Mend: clean or change optics and cable, read the switch port's log, then look at the counts again
     """
-    yield from untold(here, here.host, nic, lambda device: device.history)
+    yield from untold(here, here.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
         history = device.history.value
         if history is None or (history.changes and not history.changes[0].up):
@@ -58,14 +59,24 @@ def _times(number: int, when: str) -> str:
 def _losses(history: LinkHistory) -> Sequence[float | None]:
     """When the link was lost, newest first. Not those of the first minute after it first came up, where the records go
     back that far; a loss that was counted and never recorded has no date."""
-    ups = [change for change in history.changes if change.up]
-    begins = bool(ups) and len(ups) == history.ups and history.changes[-1].up  # not so after `-link_stat -c`
-    born = ups[-1].at if begins else None
+    begins = history.changes[-1:] and history.changes[-1].up  # not so after `-link_stat -c`
+    complete = sum(change.up for change in history.changes) == history.ups
+    born = _born(history) if begins and complete else None
     losses = [
         change.at for change in history.changes
         if not change.up and (born is None or change.at is None or change.at > born + SETTLING)
     ]  # fmt: skip
     return losses if history.changes or not history.downs else [None] * history.downs
+
+
+def _born(history: LinkHistory) -> float | None:
+    """When the port first came up. A device boots with the clock of 1970, and somebody sets it in the middle of that
+    minute: then the first date after it."""
+    first = history.changes[-1].at
+    if first is None or first >= _CLOCK_SET or (history.now or 0) < _CLOCK_SET:
+        return first
+    dates = (change.at for change in reversed(history.changes))
+    return next((at for at in dates if at is not None and at >= _CLOCK_SET), None)
 
 
 def _date(at: float) -> str:
@@ -86,7 +97,7 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
     others = modes.total() - modes["no"]
     for host in all_.hosts:
-        yield from untold(all_, host, nic[host.name], lambda device: device.fec)
+        yield from untold(all_, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
         if device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED:
             port = f"set RS-FEC on the switch port of device {device.index}"
@@ -109,11 +120,12 @@ def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
     """
     devices = list(_linked(all_, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)
-    usual = max(speeds, key=lambda value: speeds[value], default=0)
+    usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # as many of each: the faster
     wanted = max(usual, RATED[all_.cluster.product])
     told_up = {(name, one.index) for name, seen in hccn.items() for one in seen.devices if one.link.value == "UP"}
     for host in all_.hosts:
-        yield from untold(all_, host, nic[host.name], lambda device: device.speed)
+        own = nic[host.name].devices
+        yield from untold(all_, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
     for host, device in devices:
         name, index, found = f"{host.name}: device {device.index}", device.index, device.speed.value
         if device.duplex.value == "Half":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks import cards
 from preflight.checks.chips import alarming
-from preflight.checks.npu import device_change, planned_device, unreadable
+from preflight.checks.npu import device_change, planned_device, unreadable, untold
 from preflight.checks.optics import cause_of_no_link
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.chips import Chips
@@ -131,6 +131,9 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
     Mend: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
     """
     wanted = {device.index for device in here.host.devices}
+    if not wanted:
+        yield here.skip("the inventory names no devices")
+        return
     explained = cards.explained(npu_smi, device_nodes)
     for tool, found in (
         ("hccn_tool", {device.index for device in hccn.devices}),
@@ -140,7 +143,7 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
             ("missing in", wanted - found),
             ("not in the inventory, but in", found - wanted),
         ):
-            for index in sorted(difference - explained if wanted else ()):
+            for index in sorted(difference - explained):
                 yield here.bad(
                     f"{here.host.name}: device {index}: {word} {tool}", device=index,
                     expected=f"{len(wanted)} devices", found=f"{len(found)} devices",
@@ -196,9 +199,7 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: what the log says; then hccn_tool -a -cfg recovery, as root
     """
-    untold = [device.config_status.error for device in hccn.devices if device.config_status.error]
-    if untold:  # not every release has this query
-        yield here.skip(f"hccn_tool does not tell: {untold[0]}")
+    yield from untold(here, here.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
         if device.config_status.value in ("FAIL", "FAULT"):
             yield here.bad(

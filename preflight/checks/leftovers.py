@@ -12,6 +12,7 @@ from preflight.model.outcome import Outcome
 
 # The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
 IDLE_SHARE = 0.1
+_NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114)"
 
 
 @host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU)
@@ -24,9 +25,13 @@ def held(here: Here, nic: Nic, npu_smi: NpuSmi) -> Iterator[Finding]:
 
     Mend: wait ten seconds; then fuser -v /dev/davinci0 names who holds it, and a reset of the device frees it
     """
-    yield from untold(here, here.host, nic, lambda device: device.hccp if device.hccp.error else device.resources)
+    if not npu_smi.processes_listed:
+        yield here.skip(_NO_PROCESSES)
+        return
+    hccp, resources = {d.index: d.hccp for d in nic.devices}, {d.index: d.resources for d in nic.devices}
+    yield from untold(here, here.host, hccp, resources)
     busy = {process.device for process in npu_smi.processes}
-    for device in nic.devices if npu_smi.processes_listed else ():
+    for device in nic.devices:
         if device.index in busy:
             continue
         pairs = _queue_pairs(device)
@@ -60,6 +65,9 @@ def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
 
     Mend: look for containers that use the device; fuser -v /dev/davinci0; then reset the device
     """
+    if not npu_smi.processes_listed:
+        yield here.skip(_NO_PROCESSES)
+        return
     known: Counter[int] = Counter()
     for process in npu_smi.processes:
         known[process.device] += process.memory or 0

@@ -26,9 +26,9 @@ def smp(here: Here, nic: Nic) -> Iterator[Finding]:
 
     Mend: set the mode in the BMC (SMP for training), or plan addresses for the mode that is: four subnets, or one
     """
-    first = Nic(nic.devices[:1])
-    yield from untold(here, here.host, first, lambda device: device.routes)
-    for device in first.devices:
+    first = nic.devices[:1]
+    yield from untold(here, here.host, {device.index: device.routes for device in first})
+    for device in first:
         ports = _ports(device)
         if here.cluster.amp and len(ports) > 1:
             yield here.bad(
@@ -71,10 +71,8 @@ def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     places: dict[tuple[int, int], list[tuple[str, int]]] = defaultdict(list)
     pods: dict[str, int] = {}
     for host in all_.hosts:
+        yield from untold(all_, host, {chip.device: chip.superpod for chip in chips[host.name].chips})
         for chip in chips[host.name].chips:
-            if chip.superpod.error:
-                yield all_.unknown(f"{host.name}: device {chip.device}: could not look: {chip.superpod.error}",
-                                   host=host.name, device=chip.device)  # fmt: skip
             if found := chip.superpod.value:
                 places[found.pod, found.sdid].append((host.name, chip.device))
                 pods.setdefault(host.name, found.pod)

@@ -4,13 +4,13 @@ Where one cause makes several readings wrong, the check nearest to the cause spe
 without an address is not also told that its mask, its health and /etc/hccn.conf are wrong.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
 from typing import Any
 
 from preflight.checks.registry import All, Here
 from preflight.facts.found import Found
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
@@ -49,25 +49,41 @@ def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice]
             )
 
 
-# What the tool says where the product does not have a query, where one gives nothing on a link that is down (NPU107
-# says so).
-_UNSUPPORTED, _LINK_DOWN = "not supported on this product", "Link status is down"
+_LINK_DOWN = "Link status is down"  # the words of a query that gives nothing then; NPU107 says so
 
 
-def untold(scribe: Here | All, host: Host, nic: Nic, reading: Callable[[NicDevice], Found[Any]]) -> Iterator[Finding]:
-    """Where a reading was not had: an `unknown` a device, a `skip` where the host's product does not have the query.
+def untold(
+    scribe: Here | All, host: Host, *readings: Mapping[int, Found[Any]], unset: bool = False
+) -> Iterator[Finding]:
+    """Where a reading was not had: an `unknown` a device, a `skip` where the product or its tool does not have it.
 
-    The words are the same for every check, so that a device of which nothing at all can be read is told once.
+    `readings`: device → what was found; `unset`: no value is an answer, too. The words are the same for every check, so
+    that a device of which nothing at all can be read is told once.
     """
-    errors = {device.index: error for device in nic.devices if (error := reading(device).error)}
-    if errors and all(_UNSUPPORTED in error for error in errors.values()):
-        yield scribe.finding(Outcome.SKIP, f"hccn_tool does not tell: {min(errors.values())}", host=host.name)
-        return
-    for index, error in errors.items():
-        if _LINK_DOWN not in error and _UNSUPPORTED not in error:
-            yield scribe.finding(
-                Outcome.UNKNOWN, f"{host.name}: device {index}: could not look: {error}", host=host.name, device=index
-            )
+    failed, refusals = set[tuple[int, str]](), set[tuple[tuple[int, ...], str]]()
+    for reading in readings:
+        errors = {
+            device: found.error or ("" if unset else "its tool told nothing")
+            for device, found in reading.items() if found.error or found.value is None
+        }  # fmt: skip
+        failed |= {(device, error) for device, error in errors.items() if error and not _silent(error)}
+        for error in {error for error in errors.values() if _silent(error)}:
+            devices = tuple(device for device in errors if errors[device] == error)
+            if len(devices) == len(reading):
+                refusals.add(((), error))
+            elif refused(error):
+                refusals.add((devices, error))
+    for devices, error in sorted(refusals):
+        which = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
+        yield scribe.finding(Outcome.SKIP, f"{host.name}: {which}not told: {error}", host=host.name)
+    for device, error in sorted(failed):
+        yield scribe.finding(
+            Outcome.UNKNOWN, f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device
+        )
+
+
+def _silent(error: str) -> bool:
+    return refused(error) or _LINK_DOWN in error
 
 
 def with_link(hccn: Hccn) -> frozenset[int]:

@@ -32,7 +32,7 @@ def optics(here: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: clean and reseat the fibre at both ends, then change the module
     """
-    yield from untold(here, here.host, Nic(tuple(d for d in nic.devices if not _absent(d))), lambda d: d.optics)
+    yield from untold(here, here.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)
     for device in nic.devices:
         found = troubles(device.optics.value) if device.optics.value and device.index in up else []

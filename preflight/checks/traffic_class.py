@@ -22,17 +22,19 @@ def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
 
     Mend: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
     """
-    yield from untold(here, here.host, nic, lambda device: device.pfc if device.pfc.error else device.dscp_to_tc)
+    pfc, dscp_to_tc = {d.index: d.pfc for d in nic.devices}, {d.index: d.dscp_to_tc for d in nic.devices}
+    yield from untold(here, here.host, pfc, dscp_to_tc)
     level = _number(job.variables, "HCCL_RDMA_SL", 4, _PRIORITIES)
     class_ = _number(job.variables, "HCCL_RDMA_TC", 132, _CLASSES)
     for device in nic.devices:
         if level is not None and (reason := _not_lossless(device, level)):
-            bitmap = ",".join("1" if priority == level else "0" for priority in _PRIORITIES)
+            on = enumerate(device.pfc.value or ())
+            bitmap = ",".join("1" if enabled or priority == level else "0" for priority, enabled in on)
             yield here.bad(
                 f"{here.host.name}: device {device.index}: PFC is off for priority {level}, which jobs send with "
                 "(format unconfirmed)", device=device.index, expected=f"PFC for priority {level}", found=reason,
-                remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {bitmap}, and the same on its switch port; or "
-                "HCCL_RDMA_SL in the jobs' environment",
+                remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {bitmap} (adds priority {level} to those on), "
+                f"and priority {level} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
             )  # fmt: skip
         classes = device.dscp_to_tc.value or {}
         if class_ is not None and class_ and 0 in classes and classes.get(class_ // 4) in (None, classes[0]):

@@ -10,6 +10,7 @@ from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.hccn_tool import DEEP_READERS
 from preflight.facts.nic import Nic
 from preflight.facts.npu_answer import CHIP_QUERIES
+from preflight.facts.refusal import refused
 from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing
 
 # Field of HccnDevice → the option of hccn_tool that it comes from.
@@ -39,7 +40,7 @@ def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for host, its in facts.items():
         for command, error in _errors(its):
-            if _NOT_UNDERSTOOD.search(error):
+            if _NOT_UNDERSTOOD.search(error) and not refused(error):
                 found[command].append((host, error))
     return tuple(
         Unknown(command, tuple(dict.fromkeys(host for host, _ in said)), len(said), said[0][1])

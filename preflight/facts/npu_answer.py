@@ -11,6 +11,7 @@ from preflight.facts.found import Found
 from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.output import Output
 from preflight.facts.packages import driver_install
+from preflight.facts.refusal import NOT_LISTED, refused
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, Missing, NpuSmi, Reading
 
 RawHccn = dict[int, dict[str, Output]]  # device → reading → what hccn_tool said
@@ -101,23 +102,13 @@ def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
     return Hccn(tuple(_hccn_device(index, raw.get(index) or late) for index in indices))
 
 
-# The words of a product that does not have what it is asked for, or of a version of the tool that does not know the
-# question. That, too, is an answer; so is that the tool does not list the question in its help: then it is not asked.
-_REFUSALS = (
-    "not supported on this product", "Get invalid major cmd",  # hccn_tool
-    "Error parameter of -t", "does not support querying", "can not query topo",  # npu-smi
-)  # fmt: skip
-
-
-def _refused(output: Output) -> bool:
-    return any(words in output.text for words in _REFUSALS)
-
-
 def _deep_reading(name: str, output: Output | None) -> Found[Any]:
-    if output is None or _refused(output):
-        return Found()
+    if output is None and name not in hccn_tool.READERS:  # the basic ones are asked for whatever the help says
+        return Found(error=f"hccn_tool -{name}: {NOT_LISTED}")
     found = only(name, output, hccn_tool.DEEP_READERS[name].read)
-    return Found(error=found) if isinstance(found, str) else found
+    if isinstance(found, str):
+        return Found(error=found)
+    return Found(error=f"hccn_tool -{name}: {found.error}") if refused(found.error) else found
 
 
 def nic(raw: RawHccn, asked: tuple[int, ...]) -> Nic:
@@ -161,8 +152,8 @@ CHIP_QUERIES = {
 
 
 def _asked(output: Output | None, read: Callable[[str], Found[Any]]) -> Found[Any]:
-    if output is None or _refused(output):
-        return Found()
+    if output is None:
+        return Found(error="npu-smi was not asked, or did not come to it in time")
     return Found(error=output.trouble) if output.trouble else read(output.text)
 
 

@@ -51,6 +51,38 @@ def test_two_swapped_cables_are_one_finding_about_the_host_that_has_them() -> No
     assert finding.remedy == "swap the cables of devices 2 and 3 of node03"
 
 
+def test_a_cable_is_named_once_where_several_hosts_devices_share_a_leaf() -> None:
+    fabric = hosts(4, list("AAAABBBB"))
+    fabric["node02"] = list("ABABABAB")
+    assert told(fabric) == [
+        ("node02", "fail", "node02: device 1: its cable and that of device 4 are swapped: on B and A"),
+        ("node02", "fail", "node02: device 3: its cable and that of device 6 are swapped: on B and A"),
+    ]
+    assert [
+        finding[2].partition(",")[0] for finding in told({name: fabric[name] for name in ("node01", "node02")})
+    ] == [
+        "node01: device 1: its cable and that of device 4 are swapped",
+        "node01: device 3: its cable and that of device 6 are swapped",
+    ]
+
+
+def test_a_cable_too_many_in_a_leaf_that_two_are_swapped_with_is_told_by_itself() -> None:
+    fabric = hosts(4, list("AAAABBBB"))
+    fabric["node02"] = list("ABBAABBB")
+    assert told(fabric) == [
+        ("node02", "fail", "node02: device 1: its cable and that of device 4 are swapped: on B and A"),
+        ("node02", "fail", "node02: device 2: on B, where the other hosts have device 4"),
+    ]
+
+
+def test_ports_without_a_neighbour_break_no_pattern_and_hide_none() -> None:
+    fabric = hosts(12, RAILS)
+    for number, leaves in enumerate(fabric.values()):
+        leaves[number % 8] = leaves[number * 3 % 8] = ""
+    fabric["node05"][1], fabric["node05"][2] = fabric["node05"][2], fabric["node05"][1]
+    assert [(finding.host, finding.device) for finding in look(fabric)] == [("node05", 1)]
+
+
 def test_a_host_of_two_devices_may_have_both_swapped() -> None:
     fabric = hosts(4, RAILS[:2])
     fabric["node02"].reverse()

@@ -191,14 +191,14 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     assert device.leaf == Reading("leaf01")
 
 
-def test_what_is_asked_in_depth_is_a_value_or_an_error_and_what_a_product_refuses_is_neither() -> None:
+def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:
     facts = facts_of(framed(sections()), devices=(0, 1))
     assert isinstance(facts.nic, Nic)
     zero, late = facts.nic.devices
     assert (zero.speed, zero.fec) == (Found(200000), Found("rs"))
     assert zero.neighbour.value
-    assert zero.vnic == Found()  # refused on this product
-    assert zero.mac == Found()  # not listed by the tool's help, so not asked
+    assert zero.vnic == Found(error="hccn_tool -vnic: The command is not supported on this product.")
+    assert zero.mac == Found(error="hccn_tool -mac: its help (-h) does not list this query")
     assert "is not understood" in zero.packets.error
     assert zero.optics == Found(error="hccn_tool -i 0 was still running at its deadline")
     assert late.speed == Found(error="hccn_tool did not answer in time")
@@ -209,7 +209,7 @@ def test_what_is_asked_in_depth_is_a_value_or_an_error_and_what_a_product_refuse
     assert chip.board.value
     assert chip.board.value.driver == "24.1.rc3"
     assert chip.usages == Found(error="npu-smi info -t was still running")
-    assert chip.superpod == Found()
+    assert chip.superpod == Found(error="npu-smi was not asked, or did not come to it in time")
     node = DeviceNode("/dev/davinci0", 0o660, "HwHiAiUser", "HwHiAiUser", 1000, 1000)
     assert facts.device_nodes == DeviceNodes((node,), Found((Accelerator("0000:3d:00.0", "d802"),)))
     assert isinstance(facts.job, Job)

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from preflight.cli.common import Session, again
+from preflight.cli.next_command import after_configure, after_run
 from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.provision.render import Line, render
+from preflight.provision.render import Line, render, wrapped
 from preflight.provision.render_results import render_fixed, render_results
 from preflight.report.text import Line as ReportLine
 
@@ -77,7 +78,7 @@ def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Endi
     done += _way_back(end.run, end.results)
     done += _left_to_others(end.at_work)
     _show(s, [*done, Line("")] if done else [])
-    next_step = _then(args, end.at_work) or f"preflight check --inventory {args.inventory}"
+    next_step = _then(args, end.at_work) or after_configure(args, end.after, end.results)
     if all(finding.outcome is Outcome.SKIP for finding in end.after):  # then there is no verdict, either
         reasons = dict.fromkeys(finding.summary for finding in end.after)
         _show(s, [*(Line(f"not judged: {reason}") for reason in reasons), Line(f"next: {next_step}", "next")])
@@ -112,9 +113,10 @@ def finish_run(
         print(_run_document(args.command, run, exit_code, results, notes))
         return exit_code
     lines = render_results(results, fold=fold)
+    lines += _left_alone(args, results)
     lines += _way_back(run, results)
     lines += _left_to_others(at_work)
-    next_step = _then(args, at_work) or f"preflight check --inventory {args.inventory}"
+    next_step = _then(args, at_work) or after_run(args, results, short=short)
     _show(s, [*lines, Line(f"next: {next_step}", "next")])
     return exit_code
 
@@ -130,6 +132,16 @@ def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
 
 def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
     return f"once the other run has ended: {again(args)}" if at_work else ""
+
+
+def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list[Line]:
+    """Where to look up what a rollback did not put back."""
+    from preflight.provision.host_run import JOURNAL
+
+    if args.command != "rollback" or all(result.state is not StepState.MOVED for result in results):
+        return []
+    told = f"what it was before the run stands on the host in {JOURNAL}/{args.run_id}.jsonl"
+    return [Line(text, "warn") for text in wrapped(f"what was left alone is for you to change; {told}", "! ", "  ")]
 
 
 def _not_tried(end: Ending) -> Iterator[str]:

@@ -18,8 +18,8 @@ def keeping(kept: Iterable[Change]) -> Iterator[str]:
     for (host, device), values in sorted(of_device.items()):
         devices.setdefault((host, tuple(values)), []).append(device)
     hosts: dict[tuple[tuple[Kind, ...], tuple[int, ...]], list[str]] = {}
-    for (host, kinds), numbers in devices.items():
-        hosts.setdefault((kinds, tuple(numbers)), []).append(host)
+    for (host, kinds), there in devices.items():
+        hosts.setdefault((kinds, tuple(there)), []).append(host)
     for (kinds, numbers), names in hosts.items():
         subject = f"{fold(names)}: {_devices(numbers)} {'keeps' if len(numbers) == 1 else 'keep'}"
         alike = [of_device[host, device] for host in names for device in numbers]

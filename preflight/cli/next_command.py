@@ -1,0 +1,42 @@
+"""The command to run after a change of hosts: the same again where something of it is left, else the next look."""
+
+import argparse
+from collections.abc import Sequence
+
+from preflight.cli.common import again
+from preflight.model.change import StepResult, StepState
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # something on the host has to be mended before
+_MEND = "mend what is named above, then: "
+
+
+def after_configure(args: argparse.Namespace, after: Sequence[Finding], results: Sequence[StepResult]) -> str:
+    """`after`: what the checks say now; `results`: what became of the changes."""
+    states = {result.state for result in results}
+    wanted = any(finding.change and finding.outcome is not Outcome.PASS for finding in after)
+    failing = next((finding.check for finding in after if finding.outcome is Outcome.FAIL and not finding.change), "")
+    if states & _BROKEN:
+        return _MEND + again(args)
+    if states - {StepState.DONE, StepState.ALREADY}:
+        return again(args)
+    if wanted:  # though nothing went wrong: it was left out of the plan
+        return f"see to what was left out above, then: {again(args)}"
+    return f"preflight explain {failing}" if failing else _look(args)
+
+
+def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short: bool) -> str:
+    """After `apply` or `rollback`; `short`: something of the saved plan, or of the run, was left out."""
+    states = {result.state for result in results}
+    if states & _BROKEN:
+        return _MEND + again(args)
+    if StepState.MOVED in states and args.command == "apply":
+        return f"preflight plan --inventory {args.inventory} --out {args.plan}"
+    if states - {StepState.DONE, StepState.ALREADY, StepState.MOVED}:  # a rollback leaves alone what was moved
+        return again(args)
+    return f"see to what was left out above, then: {again(args)}" if short else _look(args)
+
+
+def _look(args: argparse.Namespace) -> str:
+    return f"preflight check --inventory {args.inventory}"

@@ -1,0 +1,59 @@
+"""The last line of a command that changes hosts: the step that is really next."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from preflight.cli.next_command import after_configure, after_run
+from preflight.model.change import Area, Change, Kind, StepResult, StepState
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+PORTS = Change("node01", Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "a\n", "b\n", "PRT101")
+GOOD = Finding("PRT101", Outcome.PASS, "node01: reserved", host="node01")
+WANTED = Finding("FWL101", Outcome.FAIL, "node01: closed", host="node01", change=PORTS)
+BEYOND_US = Finding("NPU103", Outcome.FAIL, "node01: a link is down", host="node01")
+CHECK = "preflight check --inventory hosts.toml"
+AGAIN = "preflight configure -y"
+DONE, FAILED, REVERTED, MOVED = StepState.DONE, StepState.FAILED, StepState.REVERTED, StepState.MOVED
+
+
+def asked(command: str = "configure") -> argparse.Namespace:
+    return argparse.Namespace(command=command, argv=[command, "-y"], inventory=Path("hosts.toml"), plan=Path("p.json"))
+
+
+def ended(*states: StepState) -> list[StepResult]:
+    return [StepResult(PORTS, state) for state in states]
+
+
+@pytest.mark.parametrize(
+    ("after", "states", "says"),
+    [
+        (GOOD, [DONE, StepState.ALREADY], CHECK),
+        (WANTED, [DONE, REVERTED], AGAIN),
+        (WANTED, [DONE, MOVED, StepState.NOT_RUN], AGAIN),
+        (WANTED, [DONE, FAILED, StepState.NOT_RUN], f"mend what is named above, then: {AGAIN}"),
+        (WANTED, [StepState.DID_NOT_STICK], f"mend what is named above, then: {AGAIN}"),
+        (WANTED, [], f"see to what was left out above, then: {AGAIN}"),
+        (BEYOND_US, [DONE], "preflight explain NPU103"),
+    ],
+)
+def test_after_configure(after: Finding, states: list[StepState], says: str) -> None:
+    assert after_configure(asked(), [GOOD, after], ended(*states)) == says
+
+
+@pytest.mark.parametrize(
+    ("command", "states", "short", "says"),
+    [
+        ("apply", [DONE], False, CHECK),
+        ("apply", [DONE], True, "see to what was left out above, then: preflight apply -y"),
+        ("apply", [FAILED], True, "mend what is named above, then: preflight apply -y"),
+        ("apply", [REVERTED], False, "preflight apply -y"),
+        ("apply", [MOVED, StepState.NOT_RUN], False, "preflight plan --inventory hosts.toml --out p.json"),
+        ("rollback", [DONE, MOVED], False, CHECK),
+        ("rollback", [MOVED, REVERTED], False, "preflight rollback -y"),
+    ],
+)
+def test_after_a_saved_plan_or_a_rollback(command: str, states: list[StepState], short: bool, says: str) -> None:
+    assert after_run(asked(command), ended(*states), short=short) == says

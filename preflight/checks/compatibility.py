@@ -28,8 +28,8 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 @host_check("VER108", "torch_npu is made for the installed CANN and Python", products=NPU)
 def torch_npu(here: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu calls functions of CANN that older releases do not have: "undefined symbol" at the import, or an
-    internal error at the first communicator. A newer CANN than it was made for mostly works, and so do several releases
-    of 8.x that the vendor calls compatible: a warning. Releases that are not in the vendor's table are not judged.
+    internal error at the first communicator. A newer CANN than it was made for mostly works: a warning. Releases of
+    8.x that the vendor calls compatible with each other pass. Those that are not in the vendor's table are not judged.
 
     By hand: pip list | grep torch; cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 

@@ -23,7 +23,8 @@ def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterato
 
     By hand: ls -ln /dev/davinci*; id   (the latter where jobs run, as the jobs' user)
 
-    Mend: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE
+    Mend: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE.
+    Where the files themselves are closed to their group: install the driver again
     """
     if not device_nodes.nodes:
         yield here.skip("there are no device files of NPUs")
@@ -35,11 +36,26 @@ def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterato
         yield here.bad(
             f"{here.host.name}: {job.user} may not open {node.path}"
             + (f" and {len(closed) - 1} more device files" if len(closed) > 1 else ""),
-            expected=f"uid {node.uid}, or group {node.gid} ({node.group})", found=f"uid {job.uid}, groups {groups}",
+            expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'without a name'})",
+            found=f"uid {job.uid}, groups {groups}",
             cause="root without CAP_DAC_OVERRIDE is a user like any other" if job.uid == 0 else "",
             evidence=tuple(f"{one.path} {one.mode:04o} {one.user}:{one.group} ({one.uid}:{one.gid})" for one in closed),
-            remedy=f"usermod -aG {node.group} {job.user}, then log in again; in a container: --group-add {node.gid}",
+            remedy=_way_in(node, job),
         )  # fmt: skip
+
+
+def _way_in(node: DeviceNode, job: Job) -> str:
+    """A group is offered only where that helps, and gives no rights over the rest of the host."""
+    if node.gid == 0 or node.mode >> 3 & 0o6 != 0o6:
+        return (
+            f"the driver makes {node.path} for the group HwHiAiUser, mode 0660: install it again, or mend the udev "
+            "rule that changes it"
+        )
+    if job.contained:
+        return f"make the container with --group-add {node.gid}" + (" or --cap-add DAC_OVERRIDE" * (job.uid == 0))
+    if not node.group or node.group.isdecimal():
+        return f"groupadd -g {node.gid} NAME; usermod -aG NAME {job.user}, then log in again"
+    return f"usermod -aG {node.group} {job.user}, then log in again"
 
 
 def _may_open(node: DeviceNode, job: Job) -> bool:

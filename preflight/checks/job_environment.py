@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator
 
 from preflight.checks.registry import NPU, Here, host_check
+from preflight.facts.compatibility import numbers
 from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 
 _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+_SET_ENV, _SET_ENV_BEFORE_8_5 = "/usr/local/Ascend/cann/set_env.sh", "/usr/local/Ascend/ascend-toolkit/set_env.sh"
 _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 
@@ -50,15 +53,16 @@ def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU)
-def cann_is_set_up(here: Here, job: Job) -> Iterator[Finding]:
+@host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU, optional=("versions",))
+def cann_is_set_up(here: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
     """Why: without it the loader does not find libhccl.so, and torch_npu does not import; which line of it is missing
-    shows as another message each time. Jobs' own start scripts may source it, but then preflight's probe needs it, too.
+    shows as another message each time. Where the inventory has no probe.setup it is a warning: the jobs' own start
+    scripts may source it, and then preflight's probe needs it, too.
 
     By hand: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
 
-    Mend: setup = "source /usr/local/Ascend/ascend-toolkit/set_env.sh" under [probe] of the inventory, and the same line
-    in the jobs' start script; in an image: ENV lines
+    Mend: setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
+    /usr/local/Ascend/ascend-toolkit/set_env.sh), and the same line in the jobs' start script; in an image: ENV lines
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):
         yield here.skip("neither torch_npu nor MindSpore is installed where jobs run")
@@ -68,9 +72,11 @@ def cann_is_set_up(here: Here, job: Job) -> Iterator[Finding]:
     missing += [] if job.variables.get("ASCEND_OPP_PATH") else ["ASCEND_OPP_PATH"]
     folders = job.variables.get("LD_LIBRARY_PATH", "").split(":")
     linked = any(folder.startswith(home.rstrip("/") + "/") for folder in folders) if home else False
-    remedy = 'setup = "source /usr/local/Ascend/ascend-toolkit/set_env.sh" under [probe], and in the jobs\' script'
+    new = numbers((versions.cann if versions else None) or "8.5") >= (8, 5)
+    remedy = f'setup = "source {_SET_ENV if new else _SET_ENV_BEFORE_8_5}" under [probe], and in the jobs\' script'
     if missing:
-        yield here.bad(
+        report = here.bad if here.cluster.probe.setup else here.warn
+        yield report(
             f"{here.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run: "
             "set_env.sh of CANN is not sourced",
             expected="set", found="not set", remedy=remedy,

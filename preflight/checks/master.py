@@ -21,6 +21,8 @@ def backlog(all_: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     """
     host, ranks = all_.hosts[0].name, all_.cluster.device_count
     kept = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}
+    if not any(kept.values()):
+        yield all_.skip(f"{host}: neither {' nor '.join(kept)} is known")
     for key, value in kept.items():
         if 0 < value < ranks:
             yield all_.bad(

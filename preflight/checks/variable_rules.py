@@ -14,21 +14,28 @@ from preflight.model.ports import PortSet
 
 _A1 = frozenset({Product.ATLAS_A1})
 _NEWER = NPU - _A1
-_A3 = frozenset({Product.ATLAS_A3})
+_A2, _A3 = frozenset({Product.ATLAS_A2}), frozenset({Product.ATLAS_A3})
 _MOST = 2147483647
 _DFS = {"connection_fault_detection_time": "seconds", "cluster_heartbeat": "on, off", "stuck_detection": "on, off"}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`wants`: the values that are allowed, in words; `allows`: whether one is. `default`: what an unset variable
-    means. `unequal`: what it is if hosts differ; None: they may."""
+    """`wants`: the values that are allowed, in words; `allows`: whether one is. `plain`: the one spelling of an allowed
+    value that has several. `default`: what an unset variable means. `unequal`: what it is if hosts differ; None: they
+    may."""
 
     wants: str
     allows: Callable[[str], bool]
+    plain: Callable[[str], str] = str
     default: str = ""
     unequal: Outcome | None = None
     products: frozenset[Product] = NPU
+
+    def meaning(self, value: str | None) -> str:
+        """What a value (None: not set) means to HCCL, to be compared; one that is not allowed is left as it is."""
+        value = self.default if value is None else value
+        return self.plain(value) if self.allows(value) else value
 
 
 def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> Rule:
@@ -37,12 +44,12 @@ def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> Ru
     def allows(value: str) -> bool:
         return bool(re.fullmatch("[0-9]{1,12}", value)) and low <= int(value) <= high and int(value) % step == 0
 
-    return Rule(wants, allows)
+    return Rule(wants, allows, lambda value: str(int(value)))
 
 
 def _word(*words: str) -> Rule:
     """One of these; capitals do not matter."""
-    return Rule(" or ".join(words), lambda value: value.lower() in [word.lower() for word in words])
+    return Rule(" or ".join(words), lambda value: value.lower() in [word.lower() for word in words], str.lower)
 
 
 def _ports(value: str) -> bool:
@@ -50,6 +57,20 @@ def _ports(value: str) -> bool:
         return value == "auto" or (bool(PortSet.parse(value)) and 0 not in PortSet.parse(value))
     except ValueError:
         return False
+
+
+def _plain_ports(value: str) -> str:
+    return value if value == "auto" else str(PortSet.parse(value))
+
+
+def _retry(value: str) -> bool:
+    return bool(re.fullmatch(r"L[0-2]:[01](, ?L[0-2]:[01])*", value))
+
+
+def _plain_retry(value: str) -> str:
+    """Of every level; what is not named is off."""
+    told = dict(item.strip().split(":") for item in value.split(","))
+    return ",".join(f"{level}:{told.get(level, '0')}" for level in ("L0", "L1", "L2"))
 
 
 def _address(value: str) -> bool:
@@ -72,7 +93,7 @@ def _dfs(value: str) -> bool:
 
 
 _SWITCH = _word("0", "1")
-_PORTS = replace(Rule("ports such as 61000-61050,61100, or auto", _ports), products=_NEWER)
+_PORTS = Rule("ports such as 61000-61050,61100, or auto", _ports, _plain_ports, products=_NEWER)
 _PATH = Rule("a path", bool)
 _ANY = Rule("text", bool)
 
@@ -102,8 +123,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "HCCL_EVENT_TIMEOUT": (_warns(_number(0, _MOST, "seconds"), "1868"),),
     "HCCL_WHITELIST_DISABLE": (_fails(_SWITCH, "1"),),
     "HCCL_WHITELIST_FILE": (_PATH,),
-    "HCCL_INTRA_PCIE_ENABLE": (_fails(_SWITCH),),
-    "HCCL_INTRA_ROCE_ENABLE": (_fails(_SWITCH),),
+    "HCCL_INTRA_PCIE_ENABLE": (_fails(_SWITCH, "1"),),
+    "HCCL_INTRA_ROCE_ENABLE": (_fails(_SWITCH, "0"),),
     "HCCL_INTER_HCCS_DISABLE": (_fails(_word("FALSE", "TRUE"), "FALSE", _A3),),
     "HCCL_LOGIC_SUPERPOD_ID": (Rule("at most 127 characters", lambda value: len(value) < 128, products=_A3),),
     "HCCL_RDMA_TC": (_fails(_number(0, 255, step=4), "132"),),
@@ -114,14 +135,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "HCCL_RDMA_QP_PORT_CONFIG_PATH": (replace(_PATH, products=_NEWER),),
     "HCCL_BUFFSIZE": (_fails(_number(1, _MOST, "MB"), "200"),),
     "HCCL_ALGO": (_fails(_ANY),),
-    "HCCL_OP_EXPANSION_MODE": (_fails(_ANY),),
+    "HCCL_OP_EXPANSION_MODE": (_fails(_ANY, "", _A1), _fails(_ANY, "HOST", _A2), _fails(_ANY, "AI_CPU", _A3)),
     "HCCL_DETERMINISTIC": (_fails(_word("false", "true", "strict"), "false"),),
-    "HCCL_OP_RETRY_ENABLE": (
-        _fails(
-            Rule("such as L1:0,L2:1", lambda value: bool(re.fullmatch(r"L[0-2]:[01](, ?L[0-2]:[01])*", value))),
-            products=_A3,
-        ),
-    ),
+    "HCCL_OP_RETRY_ENABLE": (_fails(Rule("such as L1:0,L2:1", _retry, _plain_retry), "L1:0,L2:0", _A3),),
     "HCCL_OP_RETRY_PARAMS": (replace(_ANY, products=_A3),),
     "HCCL_DFS_CONFIG": (
         Rule("such as cluster_heartbeat:on,connection_fault_detection_time:20 (0, or 20 to 7200 s)", _dfs),
@@ -130,7 +146,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "HCCL_DIAGNOSE_ENABLE": (_SWITCH,),
     "HCCL_DEBUG_CONFIG": (_ANY,),
     "HCCL_TEST_USE_DEVS": (_ANY,),
-    "HCCL_ASYNC_ERROR_HANDLING": (_number(0, 3),),
+    "HCCL_ASYNC_ERROR_HANDLING": (_number(0, 3),),  # torch_npu's names before TORCH_ was put in front
+    "HCCL_BLOCKING_WAIT": (_SWITCH,),
+    "HCCL_DESYNC_DEBUG": (_SWITCH,),
     "TORCH_HCCL_ASYNC_ERROR_HANDLING": (_warns(_number(0, 3), "1"),),
     "TORCH_HCCL_BLOCKING_WAIT": (_warns(_SWITCH, "0"),),
     "TORCH_HCCL_DESYNC_DEBUG": (_warns(_SWITCH, "0"),),

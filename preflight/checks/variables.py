@@ -13,6 +13,8 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 
+_CHIEF = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
+_RANKS = ("RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE")
 HCCL_PORTS = 32  # that HCCL takes from HCCL_IF_BASE_PORT on (16 up to CANN 8.0.RC3)
 _SWITCHES = ("HCCL_INTRA_PCIE_ENABLE", "HCCL_INTRA_ROCE_ENABLE")
 _SUPPORTED = {("1", ""), ("1", "0"), ("0", "1"), ("", "1"), ("0", "0"), ("", "")}
@@ -34,6 +36,15 @@ class Told:
         allowed = rule(name, self.product)
         value = self.get(name, allowed.default if allowed else "")
         return int(value) if allowed and allowed.allows(value) else 0
+
+    def never(self, name: str) -> bool:
+        """Whether a time-out is set to none at all."""
+        allowed, value = rule(name, self.product), self.get(name)
+        return bool(allowed and allowed.allows(value) and int(value) == 0)
+
+    def switch(self, name: str) -> str:
+        """The value of one of torch_npu's own variables; its name of today counts before the one without TORCH_."""
+        return self.get(f"TORCH_{name}") or self.get(name)
 
 
 @host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
@@ -79,7 +90,7 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
     Mend: what the finding says, in the jobs' start script, the profile or the container's environment
     """
     told = Told(job.variables, here.cluster.product)
-    for outcome, problem, remedy in (*_excluding(told), *_times(told)):
+    for outcome, problem, remedy in (*_excluding(told), *_waiting(told), *_times(told)):
         yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
 
 
@@ -88,7 +99,8 @@ _Problem = tuple[Outcome, str, str]  # outcome, what is wrong, what to do
 
 def _excluding(told: Told) -> Iterator[_Problem]:
     pcie, roce = (told.get(name) for name in _SWITCHES)
-    if (pcie, roce) not in _SUPPORTED and {pcie, roce} <= {"", "0", "1"}:
+    known = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 speaks
+    if known and (pcie, roce) not in _SUPPORTED:
         pair = " and ".join(f"{name}={told.get(name, '(unset)')}" for name in _SWITCHES)
         yield Outcome.FAIL, f"{pair} are no pair that HCCL supports", "set exactly one of the two to 1, or unset both"
     first = told.number("HCCL_IF_BASE_PORT")
@@ -101,13 +113,26 @@ def _excluding(told: Told) -> Iterator[_Problem]:
     elif told.get("HCCL_WHITELIST_FILE") and told.get("HCCL_WHITELIST_DISABLE", "1") == "1":
         problem = "HCCL_WHITELIST_FILE has no effect while HCCL_WHITELIST_DISABLE is not 0"
         yield Outcome.WARN, problem, "export HCCL_WHITELIST_DISABLE=0, or unset HCCL_WHITELIST_FILE"
-    chief = sorted(name for name in told.variables if name.startswith("CM_"))
-    if told.get("RANK_TABLE_FILE") and chief:
-        problem = f"RANK_TABLE_FILE and {chief[0]} are two ways to say who takes part; only one may be set"
-        yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or RANK_TABLE_FILE"
+    chief, ranks = ([name for name in names if told.get(name)] for names in (_CHIEF, _RANKS))
+    if chief and ranks:
+        problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"
+        yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or {' '.join(ranks)}"
     if told.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not told.get("HCCL_SOCKET_IFNAME"):
         problem = "HCCL_SOCKET_FAMILY has no effect on the host NIC without HCCL_SOCKET_IFNAME"
         yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
+
+
+def _waiting(told: Told) -> Iterator[_Problem]:
+    """What torch_npu's ProcessGroupHCCL turns off, or on again, by itself; it says so in its log alone."""
+    blocking, handling, desync = (
+        told.switch(f"HCCL_{name}") for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
+    )
+    if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
+        problem = "HCCL_BLOCKING_WAIT=1 turns HCCL_ASYNC_ERROR_HANDLING and HCCL_DESYNC_DEBUG off; one of them is on"
+        yield Outcome.WARN, problem, "unset TORCH_HCCL_BLOCKING_WAIT, or the others"
+    elif desync == "1" and handling == "0":
+        problem = "HCCL_DESYNC_DEBUG=1 turns HCCL_ASYNC_ERROR_HANDLING on, and it is set to 0"
+        yield Outcome.WARN, problem, "unset one of the two"
 
 
 def _times(told: Told) -> Iterator[_Problem]:
@@ -115,9 +140,13 @@ def _times(told: Told) -> Iterator[_Problem]:
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"
         yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={connect + 60} or more"
-    if running > 0 and 0 < event <= running:
+    # Where it is not set, torch_npu makes it longer than HCCL_EXEC_TIMEOUT.
+    if told.get("HCCL_EVENT_TIMEOUT") and 0 < event <= running:
         problem = f"HCCL_EVENT_TIMEOUT ({event} s) is not longer than HCCL_EXEC_TIMEOUT ({running} s)"
-        yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}"
+        yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
+    if told.get("HCCL_EVENT_TIMEOUT") and event > 0 and told.never("HCCL_EXEC_TIMEOUT"):
+        problem = f"HCCL_EVENT_TIMEOUT ({event} s) ends what HCCL_EXEC_TIMEOUT=0 lets wait for ever"
+        yield Outcome.WARN, problem, "unset HCCL_EVENT_TIMEOUT, or give HCCL_EXEC_TIMEOUT a shorter time"
     if told.get("HCCL_OP_EXPANSION_MODE") == "AIV" and running > _AIV_SECONDS and told.get("HCCL_EXEC_TIMEOUT"):
         problem = f"HCCL_EXEC_TIMEOUT is {running} s, and with HCCL_OP_EXPANSION_MODE=AIV at most {_AIV_SECONDS} count"
         yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={_AIV_SECONDS}"
@@ -127,7 +156,7 @@ def _times(told: Told) -> Iterator[_Problem]:
 def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each
     other, or wait in different operators; the message names neither. HCCL_IF_IP is the one that must differ. Unset and
-    set to the default is the same.
+    set to the default is the same, and so are two spellings of one value.
 
     By hand: env | grep HCCL, on every host
 
@@ -137,9 +166,11 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         allowed = rule(name, all_.cluster.product)
         if allowed is None or allowed.unequal is None:
             continue
-        values = {host: seen.variables.get(name, allowed.default) for host, seen in job.items()}
+        values = {host: allowed.meaning(seen.variables.get(name)) for host, seen in job.items()}
         for odd in odd_ones(values):
-            here, there = odd.value or "not set", odd.usual or "not set"
+            here, there = (
+                job[host].variables.get(name, allowed.default) or "not set" for host in (odd.host, odd.others[0])
+            )
             yield all_.finding(
                 allowed.unequal, f"{odd.host}: {name} is {quote(here)}, but {quote(there)} on {odd.elsewhere}",
                 host=odd.host, peer=odd.others[0], expected="the same everywhere", found=here,

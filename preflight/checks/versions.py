@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
-from preflight.facts.compatibility import release
+from preflight.facts.compatibility import release, torch_npu_for
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -105,8 +105,12 @@ def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
         yield here.skip("torch or torch_npu is not installed here")
-    elif (wanted := release(torch)) != release(npu):
+    elif release(torch) != release(npu):
+        build, cann = torch_npu_for(torch, versions.cann or ""), versions.cann
+        for_cann = f"CANN {cann}" if cann else "the CANN that jobs use"
         yield here.bad(
-            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}", expected=f"torch_npu {wanted}",
-            found=npu, remedy=f"pip install torch_npu=={wanted}",
+            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}",
+            expected=f"torch_npu {build or release(torch)}", found=npu,
+            remedy=f"pip install torch_npu=={build}" if build
+            else f"install a torch and a torch_npu that are made for each other and for {for_cann}",
         )  # fmt: skip

@@ -68,7 +68,7 @@ MINDSPORE = {
 }
 
 # CANN → the oldest driver that its release notes name; later CANNs need no older one.
-OLDEST_DRIVER = {"8.5.0": (25, 0)}
+OLDEST_DRIVER = {"9.1.0": (25, 2), "8.5.0": (25, 0)}
 
 
 def compatible(torch: str | None, torch_npu: str | None, cann: str | None, python: str | None) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def torch_fits(torch: str | None, torch_npu: str | None) -> str:
 
 def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
     known, made_for = known_cann(cann or ""), cann_of(torch_npu or "")
-    if not known or not made_for or known == made_for:
+    if not known or not made_for or known == made_for or (known in CLOSE_CANN and made_for in _CLOSE_BUILDS):
         return ""
     return (
         f"torch_npu {torch_npu} is made for CANN {made_for}, not for {cann}; for that it is "
@@ -110,8 +110,13 @@ def cann_of(torch_npu: str) -> str:
 def too_old(cann: str, made_for: str) -> bool:
     """Whether a CANN lacks what a torch_npu for `made_for` calls; both as the table names them, newest first."""
     newest_first = list(TORCH_NPU)
-    older = newest_first.index(cann) > newest_first.index(made_for)
-    return older and not (cann in CLOSE_CANN and made_for in _CLOSE_BUILDS)
+    return newest_first.index(cann) > newest_first.index(made_for)
+
+
+def torch_npu_for(torch: str, cann: str) -> str:
+    """The torch_npu for a torch and a CANN; empty where the table has none."""
+    builds = TORCH_NPU.get(known_cann(cann), ())
+    return next((build for build in builds if release(build) == release(torch)), "")
 
 
 def mindspore_fits(mindspore: str, cann: str) -> tuple[str, ...]:

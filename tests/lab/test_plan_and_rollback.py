@@ -52,6 +52,12 @@ def last_run() -> str:
     return str(listed["runs"][0]["run"])
 
 
+def history_of(run_id: str) -> Path:
+    """What this machine wrote down about a run."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(state) / f"preflight/runs/{run_id}.jsonl"
+
+
 @pytest.fixture(scope="module")
 def lab(make_lab: MakeLab) -> LabHandle:
     lab = make_lab(hosts=3, devices=2, product="atlas-a1")
@@ -240,6 +246,18 @@ def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None
     done = run("apply", tmp_path / "plan.json", "-y", "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     applied = json.loads(done.stdout)
+    again = run("apply", tmp_path / "plan.json", "-y")
+    assert again.returncode == 0
+    assert "taken back by" not in again.stdout
+    listed = run("history", "-n", "2").stdout
+    count = len(document["changes"])
+    assert f"nothing changed ({count} were so already)" in listed
+    assert f"{count} of {count} changes\n" in listed
+    assert listed.splitlines()[-1] == f"next: preflight rollback {applied['run']}"
+    idle = last_run()
+    assert "nothing to take back" in run("rollback", idle, "-y").stdout
+    assert last_run() == idle, "a rollback that had nothing to do is no run"
+    history_of(idle).unlink()  # for the tests that follow
     assert applied["schema"] == "preflight.run/1"
     wanted = [(change["host"], change["kind"], change["target"], change["after"]) for change in document["changes"]]
     assert [(c["host"], c["kind"], c["target"], c["after"]) for c in applied["changes"]] == wanted
@@ -275,7 +293,7 @@ def test_a_rollback_brings_every_file_back_and_says_what_devices_keep(lab: LabHa
     run_id = last_run()
     done = run("rollback", run_id, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "node[01-03]: devices 0-1 keep 192.168.100.11/24 … 192.168.101.13/24," in done.stdout
+    assert "node[01-03]: devices 0-1 keep 192.168.100.11/24 … 192.168.101.15/24," in done.stdout
     assert looks(lab, "node01") != before["node01"]
     done = run("rollback", run_id, "-y")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -291,7 +309,10 @@ def test_a_rollback_leaves_alone_what_somebody_changed_since(lab: LabHandle) -> 
     run_id = last_run()
     done = run("rollback", run_id, "-y")
     assert done.returncode == 1
-    assert "somebody changed it meanwhile, so it was left alone" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "so it was left alone; expected (-) and found (+): -net.ipv4" in said
+    assert "60031# mine now" in said, "the file had no newline at its end"
+    assert f"what it was before the run stands on the host in /var/lib/preflight/journal/{run_id}.jsonl" in said
     assert on(lab, "node01", "cat /etc/sysctl.conf") == mine
     assert on(lab, "node01", f"cat {RESERVED}") == "\n", "the rest is taken back all the same"
     assert "preflight" not in on(lab, "node01", "nft list ruleset; cat /etc/nftables.conf; ls /etc")
@@ -352,6 +373,20 @@ def test_a_rollback_that_leaves_a_host_out_is_no_success_and_not_called_one(lab:
     assert on(lab, "node03", f"cat {RESERVED}") == "\n"
     (line,) = [line for line in run("history", "-n", "4").stdout.splitlines() if line.startswith(run_id)]
     assert line.endswith("; taken back")
+
+
+def test_a_run_whose_journals_were_deleted_is_not_said_to_be_taken_back(lab: LabHandle) -> None:
+    done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node03")
+    assert done.returncode == 0, done.stdout
+    run_id = last_run()
+    on(lab, "node03", f"mkdir /tmp/kept; mv /var/lib/preflight/journal/{run_id}.* /tmp/kept")
+    done = run("rollback", run_id, "-y")
+    assert done.returncode == 1
+    assert f"run {run_id} has not been on node03" in " ".join(done.stdout.split())
+    assert "; taken back" not in run("history", "-n", "2").stdout
+    on(lab, "node03", "mv /tmp/kept/* /var/lib/preflight/journal")
+    assert run("rollback", run_id, "-y").returncode == 0
+    assert on(lab, "node03", f"cat {RESERVED}") == "\n"
 
 
 def test_a_run_that_no_host_knows_is_most_likely_a_slip(lab: LabHandle) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.registry import NPU, Here, host_check
 from preflight.facts.device_nodes import DeviceNode, DeviceNodes
-from preflight.facts.job import NPU_FILES, Job
+from preflight.facts.job import NPU_FILES, Job, npu_files
 from preflight.facts.types import Limits
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -66,8 +66,8 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
     return node.mode >> shift & 0o6 == 0o6
 
 
-@host_check("HST111", "What the driver brings is there where jobs run", products=NPU)
-def driver_is_there(here: Here, job: Job) -> Iterator[Finding]:
+@host_check("HST111", "What the driver brings is there where jobs run", products=NPU, optional=("device_nodes",))
+def driver_is_there(here: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: a container has the device files, and not the driver's libraries and files beside them: npu-smi then says
     "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
     addresses. Docker makes an empty folder out of a file that was not there when it was bound.
@@ -77,12 +77,13 @@ def driver_is_there(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
     """
-    name = here.host.name
-    unread = [path for path in NPU_FILES if path not in job.files or job.files[path].error]
+    name, install = here.host.name, device_nodes.install.value if device_nodes else None
+    paths = npu_files(install.path) if install and install.path else NPU_FILES
+    unread = [path for path in paths if path not in job.files or job.files[path].error]
     if unread:
         why = job.files[unread[0]].error if unread[0] in job.files else "not looked at"
         yield here.unknown(f"{name}: {', '.join(unread)} could not be looked at where jobs run: {why}")
-    kinds = {path: job.files[path].kind for path in NPU_FILES if path not in unread}
+    kinds = {path: job.files[path].kind for path in paths if path not in unread}
     missing = [path for path, kind in kinds.items() if kind == "missing" and kinds.get(_parent(path)) != "missing"]
     if _HCCN_CONF in missing:
         missing.remove(_HCCN_CONF)  # on the host itself NPU104 speaks of it

@@ -12,17 +12,17 @@ PREFIXES = (
 )  # fmt: skip
 NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
 NOWHERE = "the link leads nowhere"  # the collector's word for it
-DRIVER = "/usr/local/Ascend/driver"
-# What a container for NPUs has to have from its host.
-NPU_FILES = (
-    "/etc/hccn.conf",
-    "/etc/ascend_install.info",
-    "/usr/local/dcmi",
-    f"{DRIVER}/lib64",
-    f"{DRIVER}/lib64/common",
-    f"{DRIVER}/lib64/driver",
-    f"{DRIVER}/version.info",
-)
+
+
+def npu_files(installed: str = "/usr/local/Ascend") -> tuple[str, ...]:
+    """What a container for NPUs has to have from its host, where the driver is installed in this folder."""
+    driver = f"{installed}/driver"
+    libraries = (f"{driver}/lib64", f"{driver}/lib64/common", f"{driver}/lib64/driver")
+    return "/etc/hccn.conf", "/etc/ascend_install.info", "/usr/local/dcmi", *libraries, f"{driver}/version.info"
+
+
+# The collector looks for them where the driver is.
+NPU_FILES = npu_files()
 
 
 @dataclass(frozen=True)

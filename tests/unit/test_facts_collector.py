@@ -25,11 +25,13 @@ SOURCE, JOB_VIEW = source("collect"), source("job_view")
 LOADER = "import sys; exec(compile(sys.stdin.buffer.read({}), 'collect', 'exec'))"
 
 
-def answer(*sections: str, path: str = "", deadline: float = 10.0, **request: Any) -> dict[str, Any]:
+def answer(
+    *sections: str, path: str = "", deadline: float = 10.0, source: str = SOURCE, **request: Any
+) -> dict[str, Any]:
     """What the collector answers. `path`: a directory of tools that goes in front of PATH."""
     deadlines = dict.fromkeys(sections, deadline)
     words = {"marker": "mark-1", "deadlines": deadlines, "ports": [], "names": [], "called": [], **request}
-    program = SOURCE.encode()
+    program = source.encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(program))],
         input=program + json.dumps(words).encode(),
@@ -494,6 +496,17 @@ def test_values_that_may_be_secrets_stay_on_the_host(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, value)
     look = runpy.run_path(str(REMOTE / "job_view.py"))["variables"]
     assert look(("HCCL_", "ASCEND_")) == told | dict.fromkeys(kept, "[redacted]")
+
+
+def test_the_drivers_files_are_looked_for_where_it_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "info").write_text(f"UserName=HwHiAiUser\nDriver_Install_Path_Param={tmp_path}\n", encoding="utf-8")
+    (tmp_path / "driver").mkdir()
+    paths = ["/usr/local/Ascend/driver", "/usr/local/Ascender", "/etc/hccn.conf"]
+    source = SOURCE.replace("/etc/ascend_install.info", f"{tmp_path}/info")
+    view = job("python3", deep=deep_job(files=paths))
+    found = answer("job", source=source, job=view)["job"]["value"]["deep"]["files"]
+    kinds = [(file["path"], file["kind"]) for file in found][:2]
+    assert kinds == [(f"{tmp_path}/driver", "folder"), ("/usr/local/Ascender", "missing")]
 
 
 def test_digests_tell_files_by_their_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:

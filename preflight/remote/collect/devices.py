@@ -9,17 +9,24 @@ import stat
 
 from collect.tools import LookError, command, find, listing, read
 
+USUAL = "/usr/local/Ascend"
 NODES = ("davinci_manager", "hisi_hdc", "devmm_svm")
 PCI_FILES = ("vendor", "device", "class")
 HUAWEI, ACCELERATOR = "0x19e5", "0x1200"  # PCI vendor, and class (its first 16 bits): processing accelerators
 
 
 def look_driver(request, deadline):
-    base = "/usr/local/Ascend"
+    base = installed_in()
+    return {name: read(os.path.join(base, name, "version.info")) for name in ("driver", "firmware")}
+
+
+def installed_in():
+    """Where driver and firmware are: as their installer says, or in the usual place."""
+    base = USUAL
     for line in (read("/etc/ascend_install.info") or "").splitlines():
         if line.startswith("Driver_Install_Path_Param="):
             base = line.partition("=")[2].strip() or base
-    return {name: read(os.path.join(base, name, "version.info")) for name in ("driver", "firmware")}
+    return base
 
 
 def look_device_nodes(request, deadline):

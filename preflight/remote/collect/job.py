@@ -13,6 +13,8 @@ def look_job(request, deadline):
     """Run right here where the jobs' Python is this very one: a second start costs 20 ms."""
     job = request["job"]
     wanted = dict(job["wanted"], called=request["called"] + own_addresses())
+    if wanted["deep"]:
+        wanted["deep"] = dict(wanted["deep"], files=where_installed(wanted["deep"]["files"]))
     if not job["elsewhere"]:
         python = find(job["python"])
         if python is None:
@@ -35,3 +37,16 @@ def own_addresses():
     """This host's IPv4 addresses; those of a container are others."""
     found = re.findall(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL", read("/proc/net/fib_trie") or "")
     return sorted({address for address in found if not address.startswith("127.")})
+
+
+def where_installed(paths):
+    """The paths, those of the driver below the folder that it is installed in on this host."""
+    if not paths:
+        return paths
+    from collect.devices import USUAL, installed_in
+
+    try:
+        base = installed_in()
+    except LookError:  # HST111 speaks about the file that says where
+        return paths
+    return [base + path[len(USUAL) :] if path.startswith(USUAL + "/") else path for path in paths]

@@ -2,11 +2,15 @@
 no host that a rule cuts off stays so."""
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +19,14 @@ import pytest
 
 from preflight.facts.firewalld import PRIORITY
 from preflight.inventory import load
+from preflight.lab import kernel
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.provision.apply import Way, apply
 from preflight.provision.journal import RunJournal, require_directory
 from preflight.provision.rollout import Rollout
 from preflight.transport import Options, open_transport
 from tests.lab.conftest import LabHandle, MakeLab, preflight
+from tests.lab.test_cut_off import Place
 
 pytestmark = pytest.mark.lab
 
@@ -342,6 +348,58 @@ def test_a_zone_file_that_firewalld_has_not_read_is_not_overwritten(make_lab: Ma
     on(lab, "node01", "firewall-cmd --reload")
     assert report("configure-firewall", lab.inventory, "-y")["verdict"] == "pass"
     assert "9100/tcp" in on(lab, "node01", "firewall-cmd --permanent --list-ports")
+
+
+# As firewalld has written so many of our two rules into the zone's file.
+WRITTEN = (1, 2)
+
+
+def kill_the_program(place: Place) -> bool:
+    """Kill the one that preflight has sent, and not what it has called, which ends by itself; False if it is gone."""
+    killed = False
+    for process in kernel.processes_in([place.netns]):
+        with suppress(OSError):  # it has ended meanwhile
+            words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            if b"python" in words and b"firewall" not in words:
+                os.kill(process.pid, signal.SIGKILL)
+                killed = True
+    return killed
+
+
+@pytest.mark.parametrize(("zone", "then"), [("built-in", "configure-firewall"), ("of the site", "rollback")])
+def test_killed_while_firewalld_writes_the_next_run_finishes_or_undoes_it(
+    make_lab: MakeLab, tmp_path: Path, zone: str, then: str
+) -> None:
+    lab = make_lab(hosts=len(WRITTEN), devices=0, product="cpu", firewall="firewalld")
+
+    def cut_off_after(number: int) -> bool:
+        place = Place(lab, number + 1, tmp_path)
+        on(lab, place.name, ZONES[zone])
+        before, ports = (
+            on(lab, place.name, command) for command in (EVERYTHING, "firewall-cmd --permanent --list-ports")
+        )
+        process = place.start("configure-firewall", "--inventory", str(lab.inventory))
+        file = place.root / "etc/firewalld/zones/public.xml"
+        while not file.exists() or file.read_text().count(str(PRIORITY)) < WRITTEN[number]:
+            assert process.poll() is None, process.communicate()[0]
+        killed = kill_the_program(place)
+        process.communicate(timeout=90)
+        (first,) = place.own_journals()
+        words = (then, first.stem) if then == "rollback" else (then,)
+        place.until_done(place.start(*words, "--inventory", str(lab.inventory)))
+        if then == "rollback":
+            assert on(lab, place.name, EVERYTHING) == before, WRITTEN[number]
+        else:
+            live, permanent = (
+                on(lab, place.name, command) for command in ("firewall-cmd --list-rich-rules", PERMANENT)
+            )
+            assert len(live.splitlines()) == 2
+            assert sorted(permanent.splitlines()) == sorted(live.splitlines()), WRITTEN[number]
+            assert on(lab, place.name, "firewall-cmd --permanent --list-ports") == ports
+        return killed
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(cut_off_after, range(len(WRITTEN))))
 
 
 def test_to_stop_firewalld_needs_a_service_manager(make_lab: MakeLab) -> None:

@@ -11,7 +11,7 @@ Read it before you give it away: it holds what tools and files say, also names o
 
 import argparse
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,10 +40,10 @@ def _place(out: Path, taken: datetime) -> Path:
     return out / f"preflight-capture-{taken:%Y%m%d-%H%M%S}.json" if out.is_dir() else out
 
 
-def _inventory(args: argparse.Namespace, cluster: Cluster) -> str:
+def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
     """A hosts.toml that the capture can be judged by: without the way to the hosts, and without comments."""
     from preflight.facts.capture import clean
-    from preflight.inventory import dump, tables, written_out
+    from preflight.inventory import tables, written_out
 
     if args.local or args.anonymous:
         document = written_out(cluster)
@@ -52,36 +52,8 @@ def _inventory(args: argparse.Namespace, cluster: Cluster) -> str:
         document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
     if args.anonymous:
         document["cluster"]["name"] = "anonymous"
-    return dump(clean(document))
-
-
-def _names(cluster: Cluster, seen: Mapping[str, "Seen | Unreachable"]) -> dict[str, str]:
-    """Every name that a host is known by → its pseudonym: as the inventory, the host itself and their users have it."""
-    from preflight.facts.seen import Seen
-    from preflight.facts.types import Os
-
-    names: dict[str, str] = {}
-    width = len(str(len(cluster.hosts)))
-    for number, host in enumerate(cluster.hosts, 1):
-        pseudonym = f"host{number:0{width}}"
-        it = seen.get(host.name)
-        own = it.facts.os.hostname if isinstance(it, Seen) and isinstance(it.facts.os, Os) else ""
-        aliases = [host.name, own] if _is_address(host.address) else [host.name, own, host.address]
-        for alias in aliases:
-            for name in (alias, alias.partition(".")[0]):
-                if name and not _is_address(alias):
-                    names.setdefault(name, pseudonym)
-    return names
-
-
-def _is_address(text: str) -> bool:
-    from ipaddress import ip_address
-
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
 
 
 def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable"]:
@@ -97,21 +69,28 @@ def run(args: argparse.Namespace) -> int:
     from preflight.facts.anonymous import Pseudonyms
     from preflight.facts.capture import Capture, dump
     from preflight.facts.formats import unknown
+    from preflight.facts.identities import known
     from preflight.facts.seen import Seen
     from preflight.facts.types import Missing
+    from preflight.inventory import dump as dump_inventory
 
     taken = datetime.now(UTC)
     with this_machine() if args.local else session(args) as s:
         inventory = _inventory(args, s.cluster)
         seen = _look(args, s)
-    strange = unknown({name: it.facts for name, it in seen.items() if isinstance(it, Seen)})
+    facts = {name: it.facts for name, it in seen.items() if isinstance(it, Seen)}
+    pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts)) if args.anonymous else None
+    strange = unknown(facts)
     hosts = {name: it.answered if isinstance(it, Seen) else it for name, it in seen.items()}
     capture = Capture(
-        __version__, taken.isoformat(timespec="seconds"), args.anonymous, inventory, hosts, strange,
+        __version__, taken.isoformat(timespec="seconds"), args.anonymous,
+        dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory), hosts, strange,
     )  # fmt: skip
+    text = dump(capture, secrets.token_hex(16), pseudonyms)
+    if pseudonyms:
+        _reads_as_before(text, strange)
     place = _place(args.out, taken)
-    disguise = Pseudonyms(secrets.token_bytes(32), _names(s.cluster, seen)).value if args.anonymous else _as_it_is
-    write_whole(place, dump(capture, secrets.token_hex(16), disguise), "the capture", 0o600)
+    write_whole(place, text, "the capture", 0o600)
     away = [it for it in seen.values() if not isinstance(it, Seen)]
     print("\n".join(_said(place, len(seen), strange, anonymous=args.anonymous)))
     for gone in away:
@@ -120,8 +99,29 @@ def run(args: argparse.Namespace) -> int:
     return 3 if strange or away or silent else 0
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
+    """Raises PreflightError where pseudonyms took a word from the answers or the inventory that it is read by."""
+    from preflight.facts.capture import load, read
+    from preflight.facts.formats import unknown
+    from preflight.facts.seen import Seen
+    from preflight.inventory import parse
+    from preflight.model.errors import PreflightError, UsageError
+
+    try:
+        capture = load(text, "the capture")
+        cluster = parse(capture.inventory, Path("the capture"))
+        found = read(capture, cluster, cluster.hosts)
+    except UsageError as error:
+        trouble = str(error)
+    else:
+        now = unknown({name: it.facts for name, it in found.items() if isinstance(it, Seen)})
+        new = {it.command for it in now} - {it.command for it in strange}
+        trouble = f"{', '.join(sorted(new))} would not be understood" if new else ""
+    if trouble:
+        raise PreflightError(
+            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {trouble}; take "
+            "a capture without --anonymous"
+        )
 
 
 def _said(place: Path, hosts: int, strange: tuple["Unknown", ...], *, anonymous: bool) -> Iterator[str]:

@@ -1,21 +1,34 @@
-"""Host names and addresses → pseudonyms: the same for the same, and a subnet stays one. Pure.
+"""Names and addresses → pseudonyms: the same for the same, and a subnet stays one. Pure.
 
 An address keeps its first byte, its last one, and how many leading bits it shares with any other address: so networks,
 gateways and pairs in one subnet are what they were. Addresses that mean something by themselves stay: loopback,
 multicast, masks, and those that Ascend's driver gives itself. A MAC address keeps its vendor.
+
+A pseudonym can look like another host's real address. So texts first get marks in place of names and addresses
+(`hide`), which no real one looks like; what a mark stands for is put in last (`shown`), and in between it can be told
+whether anything known is left (preflight/facts/leftovers.py).
 """
 
 import hmac
 import re
-from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address
 from typing import Any
 
-_IPV4 = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?:/(\d{1,2}))?(?!\.?\w)")
-_IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
-_MAC = re.compile(r"(?<![\w:])([0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){2})((?::[0-9A-Fa-f]{2}){3})(?![\w:])")
+from preflight.facts.identities import Known
+from preflight.facts.known_names import Names
+
+IPV4 = re.compile(r"(?<!\d)(\d{1,3})([._-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?!\d)(?:/(\d{1,2})(?!\d))?", re.ASCII)
+IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]|\.\d)")
+# aa:bb:cc:dd:ee:ff, also with dashes, or of more bytes as InfiniBand has them; aabb.ccdd.eeff; enxaabbccddeeff; bare.
+MAC = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4,40}"
+    r"|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}|(?:enx|wlx)[0-9A-Fa-f]{12}|(?P<bare>[0-9A-Fa-f]{12}))(?![0-9A-Za-z])"
+)
 _MASK = re.compile(r"(?<![\w.])(?:255\.){1,3}(?:255|254|252|248|240|224|192|128|0)(?:\.0){0,2}(?![\w.])")
-_VERSION = re.compile("version", re.IGNORECASE)  # a line with it holds numbers with dots that are no addresses
+# Directly behind it stand numbers with dots that are no addresses: "Software Version : 25.2.0.1".
+_VERSION = re.compile(r"version\w{0,20}[\"']?[ \t]{0,40}[:=]?[ \t]{0,9}[\[\"'<>=v~ ]{0,9}$", re.IGNORECASE)
+_MARK = re.compile("\ue000(\\d{1,9})\ue001")
 
 # Network → how many of its leading bits stay; 32: these are nobody's, or everybody's.
 _KEPT = (
@@ -29,7 +42,8 @@ _KEPT = (
     (IPv4Network("0.0.0.0/0"), 8),
 )
 _LIKE_THE_DRIVER_S = IPv4Network("192.0.0.0/8")
-_UNCHANGED_KEYS = ("driver", "packages", "cann_files", "release", "kernel")  # versions, not addresses
+_VERSIONS = ("driver", "packages", "cann_files", "release", "kernel")  # their numbers with dots are no addresses
+_WORDS = ("kind", "trouble", "product", "fabric", "policy", "backend")  # their values are words of ours
 
 
 def _length(mask: str) -> int:
@@ -40,75 +54,139 @@ def _length(mask: str) -> int:
         return 32
 
 
-def _is_vnic(address: IPv4Address) -> bool:
-    """Of a server in a super-pod, 192.<server>.<2 + die>.<199 - device>: what the driver computes names nobody."""
+def is_word(key: str, value: Any) -> bool:
+    """Whether the value of a document's key is one of few words of ours, and so no name."""
+    return key in _WORDS and isinstance(value, str)
+
+
+def kept_bits(address: IPv4Address) -> int:
+    """How many of its leading bits stay. Of a server in a super-pod, 192.<server>.<2 + die>.<199 - device> all do: what
+    the driver computes names nobody."""
     first, _, third, last = address.packed
-    return first == 192 and third in (2, 3) and 199 - 16 < last <= 199
+    if first == 192 and third in (2, 3) and 199 - 16 < last <= 199:
+        return 32
+    return next(bits for network, bits in _KEPT if address in network)
 
 
 class Pseudonyms:
-    """`key`: whoever has it can tell which address was which. `names`: each that a host is known by → its pseudonym."""
+    """`key`: whoever has it can tell which address was which."""
 
-    def __init__(self, key: bytes, names: Mapping[str, str]) -> None:
+    def __init__(self, key: bytes, known: Known) -> None:
         self._key = key
-        self._names = names
-        known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-        self._known = re.compile(rf"(?<![\w-])(?:{known})(?![\w-])") if known else None
+        self.known = known
+        self.names = Names(known)
+        self._marks: dict[str, int] = {}  # pseudonym → its number
+        self._mapped = lru_cache(maxsize=1 << 16)(self._map)
+
+    def text(self, text: str) -> str:
+        return self.shown(self.hide(text))
+
+    def shown(self, text: str) -> str:
+        """With the pseudonyms in place of their marks."""
+        pseudonyms = list(self._marks)
+
+        def pseudonym(match: re.Match[str]) -> str:
+            number = int(match[1])
+            return pseudonyms[number] if number < len(pseudonyms) else match[0]
+
+        return _MARK.sub(pseudonym, text)
 
     def value(self, value: Any) -> Any:
-        """The same for what JSON can hold; keys may be names, too."""
+        """Marks in what JSON or TOML holds. Its keys stay, but for paths, and for names of hosts below `cluster`."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.hide(value)
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, dict):
-            return {self.text(key): item if key in _UNCHANGED_KEYS else self.value(item) for key, item in value.items()}
+            return {self.hide(key) if "/" in key else key: self._of_key(key, item) for key, item in value.items()}
         return value
 
-    def text(self, text: str) -> str:
-        return "".join(map(self._line, text.splitlines(keepends=True)))
+    def _of_key(self, key: str, value: Any) -> Any:
+        if is_word(key, value):
+            return value
+        if key in _VERSIONS:
+            return self._names_in(value)
+        if key == "cluster" and isinstance(value, dict) and all(isinstance(item, list) for item in value.values()):
+            return {self.name(name): self.value(item) for name, item in value.items()}
+        return self.value(value)
+
+    def _names_in(self, value: Any) -> Any:
+        """The same, but for addresses."""
+        if isinstance(value, str):
+            return self.names.replaced(value, self._pseudonym)
+        if isinstance(value, list):
+            return [self._names_in(item) for item in value]
+        return {key: self._names_in(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    def name(self, name: str) -> str:
+        """The mark of a host's name, of which the text is known to be one."""
+        return self._pseudonym(name) if name.lower() in self.known.names else self.hide(name)
+
+    def hide(self, text: str) -> str:
+        """The text with marks in place of names and addresses."""
+        if text.lower() in self.known.names:
+            return self.name(text)
+        return "".join(map(self._line, self.names.replaced(text, self._pseudonym).splitlines(keepends=True)))
 
     def _line(self, line: str) -> str:
-        if self._known:
-            line = self._known.sub(lambda match: self._names[match[0]], line)
-        line = _MAC.sub(self._mac, line)
-        line = _IPV6.sub(self._ipv6, line)
-        if _VERSION.search(line):
-            return line
+        line = MAC.sub(self._mac, line)
+        line = IPV6.sub(self._ipv6, line)
         mask = _MASK.search(line)
         length = _length(mask[0]) if mask else 32
-        return _IPV4.sub(lambda match: self._ipv4(match, length), line)
+        return IPV4.sub(lambda match: self._ipv4(match, length), line)
+
+    def _mark(self, pseudonym: str) -> str:
+        return f"\ue000{self._marks.setdefault(pseudonym, len(self._marks))}\ue001"
+
+    def _pseudonym(self, name: str) -> str:
+        """Of a host; of another machine or a domain one that is made up."""
+        name = name.lower()
+        if name not in self.known.names and (short := name.partition(".")[0]) in self.known.others:
+            name = short
+        return self._mark(self.known.names.get(name) or f"name-{self._random(name) & 0xFFFFFF:06x}")
 
     def _random(self, what: str) -> int:
         return int.from_bytes(hmac.digest(self._key, what.encode(), "sha256")[:8], "big")
 
     def _mac(self, match: re.Match[str]) -> str:
+        """The last three bytes are others, whatever stands between them."""
         text = match[0].lower()
-        if text in ("00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"):
+        at = [place for place, char in enumerate(text) if char in "0123456789abcdef"][-12:]
+        digits = "".join(text[place] for place in at)
+        if (match["bare"] and digits not in self.known.macs) or digits in ("0" * 12, "f" * 12):
             return match[0]
-        tail = self._random(text).to_bytes(8, "big")[:3]
-        return match[1] + "".join(f":{byte:02x}" for byte in tail)
+        found = list(match[0])
+        for place, digit in zip(at[-6:], f"{self._random(digits) & 0xFFFFFF:06x}", strict=True):
+            found[place] = digit
+        return self._mark("".join(found))
 
     def _ipv4(self, match: re.Match[str], length: int) -> str:
         """`length`: of the mask that stands in the line, for addresses that have none of their own."""
+        separator = match[2]
+        text = ".".join(match.group(1, 3, 4, 5))
+        before, after = (
+            match.string[max(0, match.start() - 80) : match.start()],
+            match.string[match.end(5) : match.end(5) + 2],
+        )
+        if text not in self.known.addresses and (
+            separator != "." or re.search(r"[\w.]$", before) or re.match(r"\.?\w", after) or _VERSION.search(before)
+        ):
+            return match[0]
         try:
-            number = int(IPv4Address(match[1]))
+            number = int(IPv4Address(text))
         except AddressValueError:
             return match[0]
         found = self._mapped(number)
-        host_bits = (1 << (32 - min(int(match[2] or length), 32))) - 1
+        host_bits = (1 << (32 - min(int(match[6] or length), 32))) - 1
         if not number & host_bits:  # a network stays one
             found &= ~host_bits
-        return str(IPv4Address(found)) + match[0][len(match[1]) :]
+        return self._mark(str(IPv4Address(found)).replace(".", separator)) + match[0][match.end(5) - match.start() :]
 
-    def _mapped(self, number: int) -> int:
+    def _map(self, number: int) -> int:
         """Prefix-preserving: whether a bit is turned depends on those before it."""
         address = IPv4Address(number)
-        if _is_vnic(address):
-            return number
-        kept = next(bits for network, bits in _KEPT if address in network)
         found = number
-        for position in range(kept, 24):
+        for position in range(kept_bits(address), 24):
             before = number >> (32 - position)
             # A byte's first one stays there: no other address gets into 192.168.0.0/21.
             leading = address in _LIKE_THE_DRIVER_S and not before & ((1 << position % 8) - 1)
@@ -129,4 +207,4 @@ class Pseudonyms:
         for at in range(1, 8):
             before = ":".join(groups[: at + 1])
             found.append(f"{self._random(before) & 0xFFFF or 1:04x}" if int(groups[at], 16) else "0000")
-        return str(IPv6Address(":".join(found)))
+        return self._mark(str(IPv6Address(":".join(found))))

@@ -11,21 +11,26 @@ from it by the parsers of today. So a later version understands more of it.
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from preflight.facts import seen
+from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.formats import Unknown
+from preflight.facts.leftovers import left
 from preflight.facts.redact import redact, redacted, without_value
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
-from preflight.model.errors import UsageError
+from preflight.model.errors import PreflightError, UsageError
 
 SCHEMA = "preflight.capture/1"
+_TOLD = 3  # places where something is left
 
 # A serial number is what stands behind such a key at the start of a line, or in quotes behind one in quotes.
 _CALLED = (
@@ -86,19 +91,42 @@ def _host(it: Answered | Unreachable, salt: str, disguise: Callable[[Any], Any])
     return {**known, "sections": disguise(sections)}
 
 
-def dump(capture: Capture, salt: str, disguise: Callable[[Any], Any] = lambda value: value) -> str:
-    """The document's text. `disguise`: what makes names and addresses pseudonyms; `salt`: made up for this one."""
-    hosts = {disguise(name): _host(it, salt, disguise) for name, it in capture.hosts.items()}
+def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> str:
+    """The document's text. `salt`: made up for this one. `pseudonyms`: for names and addresses, of which the inventory
+    has only marks already. Raises PreflightError where a known name or address would be left."""
+    disguise = pseudonyms.value if pseudonyms else _as_it_is
+    hosts = {
+        pseudonyms.name(name) if pseudonyms else name: _host(it, salt, disguise) for name, it in capture.hosts.items()
+    }
     document = {
         "schema": SCHEMA,
         "preflight": capture.preflight,
         "taken": capture.taken,
         "anonymous": capture.anonymous,
-        "inventory": disguise(capture.inventory),
+        "inventory": capture.inventory,
         "not_understood": disguise(clean(msgspec.to_builtins(capture.not_understood))),
         "hosts": hosts,
     }
-    return msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
+    text = msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
+    if pseudonyms is None:
+        return text
+    if found := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _TOLD + 1)):
+        raise PreflightError(
+            f"nothing was written: the capture would still hold {'; '.join(found[:_TOLD])}"
+            f"{' and more' if len(found) > _TOLD else ''}; report this, and take one without --anonymous meanwhile"
+        )
+    return pseudonyms.shown(text)
+
+
+def _tables(inventory: str) -> Any:
+    try:
+        return tomllib.loads(inventory)
+    except tomllib.TOMLDecodeError:
+        return inventory
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class _Host(msgspec.Struct):

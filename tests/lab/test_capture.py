@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,28 @@ def test_pseudonyms_hide_names_and_addresses_and_change_no_finding(lab: LabHandl
     for address in lab.addresses.values():
         assert address not in text
     assert findings("--from", hidden) == findings("--from", plain)
+
+
+def test_hosts_that_are_called_like_a_key_of_the_document_or_of_the_tools_have_pseudonyms(
+    lab: LabHandle, tmp_path: Path
+) -> None:
+    head = (
+        lab.inventory.read_text(encoding="utf-8")
+        .partition("[[hosts]]")[0]
+        .replace('"id_', f'"{lab.inventory.parent}/id_')
+    )
+    head = head.replace('"known_hosts"', f'"{lab.inventory.parent}/known_hosts"')
+    names = dict(zip(("hosts", "worker"), lab.addresses.values(), strict=True))
+    inventory = tmp_path / "hosts.toml"
+    tables = [f'[[hosts]]\nname = "{name}"\naddress = "{address}"\n' for name, address in names.items()]
+    inventory.write_text(head + "".join(tables), encoding="utf-8")
+    preflight("capture", "-i", inventory, "--out", tmp_path / "plain.json")
+    preflight("capture", "-i", inventory, "--out", tmp_path / "hidden.json", "--anonymous")
+    document = json.loads((tmp_path / "hidden.json").read_text(encoding="utf-8"))
+    assert list(document["hosts"]) == ["host1", "host2"]
+    assert set(document["hosts"]["host1"]["sections"]["names"]["value"]["cluster"]) == {"host1", "host2"}
+    counts = [Counter(it[:2] for it in findings("--from", tmp_path / name)) for name in ("plain.json", "hidden.json")]
+    assert counts[0] == counts[1]
 
 
 def test_facts_of_a_capture_are_judged_by_another_inventory_if_one_is_named(lab: LabHandle, tmp_path: Path) -> None:

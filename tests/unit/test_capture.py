@@ -1,6 +1,8 @@
 """A capture: what is taken out of it, what its pseudonyms keep, and what is read from it again."""
 
 import json
+import re
+import tomllib
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, ip_network
 from itertools import combinations
@@ -14,12 +16,13 @@ from preflight.facts import capture
 from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.capture import Capture, clean
 from preflight.facts.formats import unknown
+from preflight.facts.identities import Known, known
 from preflight.facts.nic import Nic
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import HostFacts, Missing, Unreachable
 from preflight.inventory import dump, load, parse, written_out
-from preflight.model.cluster import Cluster, Host, Product
-from preflight.model.errors import UsageError
+from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.model.errors import PreflightError, UsageError
 from preflight.model.ports import PortSet
 from tests.unit.test_facts import facts_of, framed, sections
 
@@ -191,7 +194,14 @@ def test_a_healthy_host_has_no_unknown_format() -> None:
 
 # Pseudonyms.
 
-SECRET = Pseudonyms(b"a key of this test", {"node01": "host1", "node01.dc.example": "host1", "node02": "host2"})
+KNOWN = Known(
+    {"node01": "host1", "node01.dc.example.org": "host1", "node02": "host2", "master": "host3"},
+    others=frozenset({"nas7", "nas7.dc.example.org"}),
+    domains=frozenset({"dc.example.org", "example.org"}),
+    addresses=frozenset({"10.20.30.40", "2001:db8::5"}),
+    macs=frozenset({"001b213c9df8"}),
+)
+SECRET = Pseudonyms(b"a key of this test", KNOWN)
 
 
 def mapped(address: str) -> IPv4Address:
@@ -249,8 +259,131 @@ def test_a_network_with_its_mask_in_the_same_line_stays_one() -> None:
 
 
 def test_names_are_told_apart_from_words_and_keep_their_surroundings() -> None:
-    assert SECRET.text("root@node01.dc.example:~ (node02)") == "root@host1:~ (host2)"
-    assert SECRET.value({"node01": ["10.1.0.1", 5, None]}).keys() == {"host1"}
+    assert SECRET.text("root@node01.dc.example.org:~ (node02)") == "root@host1:~ (host2)"
+    assert SECRET.shown(SECRET.name("node01")) == "host1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("NODE01.other.example.org node01-ib", "host1 host1-ib"),
+        ("Node01_bmc bmc-node01 node01:8118", "host1_bmc bmc-host1 host1:8118"),
+        ('{"node01": {"master": "bond0", "to": "master"}}', '{"host1": {"master": "bond0", "to": "host3"}}'),
+        ("root@master:~ master-ib master = 1 webmaster", "root@host3:~ host3-ib master = 1 webmaster"),
+        ("lacp-master master_addr", "lacp-master master_addr"),
+        ("node012 anode01", "node012 anode01"),
+    ],
+)  # fmt: skip
+def test_a_name_is_one_in_whatever_case_and_with_whatever_is_hung_on(text: str, shown: str) -> None:
+    assert SECRET.text(text) == shown
+
+
+def test_other_machines_and_domains_have_pseudonyms_too() -> None:
+    first, again, other, domain = SECRET.text("nas7 nas7.dc.example.org x.example.org dc.example.org").split()
+    assert first == again
+    assert len({first, other, domain}) == 3
+    assert not re.search("nas7|example", first + other + domain)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "srv10.20.30.40x", "ip-10-20-30-40", "10_20_30_40.log", "version 10.20.30.40", "version 1 at 10.20.30.40",
+        "00-1B-21-3C-9D-F8", "001b.213c.9df8", "enx001b213c9df8", "001b213c9df8",
+        "a0:00:02:20:fe:80:00:00:00:00:00:00:00:1b:21:ff:fe:3c:9d:f8", "2001:db8::5",
+    ],
+)  # fmt: skip
+def test_what_is_known_is_found_in_every_shape(text: str) -> None:
+    found = SECRET.text(text)
+    assert not re.search("20.30|3c.?9d|::5", found, re.IGNORECASE)
+    assert re.sub("[0-9a-f]", "", found.lower())[:3] == re.sub("[0-9a-f]", "", text.lower())[:3]
+
+
+def test_a_rank_table_in_one_line_keeps_its_version_and_no_address() -> None:
+    table = {"version": "1.0", "server_list": [{"server_id": "10.20.30.40", "device": [{"device_ip": "10.20.8.1"}]}]}
+    shown = json.loads(SECRET.text(json.dumps(table)))
+    assert shown["version"] == "1.0"
+    assert shown["server_list"][0]["server_id"] == SECRET.text("10.20.30.40") != "10.20.30.40"
+    assert shown["server_list"][0]["device"][0]["device_ip"] == SECRET.text("10.20.8.1") != "10.20.8.1"
+
+
+def test_keys_of_a_document_stay_where_a_host_is_called_like_one() -> None:
+    own = Known(dict.fromkeys(("hosts", "job", "hccl", "name", "cluster", "worker"), "host1"))
+    pseudonyms = Pseudonyms(b"key", own)
+    document = {
+        "hosts": [{"name": "worker", "devices": 2}], "job": {"datasets": ["/data/job"]}, "worker": "worker",
+        "names": {"cluster": {"worker": ["10.20.30.40"]}, "cluster_size": 1}, "cluster": {"name": "x"},
+        "files": {"/home/worker/x": "worker = 1"},
+    }  # fmt: skip
+    shown = json.loads(pseudonyms.shown(json.dumps(pseudonyms.value(document), ensure_ascii=False)))
+    address = pseudonyms.text("10.20.30.40")
+    assert shown == {
+        "hosts": [{"name": "host1", "devices": 2}], "job": {"datasets": ["/data/host1"]}, "worker": "host1",
+        "names": {"cluster": {"host1": [address]}, "cluster_size": 1}, "cluster": {"name": "x"},
+        "files": {"/home/host1/x": "worker = 1"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("at NODE01-ib", "the name of a machine or a domain"),
+        ("x.example.org", "the name of a machine or a domain"),
+        ("master", "the name of a machine or a domain"),
+        ("v10.20.30.40", "an IPv4 address"),
+        ("2001:DB8::5", "an IPv6 address"),
+        ("enx001b213c9df8", "a MAC address"),
+    ],
+)
+def test_a_capture_that_would_hold_something_known_is_refused_with_its_kind_and_place_alone(
+    text: str, kind: str
+) -> None:
+    whole = replace(taken(node01=Answered(raw(sections()), (0,), 1.0, 2.0)), inventory=text)
+    with pytest.raises(PreflightError) as refused:
+        capture.dump(whole, "salt", SECRET)
+    assert f"the capture would still hold {kind} in inventory" in str(refused.value)
+    assert text not in str(refused.value)
+    assert capture.dump(replace(whole, inventory=""), "salt", SECRET)
+
+
+def test_words_of_an_inventory_are_no_names_that_are_left() -> None:
+    own = Pseudonyms(b"key", Known(dict.fromkeys(("hosts", "job", "hccl"), "host1")))
+    inventory = dump(own.value({"job": {"datasets": []}, "probe": {"backend": "hccl"}, "hosts": [{"name": "hccl"}]}))
+    text = capture.dump(replace(taken(), inventory=inventory), "salt", own)
+    assert tomllib.loads(capture.load(text, "c.json").inventory) == {
+        "job": {"datasets": []}, "probe": {"backend": "hccl"}, "hosts": [{"name": "host1"}]
+    }  # fmt: skip
+
+
+def test_pseudonyms_that_look_like_another_host_s_address_are_none_of_what_is_left() -> None:
+    every = Known(addresses=frozenset(f"192.168.{third}.1" for third in range(8, 256)))
+    document = taken(n1=Answered(Missing(" ".join(sorted(every.addresses))), (), 1.0, 2.0))
+    shown = re.findall(r"192\.168\.\d+\.1", capture.dump(document, "salt", Pseudonyms(b"key", every)))
+    assert len(set(shown) & every.addresses) > 200
+
+
+def test_names_and_addresses_are_known_from_the_inventory_and_what_hosts_say() -> None:
+    device = Device(0, IPv4Interface("10.20.0.1/22"), IPv4Address("10.20.3.254"))
+    cluster = Cluster(
+        "c", Product.ATLAS_A2, (Host("n1", "n1.dc.example.org"), Host("n2", "10.1.0.2", devices=(device,)))
+    )
+    document = sections()
+    document["os"]["value"]["hostname"] = "own.local"
+    document["environment"]["value"]["hosts"] = (
+        "127.0.0.1 localhost n1\n::1 ip6-localhost\n10.9.9.9 nas.dc.example.org nas # x y\n10.9.9.10 N1\nbad line\n"
+    )
+    document["network"]["value"]["addresses"] = json.dumps(
+        [{"ifname": "eth0", "flags": ["UP"], "mtu": 1500, "address": "00:1b:21:3c:9d:f8",
+          "addr_info": [{"local": "10.1.0.1", "prefixlen": 24}]}]
+    )  # fmt: skip
+    found = known(cluster, {"n1": facts_of(framed(document))})
+    assert found.names == {
+        "n1": "host1", "n1.dc.example.org": "host1", "own": "host1", "own.local": "host1", "n2": "host2"
+    }  # fmt: skip
+    assert found.others == {"nas", "nas.dc.example.org"}
+    assert found.domains == {"dc.example.org", "example.org"}
+    assert {"10.1.0.1", "10.1.0.2", "10.9.9.9", "10.20.0.1", "10.20.3.254"} <= found.addresses
+    assert found.macs == {"001b213c9df8"}
 
 
 def test_a_mac_address_keeps_its_vendor_and_an_ipv6_address_its_kind() -> None:
@@ -263,7 +396,7 @@ def test_a_mac_address_keeps_its_vendor_and_an_ipv6_address_its_kind() -> None:
 
 
 def test_another_key_gives_other_pseudonyms() -> None:
-    other = Pseudonyms(b"another", {})
+    other = Pseudonyms(b"another", Known())
     assert [other.text(address) for address in ADDRESSES] != [SECRET.text(address) for address in ADDRESSES]
 
 
@@ -304,13 +437,11 @@ name = "n1"
 
 def test_devices_and_names_of_an_anonymous_capture_are_those_of_its_inventory() -> None:
     device = IPv4Interface("10.20.1.5/22")
-    inventory = f'name = "node01"\naddress = "10.1.0.1"\ndevice_addresses = ["{device}"]\n'
     document = sections()
     document["hccn"]["value"]["0"]["ip"]["out"] = f"ipaddr:{device.ip}\nnetmask:255.255.252.0\n"
+    inventory = dump(SECRET.value({"hosts": [{"name": "node01", "device_addresses": [str(device)]}]}))
     found = capture.load(
-        capture.dump(
-            replace(taken(node01=Answered(raw(document), (0,), 1.0, 2.0)), inventory=inventory), "s", SECRET.value
-        ),
+        capture.dump(replace(taken(node01=Answered(raw(document), (0,), 1.0, 2.0)), inventory=inventory), "s", SECRET),
         "c.json",
     )
     cluster = Cluster("c", Product.ATLAS_A2, (Host("host1", "x"),))
@@ -319,4 +450,5 @@ def test_devices_and_names_of_an_anonymous_capture_are_those_of_its_inventory() 
     assert isinstance(it.facts, HostFacts)
     assert isinstance(it.facts.nic, Nic)
     assert it.facts.hccn
+    assert 'name = "host1"' in found.inventory
     assert f'"{it.facts.hccn.devices[0].address.value}/22"' in found.inventory  # type: ignore[union-attr]

@@ -350,6 +350,19 @@ def test_a_zone_file_that_firewalld_has_not_read_is_not_overwritten(make_lab: Ma
     assert "9100/tcp" in on(lab, "node01", "firewall-cmd --permanent --list-ports")
 
 
+def test_a_full_disk_is_met_before_firewalld_empties_a_file(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="firewalld")
+    on(lab, "node01", "mount -t tmpfs -o size=64k tmpfs /etc/firewalld/zones; " + ZONES["of the site"])
+    before = on(lab, "node01", EVERYTHING)
+    done = report("configure-firewall", lab.inventory, "-y", "--limit", "node01")
+    (told,) = (change for change in done["changes"] if change["state"] != "done")
+    assert (told["kind"], told["state"]) == ("firewalld-permanent", "failed")
+    assert told["message"] == "/etc/firewalld/zones/public.xml cannot be written: No space left on device"
+    preflight("rollback", done["run"], "-y", "--inventory", lab.inventory)
+    assert on(lab, "node01", EVERYTHING) == before
+    assert on(lab, "node01", PERMANENT).strip() == "", "nor does its memory hold them"
+
+
 # As firewalld has written so many of our two rules into the zone's file.
 WRITTEN = (1, 2)
 

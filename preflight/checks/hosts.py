@@ -10,6 +10,7 @@ from preflight.model.outcome import Outcome
 
 CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 OPEN_FILES = 65535
+_NAMED = 20  # names that one host's finding lists; without a name server every host misses all others
 # What container engines and hypervisors make; HCCL and NCCL take these last or never.
 _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "tunl", "kube-", "cilium", "lxc")
 
@@ -139,14 +140,17 @@ def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
     Mend: the same lines in /etc/hosts everywhere, or names in DNS
     """
     found, own = names.cluster, here.host.name
+    planned = here.cluster.ipv4_hosts
+    others = [name for name, address in planned.items() if address not in found.get(name, ()) and name != own]
     wrong = [
-        f"{name} is {', '.join(found.get(name, ())) or 'not known'} (inventory: {address})"
-        for name, address in here.cluster.ipv4_hosts.items()
-        if address not in found.get(name, ()) and name != own
+        f"{name} is {', '.join(found.get(name, ())) or 'not known'} (inventory: {planned[name]})"
+        for name in others[:_NAMED]
     ]
-    if wrong:
+    if len(others) > _NAMED:
+        wrong.append(f"and {len(others) - _NAMED} more")
+    if others:
         yield here.bad(
-            f"{here.host.name}: {len(wrong)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
+            f"{here.host.name}: {len(others)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
             evidence=tuple(wrong), remedy="use addresses in the job, or correct /etc/hosts or DNS",
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from benchmarks.checks import scene
 from preflight.checks.registry import ROUNDS, all_checks
 from preflight.checks.run import run_checks
+from preflight.facts.types import ClusterFacts, HostFacts, Names
 from preflight.model.outcome import Outcome
 
 HOSTS = 24
@@ -47,3 +49,13 @@ def test_the_large_cluster_is_healthy() -> None:
     cluster, facts = SCENES[HOSTS]
     findings = run_checks(cluster, facts, checks=all_checks().values(), hosts=cluster.hosts)
     assert [one.summary for one in findings if one.outcome not in (Outcome.PASS, Outcome.SKIP)] == []
+
+
+def test_a_host_that_knows_no_other_name_lists_some_of_them() -> None:
+    cluster, facts = SCENES[2 * HOSTS]
+    first, found = cluster.hosts[0], facts.hosts[cluster.hosts[0].name]
+    assert isinstance(found, HostFacts)
+    lost = ClusterFacts({first.name: replace(found, names=Names((first.address,), {}))})
+    (finding,) = run_checks(cluster, lost, checks=[all_checks()["HST105"]], hosts=[first])
+    assert f"{2 * HOSTS - 1} of the cluster's names" in finding.summary
+    assert (len(finding.evidence), finding.evidence[-1]) == (21, "and 27 more")

@@ -335,6 +335,20 @@ def test_a_disturbing_change_and_its_note_are_marked() -> None:
     ]
 
 
+def test_a_chain_of_iptables_is_said_to_be_emptied_and_one_of_nftables_deleted() -> None:
+    def off(kind: Kind, target: str, after: str | None = None) -> Change:
+        before = None if after else "present"
+        return Change("node01", Area.FIREWALL, kind, target, before, after, "FWL101", Risk.DISTURBING)
+
+    lines = shown(
+        off(Kind.IPTABLES_INPUT, "iptables-nft"), off(Kind.NFT_INPUT, "inet filter input"),
+        off(Kind.IPTABLES_INPUT, "ip6tables-nft", "-P INPUT DROP"),
+    )  # fmt: skip
+    assert "  ~ iptables-nft chain INPUT: emptied; its policy: ACCEPT" in lines
+    assert "  ~ nftables chain inet filter input: deleted, with all its rules" in lines
+    assert "  ~ ip6tables-nft chain INPUT: put back" in lines
+
+
 def test_files_that_differ_in_the_hosts_own_addresses_are_folded() -> None:
     def back(host: str, address: str, mtu: str = "") -> Change:
         text = f"address_0={address}\ngateway_0=10.0.0.254\n{mtu}"

@@ -1,28 +1,22 @@
 """Which of a host's answers no parser understood: what is met for the first time. Pure."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from preflight.facts.causes import is_known
 from preflight.facts.chips import Chips
 from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.hccn_tool import DEEP_READERS
 from preflight.facts.nic import Nic
 from preflight.facts.npu_answer import CHIP_QUERIES
-from preflight.facts.refusal import refused
-from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing
+from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing, Versions
 
 # Field of HccnDevice → the option of hccn_tool that it comes from.
 _OPTIONS = {
     "address": "ip", "netmask": "ip", "link": "link", "net_health": "net_health", "detect": "netdetect",
     "gateway": "gateway", "tls": "tls", "config_status": "cfg", "leaf": "lldp", "mtu": "mtu",
 }  # fmt: skip
-# What parsers say of a text that they cannot read; all else that may be wrong names its cause.
-_NOT_UNDERSTOOD = re.compile(
-    r"not understood|ends inside the line|twice in one answer|is cut$|never prints|is not a version file"
-    r"|where one answer was|^(?:npu-smi|lspci|ss)(?: -?\S{1,20}){0,6} said (?:'.*'|\".*\"|nothing)$"
-)
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for host, its in facts.items():
         for command, error in _errors(its):
-            if _NOT_UNDERSTOOD.search(error) and not refused(error):
+            if not is_known(error):
                 found[command].append((host, error))
     return tuple(
         Unknown(command, tuple(dict.fromkeys(host for host, _ in said)), len(said), said[0][1])
@@ -63,7 +57,10 @@ def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
         yield from _of_fields(facts.chips.chips, {**queries, "board": "npu-smi info -t board"})
         yield from _of_fields([facts.chips], {"topology": "npu-smi info -t topo"})
     if isinstance(facts.device_nodes, DeviceNodes):
-        yield from _of_fields([facts.device_nodes], {"accelerators": "lspci"})
+        files = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
+        yield from _of_fields([facts.device_nodes], files)
+    if isinstance(facts.versions, Versions):
+        yield from facts.versions.unread.items()
 
 
 def _of_fields(things: Iterable[object], commands: Mapping[str, str]) -> Iterator[tuple[str, str]]:

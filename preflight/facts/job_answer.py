@@ -1,6 +1,7 @@
 """From the collector's `job` section to what a job would find: its limits, versions, environment and files. Pure."""
 
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from preflight.facts import versions
 from preflight.facts.found import Found
@@ -61,6 +62,7 @@ def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions 
         readings[name] = Reading() if text is None else versions.version_info(text)
     if errors := [f"{name}: {reading.error}" for name, reading in readings.items() if reading.error]:
         return Missing("; ".join(errors))
+    packages, unread = _packages(raw, driver)
     return Versions(
         python=raw.python,
         torch=raw.packages.get("torch"),
@@ -69,19 +71,25 @@ def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions 
         driver=readings["driver"].value,
         firmware=readings["firmware"].value,
         cann=cann.value,
-        packages=_packages(raw, driver),
+        packages=packages,
+        unread=unread,
     )
 
 
-def _packages(raw: RawJob, driver: RawDriver | None) -> dict[str, Package]:
-    """What the version files say beyond the versions. CANN's is the first that says it."""
-    texts = [("driver", driver.driver), ("firmware", driver.firmware)] if driver else []
+def _packages(raw: RawJob, driver: RawDriver | None) -> tuple[dict[str, Package], dict[str, str]]:
+    """What the version files say beyond the versions, and by file why it is not understood. CANN's is the first that
+    says it; its version.cfg says the version alone."""
+    texts = [(name, f"{name}/version.info", getattr(driver, name)) for name in ("driver", "firmware")] if driver else []
+    texts += [("cann", path, text) for path, text in raw.cann_files if PurePosixPath(path).name != "version.cfg"]
     found: dict[str, Package] = {}
-    for name, text in (*texts, *(("cann", text) for _, text in raw.cann_files)):
-        told = package(text or "").value
-        if name not in found and told and (name != "cann" or told.inner):
-            found[name] = told
-    return found
+    unread: dict[str, str] = {}
+    for name, path, text in texts:
+        read = Found() if text is None else package(text)
+        if read.error:
+            unread[path] = read.error
+        elif read.value and name not in found and (name != "cann" or read.value.inner):
+            found[name] = read.value
+    return found, unread
 
 
 def job(raw: RawJob) -> Job | Missing:

@@ -167,6 +167,7 @@ class Versions:
     firmware: str | None
     cann: str | None
     packages: dict[str, Package] = field(default_factory=dict)  # driver, firmware, cann: as far as their files tell
+    unread: dict[str, str] = field(default_factory=dict)  # version file → what of it is not understood
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pytest
 from preflight.facts import capture
 from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.capture import Capture, clean
+from preflight.facts.causes import is_known
 from preflight.facts.formats import unknown
 from preflight.facts.identities import Known, known
 from preflight.facts.nic import Nic
@@ -190,6 +191,72 @@ def test_a_healthy_host_has_no_unknown_format() -> None:
     document = sections()
     del document["hccn"]["value"]["0"]["stat"]
     assert unknown({"n1": facts_of(framed(document))}) == ()
+
+
+OPTICAL = "optical info:\npresent : present\n"
+STRANGE = {  # in whatever words a parser says so
+    "hccn_tool -optical": (
+        OPTICAL + "Tx Power0 : -1.20 dBm\n", OPTICAL + "Tx Los Flag : 15\n", "optical info:\npresent : yes\n",
+        OPTICAL + "Tx Power0 : 1.0 mW\nTx Power1 : NA\n",
+    ),
+    "hccn_tool -lldp": ("Chassis ID TLV\n\tMAC: aa:bb:cc:dd:ee:ff\nSystem Name: leaf1\n",),
+    "hccn_tool -gateway": ("default gateway:1.1.1.x, Iface:eth0\n",),
+    "hccn_tool -ip": ("ipaddr:fe80::1\nnetmask:255.255.255.0\n",),
+    "hccn_tool -fec": ("fec mode: rs FEC mode\nfec mode: rs FEC mode\n", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "text"), [(command, text) for command, texts in STRANGE.items() for text in texts])
+def test_an_answer_of_hccn_tool_that_is_not_understood_is_told(command: str, text: str) -> None:
+    document = sections()
+    document["hccn"]["value"]["0"][command.partition("-")[2]] = {"out": text, "err": "", "code": 0}
+    assert command in {it.command for it in unknown({"n1": facts_of(framed(document))})}
+
+
+MAPPED = "\tNPU ID   Chip ID   Chip Logic ID   Chip Name\n"
+
+
+@pytest.mark.parametrize(
+    ("section", "part", "text", "command"),
+    [
+        ("hccn_conf", "text", "[port0]\naddress_0=10.0.0.1\n", "section hccn_conf"),
+        ("device_nodes", "install", "foo\n", "/etc/ascend_install.info"),
+        ("device_nodes", "lspci", "0000:3d:00.0 Processing accelerators [1200]: Huawei (rev 20)\n", "lspci"),
+        ("chips", "mapping", MAPPED + "\t1   0   0   Ascend910\n\t1   0   1   Ascend910\n", "section chips"),
+        ("chips", "usages -i 3 -c 0", "Aicore Usage Rate(%) : 1\nAicore Usage Rate(%) : 2\n", "npu-smi info -t usages"),
+        ("chips", "spod-info -i 3 -c 0", "SDID : 1\n", "npu-smi info -t spod-info"),
+        ("driver", "driver", "Version=25.0.rc1\ncompatible_version=V100 to V200\n", "driver/version.info"),
+    ],
+)  # fmt: skip
+def test_any_other_answer_that_is_not_understood_is_told(section: str, part: str, text: str, command: str) -> None:
+    document = sections()
+    value = document[section]["value"]
+    if part in ("text", "install", "driver"):
+        value[part] = text
+    else:
+        parts = value["queries"] if " -i " in part else value
+        parts[part] = {"out": text, "err": "", "code": 0}
+    assert command in {it.command for it in unknown({"n1": facts_of(framed(document))})}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "hccn_tool -i 0 -optical was still running at its deadline", "npu-smi printed more than 32 KiB",
+        "hccn_tool is busy, please try again.", "permission denied: pls check this cmd run permission.",
+        "hccn_tool -vnic: The command is not supported on this product.", "hccn_tool did not answer in time",
+        "nothing came of it within 10 s (looked at as ops: root may be needed)", "Command execute failed!",
+        "/etc/hccn.conf cannot be read: Is a directory", "docker, where the jobs run, ends with 125: no such container",
+        "which chip is which device is not known: npu-smi info -m was not started: the time for it was over",
+    ],
+)  # fmt: skip
+def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
+    assert is_known(error)
+
+
+def test_a_failure_text_that_is_only_quoted_hides_no_new_format() -> None:
+    assert not is_known("hccn_tool said 'FEC: execute timeout 3', which is not understood")
+    assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not understood")
 
 
 # Pseudonyms.

@@ -139,7 +139,10 @@ def sections() -> dict[str, Any]:
                 "topo": said("", "This device does not support querying topo.\n", 1),
                 "board -i 3": said("\tSoftware Version : 24.1.rc3\n\tFirmware Version : 7.5\n"),
                 "health -i 3 -c 0": said("\tHealth Status : OK\n\tError Code : NA\n\tError Information : NA\n"),
-                "usages -i 3 -c 0": {**said("", "", -1), "trouble": "npu-smi info -t was still running"},
+                "usages -i 3 -c 0": {
+                    **said("", "", -1),
+                    "trouble": "npu-smi info -t usages was still running at its deadline",
+                },
             },
         },
         "device_nodes": {
@@ -208,12 +211,12 @@ def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:
     assert chip.health == Found(Health("OK"))
     assert chip.board.value
     assert chip.board.value.driver == "24.1.rc3"
-    assert chip.usages == Found(error="npu-smi info -t was still running")
+    assert chip.usages == Found(error="npu-smi info -t usages was still running at its deadline")
     assert chip.superpod == Found(error="npu-smi was not asked, or did not come to it in time")
     node = DeviceNode("/dev/davinci0", 0o660, "HwHiAiUser", "HwHiAiUser", 1000, 1000)
     assert facts.device_nodes == DeviceNodes((node,), Found((Accelerator("0000:3d:00.0", "d802"),)))
     assert isinstance(facts.job, Job)
-    assert facts.job.variables == {"ASCEND_PROXY": "http://me:[redacted]@proxy", "HCCL_BUFFSIZE": "200"}
+    assert facts.job.variables == {"ASCEND_PROXY": "http://[redacted]@proxy", "HCCL_BUFFSIZE": "200"}
     assert facts.job.files == {"/etc/hccn.conf": SeenFile("/etc/hccn.conf", "file", size=9)}
     assert facts.job.hccl_test == Found()
 

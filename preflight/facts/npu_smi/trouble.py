@@ -49,3 +49,8 @@ def trouble(text: str, question: str = "") -> str:
             start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
             return f"npu-smi said {quote(text[start : match.end() + 60])}: {meaning}"
     return f"npu-smi {question} said {quote(text)}" if question else f"npu-smi said {quote(text)}"
+
+
+def explained(error: str) -> bool:
+    """Whether the error is of `trouble`, with what it means."""
+    return error.startswith("npu-smi said ") and any(error.endswith(f": {meaning}") for _, meaning in _KNOWN)

@@ -5,6 +5,7 @@ comparison with the devices needs: whether a table is right in itself is another
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,11 +61,17 @@ def _servers(table: Any) -> Found[Mapping[str, RankedServer]]:
 
 def _server(entry: Any) -> RankedServer:
     names = (entry.get(key) for key in ("server_id", "host_ip", "container_ip"))
+    devices = entry["device"]
+    if not isinstance(devices, list):
+        raise TypeError("device is no list")
     return RankedServer(
         frozenset(name for name in names if isinstance(name, str)),
-        {
-            int(device["device_id"]): str(device["device_ip"])[:_LONGEST]
-            for device in entry["device"]
-            if "device_ip" in device
-        },
+        {_id(device["device_id"]): str(device["device_ip"])[:_LONGEST] for device in devices if "device_ip" in device},
     )
+
+
+def _id(value: Any) -> int:
+    text = value if isinstance(value, str) else str(value) if type(value) is int else ""
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ValueError(f"device_id {value!r} is no number")
+    return int(text)

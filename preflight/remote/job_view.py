@@ -24,6 +24,7 @@ TEXT = 1024 * 1024  # characters sent of a file that a variable names
 TABLE = 64 * 1024  # bytes of a rank table from which on a host sends only what concerns it: all hosts have the same one
 LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
 DIGEST_SECONDS = 15  # for all digests together
+MOST_FILES = 1000 * 1000  # of one folder's digest
 # In names of variables whose values stay here, in any case.
 SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY")
 
@@ -248,13 +249,18 @@ def with_digest(path, until):
             found["digest"] = digest_of_file(path, until)
     except OSError as error:
         found["error"] = error.strerror
-    except LateError:
-        found["error"] = "not read within %d s" % DIGEST_SECONDS
+    except TooMuchError as error:
+        found["error"] = str(error)
     return found
 
 
-class LateError(Exception):
+class TooMuchError(Exception):
     pass
+
+
+def in_time(until):
+    if time.monotonic() > until:
+        raise TooMuchError("not read within %d s" % DIGEST_SECONDS)
 
 
 def digest_of_file(path, until):
@@ -263,8 +269,7 @@ def digest_of_file(path, until):
     digest = sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
-            if time.monotonic() > until:
-                raise LateError
+            in_time(until)
             digest.update(block)
     return digest.hexdigest()
 
@@ -274,10 +279,13 @@ def digest_of_folder(path, until):
 
     lines, folders = [], [path]
     while folders:
-        if time.monotonic() > until:
-            raise LateError
+        in_time(until)
         with os.scandir(folders.pop()) as entries:
-            for entry in entries:
+            for number, entry in enumerate(entries):
+                if number % 1000 == 999:
+                    in_time(until)
+                if len(lines) == MOST_FILES:
+                    raise TooMuchError("more than %d files" % MOST_FILES)
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif entry.is_file():

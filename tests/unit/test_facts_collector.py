@@ -529,6 +529,18 @@ def test_digests_tell_files_by_their_bytes_and_folders_by_names_and_sizes(tmp_pa
     assert digests()[1] != first[1]
 
 
+def test_the_time_of_a_digest_runs_out_inside_a_folder_too_and_its_files_are_counted(tmp_path: Path) -> None:
+    for number in range(2500):
+        (tmp_path / str(number)).touch()
+    scope = runpy.run_path(str(REMOTE / "job_view.py"))["digest_of_folder"].__globals__
+    late = [0.0, 0.0, 9.0]  # the clock, look by look: at the folder, and inside it
+    scope["time"] = type("Clock", (), {"monotonic": staticmethod(lambda: late.pop(0) if late else 0.0)})
+    assert scope["with_digest"](str(tmp_path), 5.0)["error"] == "not read within 15 s"
+    assert len(scope["with_digest"](str(tmp_path), 5.0)["digest"]) == 64
+    scope["MOST_FILES"] = 2499
+    assert scope["with_digest"](str(tmp_path), 5.0)["error"] == "more than 2499 files"
+
+
 def test_a_link_that_leads_nowhere_and_a_pipe_are_told_and_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to("/no/such")
     os.mkfifo(tmp_path / "pipe")

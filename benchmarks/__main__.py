@@ -1,9 +1,10 @@
 """All benchmarks, one after the other: `make bench`."""
 
-from benchmarks import depth, fleet, pings, probe_vs_torchrun, startup
+from benchmarks import checks, depth, fleet, pings, probe_vs_torchrun, startup
 
 startup.main()
 pings.main()
+checks.main()
 fleet.main()
 depth.main()
 probe_vs_torchrun.main()

@@ -82,20 +82,31 @@ def arp(text: str) -> tuple[Found[tuple[Arp, ...]], ...]:
 
 
 _ROUTE_LIKE = re.compile(r"default\s|[0-9.]{7,15}\s")
+_FLAGS = re.compile(r"[A-Za-z!]{1,15}")  # `!`: what goes there is rejected
+_NO_GATEWAY = {"*", "-"}
 
 
 def _route(line: str) -> DeviceRoute | None:
     columns = line.split(None, 8)
-    if len(columns) != 8 or not columns[3].isalpha() or len(columns[7]) > 15:
+    if len(columns) != 8 or not _FLAGS.fullmatch(columns[3]) or len(columns[7]) > 15:
         return None
     destination, gateway, netmask, interface = *columns[:3], columns[7]
-    addresses = [netmask, *({destination} - {"default"}), *({gateway} - {"*"})]
+    addresses = [netmask, *({destination} - {"default"}), *({gateway} - _NO_GATEWAY)]
     if not all(map(_is_address, addresses)):
         return None
-    return DeviceRoute(destination, as_address(Reading(gateway)).value if gateway != "*" else None, netmask, interface)
+    through = None if gateway in _NO_GATEWAY else as_address(Reading(gateway)).value
+    return DeviceRoute(destination, through, netmask, interface)
 
 
 def route(text: str) -> tuple[Found[tuple[DeviceRoute, ...]], ...]:
     """`-route -g`: the device's routes (`route table:` in old drivers); those of its vNICs (`endXvY`) are normal."""
     heading = re.compile(r"(?:kernel ip )?rout(?:e|ing) table ?:?", re.IGNORECASE)
-    return blocks(text, heading.fullmatch, lambda block: _rows(block, _ROUTE_LIKE, _route))
+    below_heading = False
+
+    def starts(line: str) -> bool:
+        """A second heading directly below the first is of the same table."""
+        nonlocal below_heading
+        above, below_heading = below_heading, heading.fullmatch(line) is not None
+        return below_heading and not above
+
+    return blocks(text, starts, lambda block: _rows(block, _ROUTE_LIKE, _route))

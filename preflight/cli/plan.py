@@ -46,9 +46,11 @@ def run(args: argparse.Namespace) -> int:
             inventory = str(args.inventory.absolute())
             saved = dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes))
             write_whole(args.out, saved, "the plan", 0o600)  # it holds what the hosts' files hold
-            say(s, f"nothing was changed; the plan is in {args.out}", f"next: preflight apply {args.out}")
-        else:
-            say(s, "nothing was changed", f"next: {again(args)} --out plan.json")
+        done = f"nothing was changed; the plan is in {args.out}" if args.out else "nothing was changed"
+        then = f"preflight apply {args.out}" if args.out else f"{again(args)} --out plan.json"
+        if not plan.changes and not notes:
+            then = f"preflight check --inventory {args.inventory}"
+        say(s, done, f"next: {then}")
         return dry_exit(args, seen, plan)
 
 

@@ -273,7 +273,12 @@ def test_a_second_time_there_is_nothing_to_do_and_nothing_is_written(lab: LabHan
     runs = preflight("history", "-o", "json").stdout
     done = run("configure", "--inventory", lab.inventory, "-y")
     assert done.returncode == 0, done.stdout
-    assert "nothing to change" in done.stdout
+    assert done.stdout.splitlines()[0] == "nothing to change"
+    assert run("plan", "--inventory", lab.inventory).stdout.splitlines() == [
+        "nothing to change",
+        "nothing was changed",
+        f"next: preflight check --inventory {lab.inventory}",
+    ]
     assert {host: written(host) for host in HOSTS} == were
     assert preflight("history", "-o", "json").stdout == runs
 

@@ -71,23 +71,10 @@ MINDSPORE = {
 OLDEST_DRIVER = {"9.1.0": (25, 2), "8.5.0": (25, 0)}
 
 
-def compatible(torch: str | None, torch_npu: str | None, cann: str | None, python: str | None) -> tuple[str, ...]:
-    """What is not made for each other, a sentence each. None: not installed. Versions as the packages print them."""
-    found = (torch_fits(torch, torch_npu), cann_fits_torch_npu(torch_npu, cann), python_fits(torch_npu, python))
-    return tuple(sentence for sentence in found if sentence)
-
-
 def release(version: str) -> str:
     """The release a version stands for: 2.1.0 of 2.1.0+cpu, 2.1.0.post3 and 2.1.0rc1."""
     match = re.match(r"[0-9]+(\.[0-9]+){0,2}", version)
     return match.group() if match else ""
-
-
-def torch_fits(torch: str | None, torch_npu: str | None) -> str:
-    """torch_npu is compiled against the torch whose number it begins with."""
-    if torch is None or torch_npu is None or not release(torch) or release(torch) == release(torch_npu):
-        return ""
-    return f"torch_npu {torch_npu} is made for torch {release(torch_npu)}, not for {torch}"
 
 
 def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:

@@ -57,6 +57,7 @@ class RawDeviceNodes:
     lspci: Output | None
     pci: list[tuple[str, str]]
     install: str | None = None
+    install_trouble: str = ""
 
 
 def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
@@ -132,7 +133,11 @@ def hccn_conf_file(raw: RawHccnConf) -> HccnConf | Missing:
 
 def npu_smi_table(raw: RawNpuSmi) -> NpuSmi | Missing:
     users = {pid: user[:60] for pid, user in raw.users.items()}
-    return npu_smi.combined(npu_smi.info(raw.info.text), npu_smi.mapping(raw.mapping.text), users)
+    return npu_smi.combined(npu_smi.info(raw.info.text), _mapping(raw.mapping), users)
+
+
+def _mapping(output: Output) -> tuple[npu_smi.ChipId, ...] | Missing:
+    return Missing(output.trouble) if output.trouble else npu_smi.mapping(output.text)
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ def _asked(output: Output | None, read: Callable[[str], Found[Any]]) -> Found[An
 
 
 def chips(raw: RawChips) -> Chips | Missing:
-    ids = npu_smi.mapping(raw.mapping.text)
+    ids = _mapping(raw.mapping)
     if isinstance(ids, Missing):
         return ids
 
@@ -183,7 +188,8 @@ def device_nodes(raw: RawDeviceNodes) -> DeviceNodes:
     nodes = tuple(
         DeviceNode(node.path, node.mode, node.user, node.group, node.uid, node.gid) for node in raw.nodes if node.device
     )
-    return DeviceNodes(nodes, _accelerators(raw), Found() if raw.install is None else driver_install(raw.install))
+    install = Found(error=raw.install_trouble) if raw.install is None else driver_install(raw.install)
+    return DeviceNodes(nodes, _accelerators(raw), install)
 
 
 def _accelerators(raw: RawDeviceNodes) -> Found[tuple[Accelerator, ...]]:

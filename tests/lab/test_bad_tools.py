@@ -87,7 +87,7 @@ def test_a_query_that_hangs_costs_ten_seconds_of_its_device(lab: LabHandle) -> N
     with replaced(lab, "node01", HCCN_TOOL, f'case "$2 $3" in "1 -optical") sleep 99; esac; {REST}'):
         found = facts(lab)
     assert time.monotonic() - started < 30
-    assert device(found, "nic", 1)["optics"]["error"] == "hccn_tool -i 1 was still running at its deadline"
+    assert device(found, "nic", 1)["optics"]["error"] == "hccn_tool -i 1 -optical was still running at its deadline"
     assert errors(device(found, "nic", 1)) == {"optics"}
     assert errors(device(found, "nic", 0)) == set()
 

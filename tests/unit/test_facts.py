@@ -13,6 +13,7 @@ from preflight.facts.chips import Chips, Health
 from preflight.facts.collect import collect
 from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.document import dump, load
+from preflight.facts.formats import unknown
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
 from preflight.facts.nic import Nic
@@ -338,6 +339,21 @@ def test_whatever_a_host_answers_no_exception_comes_of_it() -> None:
 
 
 # The document.
+
+
+def test_a_mapping_and_a_file_that_could_not_be_had_say_why_and_the_rest_stands() -> None:
+    document = sections()
+    hung = "npu-smi info -m was still running at its deadline"
+    document["chips"]["value"]["mapping"] = {**said("", "", -1), "trouble": hung}
+    document["device_nodes"]["value"].update(
+        install=None, install_trouble="/etc/ascend_install.info cannot be read: Is a directory"
+    )
+    facts = facts_of(framed(document))
+    assert facts.chips == Missing(hung)
+    assert isinstance(facts.device_nodes, DeviceNodes)
+    assert facts.device_nodes.nodes
+    assert facts.device_nodes.install == Found(error="/etc/ascend_install.info cannot be read: Is a directory")
+    assert {it.command for it in unknown({"n1": facts})} == {"hccn_tool -stat"}  # which is strange in this answer
 
 
 def test_facts_come_back_from_their_document_as_they_were() -> None:

@@ -141,7 +141,7 @@ def test_a_tool_that_left_a_child_behind_is_ended_with_it_whatever_else_was_to_b
     path = tool(tmp_path, "hccn_tool", f"sleep 60 & echo $! >>{tmp_path}/children")
     found = answer("hccn", path=path, deadline=0.5, devices=list(range(8)), readings=[["ip", "-g"], ["link", "-g"]])
     last = found["hccn"]["value"]["7"]["link"]["trouble"]
-    assert last == "hccn_tool -i 7 was not started: the time for it was over"
+    assert last == "hccn_tool -i 7 -link was not started: the time for it was over"
     time.sleep(0.2)
     assert not [pid for pid in (tmp_path / "children").read_text(encoding="ascii").split() if alive(int(pid))]
 
@@ -199,7 +199,7 @@ def test_a_device_that_stays_busy_says_so_at_the_deadline(tmp_path: Path) -> Non
 def test_a_device_that_hangs_leaves_the_readings_of_the_others(tmp_path: Path) -> None:
     path = tool(tmp_path, "hccn_tool", '[ "$2" = 0 ] && sleep 60\necho "link status: UP"\n')
     found = answer("hccn", path=path, devices=[0, 1], readings=[["link", "-g"]], deadline=0.5)["hccn"]["value"]
-    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 was still running at its deadline"
+    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 -link was still running at its deadline"
     assert found["1"]["link"]["out"] == "link status: UP\n"
 
 
@@ -273,7 +273,7 @@ def test_a_device_whose_pings_hang_is_left_after_two_in_a_row(tmp_path: Path) ->
     assert [it["out"] for it in found["0"]] == [f"device 0 PING 10.0.0.{n}\n" for n in range(5)]
     assert [it.get("trouble", "") for it in found["1"]] == [
         "",
-        *["hccn_tool -i 1 was still running at its deadline"] * 2,
+        *["hccn_tool -i 1 -ping was still running at its deadline"] * 2,
         *["not tried, since the pings before it came to no end"] * 2,
     ]
 
@@ -335,7 +335,7 @@ def test_a_deep_query_that_hangs_leaves_the_basic_ones_and_the_other_devices(tmp
     found = answer("hccn", path=path, devices=[0, 1], readings=[["mtu", "-g"]], deep_readings=["fec", "pfc"],
                    deadline=0.7)["hccn"]["value"]  # fmt: skip
     assert found["0"]["mtu"]["out"] == "-mtu\n"
-    assert found["0"]["fec"]["trouble"] == "hccn_tool -i 0 was still running at its deadline"
+    assert found["0"]["fec"]["trouble"] == "hccn_tool -i 0 -fec was still running at its deadline"
     assert {name: said["out"] for name, said in found["1"].items()} == {
         "mtu": "-mtu\n",
         "fec": "-fec\n",
@@ -365,13 +365,13 @@ echo fine
 """
     found = answer("chips", path=tool(tmp_path, "npu-smi", script), chip_queries=["health"], deadline=2.0)
     said = found["chips"]["value"]["queries"]
-    assert said["health -i 1 -c 0"]["trouble"] == "npu-smi info -t was still running at its deadline"
+    assert said["health -i 1 -c 0"]["trouble"] == "npu-smi info -t health was still running at its deadline"
     assert said["health -i 1 -c 1"]["trouble"] == "npu-smi printed more than 32 KiB"
     assert {said[query]["out"] for query in ("topo", "board -i 1", "board -i 2", "health -i 2 -c 0")} == {"fine\n"}
 
 
 def test_a_tool_that_prints_blank_lines_stops_nothing(tmp_path: Path) -> None:
-    path = tool(tmp_path, "npu-smi", "yes '' | head -c 250000\n")
+    path = tool(tmp_path, "npu-smi", "yes '' | head -c 32000\n")
     found = answer("chips", "npu_smi", "extras", "os", path=path, devices=[], chip_queries=["health"])
     assert "nothing came of it" not in str({name: section.get("error", "") for name, section in found.items()})
     assert found["chips"]["value"]["mapping"]["out"].isspace()
@@ -413,6 +413,83 @@ def test_device_nodes_and_the_pci_bus_are_seen_without_lspci(machine: Callable[[
     ]
     null = Path("/dev/null").stat()
     assert (found["nodes"][2]["mode"], found["nodes"][2]["user"]) == (null.st_mode & 0o7777, "root")
+
+
+def test_a_basic_query_that_hangs_costs_its_own_time_and_says_which_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tool(tmp_path, "hccn_tool", '[ "$2$3" = 0-link ] && exec sleep 60\necho "$3"\n')
+    monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+    look = section("hccn", "hccn", lambda text: text.replace("QUERY_SECONDS = 10", "QUERY_SECONDS = 0.5"))
+    request = {"devices": [0, 1], "readings": [["cfg", "status"], ["link", "-g"], ["mtu", "-g"]]}
+    found = look(request, time.monotonic() + 30)
+    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 -link was still running at its deadline"
+    assert (found["0"]["cfg"]["out"], found["0"]["mtu"]["out"]) == ("-cfg\n", "-mtu\n")
+    assert {name: said["out"] for name, said in found["1"].items()} == {
+        "cfg": "-cfg\n",
+        "link": "-link\n",
+        "mtu": "-mtu\n",
+    }
+
+
+def test_what_is_asked_where_jobs_run_is_not_shown_when_it_hangs() -> None:
+    wrapped = job("python3", "sh", "-c", "export DB_PASS=hunter2; sleep 60", elsewhere=True)
+    found = answer("job", job=wrapped, deadline=0.5)["job"]["error"]
+    assert found == "python3, where the jobs run, was still running at its deadline"
+
+
+def test_a_mapping_that_hangs_leaves_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tool(tmp_path, "npu-smi", '[ "$2" = -m ] && exec sleep 60\necho "$@"\n')
+    monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+    look = section("npu_smi", "npu_smi", lambda text: text.replace("QUERY_SECONDS = 10", "QUERY_SECONDS = 0.5"))
+    found = look({}, time.monotonic() + 30)
+    assert found["info"]["out"] == "info\n"
+    assert found["mapping"]["trouble"] == "npu-smi info -m was still running at its deadline"
+    look = section("npu_smi", "chips", lambda text: text.replace("QUERY_SECONDS = 10", "QUERY_SECONDS = 0.5"))
+    found = look({"chip_queries": ["health"]}, time.monotonic() + 30)
+    assert found["queries"]["topo"]["out"] == "info -t topo\n"
+
+
+def test_lspci_that_hangs_and_a_directory_for_a_file_leave_the_nodes_and_the_versions(
+    machine: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tool(tmp_path, "lspci", "exec sleep 60\n")
+    monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+    (tmp_path / "install").mkdir()
+    (tmp_path / "driver").mkdir()
+    (tmp_path / "driver/version.info").write_text("Version=25.0.rc1\n", encoding="ascii")
+
+    def edit(text: str) -> str:
+        text = machine(text).replace("LSPCI_SECONDS = 5", "LSPCI_SECONDS = 0.5")
+        return text.replace("/etc/ascend_install.info", f"{tmp_path}/install").replace(
+            "/usr/local/Ascend", str(tmp_path)
+        )
+
+    found = section("devices", "device_nodes", edit)({}, time.monotonic() + 30)
+    assert len(found["nodes"]) == 3
+    assert found["pci"] == [["0000:3d:00.0", "d802"]]
+    assert found["lspci"]["trouble"] == "lspci -D -nn -d 19e5: was still running at its deadline"
+    assert (found["install"], found["install_trouble"]) == (None, f"{tmp_path}/install cannot be read: Is a directory")
+    assert section("devices", "driver", edit)({}, time.monotonic() + 30)["driver"] == "Version=25.0.rc1\n"
+
+
+def test_what_is_only_kept_is_asked_when_the_devices_are_done_and_again_where_the_tool_is_busy(tmp_path: Path) -> None:
+    script = f"""cd {tmp_path}
+case $1 in -h) printf 'hccn_tool -i devid -link\nhccn_tool -i devid -status\nhccn_tool -i devid -prio_tc\n'; exit;; esac
+mkdir user 2>/dev/null || {{ echo two at once >>overlaps; exit 1; }}
+sleep 0.1; rmdir user
+[ $3 = -status ] && [ ! -e asked ] && {{ touch asked; echo "hccn_tool is busy, please try again."; exit 11; }}
+echo "$3"
+"""
+    path = tool(tmp_path, "hccn_tool", script)
+    found = answer("extras", "hccn", path=path, devices=[0], readings=[["link", "-g"], ["mtu", "-g"]])
+    assert {name: said["out"] for name, said in found["hccn"]["value"]["0"].items()} == {
+        "link": "-link\n",
+        "mtu": "-mtu\n",
+    }
+    kept = {line: said["out"] for line, said in found["extras"]["value"].items() if " -i " in line}
+    assert kept == {"hccn_tool -i 0 -status -g": "-status\n", "hccn_tool -i 0 -prio_tc -g": "-prio_tc\n"}
+    assert not (tmp_path / "overlaps").exists()
 
 
 def deep_job(**wanted: Any) -> dict[str, Any]:

@@ -6,12 +6,15 @@ import grp
 import os
 import pwd
 import stat
+import time
 
-from collect.tools import LookError, command, find, listing, read
+from collect.tools import LookError, attempt, find, listing, read
 
 USUAL = "/usr/local/Ascend"
 NODES = ("davinci_manager", "hisi_hdc", "devmm_svm")
 PCI_FILES = ("vendor", "device", "class")
+INSTALL = "/etc/ascend_install.info"
+LSPCI_SECONDS = 5  # one that hangs leaves the rest of the section
 HUAWEI, ACCELERATOR = "0x19e5", "0x1200"  # PCI vendor, and class (its first 16 bits): processing accelerators
 
 
@@ -23,20 +26,32 @@ def look_driver(request, deadline):
 def installed_in():
     """Where driver and firmware are: as their installer says, or in the usual place."""
     base = USUAL
-    for line in (read("/etc/ascend_install.info") or "").splitlines():
+    for line in (installed()[0] or "").splitlines():
         if line.startswith("Driver_Install_Path_Param="):
             base = line.partition("=")[2].strip() or base
     return base
+
+
+def installed():
+    """The text of INSTALL, and why it cannot be read: in a container it may be a directory, which an engine makes where
+    the host has no such file."""
+    try:
+        return read(INSTALL), ""
+    except LookError as error:
+        return None, str(error)
 
 
 def look_device_nodes(request, deadline):
     numbered = [name for name in listing("/dev") if name[:7] == "davinci" and name[7:].isdigit()]
     nodes = [node("/dev/" + name) for name in [*sorted(numbered, key=lambda name: int(name[7:])), *NODES]]
     tool = find("lspci")
-    listed = command([tool, "-D", "-nn", "-d", "19e5:"], deadline) if tool else None
+    soon = min(deadline, time.monotonic() + LSPCI_SECONDS)
+    listed = attempt([tool, "-D", "-nn", "-d", "19e5:"], soon) if tool else None
+    install, trouble = installed()
     return {
         "nodes": [found for found in nodes if found],
-        "install": read("/etc/ascend_install.info"),
+        "install": install,
+        "install_trouble": trouble,
         "lspci": listed,
         "pci": pci_devices() if not listed or listed["code"] else [],
     }

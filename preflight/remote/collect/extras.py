@@ -2,8 +2,8 @@
 
 import time
 
-from collect.hccn import HCCN_TOOL, davinci, known
-from collect.npu_smi import AT_ONCE, NPU_SMI, QUERY_SECONDS, numbers
+from collect.hccn import HCCN_TOOL, davinci, hccn, known, looked
+from collect.npu_smi import AT_ONCE, NPU_SMI, QUERY_SECONDS, ask_mapping, numbers
 from collect.tools import attempt, each, find
 
 # Asked of the first device, with -g, as far as the tool lists it; and of the first chip.
@@ -14,20 +14,35 @@ OF_A_CHIP = ("common", "memory", "ecc", "product", "proc-mem", "err-count")
 def look_extras(request, deadline):
     """{command line: answer}; nothing of a tool that is not there."""
     commands = {"uname -a": find("uname"), "lspci -D -nn -d 19e5:": find("lspci")}
-    hccn_tool, npu_smi = find(*HCCN_TOOL), find(*NPU_SMI)
-    if hccn_tool:
-        commands["hccn_tool -h"] = hccn_tool
-        devices = sorted(set(request["devices"]) | set(davinci()))
-        for name in known(hccn_tool, OF_A_DEVICE, deadline) if devices else ():
-            commands["hccn_tool -i %d -%s -g" % (devices[0], name)] = hccn_tool
+    npu_smi = find(*NPU_SMI)
     if npu_smi:
         commands.update({"npu-smi " + words: npu_smi for words in ("-v", "info -h", "info -l")})
-        for npu, chip in numbers(attempt([npu_smi, "info", "-m"], deadline)["out"])[:1]:
+        for npu, chip in numbers(ask_mapping(npu_smi, deadline)["out"])[:1]:
             for query in OF_A_CHIP:
                 commands["npu-smi info -t %s -i %s -c %s" % (query, npu, chip)] = npu_smi
 
     def ask(line):
-        until = min(deadline, time.monotonic() + QUERY_SECONDS)
-        return attempt([commands[line], *line.split()[1:]], until)
+        return attempt([commands[line], *line.split()[1:]], soon(deadline))
 
-    return each([line for line, tool in commands.items() if tool], ask, deadline, AT_ONCE)
+    found = each([line for line, tool in commands.items() if tool], ask, deadline, AT_ONCE)
+    found.update(of_a_device(request, deadline))
+    return found
+
+
+def of_a_device(request, deadline):
+    """hccn_tool has one user at a time: asked when the `hccn` section is done, one after the other."""
+    tool = find(*HCCN_TOOL)
+    if not tool:
+        return {}
+    if "hccn" in request["deadlines"]:
+        looked.wait(max(0, deadline - time.monotonic()))
+    found = {"hccn_tool -h": attempt([tool, "-h"], soon(deadline))}
+    devices = sorted(set(request["devices"]) | set(davinci()))
+    for name in known(tool, OF_A_DEVICE, deadline) if devices else ():
+        answer = hccn(tool, devices[0], ["-" + name, "-g"], soon(deadline))
+        found["hccn_tool -i %d -%s -g" % (devices[0], name)] = answer
+    return found
+
+
+def soon(deadline):
+    return min(deadline, time.monotonic() + QUERY_SECONDS)

@@ -4,6 +4,7 @@
 
 import os
 import re
+import threading
 import time
 
 from collect.tools import LookError, attempt, command, each, read, required
@@ -12,7 +13,8 @@ from collect.tools import LookError, attempt, command, each, read, required
 # a device that has just got a detect address has not probed it yet.
 PASSING = {"cfg": (("status:START",), 10), "net_health": (("status: Init", "status: Detect ip set"), 5)}
 HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
-DEEP_SECONDS = 10  # that one deep query may take: one that hangs leaves time for those after it
+QUERY_SECONDS = 10  # that one query may take: one that hangs leaves time for those after it
+looked = threading.Event()  # whether look_hccn has come to its end
 
 
 def hccn(tool, device, arguments, deadline):
@@ -30,7 +32,7 @@ def hccn_settled(tool, device, arguments, passing, seconds, deadline):
     """One call of hccn_tool, made again for as long as its answer is a passing one and `seconds` are not over."""
     end = min(deadline, time.monotonic() + seconds)
     while True:
-        answer = hccn(tool, device, arguments, deadline)
+        answer = hccn(tool, device, arguments, min(deadline, time.monotonic() + QUERY_SECONDS))
         if not any(words in answer["out"] for words in passing) or time.monotonic() + 0.5 > end:
             return answer
         time.sleep(0.5)
@@ -44,7 +46,7 @@ def davinci():
 def known(tool, names, deadline):
     """Those of `names` that this hccn_tool lists in its help; all, where the help lists nothing that is understood."""
     try:
-        text = command([tool, "-h"], min(deadline, time.monotonic() + DEEP_SECONDS))
+        text = command([tool, "-h"], min(deadline, time.monotonic() + QUERY_SECONDS))
     except LookError:
         return names
     listed = set(re.findall(r"hccn_tool -i \S+ -(\w+)", text["out"] + text["err"]))
@@ -53,6 +55,13 @@ def known(tool, names, deadline):
 
 def look_hccn(request, deadline):
     """{device: {reading: answer}}. A deep reading that the tool does not know is left out."""
+    try:
+        return look_devices(request, deadline)
+    finally:
+        looked.set()
+
+
+def look_devices(request, deadline):
     tool = required(*HCCN_TOOL)
     devices = sorted(set(request["devices"]) | set(davinci()))
     if not devices:
@@ -66,7 +75,7 @@ def look_hccn(request, deadline):
             passing, seconds = ((), 0) if probes_nothing else PASSING.get(name, ((), 0))
             found[name] = hccn_settled(tool, device, ["-" + name, option], passing, seconds, deadline)
         for name in deep:
-            found[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + DEEP_SECONDS))
+            found[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + QUERY_SECONDS))
         return found
 
     # A thread a device: reads of different devices do not disturb each other.

@@ -25,7 +25,9 @@ def look_job(request, deadline):
             return scope["view"](wanted)
     mark = request["marker"] + "-job "
     payload = json.dumps({"marker": mark, "wanted": wanted})
-    answer = command(job["argv"], deadline, stdin=(job["source"] + payload).encode(), limit=ANSWER_LIMIT)
+    program = (job["source"] + payload).encode()
+    called = job["python"] + ", where the jobs run,"  # its arguments are what a person wrote, and may hold a secret
+    answer = command(job["argv"], deadline, stdin=program, limit=ANSWER_LIMIT, called=called)
     for line in answer["out"].splitlines():
         if line.startswith(mark):
             return json.loads(line[len(mark) :])

@@ -17,11 +17,15 @@ ROW = re.compile(r"[ \t]*(\d{1,5})[ \t]+(\d{1,3})[ \t]+\d")
 
 def look_npu_smi(request, deadline):  # noqa: ARG001  (the sections have one signature)
     tool = required(*NPU_SMI)
-    info, mapping = command([tool, "info"], deadline), command([tool, "info", "-m"], deadline)
+    info, mapping = command([tool, "info"], deadline), ask_mapping(tool, deadline)
     rows = map(PROCESS.match, info["out"].partition("Process id")[2].splitlines())
     processes = [row.group(1) for row in rows if row]
     users = {pid: owner(pid) for pid in processes}
     return {"info": info, "mapping": mapping, "users": {pid: user for pid, user in users.items() if user}}
+
+
+def ask_mapping(tool, deadline):
+    return attempt([tool, "info", "-m"], min(deadline, time.monotonic() + QUERY_SECONDS))
 
 
 def owner(pid):
@@ -46,7 +50,7 @@ def numbers(mapping):
 def look_chips(request, deadline):
     """{"mapping": answer, "queries": {"health -i 0 -c 0": answer}}: keys are what stands behind `npu-smi info -t`."""
     tool = required(*NPU_SMI)
-    mapping = command([tool, "info", "-m"], deadline)
+    mapping = ask_mapping(tool, deadline)
     chips = numbers(mapping["out"])
     queries = ["topo"] + ["board -i " + npu for npu in dict.fromkeys(npu for npu, _ in chips)]
     queries += ["%s -i %s -c %s" % (query, *chip) for chip in chips for query in request["chip_queries"]]

@@ -86,11 +86,14 @@ def runs(name):
     return False
 
 
-def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
-    """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit."""
-    name = os.path.basename(argv[0])
+def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called=""):
+    """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit.
+
+    `called`: what sentences call it, where its arguments are none to be shown."""
+    name = called or os.path.basename(argv[0])
+    line = called or " ".join([name, *asked(argv)])
     if time.monotonic() >= deadline:
-        raise LookError("%s was not started: the time for it was over" % " ".join([name, *argv[1:3]]))
+        raise LookError("%s was not started: the time for it was over" % line)
     try:
         process = subprocess.Popen(
             argv,
@@ -101,7 +104,7 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
             start_new_session=True,
         )
     except OSError as error:
-        raise LookError("%s does not start: %s" % (argv[0], error.strerror)) from None
+        raise LookError("%s does not start: %s" % (called or argv[0], error.strerror)) from None
     running.add(process.pid)
     try:
         if stdin:
@@ -118,7 +121,7 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
         while still_open:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise LookError("%s was still running at its deadline" % " ".join([name, *argv[1:3]]))
+                raise LookError("%s was still running at its deadline" % line)
             for descriptor, _ in waiting.poll(left * 1000):
                 data = os.read(descriptor, 65536)
                 texts[descriptor] += data
@@ -140,6 +143,12 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT):
         running.discard(process.pid)
         process.stdout.close()
         process.stderr.close()
+
+
+def asked(argv):
+    """What a tool was asked, in a few words: `-i 0 -link`, `info -t health`."""
+    words = argv[1:5]
+    return words[:3] if len(words) == 4 and words[3].startswith("-") else words
 
 
 def attempt(argv, deadline):

@@ -127,7 +127,8 @@ def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
 
     for owner in dict.fromkeys(at_work.values()):
         hosts = [name for name, other in at_work.items() if other == owner]
-        yield Line(f"! another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing", "warn")
+        told = f"another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing"
+        yield from (Line(text, "warn") for text in wrapped(told, "! ", "  "))
 
 
 def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:

@@ -26,6 +26,7 @@ CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it t
 _PATIENCE = 20.0  # seconds after that in which the host is asked what it did
 _GUARDIAN = 5.0  # seconds that a host's guardian takes for its work
 _PAUSE = 1.0  # seconds between two attempts to get in again
+_ATTEMPTS = 2  # to confirm, at least
 _PROGRAM_SECONDS = 60.0  # for a host's program without its devices
 _DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
 _MAYBE_BEGUN = (Trouble.CLOSED, Trouble.TIMEOUT)  # after any other trouble, nothing was begun on the host
@@ -122,7 +123,7 @@ class HostRun:
     @staticmethod
     def seconds(changes: Sequence[Change], confirm_seconds: float) -> float:
         """The longest that `carry_out` takes."""
-        return _program_seconds(changes) + 2 * (confirm_seconds + _PATIENCE)
+        return _program_seconds(changes) + (1 + _ATTEMPTS) * (confirm_seconds + _PATIENCE)
 
     def compare(self, changes: Sequence[Change]) -> tuple[StepResult, ...]:
         """What each change would meet now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`; nothing is written."""
@@ -212,14 +213,17 @@ class HostRun:
         return (*taken_back, *not_run)
 
     def _confirm(self, kept: Sequence[Change], go_on: bool) -> _Verdict:
-        """Keep trying over new connections until the host has answered, or has surely decided by itself."""
+        """Keep trying over new connections until the host has answered, or has surely decided by itself. A host that
+        was away for as long as an attempt takes is asked once more: it is likely to be back, and knows what it did."""
         deadline = time.monotonic() + self._confirm_seconds + _PATIENCE
+        attempts = 0
         request = {"action": "confirm", "go_on": go_on, **_phases(kept)}
         while True:
             try:
                 return self._ask(request, _Verdict, self._confirm_seconds + _PATIENCE)
             except TransportError:
-                if time.monotonic() >= deadline:
+                attempts += 1
+                if time.monotonic() >= deadline and attempts >= _ATTEMPTS:
                     raise
             time.sleep(_PAUSE)
 

@@ -15,6 +15,7 @@ import errno
 import getpass
 import os
 import socket
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
 
 _LONGEST = 200  # characters of a found value
+_ROOM = 1 << 16  # bytes that a small run needs; the plan of a large one is written before any host is begun
 
 
 def directory() -> Path:
@@ -39,14 +41,15 @@ def directory() -> Path:
 
 
 def require_directory() -> None:
-    """Make the directory of the journals. Raises UsageError where nothing could be written there."""
+    """Make the directory of the journals. Raises UsageError where nothing could be written there: a disk may have room
+    for a directory and for nothing in it."""
     place = directory()
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(b"\0" * _ROOM)
     except OSError as error:
         raise UsageError(_unwritable(place, error)) from None
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UsageError(_unwritable(place, PermissionError(errno.EACCES, os.strerror(errno.EACCES))))
 
 
 def _unwritable(path: Path, error: OSError) -> str:
@@ -67,9 +70,14 @@ class RunJournal:
             raise PreflightError(_unwritable(self.path, error)) from None
 
     def start(self, command: str, inventory: Path, plan: Plan, *, undoes: str = "", asked: Sequence[str] = ()) -> None:
+        """Raises PreflightError where there is no room for the plan: then nothing is to be begun."""
         changes = msgspec.to_builtins(plan.changes)
-        self._note("start", run=self.run, command=command, inventory=str(inventory.absolute()), owner=owner(),
-                   undoes=undoes, asked=asked, changes=changes)  # fmt: skip
+        try:
+            self._note("start", run=self.run, command=command, inventory=str(inventory.absolute()), owner=owner(),
+                       undoes=undoes, asked=asked, changes=changes)  # fmt: skip
+        except PreflightError as error:
+            self.path.unlink(missing_ok=True)
+            raise PreflightError(f"{error}; nothing was changed") from None
 
     def begin(self, host: str, changes: Sequence[Change]) -> None:
         self._note("begin", host=host, steps=[f"{change.kind} {change.target}" for change in changes])

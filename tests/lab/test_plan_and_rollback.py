@@ -17,6 +17,7 @@ pytestmark = pytest.mark.lab
 
 HOSTS = ("node01", "node02", "node03")
 TOUCHED = "/etc/sysctl.conf /etc/sysctl.d /etc/nftables.conf /etc/preflight /etc/hccn.conf"
+RESERVED_KEY = "net.ipv4.ip_local_reserved_ports"
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 
 
@@ -155,10 +156,20 @@ def test_a_plan_for_another_cluster_contacts_nobody(lab: LabHandle, tmp_path: Pa
     assert "is for cluster elsewhere" in done.stderr
 
 
-def test_where_a_journal_cannot_be_written_nothing_is_begun(lab: LabHandle, before: dict[str, str]) -> None:
+def test_where_a_journal_cannot_be_written_nothing_is_begun(
+    lab: LabHandle, before: dict[str, str], tmp_path: Path
+) -> None:
     done = run("configure", "--inventory", lab.inventory, "-y", env={"XDG_STATE_HOME": "/proc"})
     assert done.returncode == 2
     assert "the journal /proc/preflight/runs cannot be written" in done.stderr
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], check=True)
+    try:
+        done = run("configure", "--inventory", lab.inventory, "-y", env={"XDG_STATE_HOME": str(tmp_path)})
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert done.returncode == 2
+    assert "/preflight/runs cannot be written: No space left on device" in done.stderr
+    assert done.stderr.splitlines()[-1] == "preflight: nothing was contacted."
     on(lab, "node01", "touch /var/lib/preflight")
     try:
         done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
@@ -235,10 +246,44 @@ def test_a_run_that_is_at_work_is_left_to_it_and_its_owner_named(lab: LabHandle)
         assert done.returncode == 1
         said = " ".join(done.stdout.split())
         assert "another run is at work on this host (ann@login1, run 7); wait until it is done" in said
+        assert_left_to_ann(done)
     finally:
         holder.kill()
         holder.wait()
         on(lab, "node01", "pkill -x sleep || true")
+
+
+def assert_left_to_ann(done: "subprocess.CompletedProcess[str]") -> None:
+    """What the other run has done meanwhile is not called fixed, nor is that run called cut off."""
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    assert "another run (ann@login1, run 7) was at work on node01" in said
+    assert "fixed" not in said
+    assert "cut off" not in said
+    assert done.stdout.splitlines()[-1].startswith("next: once the other run has ended: preflight ")
+
+
+def test_a_run_that_is_at_work_when_another_one_looks_is_left_to_it(lab: LabHandle) -> None:
+    """Its journal is open then; no line is added to it."""
+    on(lab, "node01", "mkdir -p /var/lib/preflight/journal")
+    journal = "/var/lib/preflight/journal/7.jsonl"
+    hold = (
+        "printf 'ann@login1, run 7' >/run/preflight.lock; ln -s 7 /var/lib/preflight/journal/open; "
+        f'echo \'{{"event": "start", "owner": "ann@login1"}}\' >{journal}; '
+        "exec 9<>/run/preflight.lock; flock 9; echo $$; exec sleep 60"
+    )
+    holder = subprocess.Popen(lab.ssh_command("node01", hold), stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout
+        pid = int(holder.stdout.readline())
+        soon = ("-y", "--limit", "node01", "--confirm-within", "2")
+        assert_left_to_ann(run("configure-ports", "--inventory", lab.inventory, *soon))
+        assert_left_to_ann(run("rollback", "7", "--inventory", lab.inventory, *soon))
+        assert len(on(lab, "node01", f"cat {journal}").splitlines()) == 1
+    finally:
+        holder.kill()
+        holder.wait()
+        on(lab, "node01", f"kill {pid}; rm /var/lib/preflight/journal/open")
 
 
 def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None:
@@ -398,6 +443,40 @@ def test_a_run_that_no_host_knows_is_most_likely_a_slip(lab: LabHandle) -> None:
     done = run("rollback", "20200101-000000-abcd", "-y", "--inventory", lab.inventory)
     assert done.returncode == 1
     assert "run 20200101-000000-abcd has not been on node01, node02, node03" in done.stdout
+
+
+def test_a_host_whose_disk_fills_up_is_taken_back_once_there_is_room(lab: LabHandle) -> None:
+    """hccn_tool rewrites its file with every step: what the last one left there, no line tells."""
+    journals, look = "/var/lib/preflight", "cat /etc/hccn.conf /proc/sys/net/ipv4/ip_local_reserved_ports"
+    cut_at = []
+    for padding in (1, 150, 300):  # so that the journal's page is full at another place
+        for device, subnet in enumerate(("192.168.100", "192.168.101")):
+            on(lab, "node02", f"hccn_tool -i {device} -ip -s address {subnet}.81 netmask 255.255.255.0; "
+                              f"hccn_tool -i {device} -gateway -s gateway {subnet}.9; "
+                              f"hccn_tool -i {device} -netdetect -s address {subnet}.9")  # fmt: skip
+        on(
+            lab,
+            "node02",
+            f"printf '# {'-' * padding}\n{RESERVED_KEY}=40000\n' >/etc/sysctl.conf; echo 40000 >{RESERVED}",
+        )
+        before = on(lab, "node02", look)
+        on(lab, "node02", f"mkdir -p {journals}; mount -t tmpfs -o size=4k none {journals}")
+        try:
+            done = run("configure", "--inventory", lab.inventory, "-y", "--limit", "node02")
+            assert done.returncode == 1
+            assert ".jsonl cannot be written: " in " ".join(done.stdout.split())
+            assert on(lab, "node02", look) != before
+            cut_at.append(on(lab, "node02", f"tail -n 1 {journals}/journal/*.jsonl"))
+            run_id = last_run()
+            assert run("rollback", run_id, "-y").returncode == 1, "there is still no room"
+            on(lab, "node02", f"mount -o remount,size=1m {journals}")
+            done = run("rollback", run_id, "-y")
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert on(lab, "node02", look) == before
+        finally:
+            on(lab, "node02", f"umount {journals}")
+    ends = [line for line in cut_at if line.startswith('{"area": "device-ips", "event": "end"')]
+    assert ends, "none of them was cut between a step and its end"
 
 
 def test_a_rollback_that_was_cut_off_goes_on(lab: LabHandle) -> None:

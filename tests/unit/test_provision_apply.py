@@ -1,6 +1,7 @@
 """A plan carried out over a transport that answers as told: who is asked, how answers and failures become results."""
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.cluster import Host
+from preflight.model.errors import PreflightError
 from preflight.provision import host_run as module
 from preflight.provision.apply import Way, apply
 from preflight.provision.journal import RunJournal, past_run, require_directory
@@ -156,6 +158,19 @@ def test_a_host_that_is_cut_off_is_asked_until_it_is_back(monkeypatch: pytest.Mo
     assert not refusals
 
 
+def test_a_host_that_was_away_for_a_whole_attempt_is_asked_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    monkeypatch.setattr(module, "_PATIENCE", 1e-9)  # over with the first attempt
+    silence = [TransportError(Trouble.TIMEOUT, "node01: nothing after 50 s", "look at it")]
+
+    def reply(_: str, request: dict[str, Any]) -> dict[str, Any] | TransportError:
+        if request["action"] == "confirm":
+            return silence.pop() if silence else verdict("reverted")
+        return applied(DONE, guarded=True)
+
+    assert [state for state, _ in results(Scripted(reply), rule())] == [StepState.REVERTED]
+
+
 def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE", 0.01)
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
@@ -268,6 +283,18 @@ def test_waves(rollout: Rollout, sizes: list[int]) -> None:
 def test_a_batch_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither a share such as 25% nor a number"):
         Batch.parse(text)
+
+
+def test_without_room_for_the_plan_nothing_is_begun() -> None:
+    journal = RunJournal("r1")
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, most))
+    try:
+        with pytest.raises(PreflightError, match=r"r1.jsonl cannot be written: .*; nothing was changed"):
+            journal.start("configure", Path("hosts.toml"), Plan((sysctl(),)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert past_run("r1") is None
 
 
 def test_the_journal_on_this_machine_tells_the_run() -> None:

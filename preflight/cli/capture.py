@@ -5,8 +5,9 @@
   preflight check --from preflight-capture-….json
 
 Nothing is changed or written on the hosts. The file is its owner's alone. What looks like a password, key or token and
-all serial numbers are taken out of it; with --anonymous host names and addresses are others, the same for the same.
-Read it before you give it away: it holds what tools and files say, also names of users, switches and folders.
+all serial numbers are taken out of it; with --anonymous names and addresses are others, the same for the same.
+Where one of them would be left, nothing is written. Read it before you give it away: it holds what tools and files say,
+also names of users, switches and folders.
 """
 
 import argparse

@@ -422,6 +422,20 @@ def test_words_of_an_inventory_are_no_names_that_are_left() -> None:
     }  # fmt: skip
 
 
+def test_digests_of_an_anonymous_capture_are_others_the_same_for_the_same() -> None:
+    document = sections()
+    file = {"path": "/etc/hccl.json", "kind": "file", "text": "", "digest": "ab" * 32, "size": 1, "error": ""}
+    document["job"]["value"]["deep"]["files"] = [file, {**file, "digest": ""}]
+    host = Answered(raw(document), (0,), 1.0, 2.0)
+    text = capture.dump(taken(node01=host, node02=host), "salt", SECRET)
+    assert "ab" * 32 in capture.dump(taken(n1=host), "salt")
+    digests = [[it["digest"] for it in its["sections"]["job"]["value"]["deep"]["files"]]
+               for its in json.loads(text)["hosts"].values()]  # fmt: skip
+    assert digests[0] == digests[1]
+    assert digests[0][0] not in ("", "ab" * 32)
+    assert digests[0][1] == ""
+
+
 def test_pseudonyms_that_look_like_another_host_s_address_are_none_of_what_is_left() -> None:
     every = Known(addresses=frozenset(f"192.168.{third}.1" for third in range(8, 256)))
     document = taken(n1=Answered(Missing(" ".join(sorted(every.addresses))), (), 1.0, 2.0))

@@ -64,19 +64,22 @@ def test_pseudonyms_hide_names_and_addresses_and_change_no_finding(lab: LabHandl
     assert findings("--from", hidden) == findings("--from", plain)
 
 
+def called(lab: LabHandle, folder: Path, *names: str) -> Path:
+    """An inventory of the lab in which its hosts have these names."""
+    head = lab.inventory.read_text(encoding="utf-8").partition("[[hosts]]")[0]
+    for file in ("id_ed25519", "known_hosts"):
+        head = head.replace(f'"{file}"', f'"{lab.inventory.parent / file}"')
+    hosts = zip(names, lab.addresses.values(), strict=True)
+    tables = [f'[[hosts]]\nname = "{name}"\naddress = "{address}"\n' for name, address in hosts]
+    inventory = folder / "hosts.toml"
+    inventory.write_text(head + "".join(tables), encoding="utf-8")
+    return inventory
+
+
 def test_hosts_that_are_called_like_a_key_of_the_document_or_of_the_tools_have_pseudonyms(
     lab: LabHandle, tmp_path: Path
 ) -> None:
-    head = (
-        lab.inventory.read_text(encoding="utf-8")
-        .partition("[[hosts]]")[0]
-        .replace('"id_', f'"{lab.inventory.parent}/id_')
-    )
-    head = head.replace('"known_hosts"', f'"{lab.inventory.parent}/known_hosts"')
-    names = dict(zip(("hosts", "worker"), lab.addresses.values(), strict=True))
-    inventory = tmp_path / "hosts.toml"
-    tables = [f'[[hosts]]\nname = "{name}"\naddress = "{address}"\n' for name, address in names.items()]
-    inventory.write_text(head + "".join(tables), encoding="utf-8")
+    inventory = called(lab, tmp_path, "hosts", "worker")
     preflight("capture", "-i", inventory, "--out", tmp_path / "plain.json")
     preflight("capture", "-i", inventory, "--out", tmp_path / "hidden.json", "--anonymous")
     document = json.loads((tmp_path / "hidden.json").read_text(encoding="utf-8"))
@@ -84,6 +87,16 @@ def test_hosts_that_are_called_like_a_key_of_the_document_or_of_the_tools_have_p
     assert set(document["hosts"]["host1"]["sections"]["names"]["value"]["cluster"]) == {"host1", "host2"}
     counts = [Counter(it[:2] for it in findings("--from", tmp_path / name)) for name in ("plain.json", "hidden.json")]
     assert counts[0] == counts[1]
+
+
+def test_a_name_without_which_the_tools_would_not_be_understood_is_refused(lab: LabHandle, tmp_path: Path) -> None:
+    file = tmp_path / "hidden.json"
+    inventory = called(lab, tmp_path, "rs", "worker")  # "fec mode: rs FEC mode"
+    done = preflight("capture", "-i", inventory, "--out", file, "--anonymous", check=False)
+    assert done.returncode == 1
+    assert "nothing was written: a host's name is a word of the tools" in done.stderr
+    assert "hccn_tool -fec would not be understood" in done.stderr
+    assert not file.exists()
 
 
 def test_facts_of_a_capture_are_judged_by_another_inventory_if_one_is_named(lab: LabHandle, tmp_path: Path) -> None:

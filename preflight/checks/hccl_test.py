@@ -13,8 +13,8 @@ from preflight.model.measure import Member
 @cluster_check("PRB104", "HCCL Test runs over all devices, and its results are right", products=NPU, several=False)
 def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     """Why: where jobs have no torch (MindSpore), the probe cannot run; the vendor's HCCL Test does an all_reduce over
-    the same devices and checks its results. It is one job over all: it says that something is wrong, seldom where; and
-    it only gives the algorithm's bandwidth (the table's busbw is computed from it).
+    the same devices and checks its results. It is one job over all: it says that something is wrong, seldom where. Its
+    alg_bandwidth counts 2^30 bytes as a GB; the table here has 10^9, computed from its times, and busbw from that.
 
     By hand: mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -o sum -c 1
 
@@ -35,6 +35,19 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         # A code is HCCL's own verdict; what kept it from starting, or its table from being read, is none.
         report = all_.bad if "retcode" in trouble else all_.unknown
         yield report(trouble, host=None, **again)
+    if hccl_test.strange_rows:
+        given = sorted({row.size for row in said.rows})
+        yield all_.unknown(
+            f"HCCL Test's table is another one than was asked for: {len(said.rows)} rows, of {given[0]} to {given[-1]} "
+            f"bytes, instead of {len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}", host=None,
+            cause="mpirun of another MPI than the one it was built with starts every rank as a job of its own, each "
+            "with a table; or something else prints into it", **again,
+        )  # fmt: skip
+    elif not said.trouble and hccl_test.exit == 0 and len(said.rows) < len(hccl_test.sizes):
+        yield all_.unknown(
+            f"HCCL Test's table ends after {len(said.rows)} of {len(hccl_test.sizes)} sizes, and it does not say why",
+            host=None, **again,
+        )  # fmt: skip
     if said.wrong_ranks or any(row.check == "failed" for row in said.rows):
         yield _wrong(all_, hccl_test.members, said)
     elif any(row.check == "NULL" for row in said.rows):

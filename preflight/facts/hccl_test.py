@@ -1,7 +1,7 @@
 """What HCCL Test prints (all_reduce_test and its siblings, under mpirun): its table, and what kept it from one.
 
-`alg_bandwidth` is size / time: for all_reduce over n devices the bus carries 2(n-1)/n of it. The root rank prints a row
-a size; a rank whose result was wrong prints a line of its own.
+`alg_bandwidth` is size / time, with 2^30 bytes for a GB although the heading says GB/s: the rows of the vendor's manual
+agree only so. The root rank prints a row a size; a rank whose result was wrong prints a line of its own.
 """
 
 import re
@@ -18,7 +18,7 @@ class Row:
 
     size: int  # bytes a device
     microseconds: float
-    bandwidth: float  # GB/s (10⁹), of the algorithm
+    bandwidth: float  # as printed: GiB/s (2^30 bytes), of the algorithm
     check: str
 
 
@@ -85,7 +85,7 @@ def hccl_test(text: str) -> HcclTest | Missing:
     trouble = _trouble(text)
     if strange:
         trouble += (f"HCCL Test: the row {quote(strange)} is not understood, or cut",)
-    if not rows and not trouble:
+    if not rows and not trouble and not wrong:
         return Missing(f"HCCL Test said {quote(text)}")
     return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), trouble)
 

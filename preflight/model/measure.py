@@ -15,6 +15,7 @@ class TestOutcome(StrEnum):
     SLOW = "slow"
     WRONG_DATA = "wrong_data"
     NOT_RUN = "not_run"
+    UNCHECKED = "unchecked"  # it ran, and nobody compared its values
 
 
 # What a rank passes through, in order. "none": nobody started it. A rank that reports a stage has got through it: one

@@ -18,6 +18,7 @@ from preflight.facts.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, JobInputs
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.probe.bandwidth import algbw, busbw
 from preflight.probe.patience import step_deadline
 from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
@@ -25,6 +26,9 @@ from preflight.transport.types import Program, Progress, Transport, TransportErr
 SPARE = 120.0  # seconds on top of what HCCL may wait: for starting processes, and for the sizes themselves
 WAY = 60.0  # seconds for connecting, logging in and for ssh from host to host
 SMALLEST = 8 << 10  # bytes; HCCL Test's own default, and the smallest that its manual shows
+_ELEMENT = 4  # bytes of fp32, of which it takes whole ones
+
+_LONGEST = 4000  # characters of what a host says that goes into a finding
 
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
@@ -91,7 +95,8 @@ def run(
         return HcclTestRun(members, test)
     first = hosts[0]
     seconds = _seconds(cluster, found)
-    request = _request(hosts, test, tuple(sizes) or cluster.probe.sizes, seconds)
+    rows = _sizes(tuple(sizes) or cluster.probe.sizes)
+    request = _request(hosts, test, rows, seconds)
     if progress:
         waiting = f"HCCL Test over {len(members)} devices"
         progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test, runs"))
@@ -101,8 +106,17 @@ def run(
         return HcclTestRun(members, Missing(error.summary))
     except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return HcclTestRun(members, Missing(f"{first.name}: {error}"))
-    said = Missing(f"{first.name}: {answer.error}") if answer.error else hccl_test(answer.output)
-    return HcclTestRun(members, said, answer.command, exit=answer.exit, seconds=seconds)
+    said = Missing(f"{first.name}: {answer.error[:_LONGEST]}") if answer.error else hccl_test(answer.output)
+    return HcclTestRun(members, said, answer.command[:_LONGEST], exit=answer.exit, seconds=seconds, sizes=rows)
+
+
+def _sizes(asked: Sequence[int]) -> tuple[int, ...]:
+    """What a run from the smallest to the largest of `asked` measures, doubling."""
+    largest = max(_ELEMENT, max(asked) // _ELEMENT * _ELEMENT)
+    sizes = [min(max(SMALLEST, min(asked) // _ELEMENT * _ELEMENT), largest)]
+    while sizes[-1] * 2 <= largest:
+        sizes.append(sizes[-1] * 2)
+    return tuple(sizes)
 
 
 def _members(hosts: Sequence[Host]) -> tuple[Member, ...]:
@@ -146,10 +160,8 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
         variables["HCCL_SOCKET_IFNAME"] = "=" + nic
     if devices != list(range(len(devices))):
         variables["HCCL_TEST_USE_DEVS"] = ",".join(map(str, devices))
-    largest = max(sizes)
     options = {
-        "-p": len(devices), "-b": min(max(SMALLEST, min(sizes)), largest), "-e": largest, "-f": 2, "-d": "fp32",
-        "-o": "sum", "-c": 1,
+        "-p": len(devices), "-b": sizes[0], "-e": sizes[-1], "-f": 2, "-d": "fp32", "-o": "sum", "-c": 1,
     }  # fmt: skip
     return {
         "marker": "preflight-" + secrets.token_hex(8),
@@ -176,11 +188,13 @@ def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport
 
 def observations(run: HcclTestRun) -> tuple[Observation, ...]:
     """The rows of HCCL Test as tests like the probe's, for the table; it has compared values only where it says so."""
-    rows = run.said.rows if isinstance(run.said, HcclTest) else ()
+    rows = run.said.rows if isinstance(run.said, HcclTest) and not run.strange_rows else ()
     return tuple(_observation(run.members, number, row) for number, row in enumerate(rows))
 
 
 def _observation(members: tuple[Member, ...], number: int, row: Row) -> Observation:
+    outcome = {"failed": TestOutcome.WRONG_DATA, "NULL": TestOutcome.UNCHECKED}.get(row.check, TestOutcome.PASS)
+    seconds = row.microseconds / 1e6 or None
     test = TestResult(
         id=f"r1-{number}",
         op="all_reduce",
@@ -188,10 +202,10 @@ def _observation(members: tuple[Member, ...], number: int, row: Row) -> Observat
         bytes=row.size,
         root=None,
         members=members,
-        outcome=TestOutcome.WRONG_DATA if row.check == "failed" else TestOutcome.PASS,
+        outcome=outcome,
         stage="values" if row.check != "NULL" else "iteration",
-        seconds=row.microseconds / 1e6,
-        algbw_GBps=row.bandwidth,
-        busbw_GBps=row.bandwidth * 2 * (len(members) - 1) / len(members),
+        seconds=seconds,
+        algbw_GBps=algbw(row.size, seconds) if seconds else None,
+        busbw_GBps=busbw("all_reduce", row.size, seconds, len(members)) if seconds else None,
     )
     return Observation(test, tuple(RankView(member, test.stage) for member in members))

@@ -22,6 +22,8 @@ def hccl_waits(variables: Mapping[str, str], product: Product) -> float:
         return connect + _MORE
     found = re.search(r"connection_fault_detection_time:(\d{1,5})\b", variables.get("HCCL_DFS_CONFIG", ""))
     detect = int(found[1]) if found else _DETECT
+    if detect and not 20 <= detect <= 7200:
+        detect = _DETECT
     return connect + _MORE + (detect + 10 if detect else 0)
 
 

@@ -68,6 +68,7 @@ class _Run:
         taken = begin(self._present(hosts))
         if taken:
             observations += self._world_and_rails(taken)
+            self._settle()  # whoever takes the devices next, a job or another probe, finds them free
         return observations
 
     def _present(self, hosts: Sequence[Host]) -> list[Host]:

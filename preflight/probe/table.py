@@ -75,8 +75,15 @@ def _row(same: Sequence[TestResult]) -> str:
         measured = f"{slowest.outcome:>11}{'':>16}"
     else:
         measured = f"{slowest.seconds * 1e6:>11.1f}{slowest.algbw_GBps or 0:>8.2f}{slowest.busbw_GBps or 0:>8.2f}"
+    return f"{slowest.bytes:>11}{count:>11}{dtype:>9}{redop:>7}{root:>6}{measured}{_wrong(same):>8}"
+
+
+def _wrong(same: Sequence[TestResult]) -> str:
+    """How many values are wrong, as far as anybody counted them: HCCL Test does not."""
+    if any(test.outcome is TestOutcome.UNCHECKED for test in same):
+        return "N/A"
     wrong = sum(test.wrong_values for test in same)
-    return f"{slowest.bytes:>11}{count:>11}{dtype:>9}{redop:>7}{root:>6}{measured}{wrong:>8}"
+    return str(wrong) if wrong or same[0].outcome is not TestOutcome.WRONG_DATA else "some"
 
 
 def _slowest(same: Sequence[TestResult]) -> TestResult:

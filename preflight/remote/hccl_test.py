@@ -19,6 +19,7 @@ first LIMIT bytes) and exit (null: it took too long); or with error, one sentenc
 import ctypes
 import json
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -31,7 +32,7 @@ import time
 LIMIT = 256 * 1024  # bytes kept of the output
 LOGIN_SECONDS = 20
 FAREWELL = 5  # seconds for mpirun to end its ranks on all hosts
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 PLACES = (
     "/usr/local/mpich/bin", "/usr/local/openmpi/bin", "/usr/local/mpi/bin", "/opt/mpich/bin", "/opt/openmpi/bin",
     "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin",
@@ -67,14 +68,19 @@ def cannot_log_in(addresses):
     attempts = [(address, subprocess.Popen([*ssh, address, "true"], **pipes)) for address in addresses]
     until = time.monotonic() + LOGIN_SECONDS
     failed = []
-    for address, attempt in attempts:
-        try:
-            said = attempt.communicate(timeout=max(0.1, until - time.monotonic()))[1]
-        except subprocess.TimeoutExpired:
-            attempt.kill()
-            said = b"no answer"
-        if attempt.wait() != 0:
-            failed.append((address, (said.decode("utf-8", "replace").strip().splitlines() or ["no word"])[-1]))
+    try:
+        for address, attempt in attempts:
+            try:
+                said = attempt.communicate(timeout=max(0.1, until - time.monotonic()))[1]
+            except subprocess.TimeoutExpired:
+                attempt.kill()
+                said = b"no answer"
+            if attempt.wait() != 0:
+                failed.append((address, (said.decode("utf-8", "replace").strip().splitlines() or ["no word"])[-1]))
+    finally:
+        for _, attempt in attempts:
+            if attempt.poll() is None:
+                attempt.kill()
     return failed
 
 
@@ -113,7 +119,8 @@ def die_with_parent():
 
 
 def run(words, seconds):
-    """(the first LIMIT bytes that it and its ranks print, its exit code or None)."""
+    """(the first LIMIT bytes that it and its ranks print, its exit code or None). Whatever ends this, ends them."""
+    others = set(children())
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         preexec_fn=die_with_parent,
@@ -123,27 +130,66 @@ def run(words, seconds):
     def read():
         room = LIMIT
         for chunk in iter(lambda: os.read(process.stdout.fileno(), 1 << 16), b""):
-            kept.append(chunk[:room])
-            room -= len(kept[-1])
+            if room:
+                kept.append(chunk[:room])
+                room -= len(kept[-1])
 
     reader = threading.Thread(target=read)
     reader.daemon = True
     reader.start()
-    code = None
+    until = time.monotonic() + seconds
     try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # mpirun ends its ranks on the other hosts, too
-        try:
-            process.wait(FAREWELL)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        pass  # nobody is left
+        while process.poll() is None and time.monotonic() < until:
+            if nobody_listens():
+                raise SystemExit(1)
+            time.sleep(0.1)
+        code = process.poll()
+    finally:
+        if process.poll() is None:
+            process.terminate()  # mpirun ends its ranks on the other hosts, too
+            try:
+                process.wait(FAREWELL)
+            except subprocess.TimeoutExpired:
+                pass
+        kill_descendants(process.pid, others)
     reader.join(2)
     return b"".join(kept).decode("utf-8", "replace"), code
+
+
+def nobody_listens():
+    """Whether the answer can no longer be written, because the ssh session is gone: sudo, if there is one, outlives it,
+    so that not every end of a session is the parent's."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def kill_descendants(group, others):
+    """Kill the process group and what it left behind: ranks that mpirun put elsewhere became children of this process,
+    which is their subreaper, beside the `others` that it had before."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass  # nobody is left in it
+    until = time.monotonic() + FAREWELL  # a process inside a driver dies when the driver lets it
+    left = set(children()) - others
+    while left and time.monotonic() < until:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.02)
+        left = set(children()) - others
+
+
+def children():
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        try:
+            with open("/proc/%d/stat" % int(name)) as stat:
+                if int(stat.read().rpartition(")")[2].split()[1]) == own:
+                    yield int(name)
+        except (ValueError, OSError, IndexError):
+            continue
 
 
 def do(request):
@@ -170,9 +216,19 @@ def do(request):
     return {"command": line, "output": output, "exit": code}
 
 
+def leave(*_):
+    """Asked to go: once, so that what has to be put in order is."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(1)
+
+
 def main():
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, leave)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)  # with the ssh session
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         answer = do(request)
     except NotPossibleError as error:

@@ -3,8 +3,11 @@ stand-in that reduces nothing."""
 
 import json
 import re
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +78,11 @@ def test_it_runs_on_all_hosts_and_its_table_is_read(lab: LabHandle, inventory: P
     assert notes == [
         "".join(f"rank {rank} of 4 with {options} and 1\n" for rank in ranks) for ranks in ((0, 1), (2, 3))
     ]
+    assert [test["bytes"] for test in report["tests"]] == [65536 << step for step in range(9)]
     last = report["tests"][-1]
-    assert (last["bytes"], last["algbw_GBps"], len(last["members"])) == (16777216, 8.38861, 4)
-    assert last["busbw_GBps"] == pytest.approx(8.38861 * 1.5)
+    assert (last["seconds"], len(last["members"])) == (pytest.approx(1724e-6), 4)
+    assert last["algbw_GBps"] == pytest.approx(16777216 / 1724e-6 / 1e9)
+    assert last["busbw_GBps"] == pytest.approx(last["algbw_GBps"] * 1.5)
 
 
 def test_it_is_taken_where_no_host_s_jobs_have_torch(inventory: Path) -> None:
@@ -112,3 +117,31 @@ def test_without_hccl_test_the_finding_says_how_to_get_it(lab: LabHandle, invent
         lab.ssh("node02", f"mv {PROGRAM}.away {PROGRAM}")
     assert finding["outcome"] == "unknown"
     assert "node02: there is no all_reduce_test; build it" in finding["summary"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "controller lost"])
+def test_nothing_is_left_on_the_hosts_when_the_controller_goes(
+    lab: LabHandle, inventory: Path, how: signal.Signals
+) -> None:
+    for host in lab.addresses:
+        lab.ssh(host, "touch /tmp/all_reduce_test.hang")
+    command = [sys.executable, "-m", "preflight", "probe", "--inventory", str(inventory), "--with", "hccl-test"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as preflight_:
+        wait_until(lambda: all("sleep 3600" in left_over(lab, host) for host in lab.addresses), "the ranks to start")
+        preflight_.send_signal(how)
+        preflight_.wait()
+    wait_until(lambda: not any(left_over(lab, host) for host in lab.addresses), "all to be gone", lab)
+
+
+def left_over(lab: LabHandle, host: str) -> str:
+    """Processes and folders of HCCL Test on the host."""
+    look = "ps -eo pid,args | grep -E 'sleep 3600|mpirun|orted|hydra|hccl_test' | grep -v grep; ls -d /tmp/preflight-*"
+    return lab.ssh(host, look).stdout
+
+
+def wait_until(done: Callable[[], bool], what: str, lab: LabHandle | None = None) -> None:
+    until = time.monotonic() + 60
+    while not done():
+        seen = {host: left_over(lab, host) for host in lab.addresses} if lab else ""
+        assert time.monotonic() < until, f"waited in vain for {what}: {seen}"
+        time.sleep(0.3)

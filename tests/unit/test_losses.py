@@ -1,11 +1,11 @@
 """Lost pings are counted: one cause is named once, whatever the plan that met it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from preflight.checks.losses import End, Place, causes, end, own
+from preflight.checks.losses import End, Place, Places, causes, end, own
 from preflight.facts.ping_plan import Wanted, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
@@ -21,7 +21,7 @@ def leaf(device: End) -> str:
 
 
 DEVICES_OF_ALL = [End(f"n{host}", index) for host in range(HOSTS) for index in range(DEVICES)]
-LEAVES = {device: Place(leaf(device)) for device in DEVICES_OF_ALL}
+LEAVES: Places = {device: Place(leaf(device)) for device in DEVICES_OF_ALL}
 
 
 def pinged(wanted: Wanted, lost: Callable[[End, End], bool], *, hosts: int = HOSTS, gateway: str = "yes") -> list[Ping]:
@@ -33,7 +33,7 @@ def pinged(wanted: Wanted, lost: Callable[[End, End], bool], *, hosts: int = HOS
     ]  # fmt: skip
 
 
-def told(pings: Sequence[Ping], places: Mapping[tuple[str, int], Place] = LEAVES) -> Told:
+def told(pings: Sequence[Ping], places: Places = LEAVES) -> Told:
     found = causes(pings, places)
     lost = [ping for ping in pings if ping.received < ping.sent]
     assert set(lost) == {ping for cause in found for ping in cause.lost}, "each is explained"
@@ -133,7 +133,7 @@ def test_a_host_that_is_gone_since_the_first_round_is_named_for_the_pings_it_doe
 
 # Gateways, one a leaf, with a subnet behind each; and devices whose link is down.
 
-SUBNETS = {device: Place(leaf(device), (device.device, int(device.host[1:]) // 3)) for device in DEVICES_OF_ALL}
+SUBNETS: Places = {device: Place(leaf(device), (device.device, int(device.host[1:]) // 3)) for device in DEVICES_OF_ALL}
 GATEWAY = {device: End(f"gw-{leaf(device)}", -1) for device in DEVICES_OF_ALL}
 N0 = End("n0", 1)
 GW0, GW1 = GATEWAY[N0], GATEWAY[End("n3", 1)]
@@ -213,12 +213,12 @@ def test_who_has_only_a_gateway_reaches_it_with_a_part_of_the_packets() -> None:
 
 @pytest.mark.parametrize("down", [[N0], [End(f"n{host}", 1) for host in range(HOSTS)], DEVICES_OF_ALL])
 def test_of_devices_whose_link_is_down_no_ping_counts(down: Sequence[End]) -> None:
-    places = {device: replace(SUBNETS[device], down=device in down) for device in DEVICES_OF_ALL}
+    places: Places = {device: replace(SUBNETS[device], down=device in down) for device in DEVICES_OF_ALL}
     assert causes(routed(lambda one, _: one in down), places) == []
 
 
 def test_beside_a_device_whose_link_is_down_another_trouble_is_named() -> None:
-    places = {**SUBNETS, N0: replace(SUBNETS[N0], down=True)}
+    places: Places = {**SUBNETS, N0: replace(SUBNETS[N0], down=True)}
     bad = End("n4", 1)
     (cause,) = causes(routed(lambda one, _: one in (N0, bad)), places)
     assert (cause.kind, cause.names, cause.device) == ("device", ("n4",), 1)

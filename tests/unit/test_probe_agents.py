@@ -137,6 +137,29 @@ def test_where_all_workers_left_by_themselves_no_device_is_asked_about(mark: str
     assert not (tmp_path / "calls").exists()
 
 
+def test_devices_of_the_last_round_s_workers_are_waited_for_too(mark: str) -> None:
+    """Whoever comes next, a job or another probe, would be told that one is still there (EJ0001)."""
+    shown: list[Progress] = []
+    observations = run(cluster(mark, "stop 0", deadline=3.0, FAULT_IN="2"), shown.append)
+    assert {seen.test.outcome for seen in world(observations)} == {TestOutcome.PASS}
+    assert failing(pairs(observations)).test.outcome is TestOutcome.HANG
+    assert shown[-1].waiting_for == "killed workers to leave their devices"
+
+
+def test_a_call_of_hccn_tool_that_hangs_does_not_outlive_the_probe(mark: str) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.phase == "probe: devices, hosts" and "sleep" in map(name, processes(mark)):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(cluster(mark, "die 2", HCCN_HANGS="1"), interrupt)
+    assert gone_within(5, mark) == []
+
+
+def test_a_variable_that_is_no_text_hides_no_host(mark: str) -> None:
+    assert {seen.test.outcome for seen in run(cluster(mark, HCCL_DFS_CONFIG="\udcff"))} == {TestOutcome.PASS}
+
+
 def test_jobs_that_give_hccl_more_time_get_it_from_the_probe_too(mark: str) -> None:
     """A deadline of 3 s would end a rank that stands still for 4."""
     observations = run(cluster(mark, "pause 1", deadline=3.0, HCCL_CONNECT_TIMEOUT="240"))

@@ -1,7 +1,11 @@
 """HCCL Test in the probe's place: what is asked of the first host, and what is made of its answer."""
 
+import contextlib
 import json
+import os
 import runpy
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +24,8 @@ from preflight.probe import hccl_test
 from preflight.transport.types import Answer, Program, TransportError, Trouble
 from tests.unit.healthy import HCCL_TEST_PASSED, healthy_cluster, healthy_facts
 
-PROGRAM = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/hccl_test.py"))
+SOURCE = Path(__file__).parents[2] / "preflight/remote/hccl_test.py"
+PROGRAM = runpy.run_path(str(SOURCE))
 REQUEST = {
     "test": "/opt/all_reduce_test", "options": ["-p", "8"], "hosts": ["10.1.0.1", "10.1.0.2"], "slots": 8,
     "nic": "eth0", "variables": {"HCCL_SOCKET_IFNAME": "=eth0", "HCCL_WHITELIST_DISABLE": "1"},
@@ -53,8 +58,20 @@ def run(cluster: Cluster, first: First, found: Mapping[str, Job | Missing] | Non
     return hccl_test.run(cluster, cluster.hosts, jobs, first, **more)  # type: ignore[arg-type]
 
 
+def table(*sizes: int, check: str = "success", microseconds: float = 2000.0) -> str:
+    """What HCCL Test prints: its GB are GiB."""
+    head = "data_size(Bytes): |   avg_time(us): | alg_bandwidth(GB/s): | check_result:\n"
+    return head + "".join(
+        f"{size:<18}| {microseconds:>11.2f} | {size / max(microseconds, 1) * 1e6 / 2**30:>13.5f}       | {check}\n"
+        for size in sizes
+    )
+
+
+ASKED = tuple(8192 << step for step in range(8))  # up to 1 MiB
+
+
 def test_all_devices_take_part_and_ranks_are_numbered_host_by_host() -> None:
-    first = First({"command": "mpirun …", "output": HCCL_TEST_PASSED, "exit": 0})
+    first = First({"command": "mpirun …", "output": table(*ASKED), "exit": 0})
     ran = run(healthy_cluster(), first, sizes=(8, 1 << 20))
     assert (first.host, first.request["slots"], len(first.request["hosts"])) == ("node01", 8, 2)
     options = "-p 8 -b 8192 -e 1048576 -f 2 -d fp32 -o sum -c 1"
@@ -62,8 +79,55 @@ def test_all_devices_take_part_and_ranks_are_numbered_host_by_host() -> None:
     assert (ran.members[9].host, ran.members[9].device, ran.command) == ("node02", 1, "mpirun …")
     assert isinstance(ran.said, HcclTest)
     last = hccl_test.observations(ran)[-1].test
-    assert (last.bytes, last.algbw_GBps, last.outcome) == (16777216, 8.38861, TestOutcome.PASS)
-    assert last.busbw_GBps == pytest.approx(8.38861 * 2 * 15 / 16)
+    assert (last.bytes, last.outcome, last.stage) == (1 << 20, TestOutcome.PASS, "values")
+    assert last.algbw_GBps
+    assert last.algbw_GBps == pytest.approx((1 << 20) / 2000e-6 / 1e9)
+    assert last.algbw_GBps != pytest.approx(ran.said.rows[-1].bandwidth, rel=0.05)
+    assert last.busbw_GBps == pytest.approx(last.algbw_GBps * 2 * 15 / 16)
+
+
+@pytest.mark.parametrize(
+    ("output", "outcomes"),
+    [
+        (table(8192, check="NULL"), [TestOutcome.UNCHECKED]),
+        (table(8192) + table(16384, check="failed"), [TestOutcome.PASS, TestOutcome.WRONG_DATA]),
+        (table(*ASKED) * 16, []),
+        (table(*ASKED, 1 << 30), []),
+        (table(1 << 20), []),
+    ],
+    ids=["nothing compared", "wrong", "a table a rank", "a size too many", "not from the first size on"],
+)
+def test_a_row_of_the_table_says_pass_only_for_what_was_asked_and_compared(
+    output: str, outcomes: list[TestOutcome]
+) -> None:
+    ran = run(healthy_cluster(), First({"output": output}), sizes=(8, 1 << 20))
+    assert [seen.test.outcome for seen in hccl_test.observations(ran)] == outcomes
+    assert ran.strange_rows == (not outcomes)
+
+
+def test_a_time_of_nothing_has_no_bandwidth() -> None:
+    ran = run(healthy_cluster(), First({"output": table(8192, microseconds=0.0)}), sizes=(8192,))
+    (seen,) = hccl_test.observations(ran)
+    assert (seen.test.seconds, seen.test.algbw_GBps, seen.test.busbw_GBps) == (None, None, None)
+
+
+@pytest.mark.parametrize("asked", [(8, 1 << 20), (1,), (1001, 100_003), (3 << 20,), (1 << 20, 3 << 20)])
+def test_the_sizes_that_have_to_come_are_those_of_its_options(asked: tuple[int, ...]) -> None:
+    first = First({"output": HCCL_TEST_PASSED})
+    ran = run(healthy_cluster(), first, sizes=asked)
+    options = dict(zip(first.request["options"][::2], first.request["options"][1::2], strict=True))
+    size, expected = int(options["-b"]), []
+    while size <= int(options["-e"]):  # as HCCL Test goes through them
+        expected.append(size)
+        size *= int(options["-f"])
+    assert list(ran.sizes) == expected
+    assert all(size % 4 == 0 and size <= max(max(asked), 4) for size in ran.sizes)
+
+
+def test_what_the_first_host_says_is_bounded_before_it_is_a_finding() -> None:
+    ran = run(healthy_cluster(), First({"error": "x" * 100_000, "command": "y" * 100_000}))
+    assert isinstance(ran.said, Missing)
+    assert len(ran.said.error) + len(ran.command) < 10_000
 
 
 def test_it_is_given_more_time_than_hccl_takes_to_give_up() -> None:
@@ -162,6 +226,49 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
     alive.unlink()
     time.sleep(0.5)
     assert not alive.exists()
+
+
+FAKE_MPIRUN = """#!/bin/sh
+[ "$1" = --version ] && { echo HYDRA; exit; }
+trap '' TERM
+setsid sh -c 'touch "$0/one"; exec sleep 3600' "$PLACE" &
+touch "$PLACE/two"
+wait
+"""
+
+
+@pytest.mark.parametrize("how", ["asked", "nobody listens"])
+def test_when_its_session_ends_nothing_is_left_not_even_a_rank_in_a_session_of_its_own(
+    tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "mpirun").write_text(FAKE_MPIRUN)
+    (tmp_path / "mpirun").chmod(0o755)
+    request = json.dumps({**REQUEST, "hosts": ["127.0.0.1"], "marker": "m", "seconds": 600, "variables": {}})
+    words = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PLACE": str(tmp_path), "TMPDIR": str(tmp_path)}
+    program = [sys.executable, str(SOURCE)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **words}) as run_:
+        assert run_.stdin
+        assert run_.stdout
+        run_.stdin.write(request.encode())
+        run_.stdin.close()
+        while not ((tmp_path / "one").exists() and (tmp_path / "two").exists()):
+            time.sleep(0.05)
+        if how == "asked":
+            run_.terminate()
+        run_.stdout.close()
+        assert run_.wait(60) == 1
+    assert not with_in_environment(f"PLACE={tmp_path}")
+    assert not list(tmp_path.glob("preflight-*"))
+
+
+def with_in_environment(word: str) -> list[str]:
+    """The processes that were started with it, zombies left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"{word}\0".encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+    return found
 
 
 def test_endless_output_is_cut() -> None:

@@ -153,6 +153,11 @@ def test_tests_that_were_not_run_are_counted_in_one_line() -> None:
     assert len(lines) == 5
 
 
+def test_values_that_nobody_counted_or_compared_are_no_zero() -> None:
+    lines = rows([two(TestOutcome.UNCHECKED, name="r1-0"), two(TestOutcome.WRONG_DATA, name="r1-1"), two(name="r1-2")])
+    assert [line.split()[-1] for line in lines[3:]] == ["N/A", "some", "0"]
+
+
 def test_nothing_measured_is_no_table() -> None:
     assert rows([]) == []
 

@@ -26,6 +26,8 @@ DFS = "HCCL_DFS_CONFIG"
         ({"HCCL_CONNECT_TIMEOUT": "1e9"}, A1, 140),
         ({DFS: "cluster_heartbeat:on,connection_fault_detection_time:120"}, A2, 270),
         ({DFS: "connection_fault_detection_time:0"}, A2, 140),
+        ({DFS: "connection_fault_detection_time:99999"}, A2, 170),
+        ({DFS: "connection_fault_detection_time:5"}, A2, 170),
         ({DFS: "connection_fault_detection_time:120"}, A1, 140),
     ],
 )

@@ -20,6 +20,12 @@ def describe(error):
     return ("%s: %s" % (type(error).__name__, error))[:TEXT]
 
 
+def line_of(event, nonce):
+    """The event as a line. What is no text in a locale (half a character, in an error or a variable) becomes "?": JSON
+    has no way to write it that its readers accept."""
+    return json.dumps(dict(event, nonce=nonce), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
 class Agent:
     def __init__(self, hello, out, worker_module):
         self.hello, self.out, self.worker_module = hello, out, worker_module
@@ -36,10 +42,10 @@ class Agent:
     # events
 
     def say(self, event):
-        self.unsent.append(json.dumps(dict(event, nonce=self.hello["nonce"])))
+        self.unsent.append(line_of(event, self.hello["nonce"]))
 
     def flush(self):
-        data = "".join(line + "\n" for line in self.unsent).encode()
+        data = b"".join(self.unsent)
         self.unsent = []
         while data:
             data = data[os.write(self.out, data) :]
@@ -259,7 +265,7 @@ class Agent:
     def end(self):
         """Kill everything that was started, and leave."""
         for pid in [self.store, *self.settling] if self.store else self.settling:
-            os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)  # and the call of hccn_tool that one of them waits for
             os.waitpid(pid, 0)
         for group in self.groups.values():
             self.kill(group)

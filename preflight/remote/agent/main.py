@@ -18,7 +18,7 @@ import sys
 import time
 import types
 
-from agent.agent import Agent, describe
+from agent.agent import Agent, describe, line_of
 from agent.processes import mark, outlive_parent
 
 # Set before torch is imported. torch_npu does not survive a fork, so torch must not load it by itself; thread pools do
@@ -43,7 +43,7 @@ def main():
     os.environ.update(ENVIRONMENT)
 
     def say(event):
-        os.write(out, json.dumps(dict(event, nonce=hello["nonce"])).encode() + b"\n")
+        os.write(out, line_of(event, hello["nonce"]))
 
     stage, begin = "spawned", time.monotonic()
     try:

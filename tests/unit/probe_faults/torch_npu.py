@@ -1,7 +1,7 @@
 """A torch_npu for the probe's tests: gloo under the name hccl, and whatever FAULT says goes wrong.
 
-FAULT is "KIND RANK": the rank of a group of four that misbehaves. The product knows nothing of it: it comes in through
-PYTHONPATH, as a broken installation would.
+FAULT is "KIND RANK": the rank of a group of four (or of FAULT_IN) that misbehaves. The product knows nothing of
+it: it comes in through PYTHONPATH, as a broken installation would.
 """
 
 import os
@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 kind, victim = os.environ.get("FAULT", "none -1").split()
-mine = os.environ["WORLD_SIZE"] == "4" and os.environ["RANK"] == victim
+mine = os.environ["WORLD_SIZE"] == os.environ.get("FAULT_IN", "4") and os.environ["RANK"] == victim
 
 if mine and kind == "hang-at-import":
     time.sleep(600)

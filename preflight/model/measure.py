@@ -1,5 +1,6 @@
 """What the probe measured: tests over groups of devices."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -115,12 +116,17 @@ _SLEEPING = ("", "S", "R")  # states of a process that merely waits, or works
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 
 
+# HCCL's codes for what is wrong with the rank's own device: HCCP or a port held, its network port down, no memory. The
+# others (EI0006, EI0015 …) say that a rank heard nothing from somebody else.
+_OF_ITSELF = re.compile(r"\b(EJ000[1-3]|EI0011|EI0019|EI0020)\b")
+
+
 def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
     """The ranks of a failed or hanging test whom the others waited for, as far as the stages tell; else empty.
 
-    In this order: those that vanished or stand still; those with an error of their own, before they met anybody; the
-    only one with an error, while the others waited until they were ended; those that stayed behind the others. When all
-    ranks are equally far, nobody can be named from one test alone.
+    In this order: those that vanished or stand still; those with an error of their own, before they met anybody or by
+    a code that speaks of the rank's own device; the only one with an error, while the others waited until they were
+    ended; those that stayed behind the others. When all ranks are equally far, nobody can be named from one test alone.
     """
     if observation.test.outcome not in _TROUBLE:
         return ()
@@ -128,8 +134,8 @@ def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
     vanished = (End.LOST, End.KILLED, End.EXITED)
     gone = tuple(view for view in views if view.end in vanished or view.state not in _SLEEPING)
     alone = STAGES.index("store")
-    own_error = tuple(view for view in views if view.end is End.ERROR and STAGES.index(view.stage) < alone)
     errors = tuple(view for view in views if view.end is End.ERROR)
+    own_error = tuple(view for view in errors if STAGES.index(view.stage) < alone or _OF_ITSELF.search(view.error))
     waited = all(view.end is End.STOPPED for view in views if view.end is not End.ERROR)
     if not own_error and len(errors) == 1 < len(views) and waited and observation.test.outcome is TestOutcome.FAIL:
         own_error = errors

@@ -51,7 +51,7 @@ def test_bring_up_takes_new_servers_to_a_checked_cluster(make_lab: MakeLab) -> N
     done = fab("take-back", "--inventory", lab.inventory, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("$ preflight rollback ") == 3
-    assert "node01: device 0 keeps 192.168.100.11/24" in done.stdout
+    assert "node[01-02]: devices 0-3 keep 192.168.100.11/24" in done.stdout
     left = lab.ssh("node01", "cat /proc/sys/net/ipv4/ip_local_reserved_ports; nft list ruleset; ls /etc /etc/sysctl.d")
     assert "60000" not in left.stdout and "preflight" not in left.stdout
     assert "nothing was changed from this machine" in fab("take-back", "--inventory", lab.inventory, "--yes").stdout

@@ -5,8 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is run for real; installed where missing. A target takes what it needs.
 PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps gcc libc6-dev python3-venv
-test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container
+test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
+	slurmctld slurmd slurm-client
 bench: PACKAGES += clustershell
+# Labs wait more than they work, so two files of tests run at a time; the tests of one file share a lab, and a worker.
+WORKERS ?= -n 2 --dist loadfile
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 
@@ -23,13 +26,13 @@ demo: $(VENV)/.ready packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash playbooks/demo.sh
 
 test: $(VENV)/.ready packages lint
-	$(BIN)/pytest $(if $(CAPTURES),--captures=$(CAPTURES))
+	$(BIN)/pytest $(WORKERS) $(if $(CAPTURES),--captures=$(CAPTURES))
 
 unit: $(VENV)/.ready
 	$(BIN)/pytest tests/unit
 
 lab-test: $(VENV)/.ready packages
-	$(BIN)/pytest tests/lab
+	$(BIN)/pytest $(WORKERS) tests/lab
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

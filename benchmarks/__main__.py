@@ -1,10 +1,13 @@
 """All benchmarks, one after the other: `make bench`."""
 
-from benchmarks import checks, depth, fleet, pings, probe_vs_torchrun, startup
+from benchmarks import busbw, checks, depth, fleet, localiser, pings, probe_vs_torchrun, rounds, startup
 
 startup.main()
 pings.main()
 checks.main()
 fleet.main()
 depth.main()
+rounds.main()
+localiser.main()
 probe_vs_torchrun.main()
+busbw.main()

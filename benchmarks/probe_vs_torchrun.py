@@ -1,7 +1,7 @@
 """The probe over gloo against torchrun doing the same collectives on the same two hosts, eight ranks each.
 
-torchrun is what users have today. It only runs the collectives of the probe's first round: it compares no values, tests
-no pairs and names nobody.
+torchrun is what users have today. Both run the collectives of all ranks, in every form, type and size, and train a
+model for three steps; torchrun makes its data once, compares no values and names nobody.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.measure import PREFLIGHT, Command, lab, machine, medians
 from preflight.inventory import load
+from preflight.probe.request import Request
 from preflight.probe.rounds import Plan
 
 # The host firewall is off: gloo connects through ephemeral ports, which no cluster opens by default.
@@ -24,27 +25,78 @@ import json, sys
 import torch, torch.distributed as dist
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+reductions = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT}
+
+def train():
+    model = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 5))
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(4, 10)).sum().backward()
+        optimizer.step()
+
 for test in json.loads(sys.argv[1]):
-    dtype = getattr(torch, test["dtype"])
-    tensor = torch.ones(test["bytes"] // torch.empty(0, dtype=dtype).element_size(), dtype=dtype)
+    op, form, root = test["op"], test["form"], test["root"]
+    dtype = getattr(torch, test["dtype"] or "uint8")
+    whole = torch.ones(test["bytes"] // torch.empty(0, dtype=dtype).element_size(), dtype=dtype)
+    out, pieces, half = torch.empty_like(whole), list(whole.chunk(size)), whole.chunk(2)
+    outs, halves = list(out.chunk(size)), out.chunk(2)
+    reduction = reductions.get(test["reduction"], dist.ReduceOp.SUM)
+    after, before = (rank + 1) % size, (rank - 1) % size
     for _ in range(test["warmup"] + test["iterations"]):
-        if test["op"] == "all_reduce":
-            dist.all_reduce(tensor)
-        else:
-            dist.broadcast(tensor, test["root"])
+        if form == "object":
+            some, found = {"some": bytes(test["bytes"] // size)}, [None] * size
+            if op == "broadcast":
+                dist.broadcast_object_list([some], root)
+            elif op == "all_gather":
+                dist.all_gather_object(found, some)
+            elif op == "gather":
+                dist.gather_object(some, found if rank == root else None, root)
+            else:
+                dist.scatter_object_list(found[:1], [some] * size if rank == root else None, root)
+        elif op == "all_reduce":
+            dist.all_reduce(whole, reduction)
+        elif op == "reduce":
+            dist.reduce(whole, root, reduction)
+        elif op == "broadcast":
+            dist.broadcast(whole, root)
+        elif op == "scatter":
+            dist.scatter(outs[0], pieces if rank == root else None, root)
+        elif op == "gather":
+            dist.gather(pieces[0], outs if rank == root else None, root)
+        elif op == "barrier":
+            dist.barrier()
+        elif op == "training_step":
+            train()
+        elif op == "send_recv":
+            ops = [dist.P2POp(dist.isend, half[0], after), dist.P2POp(dist.isend, half[1], before)]
+            ops += [dist.P2POp(dist.irecv, halves[0], before), dist.P2POp(dist.irecv, halves[1], after)]
+            for work in dist.batch_isend_irecv(ops):
+                work.wait()
+        elif op == "all_gather":
+            dist.all_gather(outs, pieces[0]) if form == "list" else dist.all_gather_single(out, pieces[0])
+        elif op == "reduce_scatter" and form == "list":
+            dist.reduce_scatter(outs[0], pieces, reduction)
+        elif op == "reduce_scatter":
+            dist.reduce_scatter_single(outs[0], whole, reduction)
+        elif op == "all_to_all":
+            dist.all_to_all(outs, pieces) if form == "list" else dist.all_to_all_single(out, whole)
 dist.destroy_process_group()
 """
 
 
 def probe(directory: Path) -> Command:
-    return Command((*PREFLIGHT, "probe", "--inventory", str(directory / "hosts.toml"), "--backend", "gloo"))
+    options = ("--inventory", str(directory / "hosts.toml"), "--backend", "gloo", "--scope", "all")
+    return Command((*PREFLIGHT, "probe", *options))
 
 
 def torchrun(directory: Path) -> Command:
     """torchrun on both hosts at once over the system's ssh; the script is put there beforehand."""
     cluster = load(directory / "hosts.toml")
     setup = tomllib.loads((directory / "hosts.toml").read_text())["probe"].get("setup", "true")
-    world = Plan(cluster, cluster.hosts, "gloo", cluster.probe.sizes, crowded=True).world().groups[0]
+    world = Plan(cluster, cluster.hosts, Request("gloo", cluster.probe.sizes), crowded=True).everybody(1).groups[0]
     tests = json.dumps([asdict(test) for test in world.tests])
     logins = []
     for rank, host in enumerate(cluster.hosts):

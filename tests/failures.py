@@ -19,7 +19,8 @@ CASES = TESTS / "cases" / "checks"
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure that users reported. `checks` see it, `note` says how far; or `cannot` says why none does."""
+    """A failure that users reported. `checks` see it, `note` says how far; or `cannot` is a clause that says why none.
+    `faults` of the lab make it."""
 
     number: int
     symptom: str
@@ -27,6 +28,7 @@ class Failure:
     cause: str
     checks: tuple[str, ...] = ()
     note: str = ""
+    faults: tuple[str, ...] = ()
     cannot: str = ""
 
 
@@ -41,7 +43,8 @@ class Marked:
 
 def failures() -> list[Failure]:
     rows = tomllib.loads(DATA.read_text(encoding="utf-8"))["failure"]
-    return [Failure(**{**row, "checks": tuple(row.get("checks", ()))}) for row in rows]
+    lists = ("checks", "faults")
+    return [Failure(**{**row, **{key: tuple(row.get(key, ())) for key in lists}}) for row in rows]
 
 
 def marked() -> dict[int, list[Marked]]:
@@ -80,16 +83,19 @@ def page() -> str:
         f"failures, of which preflight sees {seen} before the job, or what leads to them; of the others it says why "
         "not. Each test starts from a healthy cluster, makes the one difference, and holds that the named check finds "
         "it, that no other one changes its mind unless the case says so, and that all is well again after the mend. "
+        "The faults of the lab are made on its real hosts, found there, and mended. "
         "Nothing of this has run on an NPU: the differences are made in what the tools are known to print.\n",
         "| # | What one sees | Reported in | Why, and what helps | Seen by | Tests |",
         "| ---: | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        how = ", ".join(row.checks) or f"cannot be seen before the job: {row.cannot}"
+        how = ", ".join(row.checks) or row.cannot
         how += f" ({row.note})" if row.note else ""
         links = ", ".join(
             f"[{test.name}](../tests/{test.path.relative_to(TESTS)})" for test in tests.get(row.number, ())
         )
+        if row.faults:
+            links += f"; [lab](../tests/lab/test_faults.py): {', '.join(row.faults)}"
         lines.append(f"| {row.number} | {row.symptom} | {row.seen} | {row.cause} | {how} | {links} |")
     return "\n".join(lines)
 

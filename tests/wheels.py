@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.model.cache import cache_home
+from preflight.model.places import cache_home
 
 CACHE = cache_home() / "tests" / "wheels"
 

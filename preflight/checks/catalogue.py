@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from preflight.model.cache import cache_home
+from preflight.model.places import cache_home
 
 FOLDER = Path(__file__).parent
 

@@ -21,7 +21,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 _CONFIGURE = "preflight configure-firewall"
-_BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
+BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
 def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> Place:
@@ -101,20 +101,18 @@ def follows_policy(
 def _closed(here: Here, gate: Gate) -> Finding:
     """The finding about a gate that does not surely let the cluster through."""
     objections = gate.objections()
-    # What certainly closes a port goes before what may.
-    network, seen = next((found for found in objections if found[1].closed), objections[0])
-    proved = any(one.died for one in gate.tried(network, seen.closed))
+    # What connections have shown goes before what certainly closes a port, and that before what may.
+    network, seen = max(
+        objections, key=lambda found: (gate.seen_dying(found[0], found[1].closed), bool(found[1].closed))
+    )
+    proved = gate.seen_dying(network, seen.closed)
     where, change = f"{here.host.name}: the firewall ({gate.name})", _rules_change(here, gate)
     expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
     evidence = tuple(f"{net}: {one.objects} closed by: {one.by[:120]}" for net, one in objections[:4])
-    if gate.by_hand:
-        remedy = f"preflight does not write there, so this is for you to type: {gate.by_hand}"
-    elif not gate.written_here:
-        remedy = f"{len(gate.needed)} rules are too many here: name the hosts' networks as few cidrs under [cluster]"
-    elif change is None:
-        remedy = "our rules are there, but another comes first: " + _order(gate)
-    else:
+    if change:
         remedy = _CONFIGURE
+    else:
+        remedy = _not_by_us(gate) or f"our rules are there, but another comes first: {_order(gate)}"
     if not seen.closed or (not gate.written_here and not proved):
         word = "may close" if not seen.closed else "seems to close"
         return here.unknown(f"{where} {word} ports {seen.objects} to {network}: {seen.by[:120]}",
@@ -123,6 +121,13 @@ def _closed(here: Here, gate: Gate) -> Finding:
         f"{where} closes ports {seen.closed} to {network}: {seen.by[:120]}", expected=expected, found=seen.by[:120],
         remedy=remedy, evidence=evidence, change=change,
     )  # fmt: skip
+
+
+def _not_by_us(gate: Gate) -> str:
+    """What there is to do before preflight writes in the gate, or instead; empty where it writes."""
+    if gate.to_name:
+        return f"put {gate.to_name} (or your own networks) under [cluster]: it takes a rule a network, never one a host"
+    return f"preflight does not write there, so this is for you to type: {gate.by_hand}" if gate.by_hand else ""
 
 
 def _order(gate: Gate) -> str:
@@ -225,13 +230,13 @@ def no_leftovers(
         yield nothing
         return
     for gate in gates(place):
-        change = _rules_change(here, gate)
-        if change and not gate.objections():  # else FWL101 speaks, and its change sets our rules as they should be
-            wanted = {rule.meaning for rule in gate.wanted}
+        if not gate.settled and not gate.objections():  # else FWL101 speaks, and its change sets our rules right
+            wanted, change = {rule.meaning for rule in gate.wanted}, _rules_change(here, gate)
             yield here.bad(
                 f"{name}: our rules in {gate.name} are not those that the inventory wants",
-                expected=change.after or "none", found=change.before or "none", remedy=_CONFIGURE, change=change,
-                evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
+                expected=_some([rule.text for rule in gate.wanted]) or "none",
+                found=_some([rule.text for rule in gate.ours]) or "none", remedy=_not_by_us(gate) or _CONFIGURE,
+                change=change, evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
             )  # fmt: skip
     for file in kept.boot_files(place):
         if not file.lacks:
@@ -291,5 +296,5 @@ def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str
         summary, host=host, peer=losses[0].source if losses[0].target == host else losses[0].target,
         expected="accepted, or refused by the port itself", found=connections.told(losses[0].dead), cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{look}{_BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+        remedy=f"{look}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
     )  # fmt: skip

@@ -9,8 +9,6 @@ from preflight.facts.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
 
-MOST_RULES = 16  # of ours in one place; ufw and firewalld take a tenth of a second for each, nftables has sets
-
 
 @dataclass(frozen=True)
 class Gate:
@@ -26,6 +24,7 @@ class Gate:
     networks: tuple[Source, ...]  # where the cluster's connections come from
     ports: PortSet  # what has to come through
     by_hand: str = ""  # what a person types, where preflight does not write
+    to_name: str = ""  # what the inventory has to say first, where there would be a rule for each host
     tries: tuple[Arrival, ...] = ()  # connections from other hosts, which passed this gate as it is, or did not
     logins: tuple[Rule, ...] = ()  # those of `ours` that let one address log in; only a rollback takes them away
 
@@ -48,7 +47,7 @@ class Gate:
         rejecting = any(rule.partial and "reject" in rule.text.lower() for rule in self.rules)
         through = {one.port for one in tried if one.came_through and not (rejecting and one.outcome == "refused")}
         reached = (any(low <= port <= high for port in through if port) for low, high in ports.ranges)
-        return not any(one.died for one in tried) and all(reached)
+        return not self.seen_dying(network, ports) and all(reached)
 
     def tried(self, network: Source, ports: PortSet) -> list[Arrival]:
         """The connections from a network to some of these ports."""
@@ -58,10 +57,14 @@ class Gate:
             if one.port is not None and one.port in ports and one.client and ip_address(one.client) in network
         ]
 
+    def seen_dying(self, network: Source, ports: PortSet) -> bool:
+        """Whether a connection from there was seen to die."""
+        return any(one.died for one in self.tried(network, ports))
+
     @property
     def written_here(self) -> bool:
-        """Whether preflight writes here at all: not what another program keeps, and no rule for each of many peers."""
-        return not self.by_hand and (self.kind is Kind.NFT_RULES or len(self.needed) <= MOST_RULES)
+        """Whether preflight writes here at all: not what another program keeps, and never one rule a peer."""
+        return not self.by_hand and not self.to_name
 
     @property
     def without_ours(self) -> tuple[Rule, ...]:

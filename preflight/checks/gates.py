@@ -34,7 +34,7 @@ def _ufw(place: Place) -> Iterator[Gate]:
         able += ufw.addable(map(ufw.parse, ufw.ours(*login)), others, firewall.ufw_policy)[0]
     yield Gate(
         Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, able,
-        place.fewest(*families), place.ports, by_hand, tries=place.tries, logins=place.logins(ours),
+        place.fewest(*families), place.ports, by_hand, place.to_name(*families), place.tries, place.logins(ours),
     )  # fmt: skip
 
 
@@ -66,7 +66,8 @@ def iptables_gate(place: Place, chain: IptablesChain, *, readable: bool = True) 
     return Gate(
         Kind.IPTABLES_RULES, chain.program, f"{chain.program}, chain INPUT", rules, chain.policy, ours,
         tuple(iptables.parse(text, family) for text in needed), place.fewest(family), place.ports,
-        "" if readable else iptables.command(chain.program, needed), place.tries, place.logins(ours),
+        "" if readable else iptables.command(chain.program, needed), place.to_name(family), place.tries,
+        place.logins(ours),
     )  # fmt: skip
 
 
@@ -101,7 +102,8 @@ def _nft_gate(place: Place, chain: NftChain, program: str) -> Gate:
         by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
     return Gate(
         Kind.NFT_RULES, target, target, rules, chain.policy, ours, tuple(map(nft.parse, needed)),
-        place.of_family(*families), place.ports, by_hand, place.tries, place.logins(ours),
+        place.of_family(*families), place.ports, by_hand, place.to_name(*families) if program else "", place.tries,
+        place.logins(ours),
     )  # fmt: skip
 
 

@@ -5,9 +5,15 @@ from collections.abc import Iterator, Sequence
 from preflight.checks.registry import NPU, All, cluster_check
 from preflight.facts.hccl_test import HcclTest, checks
 from preflight.facts.hccl_test_run import HcclTestRun
+from preflight.facts.last_words import meaning
 from preflight.facts.types import Missing
 from preflight.model.finding import Finding
 from preflight.model.measure import Member
+
+_LEFTOVER = (
+    "a process of an earlier HCCL Test is still there on one of the hosts: find it with pgrep -fa _test, end it, and "
+    "start again"
+)
 
 
 @cluster_check("PRB104", "HCCL Test runs over all devices, and its results are right", products=NPU, several=False)
@@ -31,10 +37,10 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         if hccl_test.exit is not None:
             yield all_.unknown(f"HCCL Test did not run: {said.error}", host=None, **again)
         return
+    for code in said.codes:  # HCCL's own verdict; what kept it from starting, or its table from being read, is none
+        yield all_.bad(_ended_with(code), host=None, **again)
     for trouble in said.trouble:
-        # A code is HCCL's own verdict; what kept it from starting, or its table from being read, is none.
-        report = all_.bad if "retcode" in trouble else all_.unknown
-        yield report(trouble, host=None, **again)
+        yield all_.unknown(trouble, host=None, **again)
     if hccl_test.strange_rows:
         given = sorted({row.size for row in said.rows})
         yield all_.unknown(
@@ -43,7 +49,7 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
             cause="mpirun of another MPI than the one it was built with starts every rank as a job of its own, each "
             "with a table; or something else prints into it", **again,
         )  # fmt: skip
-    elif not said.trouble and hccl_test.exit == 0 and len(said.rows) < len(hccl_test.sizes):
+    elif not (said.codes or said.trouble) and hccl_test.exit == 0 and len(said.rows) < len(hccl_test.sizes):
         yield all_.unknown(
             f"HCCL Test's table ends after {len(said.rows)} of {len(hccl_test.sizes)} sizes, and it does not say why",
             host=None, **again,
@@ -54,8 +60,16 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         exact = checks(hccl_test.dtype, hccl_test.operation, len(hccl_test.members))
         why = "though it can" if exact else f"as {len(hccl_test.members)} devices are too many for {hccl_test.dtype}"
         yield all_.unknown(f"HCCL Test compared no results, {why}", host=None, **again)
-    elif hccl_test.exit and not said.trouble:
+    elif hccl_test.exit and not (said.codes or said.trouble):
         yield all_.unknown(f"HCCL Test ended with exit code {hccl_test.exit}, and no word why", host=None, **again)
+
+
+def _ended_with(code: int) -> str:
+    """A sentence about a code of HCCL or the runtime."""
+    known = meaning(f"retcode: {code}")
+    said = f"{known.cause}; {known.remedy}" if known else "its number is in CANN's list of error codes"
+    said = _LEFTOVER if code == 7 else f"{said}; the first error in plog says where"
+    return f"HCCL Test ended with retcode {code}: {said}"
 
 
 def _wrong(all_: All, members: Sequence[Member], said: HcclTest) -> Finding:

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from preflight.checks.npu import untold
-from preflight.checks.registry import NPU, Here, host_check
+from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.types import NpuSmi
 from preflight.model.finding import Finding
+from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 
 # The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
@@ -83,3 +84,27 @@ def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB, {known[chip.device]} MB of listed processes",
                 remedy=f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
             )  # fmt: skip
+
+
+@cluster_check("PRB105", "Workers that the probe had to kill have left their devices", products=NPU, several=False)
+def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: the driver's HCCP process outlives a killed worker by about ten seconds. The probe waits half a minute for
+    it; a device that is held even then fails in the rounds that follow, and in the next job (EJ0001), because of the
+    probe and of nothing else. Why a worker had to be killed PRB101 says.
+
+    By hand: hccn_tool -i 0 -process -g   (not exist); npu-smi info
+
+    Mend: fuser -v /dev/davinci0 names who holds it; then a reset of the device, or of the host
+    """
+    if not observations:
+        yield all_.unknown("the probe brought no results", host=None)
+    views = [view for seen in observations for view in seen.ranks]
+    for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
+        yield all_.bad(
+            f"{host}: device {device} is still held by a worker that was killed", host=host, device=device,
+            expected="not exist", found="exist",
+            remedy=f"on {host}: fuser -v /dev/davinci{device}; then reset the device",
+        )  # fmt: skip
+    unseen = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
+    for host, error in sorted(unseen.items()):
+        yield all_.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)

@@ -1,15 +1,20 @@
 """What the gates of a host are made from: the cluster's networks and ports, and what was seen on the host. Pure."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
-from preflight.checks.rules import Rule, Source, judge
+from preflight.checks.rules import Rule, Source, judge, within
 from preflight.facts.firewall import Arrival, Firewall
 from preflight.facts.types import Network, Sysctl
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet
+
+MOST_NETWORKS = 16  # of the inventory, where each is a rule: ufw and firewalld take a tenth of a second for one
+FEW_NETWORKS = 4  # of hosts that stand together, where the inventory names no networks
+_SITES = ({4: 24, 6: 64}, {4: 16, 6: 48})  # prefixes that networks of hosts often have, the narrower first
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,16 @@ class Place:
         fours = [one for one in self.of_family(*versions) if isinstance(one, IPv4Network)]
         sixes = [one for one in self.of_family(*versions) if isinstance(one, IPv6Network)]
         return (*collapse_addresses(fours), *collapse_addresses(sixes))
+
+    def to_name(self, *versions: int) -> str:
+        """What the inventory has to say before a tool without sets is written; empty where it may be. Never one rule a
+        peer: hosts are let in only by networks of several that hold nobody else."""
+        networks, named = self.fewest(*versions), bool(self.cluster.cidrs)
+        if named and len(networks) <= MOST_NETWORKS:
+            return ""
+        if not named and len(networks) <= FEW_NETWORKS and all(one.num_addresses > 1 for one in networks):
+            return ""
+        return f"cidrs = {json.dumps([str(one) for one in smallest_around(self.fewest(4, 6))])}"
 
     def login(self, rules: Iterable[Rule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
         """The login in use, if these rules would surely shut it out."""
@@ -75,6 +90,31 @@ def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
         return tuple(map(ip_network, addresses))
     except ValueError:
         return ()
+
+
+@lru_cache(4)
+def smallest_around(networks: tuple[Source, ...]) -> tuple[Source, ...]:
+    """The smallest network around those of each /24 (IPv6: /64), or, where that makes many, of each /16 (/48). One that
+    stands alone stands for its /24: nobody means a network of one host."""
+    found: tuple[Source, ...] = ()
+    for prefixes in _SITES:
+        sites: dict[Source, list[Source]] = {}
+        for network in networks:
+            prefix = min(prefixes[network.version], network.prefixlen)
+            sites.setdefault(network.supernet(new_prefix=prefix), []).append(network)
+        found = tuple(_around(site, members) for site, members in sites.items())
+        if len(found) <= FEW_NETWORKS:
+            break
+    return found
+
+
+def _around(site: Source, members: Sequence[Source]) -> Source:
+    around = members[0]
+    if len(members) == around.num_addresses == 1:
+        return site
+    while not all(within(member, around) for member in members):
+        around = around.supernet()
+    return around
 
 
 def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:

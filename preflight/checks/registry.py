@@ -15,8 +15,9 @@ when one of them could not be collected:
             yield here.bad(f"{missing} not reserved", …)
 
 A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
-also ask for what later rounds supply: `pings`, `observations`, `hccl_test`. The one check that asks for `contact` gets
-the host's facts, or `Unreachable`. A function that yields nothing has passed.
+also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, `hccl_test`; and for the saved `baseline`
+of observations. The one check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields
+nothing has passed.
 
 The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
 """
@@ -35,7 +36,7 @@ from preflight.model.outcome import Outcome
 
 NPU = frozenset(product for product in Product if product.is_npu)
 EVERY = frozenset(Product)
-ROUNDS = ("pings", "observations", "hccl_test")  # inputs that are not fact sections: they come from later rounds
+ROUNDS = ("pings", "rehearsal", "observations", "hccl_test", "baseline")  # inputs that are no sections of the facts
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Rule:
     plain: Callable[[str], str] = str
     default: str = ""
     unequal: Outcome | None = None
+    advised: int = 0  # a larger number is allowed, and the vendor advises against it; 0: any
     products: frozenset[Product] = NPU
 
     def meaning(self, value: str | None) -> str:
@@ -131,7 +132,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "HCCL_RDMA_SL": (_fails(_number(0, 7), "4"),),
     "HCCL_RDMA_TIMEOUT": (_warns(_number(5, 24), "20", _A1), _warns(_number(5, 20), "20", _NEWER)),
     "HCCL_RDMA_RETRY_CNT": (_warns(_number(1, 7), "7"),),
-    "HCCL_RDMA_QPS_PER_CONNECTION": (_fails(_number(1, 32), "1", _NEWER),),
+    "HCCL_RDMA_QPS_PER_CONNECTION": (replace(_fails(_number(1, 32), "1", _NEWER), advised=8),),
     "HCCL_RDMA_QP_PORT_CONFIG_PATH": (replace(_PATH, products=_NEWER),),
     "HCCL_BUFFSIZE": (_fails(_number(1, _MOST, "MB"), "200"),),
     "HCCL_ALGO": (_fails(_ANY),),

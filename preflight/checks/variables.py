@@ -77,6 +77,12 @@ def valid(here: Here, job: Job) -> Iterator[Finding]:
                 f"{here.host.name}: {name} is {quote(value)}; it takes {allowed.wants}", expected=allowed.wants,
                 found=value, remedy=f"correct {name}, or unset it",
             )  # fmt: skip
+        elif allowed.advised and int(value) > allowed.advised:
+            yield here.warn(
+                f"{here.host.name}: {name} is {quote(value)}; the vendor advises at most {allowed.advised}",
+                found=value, expected=f"at most {allowed.advised}",
+                cause="every connection takes as many queue pairs (EI0007)", remedy=f"lower {name}, or unset it",
+            )  # fmt: skip
 
 
 @host_check("ENV105", "The jobs' variables of HCCL go together", products=NPU)

@@ -32,7 +32,8 @@ def zone_gates(place: Place) -> Iterator[Gate]:
         yield Gate(
             Kind.FIREWALLD_RULES, zone.name, f"firewalld, zone {zone.name}", rules, policy, ours,
             tuple(map(firewalld.parse, needed)), networks, place.ports,
-            firewalld.command(zone.name, needed) if too_old else "", place.tries, place.logins(ours),
+            firewalld.command(zone.name, needed) if too_old else "", place.to_name(4, 6), place.tries,
+            place.logins(ours),
         )  # fmt: skip
 
 

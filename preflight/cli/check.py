@@ -6,14 +6,14 @@ take minutes to show symptoms of causes that stand above it. `preflight probe` r
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import ProgressLine, Session, add_basic_argument, add_inventory_arguments, session
-from preflight.cli.output import add_output_arguments, finish
+from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session
+from preflight.cli.output import add_output_arguments, finish, refuse_unwritable
+from preflight.cli.remember import baseline_of, setting_of
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
@@ -186,6 +186,7 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_unwritable(args.save)
     if args.source and args.buddies:
         raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
     if args.source and args.basic:
@@ -195,9 +196,12 @@ def run(args: argparse.Namespace) -> int:
     if args.buddies and not args.limit:
         raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
     from preflight.checks.run import NotRun
+    from preflight.cli.background import cut_off, reached, rehearse_ports
     from preflight.facts.collect import collect
     from preflight.facts.ping_plan import Wanted, plan_pings, planned_devices, refuse_too_many
     from preflight.facts.pings import foretold, ping
+    from preflight.probe.line_rate import ports as port_speeds
+    from preflight.probe.line_rate import with_line_rates
     from preflight.probe.run import probe
 
     started = datetime.now(UTC)
@@ -221,25 +225,26 @@ def run(args: argparse.Namespace) -> int:
             plan = plan_pings(s.cluster, facts, wanted)
             rounds.notes += plan.notes
             if plan.pings:
-                _announce(s.progress, foretold(plan.pings, args.pool))
+                s.progress.note(foretold(plan.pings, args.pool))
             pings = ping(s.cluster, facts, s.transport, plan.pings, s.progress, pool=args.pool)
-        so_far = rounds.judge(facts, {"pings": pings, "observations": NotRun("not yet")})
+        later = NotRun("not yet")
+        so_far = rounds.judge(facts, {"pings": pings, "rehearsal": later, "observations": later})
 
         why_not = rounds.why_no_probe(facts, so_far)
-        observations: object = NotRun(why_not)
+        seen: dict[str, object] = {"pings": pings, **dict.fromkeys(("rehearsal", "observations"), NotRun(why_not))}
         if why_not:
             rounds.notes.append(f"no probe: {why_not}")
         else:
-            rounds.observations = probe(s.cluster, hosts, s.transport, backend=None, progress=s.progress)
-            observations = rounds.observations
-        rounds.findings = rounds.judge(facts, {"pings": pings, "observations": observations})
+            rehearsal = rehearse_ports(s, s.cluster.probe.backend, lambda: reached(hosts, facts))
+            rounds.observations = probe(
+                s.cluster, hosts, s.transport, progress=s.progress, announce=s.progress.note, note=rounds.notes.append,
+                ports_free=rehearsal.exception, cut_off=lambda: cut_off(rehearsal),
+            )  # fmt: skip
+            rounds.notes += filter(None, (rehearsal.result().note,))
+            rounds.observations = with_line_rates(rounds.observations, port_speeds(facts))
+            seen |= {"rehearsal": rehearsal.result(), "observations": rounds.observations}
+        rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
     return _finish(args, rounds, started, ())
-
-
-def _announce(progress: ProgressLine, text: str) -> None:
-    """A line that stays."""
-    progress.clear()
-    print(text, file=sys.stderr)
 
 
 def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_out: Sequence[LeftOut]) -> int:
@@ -253,4 +258,5 @@ def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_o
         left_out=left_out,
         notes=rounds.notes,
         to_prove=rounds.to_prove(),
+        setting=None if args.source else setting_of(rounds.cluster),
     )

@@ -107,6 +107,11 @@ class ProgressLine:
             sys.stderr.write(f"\r\x1b[K{text[:width]}")
             sys.stderr.flush()
 
+    def note(self, text: str) -> None:
+        """A line that stays, on stderr, terminal or not."""
+        self.clear()
+        print(text, file=sys.stderr, flush=True)
+
     def clear(self) -> None:
         self.say("")
 

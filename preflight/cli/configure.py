@@ -21,7 +21,7 @@ from preflight.cli.changing import (
     shown,
 )
 from preflight.cli.common import add_inventory_arguments, session
-from preflight.cli.planning import Look, doable, look, look_in_order
+from preflight.cli.planning import Look, doable, look, look_in_order, only_look
 from preflight.model.change import Area, Plan, StepResult, StepState
 from preflight.model.outcome import Outcome
 
@@ -47,7 +47,7 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     started = datetime.now(UTC)
     with session(args) as s:
-        before = look(s, areas, args) if args.dry_run else look_in_order(s, areas, args)
+        before = only_look(s, areas, args) if args.dry_run else look_in_order(s, areas, args)
         plan, notes = doable(s, before, args)
         if args.output == "console":
             shown(show_plan, s, plan, notes)

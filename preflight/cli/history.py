@@ -1,51 +1,135 @@
-"""List the runs that changed hosts from this machine, the newest first; or show one of them."""
+"""List the runs that were started on this machine, the newest first; or show one of them.
+
+  preflight history                     # check, probe, configure, apply, rollback
+  preflight history --host node03       # those that had to do with one host
+  preflight history RUN                 # what it found, or changed, and what to do next
+
+Runs that change hosts are read from their journals, which are written while they run; check and probe are remembered
+when they end.
+"""
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator
+from itertools import islice
 
+from preflight.history.runs import Look, past_look, past_looks
+from preflight.history.store import HistoryError
 from preflight.model.change import StepState
 from preflight.model.errors import UsageError
+from preflight.model.outcome import Outcome, overall
+from preflight.model.places import state_home
 from preflight.provision.journal import PastRun, past_run, past_runs, taken_back
+
+Past = PastRun | Look
+_CHECKS = 4  # named in a line of the list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", nargs="?", help="show this run: its plan, and what came of it")
-    parser.add_argument("-n", "--number", type=int, default=20, metavar="N", help="list so many (default: 20)")
+    parser.add_argument("run_id", metavar="RUN", nargs="?", help="show this run: what it found or changed")
+    parser.add_argument("-n", "--number", type=_number, default=20, metavar="N", help="list so many (default: 20)")
+    parser.add_argument(
+        "--host", metavar="HOST", default="", help="only runs over this host, and what came of it there"
+    )
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 6 or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.run_id:
-        found = past_run(args.run_id)
+        found = past_run(args.run_id) or past_look(args.run_id)
         if found is None:
             raise UsageError(f"this machine knows no run {args.run_id}: preflight history lists those it knows")
-        runs = [found]
+        runs, trouble = [found], None
     else:
-        runs = [past for past, _ in zip(past_runs(), range(args.number), strict=False)]
+        runs, trouble = _newest(args.number, args.host)
     if args.output == "json":
-        print(_document(runs))
+        from preflight.cli.history_document import document
+
+        print(document(runs, whole=bool(args.run_id)))
     elif args.run_id:
         _show_one(runs[0])
     else:
-        print("\n".join(_listed(runs)))
+        print("\n".join(_listed(runs, args.host)))
+    if trouble:
+        sys.stdout.flush()
+        raise trouble  # what the journals know is shown all the same
     return 0
 
 
-def _listed(runs: list[PastRun]) -> Iterator[str]:
+def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
+    """The newest of both kinds, by their ids, which begin with the time; and why those of one kind are missing."""
+    changing = (past for past in past_runs() if not host or host in past.hosts)
+    runs: list[Past] = list(islice(changing, number))
+    trouble = None
+    try:
+        runs += past_looks(number, host)
+    except HistoryError as error:
+        trouble = error
+    return sorted(runs, key=lambda past: past.run, reverse=True)[:number], trouble
+
+
+def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
     if not runs:
-        yield "nothing was changed from this machine yet"
+        yield f"no run over {host} is known on this machine" if host else _nothing()
         return
-    width = max(len(past.command) for past in runs)
-    undone = taken_back(runs)
+    width = max(len(_command(past)) for past in runs)
+    undone = taken_back(past for past in runs if isinstance(past, PastRun))
     yield f"{'run':20}  {'command':{width}}  hosts  what came of it"
     for past in runs:
         end = "; taken back" if past.run in undone else ""
-        yield f"{past.run:20}  {past.command:{width}}  {len(past.hosts):>5}  {ending(past)}{end}"
-        if past.undoes:
+        yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_came_of(past, host)}{end}"
+        if isinstance(past, PastRun) and past.undoes:
             yield f"{'':20}  takes back {past.undoes}"
-    standing = (past.run for past in runs if past.touched and not past.undoes and past.run not in undone)
+        elif isinstance(past, Look) and past.asked:
+            yield f"{'':20}  {past.asked}"
     yield ""
-    yield next((f"next: preflight rollback {run}" for run in standing), f"next: preflight history {runs[0].run}")
+    yield f"next: preflight history {runs[0].run}"
+
+
+def _nothing() -> str:
+    """Why the list is empty. Raises HistoryError where runs may be written down that cannot be read."""
+    place = state_home()
+    try:
+        for folder in (place.parent, place, place / "runs"):
+            with os.scandir(folder):
+                pass
+    except FileNotFoundError:
+        if not place.parent.exists():
+            return f"nothing was done from this machine yet: there is no {place.parent}, where runs are written down"
+    except OSError as error:
+        raise HistoryError(f"{error.filename}, where runs are written down, cannot be read: {error.strerror}") from None
+    return "nothing was done from this machine yet"
+
+
+def _command(past: Past) -> str:
+    """With the backend of a probe: its figures are those of that alone."""
+    return (
+        f"{past.command} {past.setting.backend}" if isinstance(past, Look) and past.command == "probe" else past.command
+    )
+
+
+def _came_of(past: Past, host: str) -> str:
+    """What a list says of a run: of the host alone, if one is named."""
+    if isinstance(past, PastRun):
+        return ending(past)
+    findings = [finding for finding in past.findings if not host or finding.host == host]
+    verdict = overall([Outcome.PASS, *(finding.outcome for finding in findings)]) if host else past.verdict
+    places: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.outcome is verdict:
+            device = places.setdefault(finding.check, [])
+            device += [str(finding.device)] if host and finding.device is not None else []
+    named = [f"{check} (device {', '.join(own)})" if own else check for check, own in sorted(places.items())]
+    more = f" and {len(named) - _CHECKS} more" if len(named) > _CHECKS else ""
+    whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
+    return f"{verdict.value}{': ' if named else ''}{', '.join(named[:_CHECKS])}{more}{whole}"
 
 
 _OTHERWISE = {
@@ -75,7 +159,38 @@ def ending(past: PastRun) -> str:
     return ", ".join(parts)
 
 
-def _show_one(past: PastRun) -> None:
+def _show_one(past: Past) -> None:
+    if isinstance(past, Look):
+        _show_look(past)
+    else:
+        _show_changes(past)
+
+
+def _show_look(past: Look) -> None:
+    from preflight.checks.catalogue import catalogue
+    from preflight.inventory import fold
+    from preflight.report.console import show, width
+    from preflight.report.text import Line, finding_lines
+
+    titles = {id_: entry.title for id_, entry in catalogue().items()}
+    lines = finding_lines(past.findings, titles, fold=fold, width=width())
+    lines += [Line(f"… and {past.dropped} more, which were not kept", "dim")] if past.dropped else []
+    lines += [Line("")] if lines else []
+    lines.append(
+        Line(
+            f"{_command(past)}{past.asked and ' ' + past.asked} by {past.owner}, {past.started} to {past.finished}",
+            "dim",
+        )
+    )
+    lines.append(Line(f"inventory {past.inventory}, cluster {past.setting.cluster}", "dim"))
+    if past.figures:
+        over = f"{len(past.figures)} bandwidths over {past.setting.backend}"
+        lines.append(Line(f"measured {over}: preflight baseline compare {past.run}", "dim"))
+    verdict = f"{past.verdict.value.upper()}: {fold(past.hosts) or 'no host'}, exit code {past.exit}"
+    show([*lines, Line(verdict, past.verdict.value), Line(f"next: {past.next_step}", "next")])
+
+
+def _show_changes(past: PastRun) -> None:
     from preflight.inventory import fold
     from preflight.model.change import Plan
     from preflight.provision.render import render
@@ -87,18 +202,6 @@ def _show_one(past: PastRun) -> None:
     print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
     undone = past.run in taken_back(past_runs())
     print(f"begun on {begun}: {ending(past)}{'; taken back' if undone else ''}")
-    print(f"next: preflight rollback {past.run}" if past.touched and not undone else "next: preflight history")
-
-
-def _document(runs: list[PastRun]) -> str:
-    import msgspec
-
-    listed = [
-        {"run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
-         "inventory": past.inventory, "undoes": past.undoes, "hosts": past.hosts, "begun": past.begun,
-         "changes": len(past.changes), "states": past.states, "not_begun": past.not_begun,
-         "unknown": past.unheard, "exit": past.exit}
-        for past in runs
-    ]  # fmt: skip
-    body = {"schema": "preflight.history/1", "runs": listed}
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+    if past.touched and not undone:
+        print(f"to take it back: preflight rollback {past.run}")
+    print("next: preflight history")

@@ -56,12 +56,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     setting.add_argument("value", metavar="VALUE")
     setting.set_defaults(act=_set)
 
+    simulating = actions.add_parser(
+        "simulate", help="how well faults would be found, in a model of a fabric of any size", allow_abbrev=False
+    )
+    simulating.add_argument("--hosts", type=int, default=232, metavar="N", help="number of hosts (232)")
+    simulating.add_argument("--rails", type=int, default=1, metavar="R", help="devices a host, each on its rail (1)")
+    simulating.add_argument("--leaves", type=int, default=1, metavar="L", help="leaf switches; 1: not known (1)")
+    simulating.add_argument("--faults", default="", metavar="LIST", help="dead:3,slow:1,link:2,partition:0.25, …")
+    simulating.add_argument("--noise", type=float, default=0.0, metavar="P", help="share of tests failing by accident")
+    simulating.add_argument("--runs", type=int, default=200, metavar="N", help="how many clusters (200)")
+    simulating.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed, the same clusters (0)")
+    simulating.add_argument("--alone", action="store_true", help="without other tools' rules beside it")
+    simulating.set_defaults(act=_simulate)
+
     down = actions.add_parser("down", help="take a lab down", allow_abbrev=False)
     down.set_defaults(act=_down)
 
     for action in (up, status, breaking, mend, setting, down):
         action.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="the lab's place (.lab)")
-    for action in (status, listing):
+    for action in (status, listing, simulating):
         action.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
@@ -120,6 +133,27 @@ def _mend(args: argparse.Namespace) -> None:
 
 def _set(args: argparse.Namespace) -> None:
     print(settings.change(args.name, args.value, args.dir))
+
+
+def _simulate(args: argparse.Namespace) -> None:
+    from preflight.lab.fabric import parse_faults
+    from preflight.lab.simulate import Setting, simulate
+
+    faults = parse_faults(args.faults)
+    setting = Setting(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
+    rows = simulate(setting, beside=not args.alone)
+    if args.output == "json":
+        given = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}
+        _print_json({"schema": "preflight.simulation/1", **given, "rules": rows})
+        return
+    print(f"{args.hosts} hosts in a model, nothing was run: faults {args.faults or 'none'}, noise {args.noise:g}")
+    print(f"{'':22}{'runs':>6}{'exact':>7}{'false':>7}{'missed':>8}{'rounds':>8}{'tests':>8}{'seconds':>9}")
+    for row in rows:
+        rounds = f"{min(row['rounds'])}-{max(row['rounds'])}" if len(row["rounds"]) > 1 else f"{min(row['rounds'])}"
+        print(
+            f"{row['rule']:22}{row['runs']:6}{row['exact']:7}{row['falsely_convicted']:7}{row['missed']:8}"
+            f"{rounds:>8}{row['tests']:8}{row['seconds']:9.0f}"
+        )
 
 
 def _print_json(document: Any) -> None:

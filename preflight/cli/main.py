@@ -6,6 +6,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from preflight import __version__
 from preflight.cli.pipe import replace_closed_streams, silence_stdout
@@ -19,7 +20,8 @@ COMMANDS = {
     "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
     "plan": "show what would be changed, and save it",
     "apply": "carry out a saved plan: that and nothing else",
-    "history": "list the runs that changed hosts",
+    "history": "list the runs that were started here: what they found or changed",
+    "baseline": "save what a probe measured, and compare later probes with it",
     "rollback": "take back what a run changed",
     "configure": "plan and apply ports, device addresses, firewall and environment",
     "configure-ports": "reserve the HCCL and job ports on every host",
@@ -36,8 +38,17 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """One line for wrong usage, without the usage: that hides the line that matters."""
+
+    asked = ""  # the command that options are unknown to, which argparse finds out at the top
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"preflight: {_harmless(message)}; see {self.asked or self.prog} --help\n")
+
+
 def _parser(only: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="preflight",
         description="Prepare and prove clusters of accelerator servers before distributed training starts.",
         epilog="Start with: preflight check --inventory hosts.toml",
@@ -47,6 +58,7 @@ def _parser(only: str | None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
         if name == only:
+            parser.asked = f"preflight {name}"
             module = importlib.import_module(f"preflight.cli.{name.replace('-', '_')}")
             command = commands.add_parser(
                 name,
@@ -74,8 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     replace_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
+    args = argparse.Namespace()
     try:
-        args = _parser(wanted).parse_args(arguments)
+        _parser(wanted).parse_args(arguments, args)
         args.argv = arguments
         code = int(args.run(args))
         sys.stdout.flush()
@@ -95,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except PreflightError as error:
         print(f"preflight: {_harmless(str(error))}", file=sys.stderr)
-        if isinstance(error, UsageError):
+        if isinstance(error, UsageError) and hasattr(args, "inventory"):  # else it would not have contacted anybody
             print("preflight: nothing was contacted.", file=sys.stderr)
         return error.exit_code
     except Exception:

@@ -2,17 +2,22 @@
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from preflight.cli.pipe import silence_stdout
 from preflight.model.cluster import Host
-from preflight.model.errors import PreflightError
+from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
+
+if TYPE_CHECKING:
+    from preflight.history.runs import Setting
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +26,28 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
 
 
+def refuse_unwritable(path: Path | None) -> None:
+    """Raises UsageError where `--save` names what cannot be written: to be said before anybody is contacted."""
+    if path is None:
+        return
+    try:
+        _partial(path).exists()  # raises where the name is too long
+        if path.exists() and not path.is_file():
+            what = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
+            raise UsageError(f"--save {path} is {what}")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UsageError(f"--save {path}: nothing can be written in {path.parent}: {error.strerror}") from None
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
 def _save(path: Path, text: str) -> None:
     """Whole or not at all: a reader never sees half a report."""
-    partial = path.with_name(path.name + ".partial")
+    partial = _partial(path)
     try:
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)
@@ -42,9 +66,12 @@ def finish(
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
     to_prove: str | None = None,
+    setting: "Setting | None" = None,
 ) -> int:
-    """Print the report to stdout and return the exit code (docs/contracts.md). `to_prove`: see `next_step`."""
+    """Print the report to stdout and return the exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
+    what the run is remembered with, None where no host was contacted."""
     from preflight.report.build import build
+    from preflight.report.next_step import next_step
 
     report = build(
         command,
@@ -57,6 +84,11 @@ def finish(
         inventory=args.inventory,
     )
     exit_code = report.exit_code(Outcome(getattr(args, "fail_on", "fail")))
+    then = next_step(report, args.inventory, limit=args.limit, to_prove=to_prove)
+    if setting:
+        from preflight.cli.remember import remembered
+
+        report = remembered(report, setting, args.inventory, exit_code, then, _asked(args))
     if args.save or args.output == "json":
         from preflight.report.document import document
 
@@ -65,7 +97,7 @@ def finish(
         if args.output == "json":
             print(text)
         else:
-            _show(args, report, observations, to_prove)
+            _show(args, report, observations, then)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough; the verdict stands
         silence_stdout()
@@ -74,12 +106,18 @@ def finish(
     return exit_code
 
 
-def _show(args: argparse.Namespace, report: Report, observations: Sequence[Observation], to_prove: str | None) -> None:
+def _asked(args: argparse.Namespace) -> str:
+    """What a probe was told that makes its figures those of fewer groups or other sizes."""
+    lists = {name: getattr(args, name, None) for name in ("scope", "sizes")}
+    words = ["--quick"] if getattr(args, "quick", False) else []
+    return " ".join([*words, *(f"--{name} {','.join(map(str, given))}" for name, given in lists.items() if given)])
+
+
+def _show(args: argparse.Namespace, report: Report, observations: Sequence[Observation], then: str) -> None:
     from preflight.checks.registry import all_checks
     from preflight.inventory import fold
     from preflight.probe.table import rows
     from preflight.report.console import show, width
-    from preflight.report.next_step import next_step
     from preflight.report.text import render
 
     show(
@@ -87,7 +125,7 @@ def _show(args: argparse.Namespace, report: Report, observations: Sequence[Obser
             report,
             {id_: check.title for id_, check in all_checks().items()},
             fold=fold,
-            next_step=next_step(report, args.inventory, limit=args.limit, to_prove=to_prove),
+            next_step=then,
             everything=args.all,
             table=rows(observations),
             width=width(),

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.cli.configure import dry_exit
     from preflight.cli.configure_output import say, show_plan
-    from preflight.cli.planning import doable, judge, look
+    from preflight.cli.planning import doable, judge, only_look
     from preflight.facts.document import load_file
     from preflight.provision.document import SavedPlan, dump
     from preflight.report.build import utc
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         _refuse_to_overwrite(args.out)
     with session(args) as s:
-        seen = judge(s, load_file(args.source), areas) if args.source else look(s, areas, args)
+        seen = judge(s, load_file(args.source), areas) if args.source else only_look(s, areas, args)
         plan, notes = doable(s, seen, args)
         shown(show_plan, s, plan, notes)
         if args.out:

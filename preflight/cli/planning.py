@@ -44,8 +44,21 @@ def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
     return judge(s, facts, areas, temporary=getattr(args, "temporary", False))
 
 
+def only_look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+    """The same, where nothing is to be changed; whose run is at work is asked where one has begun and not finished."""
+    from preflight.provision.apply import Way, who_is_at_work
+    from preflight.provision.hold import unfinished
+    from preflight.report.build import new_run_id
+
+    seen = look(s, areas, args)
+    if not (begun := unfinished(seen.facts)):
+        return seen
+    way = Way(s.hosts, s.transport, args.pool, s.progress)
+    return replace(seen, at_work=who_is_at_work(begun, way, new_run_id(datetime.now(UTC))))
+
+
 def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
-    """The same, to change what is seen. Where a run was cut off, its firewall changes may still take themselves back:
+    """Look, to change what is seen. Where a run was cut off, its firewall changes may still take themselves back:
     such hosts are put in order first, and looked at again."""
     from preflight.provision.apply import Way, put_in_order
     from preflight.provision.hold import unfinished

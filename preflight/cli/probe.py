@@ -2,6 +2,8 @@
 
   preflight probe --inventory hosts.toml
   preflight probe --inventory hosts.toml --backend gloo --limit node[01-02] --sizes 8,1M,64M
+  preflight probe --inventory hosts.toml --quick --budget 60s
+  preflight probe --inventory hosts.toml --scope host,rail    # each host, each rail by itself
   preflight probe --inventory hosts.toml --with hccl-test     # where jobs have no torch
 
 The probe keeps the devices busy for seconds to minutes, so it runs only where the operator has said that the hosts are
@@ -9,58 +11,39 @@ idle and theirs (idle = true under [probe], or --idle), and leaves out hosts who
 """
 
 import argparse
-import threading
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, TypeVar
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from preflight.cli.common import Session, add_inventory_arguments, session
-from preflight.cli.output import add_output_arguments, finish
+from preflight.cli.output import add_output_arguments, refuse_unwritable
+from preflight.cli.probe_request import add_request_arguments, request_of
+from preflight.cli.probed import Probed, finish_probe
+from preflight.cli.remember import baseline_of, setting_of
+from preflight.cli.with_hccl_test import with_hccl_test
 from preflight.model.cluster import Host, Product
 from preflight.model.errors import UsageError
-from preflight.model.report import LeftOut
+from preflight.model.measure import End, Observation, TestOutcome
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-T = TypeVar("T")
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    """`8,1M,16M` → bytes."""
-    sizes = []
-    for word in text.split(","):
-        size = word.strip().upper()
-        number = size.rstrip("KMG")
-        unit = size[len(number) :]
-        if not number.isdecimal() or unit not in _UNITS or not 0 < int(number) * _UNITS[unit] <= 1 << 40:
-            raise argparse.ArgumentTypeError(f"{word!r} is not a size in bytes like 8, 64K, 1M or 2G")
-        sizes.append(int(number) * _UNITS[unit])
-    return tuple(sorted(set(sizes)))
+    from preflight.probe.request import Request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    parser.add_argument("--backend", choices=("hccl", "nccl", "gloo"), help="instead of the inventory's")
-    parser.add_argument(
-        "--with",
-        dest="tool",
-        choices=("torch", "hccl-test"),
-        help="what runs the collectives; without it torch, or the vendor's HCCL Test where no host's jobs have torch",
-    )
-    parser.add_argument(
-        "--sizes", type=_sizes, default=(), metavar="LIST", help="bytes per rank, such as 8,1M,16M (the default)"
-    )
+    add_request_arguments(parser)
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
     add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_unwritable(args.save)
     started = datetime.now(UTC)
     with session(args) as s:
+        s = _meeting_as_asked(s, args.init)
         if not (args.idle or s.cluster.probe.idle):
             raise UsageError(
                 "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "
@@ -68,104 +51,127 @@ def run(args: argparse.Namespace) -> int:
             )
         _refuse_strange_backend(args.backend, s.cluster.product)
         if args.tool == "hccl-test":
+            if args.budget:
+                raise UsageError("HCCL Test takes as long as it takes; leave out --budget, or --with")
             if not s.cluster.product.is_npu or args.backend not in (None, "hccl"):
                 raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
-            return _hccl_test(args, s, started)
+            return with_hccl_test(args, s, started)
         return _probe(args, s, started)
+
+
+def _meeting_as_asked(s: Session, init: str | None) -> Session:
+    """Raises UsageError where ranks are to meet in a file, and no directory is known for it."""
+    if init == "file" and not s.cluster.probe.shared_dir:
+        raise UsageError("--init file needs shared_dir under [probe] in the inventory, which all hosts share")
+    return s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, init=init))) if init else s
 
 
 def _refuse_strange_backend(backend: str | None, product: Product) -> None:
     """Raises UsageError for a backend whose devices the cluster does not have; gloo runs everywhere."""
     of = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
     if backend and not of.get(backend, True):
-        raise UsageError(f"--backend {backend} does not run on {product}; the inventory's product says what does")
-
-
-def _in_background(work: Callable[[], T]) -> "Future[T]":
-    """A daemon thread and not an executor, whose threads would have to end before Ctrl-C can."""
-    from concurrent.futures import Future
-
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
+        runs = [one for one, there in of.items() if there]
+        raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*runs, 'gloo'])} does")
 
 
 def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import run_checks
-    from preflight.checks.waive import apply_waivers
-    from preflight.facts.collect import collect
+    from preflight.cli.background import (
+        FactsOfHosts,
+        cut_off,
+        in_background,
+        left,
+        reached,
+        rehearse_ports,
+        result_by,
+    )
+    from preflight.model.rehearsal import Rehearsal
     from preflight.probe.hccl_test import nobody_has_torch
+    from preflight.probe.line_rate import with_line_rates
     from preflight.probe.permission import may_probe
     from preflight.probe.run import probe
 
+    request = request_of(args, s.cluster.probe)
+    notes = [*_without_groups(args, s, request)]
+    begin = time.monotonic()
+
+    def share(part: float) -> float:
+        """When that part of the run's time is spent."""
+        return begin + part * (request.budget or float("inf"))
+
     # Whose devices are in use, and who is reached at all: asked while the hosts import torch.
-    wanted = ("npu_smi",) if s.cluster.product.is_npu else ("os",)
-    facts = _in_background(
-        lambda: collect(s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=wanted)
-    )
+    facts = FactsOfHosts(s, ("npu_smi",) if s.cluster.product.is_npu else ("os",))
     refused: dict[str, str] = {}
 
     def idle(present: Sequence[Host]) -> list[Host]:
-        refused.update(may_probe(s.cluster, facts.result(), present, asked_idle=args.idle))
+        known = facts.of(present, share(1 / 2))
+        late = [host.name for host in present if host.name not in known.hosts]
+        refused.update(dict.fromkeys(late, "it did not say in time whether its devices are in use"))
+        refused.update(may_probe(s.cluster, known, present, asked_idle=args.idle))
         return [host for host in present if host.name not in refused]
 
+    def usable() -> list[Host]:
+        known = facts.of(s.hosts, share(1 / 4))
+        busy = dict(may_probe(s.cluster, known, s.hosts, asked_idle=args.idle))
+        return [host for host in reached(s.hosts, known) if host.name not in busy]
+
+    rehearsal = rehearse_ports(s, request.backend, usable, share(1 / 3))
+    speeds = in_background(lambda: _port_speeds(s, request.backend))
     observations = probe(
-        s.cluster, s.hosts, s.transport, backend=args.backend, sizes=args.sizes, progress=s.progress, begin=idle
-    )
-    backend = args.backend or s.cluster.probe.backend
-    if args.tool is None and backend == "hccl" and nobody_has_torch(observations):
-        return _hccl_test(args, s, started)
-    probed = [host for host in s.hosts if host.name not in refused]
-    checks = [check for check in all_checks().values() if "observations" in check.needs]
-    findings = run_checks(s.cluster, facts.result(), checks=checks, hosts=probed, rounds={"observations": observations})
-    return finish(
-        args,
-        "probe",
-        started,
-        s.hosts,
-        apply_waivers(findings, s.cluster.waivers, (), date.today()),
-        observations=observations,
-        left_out=[LeftOut(host, why) for host, why in refused.items()],
-        notes=[f"limited to {args.limit}, as asked"] if args.limit else [],
+        s.cluster, s.hosts, s.transport, request, progress=s.progress, announce=s.progress.note, note=notes.append,
+        begin=idle, ports_free=lambda: rehearsal.exception(left(share(1 / 3))), cut_off=lambda: cut_off(rehearsal),
+    )  # fmt: skip
+    end = share(1)
+    ports = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
+    if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):
+        if not request.budget:
+            return with_hccl_test(args, s, started, ports)
+        notes.append("no host's jobs have torch; without --budget the vendor's HCCL Test would take its place")
+    rates: dict[tuple[str, int], float] = result_by(speeds, end, {})
+    observations = with_line_rates(observations, rates)
+    notes += filter(None, (ports.note, _spent(observations, request.budget)))
+    baseline = baseline_of(setting_of(s.cluster, request.backend))
+    rounds = {"rehearsal": ports, "observations": observations, "baseline": baseline}
+    return finish_probe(
+        args, s, started, Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend)
     )
 
 
-def _hccl_test(args: argparse.Namespace, s: Session, started: datetime) -> int:
-    """The vendor's own test in the probe's place. Who may not be used is asked anew: in the background it was not."""
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import NotRun, run_checks
-    from preflight.checks.waive import apply_waivers
+def _without_groups(args: argparse.Namespace, s: Session, request: "Request") -> Iterator[str]:
+    """The scopes that were asked for in vain. Raises UsageError where that leaves nothing to be run."""
+    from preflight.probe.estimate import without_groups
+    from preflight.probe.rounds import Plan
+
+    none = without_groups(Plan(s.cluster, s.hosts, request))
+    if len(none) == len(request.scopes):
+        raise UsageError(
+            f"--scope {','.join(none)}: the hosts asked for are too few, or have too few devices, for any such test; "
+            "take scope device or all"
+        )
+    if args.scope and none:
+        yield f"no test for --scope {','.join(none)}: too few hosts, or too few devices"
+
+
+def _spent(observations: Sequence[Observation], budget: float | None) -> str:
+    """That not everything asked for was done. Of hosts that were late the roll-call tells, the first observation."""
+    cut = [seen for seen in observations if any(view.end is End.CUT for view in seen.ranks)]
+    left = sum(seen.test.outcome is TestOutcome.NOT_RUN for seen in cut if seen.test.id != "r0-0")
+    if not budget or not cut:
+        return ""
+    if len(observations) == 1:
+        return f"the budget of {budget:.0f} s was spent before a host was there"
+    return f"the budget of {budget:.0f} s was spent: {left} tests were not run" if left else ""
+
+
+def _port_speeds(s: Session, backend: str) -> dict[tuple[str, int], float]:
+    """(host, device) → GB/s of its NIC's port; empty where the probe does not use those."""
     from preflight.facts.collect import collect
-    from preflight.facts.types import HostFacts
-    from preflight.probe import hccl_test
-    from preflight.probe.permission import may_probe
+    from preflight.probe.line_rate import ports
 
-    asked = ("npu_smi", "os")
-    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=asked)
-    refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))
-    reached = [host for host in s.hosts if host.name not in refused and isinstance(facts.hosts[host.name], HostFacts)]
-    found = hccl_test.jobs(hccl_test.look(s.cluster, reached, s.transport, s.progress), reached)
-    ran = hccl_test.run(s.cluster, reached, found, s.transport, sizes=args.sizes, progress=s.progress)
-    rounds = {"hccl_test": ran, "observations": NotRun("HCCL Test took its place")}
-    checks = [check for check in all_checks().values() if {"observations", "hccl_test"} & set(check.needs)]
-    hosts = [host for host in s.hosts if host.name not in refused]
-    findings = run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
-    notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
-    return finish(
-        args,
-        "probe",
-        started,
-        s.hosts,
-        apply_waivers(findings, s.cluster.waivers, (), date.today()),
-        observations=hccl_test.observations(ran),
-        left_out=[LeftOut(host, why) for host, why in refused.items()],
-        notes=[f"limited to {args.limit}, as asked", *notes] if args.limit else notes,
-    )
+    if backend != "hccl":
+        return {}
+    return ports(
+        collect(
+            s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=("hccn",),
+            readings=("speed",), deep=True,
+        )
+    )  # fmt: skip

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.cli.configure_output import finish_run, say, show_plan
     from preflight.cli.planning import device_facts, safe
+    from preflight.history.runs import past_look
     from preflight.provision.apply import Way
     from preflight.provision.journal import past_run
     from preflight.provision.rollback import undoing, undoing_in_order
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     started = datetime.now(UTC)
     past = past_run(args.run_id)
     if args.inventory is None and past is None:
+        if look := past_look(args.run_id):
+            raise UsageError(f"{args.run_id} was a {look.command}, which changes nothing that could be taken back")
         raise UsageError(
             f"this machine knows no run {args.run_id}: preflight history lists those it knows; a run that was started "
             "elsewhere needs --inventory"

@@ -68,13 +68,14 @@ def _facts_request(
     view = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
     useful = (name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED)
     queries = [name for name in useful if not readings or name in readings]
+    deeper = [name for name in DEEP_READERS if name not in READERS and (not readings or name in readings)]
     words: dict[str, object] = {
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],
         "hosts_file": cluster.setup.hosts_file,
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
-        "deep_readings": [name for name in DEEP_READERS if name not in READERS] if deep else [],
+        "deep_readings": deeper if deep else [],
         "chip_queries": [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3],
         "job": {
             "source": view.source,
@@ -129,13 +130,14 @@ def look(
     sections: Sequence[str] = (),
     readings: Sequence[str] = (),
     deep: bool = False,
+    heard: Callable[[str, HostFacts], None] | None = None,
 ) -> dict[str, Seen | Unreachable]:
     """Look at every host in one round trip: its facts together with what they were read from.
 
     `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
-    are wanted (what comes of the others is `Missing`); `readings`: of hccn_tool's basic ones, the same; `deep`: also
-    what is not of the basic set. Where sudo refuses, the host is looked at without root, and its `os` says why. Raises
-    nothing that a host could cause.
+    are wanted (what comes of the others is `Missing`); `readings`: of hccn_tool's, the same; `deep`: also what is not
+    of the basic set; `heard` is told a host's facts when they come, before what others saw of it. Where sudo refuses,
+    the host is looked at without root, and its `os` says why. Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections, readings, deep=deep)
     connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
@@ -150,7 +152,10 @@ def look(
         def seen(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()
             raw = asked.ask(transport, host)
-            return read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
+            found = read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
+            if heard:
+                heard(host.name, found.facts)
+            return found
 
         try:
             return seen(host, None)
@@ -175,11 +180,12 @@ def collect(
     sections: Sequence[str] = (),
     readings: Sequence[str] = (),
     deep: bool = False,
+    heard: Callable[[str, HostFacts], None] | None = None,
 ) -> ClusterFacts:
     """The facts of `hosts`, in their order; see `look`."""
     seen = look(
         cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections, readings=readings,
-        deep=deep,
+        deep=deep, heard=heard,
     )  # fmt: skip
     return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
 

@@ -7,7 +7,6 @@ agree only so. The root rank prints a row a size; a rank whose result was wrong 
 import re
 from dataclasses import dataclass
 
-from preflight.facts.last_words import meaning
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
@@ -24,20 +23,17 @@ class Row:
 
 @dataclass(frozen=True)
 class HcclTest:
-    """`trouble`: sentences about what stopped it; there may be rows from before. `wrong_ranks`: whose results were."""
+    """`codes`: those that HCCL or the runtime ended it with; `trouble`: sentences about what kept it from starting, or
+    its table from being read. There may be rows from before. `wrong_ranks`: whose results were wrong."""
 
     rows: tuple[Row, ...]
     wrong_ranks: tuple[int, ...] = ()
     overflow: bool = False  # it said that results overflow, so that it checks none
+    codes: tuple[int, ...] = ()
     trouble: tuple[str, ...] = ()
 
 
-_LEFTOVER = (
-    "a process of an earlier HCCL Test is still there on one of the hosts: find it with pgrep -fa _test, end it, and "
-    "start again"
-)
 _KNOWN = (
-    (re.compile(r"retcode: 7\b"), _LEFTOVER),
     (
         re.compile(r"gethostbyname failed, (\S{1,80})"),
         "the host does not resolve its own name: write it into /etc/hosts with the address the other hosts know it by",
@@ -82,25 +78,19 @@ def hccl_test(text: str) -> HcclTest | Missing:
             rows.append(Row(int(match.group(1)), float(match.group(2)), float(match.group(3)), match.group(4)))
         elif heading and line[:1].isdigit() and "|" in line:
             strange = strange or line
+    codes = tuple(sorted({int(match.group(1)) for match in _RETCODE.finditer(text)}))
     trouble = _trouble(text)
     if strange:
         trouble += (f"HCCL Test: the row {quote(strange)} is not understood, or cut",)
-    if not rows and not trouble and not wrong:
+    if not (rows or codes or trouble or wrong):
         return Missing(f"HCCL Test said {quote(text)}")
-    return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), trouble)
+    return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), codes, trouble)
 
 
 def _trouble(text: str) -> tuple[str, ...]:
     """One sentence a cause, however many ranks name it."""
-    found = []
-    for pattern, known_cause in _KNOWN:
-        if match := pattern.search(text):
-            found.append(f"HCCL Test said {quote(match.group())}: {known_cause}")
-    for code in sorted({int(match.group(1)) for match in _RETCODE.finditer(text)} - {7}):
-        known = meaning(f"retcode: {code}")
-        said = f"{known.cause}; {known.remedy}" if known else "its number is in CANN's list of error codes"
-        found.append(f"HCCL Test ended with retcode {code}: {said}; the first error in plog says where")
-    return tuple(found)
+    matches = ((pattern.search(text), cause) for pattern, cause in _KNOWN)
+    return tuple(f"HCCL Test said {quote(match.group())}: {cause}" for match, cause in matches if match)
 
 
 # Above this many devices the test cannot tell right from wrong, because the expected result is no exact number of the

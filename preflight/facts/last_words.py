@@ -34,7 +34,10 @@ def meaning(text: str) -> Meaning | None:
     return None
 
 
-_SET_ENV = "put CANN's set_env.sh into probe.setup (ENV110): source /usr/local/Ascend/ascend-toolkit/set_env.sh"
+_SET_ENV = (
+    "put CANN's set_env.sh into probe.setup (ENV110): source /usr/local/Ascend/cann/set_env.sh, before CANN 8.5 "
+    "/usr/local/Ascend/ascend-toolkit/set_env.sh"
+)
 _MATRIX = "install the releases of torch, torch_npu and CANN that belong together (VER107, VER108)"
 _ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU104)"
 _RAIL = "look at link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
@@ -138,6 +141,18 @@ _SENTENCES = (
     (
         r"ra hdc message process failed ret\(-67\)|rdma init fail",
         Meaning("the device's network port was down when the process began", "hccn_tool -i N -cfg recovery; NPU107"),
+    ),
+    (
+        r"EADDRINUSE|[Aa]ddress already in use",
+        Meaning("the port is taken at which rank 0 has to listen", "end what listens there (PRT103): ss -ltnp"),
+    ),
+    (
+        r"shared_dir \S+: it is not the directory",
+        Meaning("the directory is not one and the same on all hosts", "findmnt --target DIR on both hosts; mount it"),
+    ),
+    (
+        r"shared_dir \S+: ",
+        Meaning("ranks cannot meet in a file there", "make the directory, writable for the probe's user on all hosts"),
     ),
     (
         r"retrieving hcclUniqueId from \[0\]",

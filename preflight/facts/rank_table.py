@@ -1,11 +1,12 @@
 """Rank tables (`RANK_TABLE_FILE`, hccl.json): which device addresses a job would use.
 
-Versions 1.0 and 1.2 are read, of which `server_list` is alike (HCCL's user guide, cluster_info_config). Only what the
-comparison with the devices needs: whether a table is right in itself is another question.
+Versions 1.0 and 1.2 are read, of which `server_list` is alike (HCCL's user guide, cluster_info_config). Only what
+concerns a host's own devices: whether a table is right in itself, and over all servers, is another question.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,10 +21,14 @@ _LONGEST = 64  # no address is longer
 
 @dataclass(frozen=True)
 class RankedServer:
-    """`names`: whatever it is known by: server_id, host_ip, container_ip. `addresses`: device id → device_ip."""
+    """`names`: whatever it is known by: server_id, host_ip, container_ip. `addresses`: device id → device_ip.
+    `twice`: devices that several ranks have, without a device_port of their own. `without_sdid`: devices without
+    super_device_id, in a table of version 1.2."""
 
     names: frozenset[str]
     addresses: Mapping[int, str]
+    twice: tuple[int, ...] = ()
+    without_sdid: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def _servers(table: Any) -> Found[Mapping[str, RankedServer]]:
         if table["version"] not in VERSIONS:
             return Found(error=f"version {quote(str(table['version']))} is not read, only {' and '.join(VERSIONS)}")
         found: dict[str, RankedServer] = {}
-        for server in map(_server, table["server_list"]):
+        for server in (_server(entry, super_pods=table["version"] == "1.2") for entry in table["server_list"]):
             for name in server.names:
                 found.setdefault(name, server)
         return Found(found)
@@ -59,14 +64,17 @@ def _servers(table: Any) -> Found[Mapping[str, RankedServer]]:
         return Found(error=f"it is not shaped like a rank table: {type(error).__name__}: {quote(str(error))}")
 
 
-def _server(entry: Any) -> RankedServer:
+def _server(entry: Any, *, super_pods: bool) -> RankedServer:
     names = (entry.get(key) for key in ("server_id", "host_ip", "container_ip"))
     devices = entry["device"]
     if not isinstance(devices, list):
         raise TypeError("device is no list")
+    ports = Counter((_id(device["device_id"]), str(device.get("device_port"))) for device in devices)
     return RankedServer(
         frozenset(name for name in names if isinstance(name, str)),
         {_id(device["device_id"]): str(device["device_ip"])[:_LONGEST] for device in devices if "device_ip" in device},
+        tuple(sorted({device for (device, _), ranks in ports.items() if ranks > 1})),
+        tuple(_id(device["device_id"]) for device in devices if super_pods and not device.get("super_device_id")),
     )
 
 

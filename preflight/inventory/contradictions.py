@@ -50,6 +50,12 @@ def of_ports(document: Document) -> Iterator[Problem]:
             yield Problem(("ports", key), f"{own} {verb} the HCCL ports {ports.hccl}")
 
 
+def of_the_probe(document: Document) -> Iterator[Problem]:
+    """Ranks that are to meet in a file, and no directory for it."""
+    if document.probe.init == "file" and document.probe.shared_dir is None:
+        yield Problem(("probe", "init"), '"file" needs shared_dir, a directory that all hosts share')
+
+
 def of_the_setup(document: Document, entries: list[Entry]) -> Iterator[Problem]:
     """Names for /etc/hosts without an address; HCCL's variables where there is no HCCL."""
     nameless = [entry.name for entry in entries if not _is_address(entry.address)]

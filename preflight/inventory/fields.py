@@ -18,6 +18,7 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LARGEST_SIZE = 64 << 30  # bytes: no device has more memory for one tensor
 _MOST_FILES = 1048576  # what Linux allows a process unless fs.nr_open says otherwise
 _LONGEST_DEADLINE = 86400.0  # seconds
+_FASTEST = 10000.0  # GB/s
 _BASTION = re.compile(
     r"(?:(?P<user>[^@:\s-][^@:\s]*)@)?(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 )
@@ -199,6 +200,12 @@ def _seconds(value: Any) -> float:
     raise ValueError(f"should be a number of seconds above 0 and up to {_LONGEST_DEADLINE:.0f}, found {shown(value)}")
 
 
+def _bandwidth(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _FASTEST:
+        return float(value)
+    raise ValueError(f"should be GB/s above 0 and up to {_FASTEST:.0f}, such as 20.0, found {shown(value)}")
+
+
 def _paths_there(value: Any) -> tuple[str, ...]:
     """Absolute paths on the hosts: no `~`, which would be another one for everybody."""
     if not isinstance(value, list):
@@ -212,6 +219,13 @@ def _paths_there(value: Any) -> tuple[str, ...]:
             raise ValueError(f"{shown(item)} stands there twice")
         paths.append(_printable(path))
     return tuple(paths)
+
+
+def _folder_there(value: Any) -> str:
+    """An absolute path that can stand in a URL as it is: torch reads it out of file://."""
+    if not isinstance(value, str) or not re.fullmatch(r"(?:/[\w.+@-]+)+/?", value, re.ASCII):
+        raise ValueError(f"should be an absolute path of letters, digits and ._+@-, found {shown(value)}")
+    return value.rstrip("/")
 
 
 def _words(value: Any) -> Any:
@@ -237,6 +251,7 @@ Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]
 PathsThere = Annotated[tuple[str, ...], BeforeValidator(_paths_there, json_schema_input_type=list[str])]
+FolderThere = Annotated[str, BeforeValidator(_folder_there)]
 Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
 HostRange = Annotated[
     Literal["auto"] | InstanceOf[PortSet],
@@ -246,6 +261,7 @@ Limits = Annotated[dict[str, str | int], BeforeValidator(_limits, json_schema_in
 Profile = Annotated[dict[str, str] | None, BeforeValidator(_profile, json_schema_input_type=bool | dict[str, str])]
 Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=str)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
+Bandwidth = Annotated[float, BeforeValidator(_bandwidth)]
 Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]
 Day = Annotated[date, Field(strict=True)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]

@@ -44,6 +44,8 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
         yield from contradictions.of_ports(document)
     if sound.intact("cluster", "host_setup", "hosts"):
         yield from contradictions.of_the_setup(document, entries)
+    if sound.intact("probe"):
+        yield from contradictions.of_the_probe(document)
     if sound.intact("cluster", "ssh", "hosts"):
         yield from contradictions.of_the_way_there(document, entries)
     if sound.intact("hosts"):
@@ -127,4 +129,7 @@ def _probe(table: ProbeTable, product: Product) -> ProbeSettings:
         sizes=tuple(table.sizes),
         step_deadline=table.step_deadline or (_HCCL_DEADLINE if backend == "hccl" else _DEADLINE),
         idle=table.idle,
+        init=table.init,
+        shared_dir=table.shared_dir or "",
+        expect=table.expect.model_dump(exclude_none=True),
     )

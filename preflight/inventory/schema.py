@@ -6,11 +6,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from preflight.inventory.fields import (
     Address,
+    Bandwidth,
     BastionText,
     Day,
     Detect,
     DeviceCount,
     FilePath,
+    FolderThere,
     HostRange,
     Interface,
     Limits,
@@ -133,6 +135,15 @@ class HostSetupTable(_Table):
     profile: Profile = None
 
 
+class ExpectTable(_Table):
+    """GB/s of bus bandwidth, by the probe's scopes."""
+
+    pair: Bandwidth | None = None
+    rail: Bandwidth | None = None
+    host: Bandwidth | None = None
+    all: Bandwidth | None = None
+
+
 class ProbeTable(_Table):
     python: Text = "python3"
     setup: Line = ""
@@ -140,8 +151,11 @@ class ProbeTable(_Table):
     user: LoginOrNone = ""
     backend: Literal["hccl", "nccl", "gloo"] | None = None
     sizes: Annotated[list[Size], Field(min_length=1)] = [8, 1 << 20, 16 << 20]
+    init: Literal["store", "env", "tcp", "file"] = "store"
+    shared_dir: FolderThere | None = None
     step_deadline: Seconds | None = None
     idle: StrictBool = False
+    expect: ExpectTable = ExpectTable()
 
 
 class JobTable(_Table):

@@ -67,6 +67,9 @@ def _probe(probe: ProbeSettings) -> dict[str, Any]:
         "user": probe.user,
         "backend": probe.backend,
         "sizes": [f"{size}B" for size in probe.sizes],
+        "init": probe.init,
+        **({"shared_dir": probe.shared_dir} if probe.shared_dir else {}),
+        **({"expect": dict(probe.expect)} if probe.expect else {}),
         "step_deadline": probe.step_deadline,
         "idle": probe.idle,
     }

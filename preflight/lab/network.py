@@ -57,7 +57,7 @@ def build(spec: Spec, names: Names) -> Management:
         for switch, interface in ((names.fabric, "eth{device}"), (names.hccs, "hccs0"))
     )
     in_parallel(lambda host: configure_host(names.host(host), management, hosts.index(host)), hosts)
-    in_parallel(lambda where: _configure_device(names.device(*where), where[1]), devices)
+    in_parallel(lambda where: _configure_device(names.device(*where), where[1], _virtual_nic(spec, *where)), devices)
     kernel.ip_batch(_plug("mgmt", hosts), names.management)
     if devices:
         kernel.set_sysctls(names.fabric, _ROUTER)
@@ -112,13 +112,19 @@ def _join_controller(spec: Spec, names: Names) -> Management:
     return management
 
 
-def _configure_device(netns: str, device: int) -> None:
+def _configure_device(netns: str, device: int, virtual_nic: Iterable[str]) -> None:
     # The rule: see standins/vendor/nic.h.
-    kernel.ip_batch(
-        ["link set lo up", f"link set eth{device} up", "link set hccs0 up", "rule add tos 0x10 lookup 100"], netns
-    )
+    up = ("link set lo up", f"link set eth{device} up", "link set hccs0 up", "rule add tos 0x10 lookup 100")
+    kernel.ip_batch([*up, *virtual_nic], netns)
     shaper = ("tbf", "rate", DEVICE_RATE, "burst", "256kb", "latency", "100ms")
     kernel.run("tc", "-n", netns, "qdisc", "add", "dev", f"eth{device}", "root", *shaper)
+
+
+def _virtual_nic(spec: Spec, host: str, device: int) -> Iterable[str]:
+    """The address at which a die of an atlas-a3 is reached over HCCS: see standins/vendor/hccn_jobs.c."""
+    if spec.product == "atlas-a3":
+        server = spec.host_names.index(host) + 1
+        yield f"addr add 192.{server}.{2 + device % 2}.{199 - device}/16 dev hccs0"
 
 
 def _fabric(spec: Spec) -> Iterable[str]:

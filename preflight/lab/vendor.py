@@ -12,8 +12,8 @@ from pathlib import Path
 
 from preflight.lab import kernel
 from preflight.lab.spec import Spec
-from preflight.model.cache import cache_home
 from preflight.model.errors import UsageError
+from preflight.model.places import cache_home
 
 STANDINS = Path(__file__).parent / "standins"
 SOURCES = STANDINS / "vendor"

@@ -83,8 +83,11 @@ class ProbeSettings:
     user: str = ""  # run as this user through sudo -u
     backend: str = "gloo"  # hccl | nccl | gloo
     sizes: tuple[int, ...] = (8, 1 << 20, 16 << 20)  # bytes per rank
+    init: str = "store"  # how all ranks together meet: store (preflight's own) | env | tcp | file, as jobs do
+    shared_dir: str = ""  # of all hosts, for init "file"
     step_deadline: float = 60.0  # seconds a single step may take before its ranks are called missing
     idle: bool = False  # the operator says: these hosts are ours, disturbing them is fine
+    expect: Mapping[str, float] = field(default_factory=dict)  # scope → GB/s of busbw that all_reduce is to have
 
 
 @dataclass(frozen=True)

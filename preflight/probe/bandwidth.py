@@ -1,12 +1,21 @@
-"""Algorithm and bus bandwidth as nccl-tests defines them (PERFORMANCE.md)."""
+"""Algorithm and bus bandwidth as nccl-tests defines them (PERFORMANCE.md). Bytes are TestResult's: its S."""
 
 
 def algbw(bytes_: int, seconds: float) -> float:
-    """GB/s (1e9 bytes) seen by the caller: tensor size over time."""
+    """GB/s (1e9 bytes) seen by the caller: size over time."""
     return bytes_ / seconds / 1e9
 
 
 def busbw(op: str, bytes_: int, seconds: float, ranks: int) -> float:
-    """GB/s that the links carry, comparable over operations and rank counts; 0 for an all_reduce of one rank."""
-    factor = 2 * (ranks - 1) / ranks if op == "all_reduce" else 1.0
-    return algbw(bytes_, seconds) * factor
+    """GB/s that the links carry, comparable over operations and rank counts; 0 where one rank alone sends nothing."""
+    return algbw(bytes_, seconds) * _factor(op, ranks)
+
+
+def _factor(op: str, ranks: int) -> float:
+    match op:
+        case "all_reduce":
+            return 2 * (ranks - 1) / ranks
+        case "all_gather" | "reduce_scatter" | "all_to_all" | "gather" | "scatter":
+            return (ranks - 1) / ranks
+        case _:  # broadcast, reduce, send_recv
+            return 1.0

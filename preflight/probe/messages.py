@@ -1,6 +1,6 @@
 """What agents say, read from lines of a host's output: hostile data, so each is validated, bounded, or ignored."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,12 +12,25 @@ LONGEST = 64 << 10  # bytes of one line
 _Text = Annotated[str, Meta(max_length=8000)]
 _Word = Annotated[str, Meta(max_length=100)]
 _Stage = Annotated[str, Meta(pattern=rf"^({'|'.join(STAGES)})\Z")]
-_Count = Annotated[int, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e9)]  # no infinity, and sums that stay finite
+_OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+Address = Annotated[str, Meta(pattern=rf"^({_OCTET}\.){{3}}{_OCTET}\Z")]  # IPv4
 _Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class Event(msgspec.Struct, tag_field="at", frozen=True):
     nonce: _Word
+
+
+class Running(Event, tag="python", frozen=True):
+    """The agent's Python runs; it takes the host, and then imports torch."""
+
+
+class Noted(Event, tag="note", frozen=True):
+    """Something that the user should know of the host."""
+
+    text: _Text
 
 
 class Ready(Event, tag="ready", frozen=True):
@@ -28,7 +41,7 @@ class Ready(Event, tag="ready", frozen=True):
 
     torch: _Word
     nic: _Word
-    address: _Word
+    address: Address
     store: _Port
     cores: _Count
     variables: Annotated[dict[_Word, _Word], Meta(max_length=10)] = {}
@@ -45,25 +58,49 @@ class Reached(Event, tag="stage", frozen=True):
     group: _Word
     rank: _Count
     stage: _Stage
-    seconds: Annotated[float, Meta(ge=0)] = 0.0
+    seconds: _Seconds = 0.0
+
+
+class Waits(Event, tag="waits", frozen=True):
+    """The rank is where its group meets, sees `present` ranks there, itself included, and misses `missing` (not all,
+    where they are many). No sign of progress: it says so as often as that changes."""
+
+    group: _Word
+    rank: _Count
+    present: _Count
+    missing: Annotated[list[_Count], Meta(max_length=64)]
 
 
 class Entered(Event, tag="enter", frozen=True):
-    """The rank begins test number `test` of its group."""
+    """The rank begins test number `test` of its group, or, after warming up, what is measured of it."""
 
     group: _Word
     rank: _Count
     test: _Count
+    stage: Literal["warm-up", "iteration"] = "iteration"
 
 
 class Result(Event, tag="result", frozen=True):
     group: _Word
     rank: _Count
     test: _Count
-    seconds: Annotated[list[Annotated[float, Meta(ge=0)]], Meta(min_length=1, max_length=1000)]
+    seconds: Annotated[list[_Seconds], Meta(max_length=1000)]
     wrong: _Count
     first: _Text
     suspect: _Count | None
+    bytes: _Count | None = None  # what a device alone took of the bytes that it may
+    on_host: bool = False  # its tensors were in the host's memory
+    refused: _Text = ""  # why it was not run, if torch or the backend does not have it
+
+
+class Killed(Event, tag="killed", frozen=True):
+    """The agent has sent the worker SIGKILL. `Ended` follows when it is gone; one inside a driver may stay for ever."""
+
+    group: _Word
+    rank: _Count
+    end: Literal["overdue", "stopped"]
+    state: _Word
+    connecting: Annotated[list[_Word], Meta(max_length=8)] = []
 
 
 class Ended(Event, tag="end", frozen=True):
@@ -73,6 +110,8 @@ class Ended(Event, tag="end", frozen=True):
     error: _Text
     state: _Word
     printed: _Text
+    connecting: Annotated[list[_Word], Meta(max_length=8)] = []  # address:port without an answer so far
+    logs: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=40)] = []  # of its backend
 
 
 class Settled(Event, tag="settled", frozen=True):
@@ -83,8 +122,8 @@ class Settled(Event, tag="settled", frozen=True):
     error: _Text
 
 
-Message = Ready | Failed | Reached | Entered | Result | Ended | Settled
-RankMessage = Reached | Entered | Result | Ended
+Message = Running | Noted | Ready | Failed | Reached | Waits | Entered | Result | Killed | Ended | Settled
+RankMessage = Reached | Waits | Entered | Result | Killed | Ended
 
 _decoder = msgspec.json.Decoder(Message)
 

@@ -1,16 +1,24 @@
 """From the state of a round's groups to observations. Pure."""
 
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from preflight.model.measure import STAGES, End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.facts.redact import redact
+from preflight.model.measure import STAGES, End, Meeting, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.rounds import Collective
-from preflight.probe.watch import GroupState, RankState
+from preflight.probe.local_tests import ALONE, COPIES, tflops
+from preflight.probe.messages import Result
+from preflight.probe.operation import Operation
+from preflight.probe.watch import GroupState, RankState, clean
 
-_MEETING = Collective("init", "", 0)
-_LEAVING = Collective("close", "", 0)
+_Absent = Mapping[str, tuple[str, str]]
+_MEETING = Operation("init", "", 0)
+_MOVED = ("broadcast", "scatter", "all_gather", "all_to_all", "send_recv")
+_LEAVING = Operation("close", "", 0)
+_SPARE = 0.2  # seconds that a rank must have waited longer than those that gave up, for its silence to mean something
 
 
 def observe(round_: str, groups: Iterable[GroupState], late: float) -> list[Observation]:
@@ -19,22 +27,69 @@ def observe(round_: str, groups: Iterable[GroupState], late: float) -> list[Obse
     `late`: seconds of waiting after which a rank's error is its backend's own time-out.
     For each group: `init`, its tests in order, and `close` only if some rank did not leave well after the last one.
     """
-    parts = [part for group in groups for part in _observe(group, late)]
-    return [replace(part, test=replace(part.test, id=f"{round_}-{number}")) for number, part in enumerate(parts)]
+    parts = [
+        (_with_gave_up(part, _gave_up(state, late)), state.group.scope)
+        for state in groups
+        for part in _observe(state, late)
+    ]
+    return [
+        replace(part, test=replace(part.test, id=f"{round_}-{number}", scope=scope))
+        for number, (part, scope) in enumerate(parts)
+    ]
 
 
-def absent(members: Sequence[Member], why: dict[str, tuple[str, str]]) -> Observation:
-    """The roll-call: hosts in `why` (stage reached, sentence) gave no agent, all others did."""
-    views = tuple(
-        RankView(member, *why[member.host], end=End.LOST) if member.host in why else RankView(member, "torch")
-        for member in members
-    )
-    return _observation(_MEETING, TestOutcome.FAIL, views, id_="r0-0")
+def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observation:
+    """The roll-call: hosts in `why` (stage reached, sentence) gave no agent, those in `unheard` might have, had there
+    been time; all others did."""
+
+    def view(member: Member) -> RankView:
+        if member.host in why:
+            return RankView(member, *why[member.host], end=End.LOST)
+        if member.host in unheard:
+            return RankView(member, *unheard[member.host], end=End.CUT)
+        return RankView(member, "torch")
+
+    outcome = TestOutcome.FAIL if why else TestOutcome.NOT_RUN
+    return _observation(_MEETING, outcome, tuple(map(view, members)), id_="r0-0")
+
+
+def with_held(
+    observations: Sequence[Observation], settled: Mapping[tuple[str, int], tuple[bool, str]]
+) -> list[Observation]:
+    """The same observations; `settled`: (host, device) whose worker was killed → (still held, why it is not known)."""
+
+    def told(view: RankView) -> RankView:
+        held, error = settled.get((view.member.host, view.member.device), (False, ""))
+        return replace(view, held=held or view.held, held_error=error) if held or error else view
+
+    return [replace(seen, ranks=tuple(map(told, seen.ranks))) for seen in observations]
+
+
+def with_meetings(
+    observations: Sequence[Observation], meetings: Mapping[tuple[Member, ...], Meeting]
+) -> list[Observation]:
+    """The same observations; `meetings`: members of a group → where they met."""
+    return [replace(seen, meeting=meetings.get(seen.test.members)) for seen in observations]
+
+
+def with_printed(observations: Iterable[Observation], printed: Callable[[str], Sequence[str]]) -> list[Observation]:
+    """The same observations; ranks that never opened their device have what their host `printed` when the agent began:
+    a setup line that fails is told by its shell alone."""
+
+    def told(view: RankView) -> RankView:
+        if view.end is End.CLOSED or STAGES.index(view.stage) >= STAGES.index("device"):
+            return view
+        lines = (redact(clean(line)) for line in printed(view.member.host))
+        return replace(view, logs=(*(f"printed at the start: {line}" for line in lines), *view.logs))
+
+    return [replace(seen, ranks=tuple(map(told, seen.ranks))) for seen in observations]
 
 
 def _observe(state: GroupState, late: float) -> Iterator[Observation]:
     """Once something did not work, what comes after it was not run."""
     trouble = TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
+    if any(rank.end is End.CUT for rank in state.ranks) and state.failed is None:
+        trouble = TestOutcome.NOT_RUN
     views = tuple(_view(rank, rank.stage) for rank in state.ranks)
     broken = not all(rank.connected for rank in state.ranks)
     yield _observation(_MEETING, trouble if broken else TestOutcome.PASS, views)
@@ -48,15 +103,38 @@ def _observe(state: GroupState, late: float) -> Iterator[Observation]:
         else:
             yield _measured(test, state.ranks, number, views)
     if not broken and any(rank.end is not End.CLOSED for rank in state.ranks):
-        yield _observation(_LEAVING, trouble, tuple(_view(rank, rank.stage) for rank in state.ranks))
+        views = tuple(_view(rank, "closed" if rank.stage == "closed" else "values") for rank in state.ranks)
+        yield _observation(_LEAVING, trouble, views)
 
 
 def _hangs(state: GroupState, late: float) -> bool:
     return any(rank.end is End.OVERDUE or (rank.end is End.ERROR and rank.waited > late) for rank in state.ranks)
 
 
+def _gave_up(state: GroupState, late: float) -> set[Member]:
+    """The ranks whose backend's time-out ended them, well before those that had to be killed had waited as long."""
+    killed = min((rank.waited for rank in state.ranks if rank.end in (End.OVERDUE, End.STOPPED)), default=0.0)
+    return {rank.member for rank in state.ranks if rank.end is End.ERROR and late < rank.waited <= killed - _SPARE}
+
+
+def _with_gave_up(seen: Observation, members: set[Member]) -> Observation:
+    views = tuple(replace(view, gave_up=True) if view.member in members else view for view in seen.ranks)
+    return replace(seen, ranks=views)
+
+
 def _view(rank: RankState, stage: str) -> RankView:
-    return RankView(rank.member, stage, rank.error, end=rank.end, state=rank.state)
+    return RankView(
+        rank.member,
+        stage,
+        rank.error,
+        end=rank.end,
+        state=rank.state,
+        held=rank.stays,
+        present=rank.present,
+        missing=rank.missing,
+        connecting=rank.connecting,
+        logs=rank.logs,
+    )
 
 
 def _view_of_test(rank: RankState, number: int) -> RankView:
@@ -64,8 +142,10 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     if result is None:
         inside = rank.entered == number
         # A later stage than this belongs to earlier tests.
-        stage = "iteration" if inside else min(rank.stage, "communicator", key=STAGES.index)
+        stage = rank.inside if inside else min(rank.stage, "communicator", key=STAGES.index)
         return _view(rank, stage)
+    if not result.seconds:
+        return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "it brought no times")
     return replace(
         _view(rank, "closed" if rank.stage == "closed" else "values"),
         seconds=statistics.median(result.seconds),
@@ -75,12 +155,15 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     )
 
 
-def _measured(test: Collective, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
+def _measured(test: Operation, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
     """A test that all ranks have done: its time is that of the slowest rank, iteration by iteration."""
-    iterations = zip(*(rank.results[number].seconds for rank in ranks), strict=False)
-    seconds = statistics.median(max(times) for times in iterations)
-    if test.root is not None:
-        views = _blame_root(views, test.root)
+    if not all(rank.results[number].seconds for rank in ranks):
+        return _observation(test, TestOutcome.REFUSED, views)
+    if test.op in ALONE:
+        return _alone(test, ranks[0].results[number], views[0])
+    slowest = [max(times) for times in zip(*(rank.results[number].seconds for rank in ranks), strict=False)]
+    seconds = statistics.median(slowest)
+    views = _confirmed(test, views)
     wrong = any(view.wrong_values for view in views)
     observation = _observation(test, TestOutcome.WRONG_DATA if wrong else TestOutcome.PASS, views)
     if seconds <= 0:
@@ -90,27 +173,55 @@ def _measured(test: Collective, ranks: Sequence[RankState], number: int, views: 
         test=replace(
             observation.test,
             seconds=seconds,
-            algbw_GBps=algbw(test.bytes, seconds),
-            busbw_GBps=busbw(test.op, test.bytes, seconds, len(ranks)),
+            p99_seconds=_p99(slowest),
+            algbw_GBps=algbw(test.bytes, seconds) if test.bytes else None,
+            busbw_GBps=busbw(test.op, test.bytes, seconds, len(ranks)) if test.bytes else None,
         ),
     )
 
 
-def _blame_root(views: tuple[RankView, ...], root: int) -> tuple[RankView, ...]:
-    """When every other rank of at least two got wrong data from a root, the root sent it."""
-    others = [view for view in views if view.member.rank != root]
-    if len(others) < 2 or not all(view.wrong_values for view in others):
+def _p99(times: Sequence[float]) -> float | None:
+    """The least time that 99 % of several iterations did not exceed: of fewer than 100, the longest."""
+    return sorted(times)[math.ceil(0.99 * len(times)) - 1] if len(times) > 1 else None
+
+
+def _alone(test: Operation, result: Result, view: RankView) -> Observation:
+    """What a device did by itself, with as many bytes as it took."""
+    took = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
+    outcome = TestOutcome.WRONG_DATA if result.wrong else TestOutcome.PASS
+    observation = _observation(took, outcome, (replace(view, on_host=result.on_host),))
+    seconds = statistics.median(result.seconds)
+    if seconds <= 0:
+        return observation
+    measured = replace(observation.test, seconds=seconds, p99_seconds=_p99(result.seconds))
+    if test.op in COPIES:
+        return replace(observation, test=replace(measured, algbw_GBps=algbw(took.bytes, seconds)))
+    return replace(observation, test=replace(measured, tflops=tflops(took.dtype, took.bytes, seconds)))
+
+
+def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
+    """Data that was only moved names its source where it was wrong at all that received it from there, two at least:
+    else it may be the way, or the receiver. What one rank gathers is wrong in one part and right in the others."""
+    if test.op not in _MOVED:
         return views
-    return tuple(replace(view, suspect_rank=root) if view.wrong_values else view for view in views)
+    wrong_at = defaultdict(list)
+    for view in views:
+        if view.suspect_rank is not None and view.suspect_rank != view.member.rank:
+            wrong_at[view.suspect_rank].append(view)
+    receivers = min(2, len(views) - 1) if test.op == "send_recv" else len(views) - 1
+    named = {source for source, theirs in wrong_at.items() if len(theirs) == receivers > 1}
+    return tuple(view if view.suspect_rank in named else replace(view, suspect_rank=None) for view in views)
 
 
-def _observation(test: Collective, outcome: TestOutcome, views: tuple[RankView, ...], id_: str = "") -> Observation:
+def _observation(test: Operation, outcome: TestOutcome, views: tuple[RankView, ...], id_: str = "") -> Observation:
     result = TestResult(
         id=id_,
         op=test.op,
         dtype=test.dtype,
         bytes=test.bytes,
         root=test.root,
+        reduction=test.reduction,
+        form=test.form,
         members=tuple(view.member for view in views),
         outcome=outcome,
         stage=min((view.stage for view in views), key=STAGES.index),

@@ -1,238 +1,159 @@
-"""The probe: agents on all hosts, rounds of tests, observations. The one place here that does things in time."""
+"""The probe: agents on all hosts, round after round, observations."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from preflight.model.cluster import Cluster, Host
-from preflight.model.measure import Observation, TestOutcome
-from preflight.probe.agents import Agents, Gone
-from preflight.probe.messages import Failed, Ready, Settled
-from preflight.probe.observe import absent, observe
-from preflight.probe.patience import late, step_deadline
-from preflight.probe.rounds import Group, Plan, Round, acquitted, slow_below, split, with_slow
-from preflight.probe.watch import Watch
-from preflight.transport.types import Progress, Transport
+from preflight.model.measure import Observation, Scope, TestOutcome
+from preflight.probe.agents import FAREWELL, Agents, Launcher
+from preflight.probe.conductor import Conductor, OnProgress
+from preflight.probe.estimate import sentence
+from preflight.probe.observe import absent, with_printed
+from preflight.probe.pairs import acquitted, slow_below, split, with_slow
+from preflight.probe.patience import step_deadline
+from preflight.probe.request import SCOPES, Request
+from preflight.probe.rounds import Pair, Plan, Round
+from preflight.probe.venue import Venue
 
-START = 60.0  # seconds for connecting and for importing torch
-SETTLE = 45.0  # seconds for a host to say that its devices are free; it gives up waiting for them after 30
-_TICK = 0.2  # seconds between two looks at the clock
-
-OnProgress = Callable[[Progress], None]
+_BAD = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
 
 
 def probe(
     cluster: Cluster,
     hosts: Sequence[Host],
-    transport: Transport,
+    launcher: Launcher,
+    request: Request | None = None,
     *,
-    backend: str | None = None,
-    sizes: Sequence[int] = (),
     progress: OnProgress | None = None,
+    announce: Callable[[str], None] | None = None,
+    note: Callable[[str], None] | None = None,
     begin: Callable[[Sequence[Host]], Sequence[Host]] | None = None,
+    ports_free: Callable[[], object] | None = None,
+    cut_off: Callable[[], bool] | None = None,
 ) -> tuple[Observation, ...]:
-    """Run collectives over all devices of `hosts` and return what was observed, test by test, in the order of rounds.
+    """Run what was asked for over all devices of `hosts` and return what was observed, test by test, in the order of
+    rounds. Without a request it is the inventory's backend and sizes.
 
-    `backend` and `sizes` (bytes) default to the inventory's. `begin` is asked once the agents are ready, and before any
-    device is touched, which hosts to take: what it takes time for passes while the hosts import torch.
-    Never raises for a host: one that gives no agent is in the first observation, and the others go on without it.
+    `announce` is told, before it starts, what is coming and how long it takes; `note`, what hosts have to say. `begin`
+    is asked once the agents are ready, and before any device is touched, which hosts to take: what it takes time for
+    passes while the hosts import torch; so it is with `ports_free`, which returns when the job's ports may be bound.
+    Where hosts are `cut_off` from each other, asked then, too, groups of several are not run: they would only wait.
+    Never raises for a host: one that gives no agent is in the first observation, the others go on without it.
     """
-    chosen = backend or cluster.probe.backend
-    with Agents(cluster, hosts, transport, chosen) as agents:
-        run = _Run(cluster, agents, chosen, tuple(sizes) or cluster.probe.sizes, progress or (lambda _: None))
-        return tuple(run.everything(hosts, begin or (lambda present: present)))
+    request = request or Request(cluster.probe.backend, cluster.probe.sizes)
+    until = time.monotonic() + (request.budget - FAREWELL if request.budget else float("inf"))
+    with Agents(cluster, hosts, launcher, request.backend, ports_free, trains=request.trains) as agents:
+        conductor = Conductor(agents, request.backend, progress or (lambda _: None), Venue.of(cluster))
+        conductor.roll_call(hosts, until, note)
+        variables = [ready.variables for ready in conductor.ready.values()]
+        conductor.deadline = step_deadline(cluster.probe, request.backend, cluster.product, variables)
+        called = _roll_called(Plan(cluster, tuple(hosts), request), conductor)
+        taken = (begin or (lambda present: present))(conductor.present(hosts))
+        if not taken:
+            return called
+        run = _Run(cluster, tuple(taken), request, conductor, until)
+        run.apart = len(taken) > 1 and cut_off is not None and cut_off()
+        if run.apart and note:
+            note("no host reaches another on the ports that ranks need (PRB114): tests between hosts were not run")
+        if announce:
+            announce(sentence(run.plan, conductor.deadline))
+        return (*called, *run.everything())
+
+
+def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
+    """What there is to say of hosts that gave no agent."""
+    if not (conductor.gone or conductor.unheard):
+        return ()
+    called = absent(plan.everybody(0).groups[0].members, conductor.gone, conductor.unheard)
+    return tuple(with_printed([called], conductor.printed))
 
 
 class _Run:
+    """The rounds of one run, one after the other. `plan` loses hosts and devices on the way."""
+
     def __init__(
-        self, cluster: Cluster, agents: Agents, backend: str, sizes: tuple[int, ...], progress: OnProgress
+        self, cluster: Cluster, hosts: tuple[Host, ...], request: Request, conductor: Conductor, until: float
     ) -> None:
-        self._cluster = cluster
-        self._agents = agents
-        self._backend = backend
-        self._sizes = sizes
-        self._progress = progress
-        self._deadline = 0.0
-        self._ready: dict[str, Ready] = {}
-        self._gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
-        self._killed: dict[str, set[int]] = defaultdict(set)  # host → devices whose workers did not leave by themselves
+        self._conductor = conductor
+        self._until = until
+        self.apart = False  # hosts do not reach each other
+        self._rounds = 0
+        self._seen: list[Observation] = []
+        cores = {host.name: conductor.ready[host.name].cores for host in hosts}
+        self.plan = Plan(cluster, hosts, request)
+        crowded = any(cores[host.name] < len(self.plan.devices_of(host)) for host in hosts)
+        self.plan = replace(self.plan, crowded=crowded)
 
-    def everything(self, hosts: Sequence[Host], begin: Callable[[Sequence[Host]], Sequence[Host]]) -> list[Observation]:
-        self._roll_call(hosts)
-        variables = [ready.variables for ready in self._ready.values()]
-        self._deadline = step_deadline(self._cluster.probe, self._backend, self._cluster.product, variables)
-        observations = []
-        if self._gone:
-            everybody = self._plan(hosts).world().groups[0].members
-            observations.append(absent(everybody, self._gone))
-        taken = begin(self._present(hosts))
-        if taken:
-            observations += self._world_and_rails(taken)
-            self._settle()  # whoever takes the devices next, a job or another probe, finds them free
-        return observations
+    def everything(self) -> list[Observation]:
+        for scope in SCOPES:
+            if scope in self.plan.request.scopes:
+                self._over(scope)
+        return self._seen
 
-    def _present(self, hosts: Sequence[Host]) -> list[Host]:
-        """Those that have an agent, and have not lost it since."""
-        return [host for host in hosts if host.name in self._ready and host.name not in self._gone]
+    def _over(self, scope: Scope) -> None:
+        match scope:
+            case Scope.DEVICE:
+                alone = self._play(self.plan.devices)
+                bad = {member for seen in alone if seen.test.outcome in _BAD for member in seen.test.members}
+                self.plan = self.plan.without((member.host, member.device) for member in bad)
+            case Scope.HOST:
+                self._play(self.plan.within_hosts)
+            case Scope.ALL:
+                self._play(self.plan.everybody)
+            case Scope.RAIL:
+                self._play(self.plan.rails)
+            case Scope.PAIR:
+                self._over_pairs()
 
-    def _plan(self, hosts: Sequence[Host]) -> Plan:
-        plan = Plan(self._cluster, tuple(hosts), self._backend, self._sizes, crowded=False)
-        cores = {host.name: self._ready[host.name].cores for host in hosts if host.name in self._ready}
-        crowded = any(cores.get(host.name, 1) < len(plan.devices(host)) for host in hosts)
-        return Plan(self._cluster, tuple(hosts), self._backend, self._sizes, crowded)
-
-    def _world_and_rails(self, hosts: Sequence[Host]) -> list[Observation]:
-        plan = self._plan(hosts)
-        world = self._round(plan.world())
-        healthy = all(observation.test.outcome is TestOutcome.PASS for observation in world)
-        left = self._present(hosts)
-        if not left or (len(left) == 1 and healthy):
-            return world
-        plan = self._plan(left)
-        rails: list[Observation] = []
-        number = 2
-        for pairs in plan.rails():
-            rails += self._round(plan.pair_round(number, pairs))
-            number += 1
-        below = slow_below(rails)
-        rails = with_slow(rails, below)
-        good, bad = split(rails)
-        if not (good and bad):
-            return world + rails
-        swapped = with_slow(self._round(plan.pair_round(number, plan.swapped(bad, good))), below)
-        again = acquitted(bad, swapped)
-        repeated = with_slow(self._round(plan.pair_round(number + 1, again)), below)
-        return world + rails + swapped + repeated
-
-    # agents
-
-    def _roll_call(self, hosts: Sequence[Host]) -> None:
-        """Wait until every host has an agent, or has said why not, or has taken too long."""
-        begin = time.monotonic()
-        waiting = [host.name for host in hosts]
-        while waiting and (passed := time.monotonic() - begin) < START:
-            self._progress(
-                Progress(
-                    done=len(self._ready),
-                    total=len(hosts),
-                    failed=len(self._gone),
-                    slowest=waiting[0],
-                    seconds=passed,
-                    waiting_for="torch",
-                    phase="agents",
-                )
-            )
-            for said in self._agents.said(_TICK):
-                match said.message:
-                    case Ready():
-                        self._ready[said.host] = said.message
-                    case Failed(stage=stage, error=error):
-                        self._gone[said.host] = (stage, error)
-                    case Gone(why=why):  # after its failure, or after it was ready: while others were waited for
-                        stage = "torch" if said.host in self._ready else "none"
-                        self._gone.setdefault(said.host, (stage, why))
-                    case _:
-                        continue
-                if said.host in waiting:
-                    waiting.remove(said.host)
-        for host in waiting:
-            why = f"no agent after {START:.0f} s: connecting, the setup line, or importing torch takes too long"
-            self._gone[host] = ("none", why)
-
-    def _round(self, round_: Round) -> list[Observation]:
-        """Start the round's groups, watch them to their end, and return what was seen."""
-        if not round_.groups:
-            return []
-        self._settle()
-        watch = Watch(round_, self._deadline, time.monotonic())
-        for host, (_, why) in self._gone.items():
-            watch.lose(host, why, time.monotonic())
-        self._start(round_, watch.takes_turns)
-        while not watch.over:
-            said = self._agents.said(_TICK)
-            now = time.monotonic()
-            for word in said:
-                match word.message:
-                    case Gone(why=why):
-                        self._gone.setdefault(word.host, ("none", why))
-                        watch.lose(word.host, why, now)
-                    case Ready() | Failed() | Settled():
-                        pass
-                    case message:
-                        watch.take(word.host, message, now)
-            for order in watch.orders(now):
-                self._tell(order.group, {"do": order.do, "group": order.group.name})
-            self._report(round_, watch, now)
-        for host, why in watch.lost():
-            self._gone.setdefault(host, ("none", why))
-        if self._backend == "hccl":
-            for host, device in watch.not_left():
-                self._killed[host].add(device)
-        return observe(round_.name, watch.groups, late(self._backend, self._deadline))
-
-    def _settle(self) -> None:
-        """Wait until the devices whose workers were killed are free: the driver's part of a killed job lives on for
-        about 10 s, and whoever takes the device meanwhile is told that another job runs (EJ0001)."""
-        waiting = {host: devices for host, devices in self._killed.items() if host not in self._gone}
-        self._killed.clear()
-        self._agents.send({host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in waiting.items()})
-        begin, total = time.monotonic(), len(waiting)
-        while waiting and (passed := time.monotonic() - begin) < SETTLE:
-            self._progress(
-                Progress(
-                    done=total - len(waiting),
-                    total=total,
-                    failed=0,
-                    slowest=next(iter(waiting)),
-                    seconds=passed,
-                    waiting_for="killed workers to leave their devices",
-                    phase="probe: devices, hosts",
-                )
-            )
-            for said in self._agents.said(_TICK):
-                if isinstance(said.message, Gone):
-                    self._gone.setdefault(said.host, ("none", said.message.why))
-                if isinstance(said.message, Gone | Settled):
-                    waiting.pop(said.host, None)
-
-    def _start(self, round_: Round, takes_turns: bool) -> None:
-        """Tell each host, in one go, which ranks of which groups are its own."""
-        commands: dict[str, list[dict[str, object]]] = defaultdict(list)
-        for group in round_.groups:
-            meeting = self._ready[group.members[0].host]
-            for host in dict.fromkeys(member.host for member in group.members):
-                mine = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
-                commands[host].append(
-                    {
-                        "do": "start",
-                        "group": group.name,
-                        "size": len(group.members),
-                        "store": [meeting.address, meeting.store],
-                        "deadline": self._deadline,
-                        "wait": takes_turns,
-                        "workers": mine,
-                        "tests": [vars(test) for test in group.tests],
-                    }
-                )
-        self._agents.send(commands)
-
-    def _tell(self, group: Group, command: dict[str, object]) -> None:
-        self._agents.send({member.host: [command] for member in group.members})
-
-    def _report(self, round_: Round, watch: Watch, now: float) -> None:
-        done, total = watch.progress()
-        rank = watch.waits_for()
-        if rank is None:
+    def _over_pairs(self) -> None:
+        """Neighbours; then, where some pairs were bad and some good, the ends of bad ones with others, and those whose
+        ends were both good elsewhere once more with each other. Unless nothing else was asked for, a single host's
+        pairs only tell more of a failure."""
+        self._forget_the_gone()
+        well = all(seen.test.outcome in (TestOutcome.PASS, TestOutcome.REFUSED) for seen in self._seen)
+        if len(self.plan.hosts) == 1 and self._seen and well:
             return
-        ranks = sum(len(group.members) for group in round_.groups)
-        self._progress(
-            Progress(
-                done=done,
-                total=total,
-                failed=0,
-                slowest=f"{rank.member.host}/{rank.member.device}",
-                seconds=now - rank.last,
-                waiting_for=f"the step after {rank.stage}",
-                phase=f"probe round {round_.name[1:]}, {ranks} ranks, tests",
-            )
-        )
+        matchings = self.plan.neighbours()
+        tried: list[Observation] = []
+        for pairs in matchings[:1] if self.plan.request.quick else matchings:
+            tried += self._play_pairs(pairs)
+        below = slow_below(tried)
+        tried = with_slow(tried, below)
+        good, bad = split(tried)
+        self._seen += tried
+        if good and bad:
+            self._forget_the_gone()
+            swapping = self.plan.swapped(self._there(bad), self._there(good))
+            swapped = with_slow(self._play_pairs(swapping), below)
+            self._seen += swapped
+            self._seen += with_slow(self._play_pairs(acquitted(bad, swapped)), below)
+
+    def _play_pairs(self, pairs: Sequence[Pair]) -> list[Observation]:
+        self._forget_the_gone()
+        self._rounds += 1
+        return self._perform(self.plan.pair_round(self._rounds, self._there(pairs)))
+
+    def _there(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Those whose ends are still in the plan."""
+        there = {(host.name, device.index) for host in self.plan.hosts for device in self.plan.devices_of(host)}
+        return [pair for pair in pairs if all((member.host, member.device) in there for member in pair)]
+
+    def _perform(self, round_: Round) -> list[Observation]:
+        """Play it; devices that killed workers have kept are left out from here on."""
+        hopeless = self.apart and any(len({m.host for m in group.members}) > 1 for group in round_.groups)
+        seen = self._conductor.play(round_, 0.0 if hopeless else self._until) if round_.groups else []
+        kept = {view.member for part in seen for view in part.ranks if view.held}
+        self.plan = self.plan.without((member.host, member.device) for member in kept)
+        return seen
+
+    def _forget_the_gone(self) -> None:
+        self.plan = replace(self.plan, hosts=tuple(self._conductor.present(self.plan.hosts)))
+
+    def _play(self, make: Callable[[int], Round]) -> list[Observation]:
+        """Make a round of the hosts that are still there, and play it."""
+        self._forget_the_gone()
+        self._rounds += 1
+        seen = self._perform(make(self._rounds))
+        self._seen += seen
+        return seen

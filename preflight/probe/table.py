@@ -1,81 +1,153 @@
-"""What was measured, in the columns of nccl-tests; roots and rails folded. Pure."""
+"""What was measured, in the columns of nccl-tests, with its 99th percentile; what is alike is folded. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import median
+from textwrap import wrap
 
-from preflight.model.measure import Observation, TestOutcome, TestResult
+from preflight.model.measure import Member, Observation, Scope, TestOutcome, TestResult
 
-_BYTES = {"int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64": 8, "float64": 8}
-_HEAD = f"{'size':>11}{'count':>11}{'type':>9}{'redop':>7}{'root':>6}{'time':>11}{'algbw':>8}{'busbw':>8}{'#wrong':>8}"
-_UNITS = f"{'(B)':>11}{'(elements)':>11}{'':>22}{'(us)':>11}{'(GB/s)':>8}{'(GB/s)':>8}"
+_BYTES = {"int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64": 8, "float64": 8}
+_WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 80
+_HEAD = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong")
+_UNITS = ("(B)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
+_NOT_OPERATIONS = ("init", "close")
+_LARGE = 4096  # bytes: of what is smaller only the smallest has a line, for its latency
 
 
 def rows(observations: Sequence[Observation]) -> list[str]:
-    """Lines of at most 80 columns; empty if nothing ran collectives.
+    """Lines of at most 80 columns; empty if nothing was run.
 
-    Broadcasts that differ only in root and type share a line, as do pairs that differ only in hosts or rail; such a
-    line shows the slowest of them and says so. A test that brought no time shows its outcome in place of one.
+    One line for each size of an operation, in the type that bandwidth is measured in; what was run for its values
+    (other types, forms, roots) is one line where all is well. Pairs, rails, hosts and devices that differ only in where
+    they are share a line, which shows the slowest. A test that brought no time shows its outcome in place of one.
     """
-    measured = [observation.test for observation in observations if observation.test.bytes]
-    tests = [test for test in measured if test.outcome is not TestOutcome.NOT_RUN]
-    lines: list[str] = []
-    heading = ""
-    for same in _alike(tests):
-        title = _title(same)
-        if title != heading:
-            lines += [title, _HEAD, _UNITS] if not heading else [title]
-            heading = title
-        lines.append(_row(same))
-    if len(tests) < len(measured):
-        lines.append(f"not run, because their ranks had failed before: {len(measured) - len(tests)} tests")
-    return lines
+    measured = [seen.test for seen in observations if seen.test.op not in _NOT_OPERATIONS]
+    tests = [test for test in measured if test.outcome not in (TestOutcome.NOT_RUN, TestOutcome.REFUSED)]
+    lines = [_cells(*_HEAD), _cells(*_UNITS)] if tests else []
+    for alike in _by(tests, lambda test: (_round(test), test.op)):
+        lines += _operation(alike)
+    lines += _refused([test for test in measured if test.outcome is TestOutcome.REFUSED])
+    left = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
+    return [*lines, f"not run: {left} tests"] if left else lines
 
 
-def _alike(tests: Iterable[TestResult]) -> Iterator[list[TestResult]]:
-    """Tests that share a line, in the order of the first of each."""
-    groups: dict[tuple[object, ...], list[TestResult]] = {}
+def _by(tests: Iterable[TestResult], key: Callable[[TestResult], object]) -> list[list[TestResult]]:
+    """Tests with the same key together, in the order of the first of each."""
+    found: dict[object, list[TestResult]] = {}
     for test in tests:
-        one_line = test.root is not None or _is_pair(test)
-        kind = (_along_a_rail(test),) if _is_pair(test) else (test.op, len(test.members))
-        key = (*kind, test.bytes, test.outcome, None if one_line else test.id)
-        groups.setdefault(key, []).append(test)
-    yield from groups.values()
+        found.setdefault(key(test), []).append(test)
+    return list(found.values())
 
 
-def _is_pair(test: TestResult) -> bool:
-    return not test.id.startswith("r1-")
+def _refused(tests: Sequence[TestResult]) -> Iterator[str]:
+    """What torch or the backend does not have, by type."""
+    for alike in _by(tests, lambda test: test.dtype):
+        operations = ", ".join(dict.fromkeys(f"{test.op} {test.reduction}".strip() for test in alike))
+        yield from wrap(f"refused by the backend: {alike[0].dtype} in {operations}", 80, subsequent_indent="  ")
+
+
+def _round(test: TestResult) -> object:
+    """Rounds of pairs that went the same way are one."""
+    pair = (test.outcome, _along_a_rail(test))
+    return pair if test.scope is Scope.PAIR else test.id.partition("-")[0]
 
 
 def _along_a_rail(test: TestResult) -> bool:
     return len({member.device for member in test.members}) == 1
 
 
-def _title(same: Sequence[TestResult]) -> str:
-    test = same[0]
-    if not _is_pair(test):
-        return f"{test.op}, {len(test.members)} ranks" + (", slowest root shown" if len(same) > 1 else "")
-    pairs = list(dict.fromkeys(other.members for other in same))
-    if test.outcome is TestOutcome.PASS:
-        which = "along the rails" if _along_a_rail(test) else "with other partners"
-        shown = f"{len(pairs)} pairs {which}, slowest shown" if len(pairs) > 1 else f"1 pair {which}"
-        return f"{test.op}, {shown}"
-    named = ", ".join(" - ".join(f"{member.host}/{member.device}" for member in pair) for pair in pairs)
-    title = f"{test.op}, {test.outcome}: {named}"
+def _operation(tests: Sequence[TestResult]) -> Iterator[str]:
+    yield _title(tests)
+    speaking = [test for test in tests if _speaks_for_itself(test)]
+    smallest = min((test.bytes for test in speaking), default=0)
+    shown = [test for test in speaking if test.bytes in (0, smallest) or test.bytes >= _LARGE or not _well(test)]
+    yield from map(_row, _by(sorted(shown, key=lambda test: test.bytes), _line))
+    values = [test for test in tests if test not in shown]
+    if values:
+        yield _folded(values)
+
+
+def _speaks_for_itself(test: TestResult) -> bool:
+    plain = test.form == "tensor" and test.dtype in ("float32", "") and test.reduction in ("sum", "") and not test.root
+    return plain or test.scope is Scope.DEVICE or not _well(test)
+
+
+def _well(test: TestResult) -> bool:
+    return test.outcome is TestOutcome.PASS
+
+
+def _line(test: TestResult) -> tuple[object, ...]:
+    """What tests have in common that share a line."""
+    odd = (test.reduction, test.form, test.root) if not _well(test) else ()
+    return (test.bytes, test.dtype, test.outcome, *odd)
+
+
+def _folded(tests: Sequence[TestResult]) -> str:
+    kinds: dict[str, set[object]] = {"types": {test.dtype for test in tests}, "forms": {test.form for test in tests}}
+    kinds["roots"] = {test.root for test in tests if test.root is not None}
+    told = [f"{len(found)} {name}" for name, found in kinds.items() if len(found) > 1]
+    sizes = f"up to {max(test.bytes for test in tests)} B"
+    return f"{'':>10}{len(tests)} more, {sizes}{' in ' if told else ''}{', '.join(told)}: every value exact"
+
+
+def _title(tests: Sequence[TestResult]) -> str:
+    test = tests[0]
+    groups = list(dict.fromkeys(other.members for other in tests))
+    title = f"{test.op}, {_who(test, groups)}"
+    most = max(other.bytes for other in tests)
+    largest = _slowest(other for other in tests if other.bytes == most)
+    if largest.line_rate is not None:
+        title += f", {100 * largest.line_rate:.2g} % of line rate"
+    speeds = [other.tflops for other in tests if other.tflops]
+    if speeds:
+        title += f": {min(speeds):.3g} TFLOPS, median {median(speeds):.3g}"
     return title if len(title) <= 80 else title[:79] + "…"
+
+
+def _who(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:
+    slowest = ", slowest shown" if len(groups) > 1 else ""
+    match test.scope:
+        case Scope.ALL:
+            return f"{len(test.members)} ranks"
+        case Scope.DEVICE:
+            return f"{len(groups)} devices alone{slowest}"
+        case Scope.HOST:
+            return f"{len(groups)} hosts by themselves{slowest}"
+        case Scope.RAIL:
+            return f"{len(groups)} rails by themselves{slowest}"
+    if test.outcome is not TestOutcome.PASS:
+        return f"{test.outcome}: " + ", ".join(" - ".join(member.place for member in pair) for pair in groups)
+    where = "along the rails" if _along_a_rail(test) else "with other partners"
+    return f"{len(groups)} pairs {where}{slowest}" if len(groups) > 1 else f"1 pair {where}"
 
 
 def _row(same: Sequence[TestResult]) -> str:
     slowest = _slowest(same)
-    roots = {test.root for test in same}
-    root = "-1" if None in roots else f"{slowest.root}"
-    dtypes = {test.dtype for test in same}
-    dtype = slowest.dtype if len(dtypes) == 1 else f"{len(dtypes)} types"
-    count = str(slowest.bytes // _BYTES.get(slowest.dtype, 4)) if len(dtypes) == 1 else ""
-    redop = "sum" if slowest.op == "all_reduce" else "none"
+    count = slowest.bytes // _BYTES.get(slowest.dtype, 4)
+    root = -1 if slowest.root is None else slowest.root
+    kind = slowest.form if slowest.form in ("object", "list", "async") else slowest.reduction or "none"
     if slowest.seconds is None:
-        measured = f"{slowest.outcome:>11}{'':>16}"
+        measured = [slowest.outcome.partition("_")[0], "", "", ""]
     else:
-        measured = f"{slowest.seconds * 1e6:>11.1f}{slowest.algbw_GBps or 0:>8.2f}{slowest.busbw_GBps or 0:>8.2f}"
-    return f"{slowest.bytes:>11}{count:>11}{dtype:>9}{redop:>7}{root:>6}{measured}{_wrong(same):>8}"
+        time, p99 = (None if one is None else one * 1e6 for one in (slowest.seconds, slowest.p99_seconds))
+        rates = (_number(one, 6, 3) for one in (slowest.algbw_GBps, slowest.busbw_GBps))
+        measured = [_number(time, 9, 1), _number(p99, 7, 1), *rates]
+    size, wrong = _number(slowest.bytes, 10), _wrong(same)
+    return _cells(size, _number(count, 9), slowest.dtype, kind, str(root), *measured, wrong)
+
+
+def _cells(*row: str) -> str:
+    """A line of the table. Between two columns there is always a space."""
+    return " ".join(f"{text:>{width}}" for text, width in zip(row, _WIDTHS, strict=True)).rstrip()
+
+
+def _number(value: float | None, width: int, decimals: int = 0) -> str:
+    """With fewer decimals where it is too long for its column, else as 1.0e9."""
+    if value is None:
+        return ""
+    texts = (f"{value:.{left}f}" for left in range(decimals, -1, -1))
+    digits, exponent = f"{value:.1e}".split("e")
+    return next((text for text in texts if len(text) <= width), f"{digits}e{int(exponent)}")
 
 
 def _wrong(same: Sequence[TestResult]) -> str:
@@ -83,13 +155,13 @@ def _wrong(same: Sequence[TestResult]) -> str:
     if any(test.outcome is TestOutcome.UNCHECKED for test in same):
         return "N/A"
     wrong = sum(test.wrong_values for test in same)
-    return str(wrong) if wrong or same[0].outcome is not TestOutcome.WRONG_DATA else "some"
+    return _number(wrong, 6) if wrong or same[0].outcome is not TestOutcome.WRONG_DATA else "some"
 
 
-def _slowest(same: Sequence[TestResult]) -> TestResult:
-    """The slowest; a pair that was measured several times counts with its fastest."""
+def _slowest(same: Iterable[TestResult]) -> TestResult:
+    """The slowest; who was measured several times counts with the fastest."""
     best: dict[object, TestResult] = {}
     for test in same:
-        key = (test.members, test.root)
+        key = (test.members, test.root, test.dtype)
         best[key] = min(test, best.get(key, test), key=lambda test: test.seconds or 0.0)
     return max(best.values(), key=lambda test: test.seconds or 0.0)

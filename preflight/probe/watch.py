@@ -3,19 +3,21 @@
 import re
 from dataclasses import dataclass, field
 
+from preflight.facts.redact import redact
 from preflight.model.measure import STAGES, End, Member
-from preflight.probe.messages import Ended, Entered, RankMessage, Reached, Result
+from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
 from preflight.probe.rounds import Group, Round
 
 GRACE = 3.0  # seconds that the others of a group get to say what they saw, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the agent, which kills at the deadline, to say so
+DYING = 10.0  # seconds for a process to end after SIGKILL: what it had pinned and mapped is given back first
 TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
 
 # CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …"; older ones "EI0006: <time> …".
 _VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): |\bE[A-Z]\d{4}: ")
 
 _BACKEND = STAGES.index("backend")  # the next thing that a rank does is to open its device
-_COMMUNICATOR = STAGES.index("communicator")
+_DEVICE, _COMMUNICATOR = STAGES.index("device"), STAGES.index("communicator")
 
 
 @dataclass
@@ -24,18 +26,27 @@ class RankState:
 
     member: Member
     last: float  # of its last word
+    meets: bool = True  # others, before it can begin with the tests
     stage: str = "none"
+    present: int | None = None  # ranks that it saw where they meet, while it waited for others there
+    missing: tuple[int, ...] = ()
     entered: int = -1  # the last test begun
+    inside: str = ""  # and how far it is in it: warm-up or iteration
     results: dict[int, Result] = field(default_factory=dict)
     end: End | None = None
     ended: float = 0.0
-    waited: float = 0.0  # seconds between its last word and its end
+    waited: float = 0.0  # seconds between its last word and its end, or SIGKILL
     error: str = ""
     state: str = ""
+    connecting: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    killed: End | None = None  # its agent has sent it SIGKILL, and why; with it
+    killed_at: float = 0.0
+    stays: bool = False  # it did not die of that, and keeps its device
 
     @property
     def connected(self) -> bool:
-        return STAGES.index(self.stage) >= _COMMUNICATOR
+        return STAGES.index(self.stage) >= (_COMMUNICATOR if self.meets else _DEVICE)
 
 
 @dataclass
@@ -64,8 +75,9 @@ class GroupState:
 
     @property
     def failed(self) -> float | None:
-        """When the first of its ranks ended otherwise than well."""
-        return min((rank.ended for rank in self.ranks if rank.end not in (None, End.CLOSED)), default=None)
+        """When the first of its ranks ended otherwise than well, or got SIGKILL, of which it may not die."""
+        bad = (rank for rank in self.ranks if rank.killed or rank.end not in (None, End.CLOSED, End.CUT))
+        return min((rank.killed_at if rank.killed else rank.ended for rank in bad), default=None)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ class Watch:
         self._began = now
         self._takes_turns = len(round_.groups) > round_.lanes
         self._groups = {
-            group.name: GroupState(group, [RankState(member, now) for member in group.members])
+            group.name: GroupState(group, [RankState(member, now, group.meets) for member in group.members])
             for group in round_.groups
         }
 
@@ -112,13 +124,25 @@ class Watch:
         match message:
             case Reached(stage=stage):
                 rank.stage = stage
-            case Entered(test=test):
-                rank.entered = test
+            case Waits():
+                rank.present, rank.missing = message.present, tuple(message.missing)
+                return
+            case Entered():
+                rank.entered, rank.inside = message.test, message.stage
             case Result(test=test):
-                rank.results[test] = message
+                if test >= len(state.group.tests):
+                    return
+                rank.results.setdefault(test, message)  # its first word counts
+            case Killed():
+                if not rank.killed:  # its first word counts
+                    rank.killed, rank.killed_at, rank.state = End(message.end), now, message.state[:1]
+                    rank.connecting = tuple(map(clean, message.connecting))
+                return
             case Ended():
                 self._finish(rank, message.end, _sentence(message), now)
                 rank.state = message.state[:1]
+                rank.connecting = tuple(map(clean, message.connecting))
+                rank.logs = tuple(redact(clean(line)) for line in message.logs)
         rank.last = now
 
     def lose(self, host: str, why: str, now: float) -> None:
@@ -128,8 +152,18 @@ class Watch:
                 if rank.member.host == host and not rank.end:
                     self._finish(rank, End.LOST, why, now)
 
+    def cut(self, now: float) -> list[Order]:
+        """The run's time is spent: whoever is still at work is to be stopped, and nobody waits for the answer."""
+        orders = [Order("stop", state.group) for state in self._groups.values() if not state.over]
+        for state in self._groups.values():
+            for rank in state.ranks:
+                if not rank.end:
+                    self._finish(rank, End.CUT, "", now)
+        return orders
+
     def _finish(self, rank: RankState, end: End, error: str, now: float) -> None:
-        rank.end, rank.error, rank.ended, rank.waited = end, error, now, now - rank.last
+        rank.end, rank.error, rank.ended = end, error, now
+        rank.waited = (rank.killed_at if rank.killed else now) - rank.last
 
     def orders(self, now: float) -> list[Order]:
         """What is to be told to agents now."""
@@ -164,10 +198,16 @@ class Watch:
         return begin
 
     def _give_up_silent(self, state: GroupState, now: float) -> None:
-        """Agents kill at the deadline and say so. One that does not has lost its host, or the way to us."""
+        """Agents kill at the deadline and say so; whoever does not die of it stays on its host. An agent that says
+        nothing has lost its host, or the way to us."""
         for rank in state.ranks:
             more = state.told < len(state.group.tests)
             waiting = self._takes_turns and rank.connected and len(rank.results) == state.told and more
+            if rank.killed and not rank.end:
+                if now - rank.killed_at > DYING:
+                    rank.stays = True
+                    self._finish(rank, rank.killed, "", now)
+                continue
             if rank.end or waiting:
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
@@ -202,13 +242,13 @@ def _sentence(message: Ended) -> str:
     """Why a rank ended, on one line; where it could not say so itself, with the last line that it printed."""
     cause = _VENDOR_CAUSE.search(message.error)
     error = message.error[cause.start() :] if cause else message.error
-    words = [_clean(error)] if error else []
+    words = [clean(error)] if error else []
     lines = [line for line in message.printed.splitlines() if line.strip()]
     if lines and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
-        words.append(f"its last line was: {_clean(lines[-1])}")
+        words.append(f"its last line was: {clean(lines[-1])}")
     return "; ".join(words)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """A host's words on one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:500]

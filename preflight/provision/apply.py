@@ -122,6 +122,21 @@ def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
     return PutInOrder(tuple(notes), at_work)
 
 
+def who_is_at_work(names: Collection[str], way: Way, run: str) -> dict[str, str]:
+    """Those of these hosts on which a run is at work now, and whose; nothing is written. A host that does not tell is
+    left out."""
+    todo = [host for host in way.hosts if host.name in names]
+
+    def one_host(host: Host) -> str:
+        try:
+            return HostRun(host, way.transport, run).at_work()
+        except (Refused, NoAnswer):
+            return ""
+
+    said = fan_out(todo, one_host, pool=way.pool, deadline=HostRun.seconds((), 0), progress=way.progress, phase="ask")
+    return {name: owner for name, owner in said.items() if isinstance(owner, str) and owner}
+
+
 def compare(plan: Plan, way: Way, run: str) -> tuple[StepResult, ...]:
     """What each change of `plan` would meet on its host now; nothing is written."""
     todo = [host for host in way.hosts if host.name in plan.hosts]

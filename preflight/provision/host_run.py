@@ -80,6 +80,7 @@ class _Undo:
 @dataclass(frozen=True)
 class _UndoOf:
     changes: list[_Undo] | None
+    left: list[str]  # files in which only our lines are undone
     open: str
     at_work: str
 
@@ -104,10 +105,12 @@ class HostOutcome:
 
 @dataclass(frozen=True)
 class HostUndo:
-    """What leads a host back to before a run, None if the run was not there. `unfinished`: a sentence about the run
-    that is at work there, or that was cut off, empty if there is none."""
+    """What leads a host back to before a run, None if the run was not there. `left`: the files in which only our lines
+    are undone, since somebody has changed them. `unfinished`: a sentence about the run that is at work there, or that
+    was cut off, empty if there is none."""
 
     changes: tuple[Change, ...] | None
+    left: tuple[str, ...] = ()
     unfinished: str = ""
 
 
@@ -135,6 +138,11 @@ class HostRun:
         except (TransportError, Refused, framed.NoAnswer) as error:
             return refused(changes, _named(self._host, error))
 
+    def at_work(self) -> str:
+        """The owner of the run that is at work here now, empty if none is. Nothing is written. Raises TransportError,
+        Refused or NoAnswer."""
+        return self._ask({"action": "compare", **_phases(())}, _Compared, _PROGRAM_SECONDS).at_work
+
     def recover(self) -> str:
         """Put in order what a run left that was cut off, once its guardian is done; a sentence about it, empty if there
         was nothing. Raises TransportError, Refused (also where another run is at work) or NoAnswer."""
@@ -147,12 +155,12 @@ class HostRun:
         answer = self._ask({"action": "undo-of", "run": run}, _UndoOf, _PROGRAM_SECONDS)
         unfinished = _unfinished(answer.open, answer.at_work)
         if answer.changes is None:
-            return HostUndo(None, unfinished)
+            return HostUndo(None, unfinished=unfinished)
         undone = (
             Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
             for undo in answer.changes
         )
-        return HostUndo(tuple(undone), unfinished)
+        return HostUndo(tuple(undone), tuple(answer.left), unfinished)
 
     def carry_out(self, changes: Sequence[Change], *, undoes: str = "") -> HostOutcome:
         """Apply, then confirm where the host asks for it. A host that is lost ends in `FAILED`, not in an exception.

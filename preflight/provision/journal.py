@@ -28,16 +28,15 @@ import msgspec
 
 from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
+from preflight.model.places import state_home
 
 _LONGEST = 200  # characters of a found value
 _ROOM = 1 << 16  # bytes that a small run needs; the plan of a large one is written before any host is begun
 
 
 def directory() -> Path:
-    """Where the runs of this user are kept (XDG base directories)."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    state = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return state / "preflight" / "runs"
+    """Where the runs of this user are kept."""
+    return state_home() / "runs"
 
 
 def require_directory() -> None:
@@ -109,7 +108,11 @@ class RunJournal:
 
 def owner() -> str:
     """Who runs this, for others to read."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without an entry in /etc/passwd
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
     seconds = HostRun.seconds((), way.confirm_seconds)
     told = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
     changes: list[Change] = []
-    away, strangers, unfinished = [], [], {}
+    away, strangers, left, unfinished = [], [], [], {}
     for name, answer in told.items():
         if isinstance(answer, TransportError | str):
             away.append(str(answer))
@@ -51,13 +51,16 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
         if answer.changes is None:
             strangers.append(name)
         changes += answer.changes or ()
+        left += [(name, file) for file in answer.left]
         if answer.unfinished:
             unfinished[name] = answer.unfinished
     few = f"{', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}"
-    notes = (f"run {run} has not been on {few}",) if strangers else ()
+    notes = [f"run {run} has not been on {few}"] if strangers else []
+    notes += [f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
+              for host, file in left]  # fmt: skip
     plan, keeps = plan_of(changes)
     known = len(strangers) + len(away) < len(told)
-    return Undoing(plan, keeps, tuple(away), unfinished, notes=notes, known=known)
+    return Undoing(plan, keeps, tuple(away), unfinished, notes=tuple(notes), known=known)
 
 
 def undoing_in_order(run: str, way: Way, this_run: str) -> Undoing:

@@ -148,6 +148,20 @@ def _block_lines(
     return lines
 
 
+def finding_lines(
+    findings: Iterable[Finding],
+    titles: Mapping[str, str],
+    *,
+    fold: Callable[[Iterable[str]], str],
+    width: int = 80,
+) -> list[Line]:
+    """The findings, folded, the worst first; parameters as of `render`."""
+    by_check: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_check[finding.check].append(finding)
+    return [line for checks, same in _blocks(by_check) for line in _block_lines(checks, titles, same, fold, width)]
+
+
 def render(
     report: Report,
     titles: Mapping[str, str],
@@ -159,13 +173,8 @@ def render(
     width: int = 80,
 ) -> list[Line]:
     """All lines of a report. `titles`: check id → title; `fold`: host names → node[01-16]; `table`: measurements."""
-    lines: list[Line] = []
-    by_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in report.findings:
-        if everything or finding.outcome not in (Outcome.PASS, Outcome.SKIP):
-            by_check[finding.check].append(finding)
-    for checks, findings in _blocks(by_check):
-        lines += _block_lines(checks, titles, findings, fold, width)
+    shown = [f for f in report.findings if everything or f.outcome not in (Outcome.PASS, Outcome.SKIP)]
+    lines = finding_lines(shown, titles, fold=fold, width=width)
     if lines:
         lines.append(Line(""))
     if table:

@@ -21,11 +21,17 @@ main()
 """
 
 
-def source(name: str) -> str:
-    """The text of the program `name`: one file, or the modules of a folder, whose `main.main` is run."""
-    place = files("preflight") / "remote" / name
-    if not place.is_dir():
-        return (files("preflight") / "remote" / f"{name}.py").read_text(encoding="utf-8")
-    modules = sorted(module.name.removesuffix(".py") for module in place.iterdir() if module.name.endswith(".py"))
-    texts = {name: "", **{f"{name}.{module}": (place / f"{module}.py").read_text("utf-8") for module in modules}}
+def source(name: str, *others: str) -> str:
+    """The text of the program `name`: one file, or the modules of a folder, whose `main.main` is run; `others` are
+    folders whose modules it imports, or single modules of them ("agent.network")."""
+    place = files("preflight") / "remote"
+    if not (place / name).is_dir():
+        return (place / f"{name}.py").read_text(encoding="utf-8")
+    texts = {}
+    for other in (name, *others):
+        package, _, only = other.partition(".")
+        texts[package] = ""
+        modules = (module.name for module in (place / package).iterdir() if module.name.endswith(".py"))
+        for module in sorted(module for module in modules if not only or module == f"{only}.py"):
+            texts[f"{package}.{module.removesuffix('.py')}"] = (place / package / module).read_text(encoding="utf-8")
     return _PACKAGE.format(name=name, texts=texts)

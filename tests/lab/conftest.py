@@ -1,4 +1,4 @@
-"""Labs for tests: a session brings up what it needs, shares it, and always takes it down."""
+"""Labs for tests: the tests of a file share what it brings up, and it always takes it down."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.lab.local_host import LocalHost, network_of_its_own
+from tests.lab.sshd import Sshd, running
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +67,11 @@ class LabHandle:
         """Run a shell command on a host; the answer has returncode, stdout and stderr."""
         return subprocess.run(self.ssh_command(host, command, timeout), capture_output=True, text=True, check=False)
 
+    def connects(self, host: str, address: str, port: int) -> bool:
+        """Whether the port answers at all: an open port and a refusal both do, a firewall that drops does not."""
+        program = f"timeout 1 bash -c 'echo > /dev/tcp/{address}/{port}' 2>/dev/null; test $? != 124"
+        return self.ssh(host, program).returncode == 0
+
     def configure_devices(self) -> None:
         """Give every device its address of the plan in hosts.toml, with the hosts' own hccn_tool, and reserve the
         ports: an outgoing connection would take one of them now and then."""
@@ -86,7 +92,7 @@ def _address_commands(number: int, devices: int) -> Iterator[str]:
 MakeLab = Callable[..., LabHandle]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLab]:
     """`make_lab(hosts=2, devices=8, product="atlas-a1", firewall="nftables", ...)` brings a lab up."""
     if os.geteuid() != 0:
@@ -114,6 +120,14 @@ def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLab]:
         handle.lab("down", check=False)
 
 
+@pytest.fixture(scope="module")
+def two_by_two(make_lab: MakeLab) -> LabHandle:
+    """Two hosts with two devices each, which have the addresses of the plan; tests leave it as they found it."""
+    lab = make_lab(hosts=2, devices=2, firewall="none")
+    lab.configure_devices()
+    return lab
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> LocalHost:
     """This machine as a host whose changes are applied here, with a journal of its own."""
@@ -125,3 +139,16 @@ def netns(host: LocalHost) -> Iterator[LocalHost]:
     """The same, in a network namespace that ends with the test."""
     with network_of_its_own(host) as inside:
         yield inside
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A real sshd on loopback."""
+    with running(tmp_path_factory.mktemp("sshd") / "server") as sshd:
+        yield sshd
+
+
+@pytest.fixture(params=["fabric", "openssh"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """Both ways over the network."""
+    return str(request.param)

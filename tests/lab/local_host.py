@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,25 @@ def states(answer: dict[str, Any]) -> list[str]:
 
 def inside(host: LocalHost, *command: str, stdin: str = "") -> str:
     return subprocess.run([*host.inside, *command], input=stdin, capture_output=True, text=True, check=True).stdout
+
+
+def reserved(host: LocalHost) -> str:
+    return inside(host, "cat", "/proc/sys/" + RESERVED.replace(".", "/")).strip()
+
+
+def holders(path: Path) -> set[int]:
+    """The processes that have a file open."""
+    held = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if descriptor.readlink() == path:
+                held.add(int(descriptor.parts[2]))
+    return held
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
 
 
 @contextmanager

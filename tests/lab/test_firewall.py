@@ -316,13 +316,14 @@ def test_what_an_administrator_makes_permanent_afterwards_keeps_our_rules(zoned:
     assert sorted(on(zoned, "node01", "firewall-cmd --list-rich-rules").splitlines()) == sorted(live)
     assert comes_through(zoned, "node02", zoned.addresses["node01"], 29500)
     assert report("configure-firewall", zoned.inventory, "-y")["changes"] == []
-    # Only ours goes: what the administrator did since stands in the file that is therefore not put back whole.
-    back = preflight("rollback", done["run"], "-y", "--inventory", zoned.inventory, check=False)
-    assert back.returncode == 1
-    assert "/etc/firewalld/zones/public.xml: somebody changed it meanwhile" in " ".join(back.stdout.split())
-    assert on(zoned, "node01", f"firewall-cmd --list-rich-rules; {PERMANENT}").strip() == ""
-    assert "1234/tcp" in on(zoned, "node01", "firewall-cmd --list-ports")
-    assert "1234/tcp" in on(zoned, "node01", "firewall-cmd --permanent --list-ports; firewall-cmd --reload")
+    # Only ours goes, and that as often as it is asked for: what the administrator did since stands in the file.
+    for _ in range(2):
+        back = preflight("rollback", done["run"], "-y", "--inventory", zoned.inventory, check=False)
+        assert back.returncode == 0, back.stdout
+        assert "node01: /etc/firewalld/zones/public.xml is not put back whole" in " ".join(back.stdout.split())
+        assert on(zoned, "node01", f"firewall-cmd --list-rich-rules; {PERMANENT}").strip() == ""
+        assert "1234/tcp" in on(zoned, "node01", "firewall-cmd --list-ports")
+        assert "1234/tcp" in on(zoned, "node01", "firewall-cmd --permanent --list-ports; firewall-cmd --reload")
     assert not comes_through(zoned, "node02", zoned.addresses["node01"], 29500)
 
 

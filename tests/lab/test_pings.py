@@ -33,6 +33,11 @@ def check(lab: LabHandle, *arguments: str) -> tuple[list[Named], str]:
     return [(it["check"], it["outcome"], it["host"], it["device"], it["rail"]) for it in wrong], done.stderr
 
 
+def failures(lab: LabHandle, *arguments: str) -> list[Named]:
+    """Without the warnings: a machine that is busy with other tests is late with its gateways' answers."""
+    return [found for found in check(lab, *arguments)[0] if found[1] != "warn"]
+
+
 @contextmanager
 def switched(lab: LabHandle, ports: list[tuple[str, int]], change: str, back: str) -> Iterator[None]:
     """The switch's ports of the devices (host, index), after `ip link set PORT CHANGE`."""
@@ -98,18 +103,18 @@ def test_gateways_that_refuse_icmp_are_a_warning(lab: LabHandle) -> None:
 @pytest.mark.parametrize("options", [(), ("--mesh",)], ids=" ".join)
 def test_a_rail_that_is_off_is_named_once(lab: LabHandle, options: tuple[str, ...]) -> None:
     with cut_off(lab, [(f"node0{host}", 2) for host in (1, 2, 3)]):
-        assert check(lab, *options)[0] == [("PNG101", "fail", None, None, 2)]
+        assert failures(lab, *options) == [("PNG101", "fail", None, None, 2)]
 
 
 def test_a_host_that_the_switch_does_not_forward_for_is_named_once(lab: LabHandle) -> None:
     with cut_off(lab, [("node03", index) for index in range(4)]):
-        assert check(lab)[0] == [("PNG101", "fail", "node03", None, None)]
+        assert failures(lab) == [("PNG101", "fail", "node03", None, None)]
 
 
 def test_a_switch_port_with_a_smaller_mtu_passes_small_pings_and_is_named_by_the_large_ones(lab: LabHandle) -> None:
     with switched(lab, [("node03", 0)], "mtu 1400", "mtu 1500"):
-        assert check(lab)[0] == [("PNG102", "fail", "node03", 0, 0)]
-    assert check(lab)[0] == []
+        assert failures(lab) == [("PNG102", "fail", "node03", 0, 0)]
+    assert failures(lab) == []
 
 
 def test_a_size_above_the_mtu_is_no_loss(lab: LabHandle) -> None:

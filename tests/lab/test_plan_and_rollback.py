@@ -279,6 +279,9 @@ def test_a_run_that_is_at_work_when_another_one_looks_is_left_to_it(lab: LabHand
         soon = ("-y", "--limit", "node01", "--confirm-within", "2")
         assert_left_to_ann(run("configure-ports", "--inventory", lab.inventory, *soon))
         assert_left_to_ann(run("rollback", "7", "--inventory", lab.inventory, *soon))
+        for looking in (("plan",), ("configure", "--dry-run")):
+            said = " ".join(run(*looking, "--inventory", lab.inventory, "--limit", "node01").stdout.split())
+            assert "node01: another run is at work on this host (ann@login1, run 7), so it is left to it" in said
         assert len(on(lab, "node01", f"cat {journal}").splitlines()) == 1
     finally:
         holder.kill()
@@ -298,7 +301,7 @@ def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None
     count = len(document["changes"])
     assert f"nothing changed ({count} were so already)" in listed
     assert f"{count} of {count} changes\n" in listed
-    assert listed.splitlines()[-1] == f"next: preflight rollback {applied['run']}"
+    assert listed.splitlines()[-1] == f"next: preflight history {last_run()}"
     idle = last_run()
     assert "nothing to take back" in run("rollback", idle, "-y").stdout
     assert last_run() == idle, "a rollback that had nothing to do is no run"
@@ -335,7 +338,7 @@ def test_history_lists_the_run_and_shows_it() -> None:
     assert "changes" in listed
     shown = run("history", run_id).stdout
     assert "/etc/sysctl.conf" in shown or "99-sysctl.conf" in shown
-    assert shown.splitlines()[-1] == f"next: preflight rollback {run_id}"
+    assert f"to take it back: preflight rollback {run_id}" in shown.splitlines()
     assert run("history", "nonsense").returncode == 2
 
 

@@ -65,9 +65,9 @@ def test_sixteen_ranks_pass_and_their_bytes_cross_the_device_nics(lab: LabHandle
     report = probe(lab)
     after = [sent(*nic) for nic in nics], [sent(host["netns"], "eth0") for host in hosts]
     assert report["verdict"] == "pass", report["findings"]
-    assert {len(test["members"]) for test in report["tests"]} == {16, 2}
+    assert {len(test["members"]) for test in report["tests"]} == {16, 2, 1}
     assert {test["outcome"] for test in report["tests"]} == {"pass"}
-    assert {test["root"] for test in report["tests"] if test["op"] == "broadcast"} == set(range(16))
+    assert {test["root"] for test in report["tests"]} == {None, *range(16)}
     over_devices, over_hosts = ([b - a for a, b in zip(*pair, strict=True)] for pair in zip(before, after, strict=True))
     assert min(over_devices) > 8 << 20, over_devices
     assert max(over_hosts) < 4 << 20, over_hosts
@@ -117,7 +117,9 @@ def test_afterwards_no_process_is_left_and_the_job_ports_can_be_bound(lab: LabHa
 def test_a_slow_port_is_named_though_every_value_is_right(lab: LabHandle, broken: Callable[..., None]) -> None:
     broken("slow-link", "--device", "3")
     report = probe(lab)
-    assert named(report, "PRB103") == {("node02", 3)}
+    # With other tests beside it the machine may be too busy to tell which end it is: then the pair is named.
+    (found,) = [one for one in report["findings"] if one["check"] == "PRB103" and one["outcome"] == "fail"]
+    assert "node02/3" in (f"{found['host']}/{found['device']}", found["peer"])
     assert not named(report, "PRB101")
     assert not named(report, "PRB102")
 
@@ -127,8 +129,9 @@ def test_a_port_that_is_down_is_named(lab: LabHandle, broken: Callable[..., None
     report = probe(lab)
     assert ("node02", 5) in named(report, "PRB101")
     assert {host for host, _ in named(report, "PRB101")} == {"node02"}
-    rails = [test for test in report["tests"] if test["id"].startswith("r2-") and test["op"] == "init"]
-    assert [test["members"][0]["device"] for test in rails if test["outcome"] != "pass"] == [5]
+    met = [test for test in report["tests"] if test["scope"] == "pair" and test["op"] == "init"]
+    rails = [(*(member["device"] for member in test["members"]), test["outcome"]) for test in met]
+    assert {one for one, other, outcome in rails if one == other and outcome != "pass"} == {5}
 
 
 def test_a_dead_host_is_named_and_the_other_is_tested_without_it(lab: LabHandle, broken: Callable[..., None]) -> None:
@@ -176,7 +179,8 @@ def test_an_interrupted_probe_leaves_nothing_on_the_hosts_after_five_seconds(
         time.sleep(0.1)
     assert agents(lab) == []
     if how is signal.SIGINT:
-        assert (controller.returncode, said) == (130, b"preflight: interrupted\n")
+        assert controller.returncode == 130
+        assert said.endswith(b"\npreflight: interrupted\n")
 
 
 def test_without_anybody_saying_that_the_hosts_are_idle_nothing_is_contacted(lab: LabHandle, tmp_path: Path) -> None:

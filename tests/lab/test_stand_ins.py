@@ -254,7 +254,25 @@ def test_the_dies_of_a_chip_reach_each_other_over_hccs_only(lab_of: LabOf) -> No
     assert "0 received, 100.00% packet loss" in said(lab, f"hccn_tool -i 0 -ping -g address {address}")
     assert "3 received, 0.00% packet loss" in said(lab, f"hccn_tool -i 3 -ping -g address {address}")
     vnic = said(lab, "hccn_tool -i 1 -vnic -g").split("ipaddr: ")[1].split()[0]
-    assert "3 received, 0.00% packets loss" in said(lab, f"hccn_tool -i 0 -hccs_ping -g address {vnic}")
+    over_hccs = f"hccn_tool -i 0 -hccs_ping -g address {vnic} cnt 2"
+    assert "2 received, 0.00% packets loss" in said(lab, over_hccs)
+    on(lab, "nsenter --net=/run/preflight-lab/device/1 ip link set hccs0 down")
+    lost = on(lab, over_hccs)
+    on(lab, "nsenter --net=/run/preflight-lab/device/1 ip link set hccs0 up")
+    assert (lost.returncode, lost.stdout.count("This pkt check recv msg fail!")) == (0, 2)
+    assert "0 received, 100.00% packets loss" in lost.stdout
+
+
+@pytest.mark.lab
+def test_without_a_link_no_light_arrives(lab_of: LabOf) -> None:
+    lab = lab_of("atlas-a2")
+    lab.lab("break", "link-down", "--device", "2")
+    dark = said(lab, "hccn_tool -i 2 -optical -g")
+    lab.lab("mend", "link-down")
+    assert "Rx Power0            : 0.0000 mW" in dark
+    assert "Rx Los Flag          : 0xf" in dark
+    assert "Tx Power0            : 1.3968 mW" in dark
+    assert "Rx Los Flag          : 0x0" in said(lab, "hccn_tool -i 2 -optical -g")
 
 
 @pytest.mark.lab

@@ -9,6 +9,8 @@ A case is a file `tests/cases/checks/<ID>/<outcome>-<story>.toml`:
     hccn_conf = {missing = "no permission"}       a section that could not be collected
     [[pings]]                 changes of a healthy ping: host, device, peer and purpose name it; others are added
     [[tests]]                 probe tests: members = ["node01/3", …], outcome, busbw, ranks."node01/3" = {stage = …}
+    [baseline]                what is saved, if not what the tests measure: see `case_baseline`
+    [rehearsal]               what did not come through, see `case_rehearsal`
     [hccl_test]               what HCCL Test said, and its exit code ("stopped": none)
     [[expect]]                the findings of the check, in any order: every key is compared; `says` are fragments of
                               the summary, `change` the fields of the change; no [[expect]]: passes only
@@ -18,7 +20,7 @@ import copy
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Interface, IPv4Network, ip_network
 from typing import Any
 
@@ -73,14 +75,17 @@ from preflight.facts.types import (
     Unreachable,
     Versions,
 )  # fmt: skip
-from preflight.model.cluster import Cluster, Device, Host, HostSetup, Product
-from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.model.cluster import Cluster, Device, Host, HostSetup, ProbeSettings, Product
+from preflight.model.measure import End, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import with_entries
+from tests.unit.case_baseline import baseline
+from tests.unit.case_rehearsal import rehearsal
 
 SETUP = HostSetup(hosts_file=True, memlock="unlimited", nofile=1048576, profile={})
 PORTS = PortSet.parse("29500,60000-60031")
 NETWORK = IPv4Network("10.1.0.0/24")
+CHIPS = {Product.ATLAS_A1: "910A", Product.ATLAS_A2: "910B3", Product.ATLAS_A3: "Ascend910"}
 BASE_RULES = ("ct state established,related accept", 'iif "lo" accept', "tcp dport 22 accept")
 NFTABLES_CONF = (
     "flush ruleset\n\ntable inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n"
@@ -102,6 +107,7 @@ def healthy_cluster() -> Cluster:
     return Cluster(
         "case", Product.ATLAS_A1, (host(1), host(2)), cidrs=(NETWORK,), hccl_ports=PortSet.parse("60000-60031"),
         job_ports=PortSet.parse("29500"), port_names={29500: "master"}, setup=SETUP,
+        probe=ProbeSettings(expect={"pair": 0.5, "all": 0.5}),
     )  # fmt: skip
 
 
@@ -170,8 +176,8 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
         npu_smi=NpuSmi(
             "23.0.7",
             tuple(
-                NpuChip(index, "910A", "OK", 0, npu=index, bus=f"0000:{index + 1:02X}:00.0", hbm_used=0,
-                        hbm_total=32768)
+                NpuChip(index, CHIPS.get(cluster.product, ""), "OK", 0, npu=index, bus=f"0000:{index + 1:02X}:00.0",
+                        hbm_used=0, hbm_total=32768)
                 for index in range(8)
             ),
             (),
@@ -297,13 +303,34 @@ def healthy_pings() -> list[dict[str, Any]]:
 
 
 def healthy_tests() -> list[dict[str, Any]]:
-    """An all_reduce over all devices, and the eight same-rail pairs."""
+    """An all_reduce over all devices, the eight same-rail pairs, and one of them with as much as a port can carry."""
     everybody = [f"node{host:02}/{index}" for host in (1, 2) for index in range(8)]
     pairs = [
         {"id": f"r2-{index}", "members": [f"node01/{index}", f"node02/{index}"], "busbw": 10.0 + 0.01 * index}
         for index in range(8)
     ]
-    return [{"id": "r1-1", "members": everybody, "busbw": 8.0}, *pairs]
+    large = {"id": "r3-7", "members": pairs[7]["members"], "busbw": 11.5, "bytes": 1 << 28, "line_rate": 0.92}
+    step = {
+        "id": "r2-99",
+        "op": "training_step",
+        "members": everybody,
+        "ranks": {p: {"seconds": 0.1} for p in everybody},
+    }
+    return [{"id": "r1-1", "members": everybody, "busbw": 8.0}, step, *pairs, large, *alone(everybody)]
+
+
+def alone(places: Sequence[str]) -> list[dict[str, Any]]:
+    """What each device did by itself, twice, with the ids "node01/0 matmul 0" …, the second time slower."""
+    figures = {
+        "matmul": ("tflops", 80.0),
+        "memory": ("algbw", 700.0),
+        "copy_in": ("algbw", 25.0),
+        "copy_out": ("algbw", 24.0),
+    }
+    return [
+        {"id": f"{place} {op} {time}", "op": op, "members": [place], "scope": "device", unit: figure - 0.1 * time}
+        for place in places for op, (unit, figure) in figures.items() for time in (0, 1)
+    ]  # fmt: skip
 
 
 HCCL_TEST_PASSED = """\
@@ -392,6 +419,7 @@ def scene(case: Mapping[str, Any]) -> Scene:
         hosts[name] = Unreachable(**gone) if gone else differing(hosts[name], changes, HostFacts)
     rounds: dict[str, object] = {
         "pings": pings(case), "observations": observations(case), "hccl_test": hccl_test_run(case),
+        "rehearsal": rehearsal(case, cluster), "baseline": baseline(case, observations(case)),
     }  # fmt: skip
     return Scene(cluster, ClusterFacts(hosts), rounds)
 
@@ -436,7 +464,10 @@ def _observation(test: dict[str, Any]) -> Observation:
     stage = test.get("stage", "closed")
     result = TestResult(
         test["id"], test.get("op", "all_reduce"), test.get("dtype", "float32"), test.get("bytes", 1 << 24), None,
-        tuple(members), outcome, stage, busbw_GBps=test.get("busbw"),
+        tuple(members), outcome, stage, busbw_GBps=test.get("busbw"), seconds=0.01 if "busbw" in test else None,
+        scope=Scope(test.get("scope", "pair" if len(members) == 2 else "all")), line_rate=test.get("line_rate"),
+        algbw_GBps=test.get("algbw"), tflops=test.get("tflops"),
+        wrong_values=sum(said.get("wrong_values", 0) for said in test.get("ranks", {}).values()),
     )  # fmt: skip
     views = []
     for member in members:
@@ -444,4 +475,5 @@ def _observation(test: dict[str, Any]) -> Observation:
         if "end" in said:
             said["end"] = End(said["end"])
         views.append(RankView(member, **{"stage": stage, **said}))
-    return Observation(result, tuple(views))
+    meeting = Meeting(**test["meeting"]) if "meeting" in test else None
+    return Observation(result, tuple(views), meeting)

@@ -1,24 +1,16 @@
 """Firewall rules: what each tool's language is read to mean, and our own rules in it."""
 
-from dataclasses import replace
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
 from preflight.checks import connections
 from preflight.checks.dialects import firewalld, iptables, nft, ufw
-from preflight.checks.gates import gates
-from preflight.checks.place import Place
-from preflight.checks.registry import all_checks
 from preflight.checks.rules import EVERY_PORT, Rule, judge
-from preflight.checks.run import run_checks
 from preflight.facts.firewall import Arrival, IptablesChain, Zone
 from preflight.facts.iptables import chain as read_chain
-from preflight.facts.types import HostFacts
-from preflight.model.cluster import Host
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_facts import zone_file
-from tests.unit.healthy import scene
 
 NET = IPv4Network("10.1.0.0/16")
 SIX = IPv6Network("fd00:1::/64")
@@ -319,30 +311,6 @@ def test_a_rule_of_our_priority_with_parts_that_ours_never_have_is_told_too() ->
     xml = '<zone><rule priority="-29517"><source address="10.8.0.0/16"/><accept/></rule></zone>'
     (rule,) = firewalld.rules_in(xml)
     assert 'source address="10.8.0.0/16" port port="?"' in rule
-
-
-def test_hosts_without_a_common_network_are_one_rule_of_nftables_and_few_of_the_others() -> None:
-    case = scene({"cluster": {"cidrs": []}})
-    hosts = tuple(Host(f"n{number}", f"10.1.0.{number}") for number in range(1, 101))
-    facts = case.facts.hosts["node01"]
-    assert isinstance(facts, HostFacts)
-    place = Place(replace(case.cluster, hosts=hosts), hosts[0], facts.firewall, facts.network, facts.sysctl)  # type: ignore[arg-type]
-    (gate,) = gates(place)
-    assert len(gate.needed) == 1
-    assert len(gate.needed[0].sources or ()) == 100
-    assert 0 < len(place.fewest(4)) < 15
-    covered = {address for network in place.fewest(4) for address in network}
-    assert covered == {ip_network(host.address)[0] for host in hosts}
-
-
-def test_rules_by_the_hundred_are_not_written() -> None:
-    """Every other address of a network: nothing holds exactly these but as many rules, and ufw would take minutes."""
-    case = scene({"facts": {"node01": {"firewall": {"nft_chains": [], "ufw_installed": True, "ufw_enabled": True}}}})
-    scattered = tuple(Host(f"n{number}", f"10.1.0.{number}") for number in range(1, 201, 2))
-    cluster = replace(case.cluster, cidrs=(), hosts=(*case.cluster.hosts, *scattered))
-    (told,) = run_checks(cluster, case.facts, checks=[all_checks()["FWL101"]], hosts=case.cluster.hosts[:1])
-    assert (told.outcome, told.change) == ("unknown", None)
-    assert told.remedy == "100 rules are too many here: name the hosts' networks as few cidrs under [cluster]"
 
 
 # Connections.

@@ -9,7 +9,7 @@ import pytest
 from preflight.cli import main as cli
 from preflight.model.errors import PreflightError, UsageError
 
-HEAVY = ("paramiko", "fabric", "rich", "pydantic", "torch", "msgspec", "ClusterShell")
+HEAVY = ("paramiko", "fabric", "rich", "pydantic", "torch", "msgspec", "ClusterShell", "sqlite3")
 ROOT = Path(__file__).parents[2]
 
 
@@ -43,10 +43,34 @@ def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
     assert not done.stdout
 
 
+def test_wrong_options_are_one_line() -> None:
+    said = preflight("check", "--no-such-option").stderr
+    assert said == "preflight: unrecognized arguments: --no-such-option; see preflight check --help\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "contacted"), [(["explain", "PRB999"], False), (["check", "-i", "/nope/hosts.toml"], True)]
+)
+def test_only_a_command_that_goes_to_hosts_says_that_nothing_was_contacted(
+    arguments: list[str], contacted: bool
+) -> None:
+    done = preflight(*arguments)
+    assert (done.returncode, "nothing was contacted" in done.stderr) == (2, contacted)
+
+
+@pytest.mark.parametrize("command", ["check", "probe"])
+def test_a_report_that_cannot_be_saved_is_said_first(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "nope" / "report.json", tmp_path / "file" / "report.json", Path("/dev/null")):
+        done = preflight(command, "-i", "/nope/hosts.toml", "--save", str(place))
+        assert done.returncode == 2
+        assert f"preflight: --save {place}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [
-        (UsageError("hosts.toml: no such file"), 2, "nothing was contacted"),
+        (UsageError("there is no check 'X'"), 2, "there is no check 'X'"),
         (PreflightError("it broke"), 1, "it broke"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (RuntimeError("oops"), 4, "a bug in preflight"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from preflight.transport.programs import source
-from tests.unit.test_facts_collector import answer, tool
+from tests.unit.collector import answer, tool
 
 TABLE = "table ip filter {\n\tchain INPUT {\n\t}\n}\n"
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from preflight.checks.registry import all_checks
+from preflight.lab.faults import describe
 from preflight.model.finding import Finding
 from tests.failures import failures, marked, marked_cases, page
 from tests.unit.healthy import scene
@@ -39,6 +40,12 @@ def test_marks_name_failures_whose_checks_they_test() -> None:
     checks = {failure.number: failure.checks for failure in failures()}
     for number, tests in marked().items():
         assert [test.name for test in tests if test.check and test.check not in checks.get(number, ())] == [], number
+
+
+def test_the_faults_of_the_lab_that_make_a_failure_are_those_which_its_checks_see() -> None:
+    seen_by = {fault["name"]: set(fault["seen_by"]) for fault in describe()}
+    for failure in failures():
+        assert [name for name in failure.faults if not seen_by[name] & set(failure.checks)] == [], failure.number
 
 
 @pytest.mark.parametrize("path", marked_cases(), ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -46,7 +46,7 @@ def written(
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    assert history.run(argparse.Namespace(run_id=None, number=20, output="console")) == 0
+    assert history.run(argparse.Namespace(run_id=None, number=20, host="", output="console")) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -60,9 +60,13 @@ def test_a_run_that_found_everything_so_changed_nothing_and_is_not_proposed(caps
     assert title.startswith("run")
     assert second.endswith("nothing changed (2 were so already)")
     assert first.endswith("2 of 2 changes")
-    assert last == "next: preflight rollback r1"
-    assert history.run(argparse.Namespace(run_id="r2", number=20, output="console")) == 0
+    assert last == "next: preflight history r2", "who follows next: loses nothing of what was provisioned"
+    assert history.run(argparse.Namespace(run_id="r2", number=20, host="", output="console")) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "next: preflight history"
+    assert history.run(argparse.Namespace(run_id="r1", number=20, host="", output="console")) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "to take it back: preflight rollback r1", "next: preflight history"
+    ]  # fmt: skip
 
 
 def test_a_failed_canary_leaves_counts_that_add_up() -> None:
@@ -79,7 +83,9 @@ def test_what_a_killed_run_did_is_not_known_here(capsys: pytest.CaptureFixture[s
     )
     early = written("r2", {}, begun="node01", exit_code=None)
     assert history.ending(early).startswith("at least 0 of 2 changes, 2 unknown")
-    assert listed(capsys)[-1] == "next: preflight rollback r2", "the hosts may have been changed"
+    assert history.run(argparse.Namespace(run_id="r2", number=20, host="", output="console")) == 0
+    said = capsys.readouterr().out
+    assert "to take it back: preflight rollback r2" in said, "the hosts may have been changed"
 
 
 def test_a_host_that_was_lost_may_have_been_changed() -> None:

@@ -211,4 +211,4 @@ def test_an_error_that_every_rank_repeats_is_told_once() -> None:
     line = "hccl interface return err ./common/src/hccl_test_common.cc:538, retcode: 4 \n"
     found = hccl_test.hccl_test(line * 512)
     assert not isinstance(found, Missing)
-    assert len(found.trouble) == 1
+    assert len(found.codes) == 1

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
-from preflight.model.measure import End, Observation, TestOutcome, kept_waiting
+from preflight.model.measure import End, Observation, Scope, TestOutcome, kept_waiting
+from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program, Progress, TransportError, Trouble
@@ -22,6 +24,8 @@ from tests.torch_npu_wheel import fetch
 
 FAULTS = Path(__file__).parent / "probe_faults"
 MARK = "PREFLIGHT_TEST_MARK"
+EVERYTHING = Request("hccl", (8, 1 << 16), (Scope.ALL, Scope.PAIR))
+TOGETHER = replace(EVERYTHING, quick=True)
 
 
 def processes(mark: str) -> list[int]:
@@ -45,7 +49,7 @@ def cluster(
 ) -> Cluster:
     devices = (Device(0), Device(1))
     hosts = (Host("node01", "127.0.0.1", devices=devices), Host("node02", "127.0.0.1", devices=devices))
-    words = {"PYTHONPATH": str(packages), "FAULT": fault, MARK: mark, **variables}
+    words = {"PYTHONPATH": str(packages), "FAULT": fault, MARK: mark, "TMPDIR": f"/tmp/{mark}", **variables}
     words["PATH"] = f"{FAULTS}:{os.environ['PATH']}"  # the hccn_tool there
     setup = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())
     settings = ProbeSettings(python, setup, backend="hccl", step_deadline=deadline, sizes=(8, 1 << 16))
@@ -54,10 +58,13 @@ def cluster(
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """A name for the processes of one test; afterwards none of them may be left."""
-    name = f"{os.getpid()}-{time.monotonic_ns()}"
+    """A name for the processes of one test, and for the directory below /tmp where they leave their records; afterwards
+    none of them may be left."""
+    name = f"preflight-test-{os.getpid()}-{time.monotonic_ns()}"
+    Path(f"/tmp/{name}").mkdir()
     yield name
     left = gone_within(5, name)
+    shutil.rmtree(f"/tmp/{name}")
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
@@ -70,20 +77,22 @@ def gone_within(seconds: float, mark: str) -> list[int]:
     return processes(mark)
 
 
-def run(cluster: Cluster, progress: Callable[[Progress], None] | None = None) -> tuple[Observation, ...]:
+def run(
+    cluster: Cluster, progress: Callable[[Progress], None] | None = None, request: Request = TOGETHER
+) -> tuple[Observation, ...]:
     transport = LocalTransport(Options())
     try:
-        return probe(cluster, cluster.hosts, transport, progress=progress)
+        return probe(cluster, cluster.hosts, transport, request, progress=progress)
     finally:
         transport.close()
 
 
 def world(observations: tuple[Observation, ...]) -> list[Observation]:
-    return [seen for seen in observations if seen.test.id.startswith("r1-")]
+    return [seen for seen in observations if seen.test.scope is Scope.ALL]
 
 
 def pairs(observations: tuple[Observation, ...]) -> list[Observation]:
-    return [seen for seen in observations if not seen.test.id.startswith(("r0-", "r1-"))]
+    return [seen for seen in observations if seen.test.scope is Scope.PAIR]
 
 
 def failing(observations: list[Observation]) -> Observation:
@@ -91,11 +100,12 @@ def failing(observations: list[Observation]) -> Observation:
 
 
 def test_a_healthy_cluster_passes_every_test(mark: str) -> None:
-    observations = run(cluster(mark))
+    observations = run(cluster(mark), request=EVERYTHING)
     assert {seen.test.outcome for seen in observations} == {TestOutcome.PASS}
     assert {seen.test.stage for seen in observations} == {"closed"}
-    assert {(seen.test.op, seen.test.root) for seen in world(observations)} == {
-        ("init", None), ("all_reduce", None), *(("broadcast", root) for root in range(4)),
+    assert {seen.test.op for seen in world(observations)} == {
+        "init", "all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all",
+        "send_recv", "barrier", "training_step",
     }  # fmt: skip
     assert [len(seen.test.members) for seen in pairs(observations) if seen.test.op == "init"] == [2, 2]
 
@@ -104,7 +114,7 @@ def test_a_healthy_cluster_passes_every_test(mark: str) -> None:
 def test_a_rank_that_dies_midway_is_named_and_the_pairs_go_on(mark: str, fault: str, end: End) -> None:
     observations = run(cluster(mark, fault))
     (view,) = kept_waiting(failing(world(observations)))
-    assert (view.member.host, view.member.device, view.end, view.stage) == ("node02", 0, end, "iteration")
+    assert (view.member.host, view.member.device, view.end, view.stage) == ("node02", 0, end, "warm-up")
     assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
 
 
@@ -199,7 +209,7 @@ def test_a_value_that_one_rank_spoils_for_itself_is_seen_by_that_rank_alone(mark
     (wrong,) = [seen for seen in run(cluster(mark, "flip 1")) if seen.test.outcome is TestOutcome.WRONG_DATA]
     (view,) = [view for view in wrong.ranks if view.wrong_values]
     assert (view.member.rank, view.wrong_values, view.suspect_rank) == (1, 1, None)
-    assert view.first_wrong == "index 3 of 16384: found 41.0, expected 40.0"
+    assert view.first_wrong == "index 3 of 16384: found 21.0, expected 20.0"
 
 
 def test_a_host_that_loses_its_agent_midway_is_named_and_not_tested_any_more(mark: str) -> None:
@@ -221,7 +231,7 @@ def test_a_host_that_loses_its_agent_while_others_are_awaited_is_left_out(mark: 
                 program = replace(program, setup=program.setup + "; sleep 4")
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneDiesWaiting(Options()))
+    observations = probe(two, two.hosts, OneDiesWaiting(Options()), TOGETHER)
     named = kept_waiting(observations[0])
     assert [(view.member.host, view.stage) for view in named] == [("node02", "torch")] * 2
     assert {member.host for seen in observations[1:] for member in seen.test.members} == {"node01"}
@@ -249,12 +259,12 @@ def test_a_host_without_torch_is_named_and_the_other_goes_on(mark: str) -> None:
     class OneWithoutTorch(LocalTransport):
         def start(self, host: Host, program: Program, *, timeout: float) -> Channel:  # type: ignore[override]
             if host.name == "node02":
-                program = Program(program.source, program.payload.replace(b"import torch\\n", b"import no_torch\\n"))
+                program = Program(program.source.replace(r"import torch\n", r"import no_torch\n"), program.payload)
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneWithoutTorch(Options()))
+    observations = probe(two, two.hosts, OneWithoutTorch(Options()), TOGETHER)
     called = observations[0]
-    assert [(view.member.host, view.stage) for view in kept_waiting(called)] == [("node02", "spawned")] * 2
+    assert [(view.member.host, view.stage) for view in kept_waiting(called)] == [("node02", "python")] * 2
     assert "No module named 'no_torch'" in called.ranks[2].error
     assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
     assert {member.host for seen in observations[1:] for member in seen.test.members} == {"node01"}
@@ -269,7 +279,7 @@ def test_a_host_that_is_not_reached_is_named_with_the_transports_sentence(mark: 
                 raise TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up")
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneDead(Options()))
+    observations = probe(two, two.hosts, OneDead(Options()), TOGETHER)
     assert {view.error for view in kept_waiting(observations[0])} == {"node01: nothing after 10 s"}
     assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
 

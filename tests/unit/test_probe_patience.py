@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 
 from preflight.model.cluster import ProbeSettings, Product
+from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.probe.agents import Said
+from preflight.probe.conductor import Conductor
+from preflight.probe.messages import Settled
+from preflight.probe.observe import with_held
 from preflight.probe.patience import DEADLINES, hccl_waits, late, step_deadline
 
 SETTLE = Path(__file__).parents[2] / "preflight/remote/agent/settle.py"
@@ -95,3 +100,35 @@ def test_a_device_that_cannot_be_asked_about_is_given_ten_seconds(
     held, error = settle([0, 1])
     assert (held, sum(slept)) == ([], 10)
     assert error.startswith("device 0: ")
+
+
+class AgentsThatSay:
+    """In place of the probe's agents: they say what they were given, and note what they are told."""
+
+    def __init__(self, *words: Said) -> None:
+        self.words = list(words)
+        self.told: dict[str, Any] = {}
+
+    def send(self, commands: dict[str, Any]) -> None:
+        self.told |= commands
+
+    def said(self, _: float) -> list[Said]:
+        return [self.words.pop(0)] if self.words else []
+
+
+def test_what_hosts_say_of_the_devices_of_killed_workers_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("preflight.probe.conductor.SETTLE", 0.2)
+    said = [Said("node01", Settled("", [3], "")), Said("node02", Settled("", [], "device 0: no hccn_tool"))]
+    agents: Any = AgentsThatSay(*said)
+    conductor = Conductor(agents, "hccl", lambda _: None)
+    killed = [("node01", 3), ("node01", 4), ("node02", 0), ("node03", 1)]
+    kept = conductor._settle(killed, float("inf"))
+    assert agents.told["node01"] == [{"do": "settle", "devices": [3, 4]}]
+    assert kept["node01", 3] == (True, "")
+    assert kept["node01", 4] == (False, "")
+    assert kept["node02", 0] == (False, "device 0: no hccn_tool")
+    assert kept["node03", 1][1].startswith("its agent did not say")
+    views = tuple(RankView(Member("node01", device, device), "device", end=End.OVERDUE) for device in (3, 4))
+    test = TestResult("r1-0", "init", "", 0, None, tuple(view.member for view in views), TestOutcome.HANG, "device")
+    (seen,) = with_held([Observation(test, views)], kept)
+    assert [view.held for view in seen.ranks] == [True, False]

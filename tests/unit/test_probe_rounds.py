@@ -6,7 +6,9 @@ import pytest
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.measure import Member, Observation, RankView, TestOutcome, TestResult
-from preflight.probe.rounds import Plan, acquitted, slow_below, split, with_slow
+from preflight.probe.pairs import acquitted, slow_below, split, with_slow
+from preflight.probe.request import Request
+from preflight.probe.rounds import Plan
 
 
 def plan(hosts: int = 2, devices: int = 4, *, backend: str = "hccl", product: Product = Product.ATLAS_A1,
@@ -23,7 +25,7 @@ def plan(hosts: int = 2, devices: int = 4, *, backend: str = "hccl", product: Pr
         )
         for number in range(1, hosts + 1)
     )
-    return Plan(Cluster("t", product, named, fabric=fabric), named, backend, (8, 1 << 20, 16 << 20), crowded)
+    return Plan(Cluster("t", product, named, fabric=fabric), named, Request(backend, (8, 1 << 20, 16 << 20)), crowded)
 
 
 def places(pair: tuple[Member, ...]) -> str:
@@ -35,17 +37,17 @@ def seen(pair: tuple[Member, ...], busbw: float = 1.0, outcome: TestOutcome = Te
     return Observation(test, tuple(RankView(member, "closed") for member in pair))
 
 
-def test_the_world_round_has_every_device_and_a_broadcast_from_every_root() -> None:
-    (world,) = plan(2, 8).world().groups
+def test_the_world_round_has_every_device_and_every_root() -> None:
+    (world,) = plan(2, 8).everybody(1).groups
     assert [member.rank for member in world.members] == list(range(16))
     assert [places((member,)) for member in world.members][7:9] == ["1/7", "2/0"]
-    assert {test.root for test in world.tests if test.op == "broadcast"} == set(range(16))
+    assert {test.root for test in world.tests} == {None, *range(16)}
     assert {test.bytes for test in world.tests if test.op == "all_reduce"} >= {8, 1 << 20, 16 << 20}
 
 
 @pytest.mark.parametrize("product", Product)
 def test_float32_and_int32_are_always_tested_and_no_type_that_the_product_lacks(product: Product) -> None:
-    (world,) = plan(product=product).world().groups
+    (world,) = plan(product=product).everybody(1).groups
     dtypes = {test.dtype for test in world.tests}
     assert {"float32", "int32"} <= dtypes
     assert ("bfloat16" in dtypes) == (product is not Product.ATLAS_A1)
@@ -53,7 +55,7 @@ def test_float32_and_int32_are_always_tested_and_no_type_that_the_product_lacks(
 
 @pytest.mark.parametrize("hosts", [2, 9, 31])
 def test_in_every_type_every_rank_has_an_element_of_its_own(hosts: int) -> None:
-    (world,) = plan(hosts, 7, product=Product.ATLAS_A2).world().groups
+    (world,) = plan(hosts, 7, product=Product.ATLAS_A2).everybody(1).groups
     width = {"int8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
     small = [test for test in world.tests if test.op == "all_reduce" and test.dtype in width]
     assert {test.dtype for test in small} == set(width)
@@ -62,13 +64,13 @@ def test_in_every_type_every_rank_has_an_element_of_its_own(hosts: int) -> None:
 
 
 def test_a_host_without_devices_takes_part_with_one_rank() -> None:
-    (world,) = plan(2, 0, product=Product.CPU, backend="gloo").world().groups
+    (world,) = plan(2, 0, product=Product.CPU, backend="gloo").everybody(1).groups
     assert len(world.members) == 2
 
 
 @pytest.mark.parametrize(("hosts", "rounds"), [(2, 1), (3, 3), (4, 2), (5, 3), (16, 2)])
 def test_neighbours_in_the_ring_meet_on_every_rail_in_few_disjoint_rounds(hosts: int, rounds: int) -> None:
-    found = plan(hosts, 4).rails()
+    found = plan(hosts, 4).neighbours()
     assert len(found) == rounds
     for pairs in found:
         used = [(member.host, member.device) for pair in pairs for member in pair]
@@ -79,22 +81,22 @@ def test_neighbours_in_the_ring_meet_on_every_rail_in_few_disjoint_rounds(hosts:
 
 
 def test_over_gloo_one_pair_stands_for_all_rails_of_two_hosts() -> None:
-    assert [[places(pair) for pair in pairs] for pairs in plan(2, 8, backend="gloo").rails()] == [["1/0 2/0"]]
+    assert [[places(pair) for pair in pairs] for pairs in plan(2, 8, backend="gloo").neighbours()] == [["1/0 2/0"]]
 
 
 def test_devices_that_only_one_of_two_hosts_has_are_on_no_rail() -> None:
     full = plan(2, 4)
     short = Host("node02", "10.0.0.2", devices=full.hosts[1].devices[:2])
-    uneven = Plan(full.cluster, (full.hosts[0], short), "hccl", full.sizes, crowded=False)
-    assert [places(pair) for pair in uneven.rails()[0]] == ["1/0 2/0", "1/1 2/1"]
+    uneven = Plan(full.cluster, (full.hosts[0], short), full.request)
+    assert [places(pair) for pair in uneven.neighbours()[0]] == ["1/0 2/0", "1/1 2/1"]
 
 
 def test_a_single_host_pairs_its_own_devices() -> None:
-    assert [places(pair) for pair in plan(1, 5).rails()[0]] == ["1/0 1/1", "1/2 1/3"]
+    assert [places(pair) for pair in plan(1, 5).neighbours()[0]] == ["1/0 1/1", "1/2 1/3"]
 
 
 def test_crowded_hosts_take_turns_and_others_measure_all_rails_at_once() -> None:
-    (pairs,) = plan(2, 4).rails()
+    (pairs,) = plan(2, 4).neighbours()
     assert plan(2, 4).pair_round(2, pairs).lanes == 4
     crowded = plan(2, 4, crowded=True).pair_round(2, pairs)
     assert crowded.lanes == 1
@@ -103,14 +105,14 @@ def test_crowded_hosts_take_turns_and_others_measure_all_rails_at_once() -> None
 
 def test_the_ends_of_a_bad_pair_change_partners_with_a_good_one() -> None:
     four = plan(2, 4)
-    rails = four.rails()[0]
+    rails = four.neighbours()[0]
     swapped = four.swapped([rails[2]], [rails[0], rails[1], rails[3]])
     assert [places(pair) for pair in swapped] == ["1/2 2/0", "1/0 2/2"]
 
 
 def test_partners_are_sought_in_the_same_subnet_unless_both_have_a_gateway() -> None:
     eight = plan(2, 8, subnets=4)
-    rails = eight.rails()[0]
+    rails = eight.neighbours()[0]
     bad, good = [rails[3]], [pair for pair in rails if pair is not rails[3]]
     assert [places(pair) for pair in eight.swapped(bad, good)] == ["1/3 2/7", "1/7 2/3"]
     gate = IPv4Address("192.168.0.1")
@@ -118,37 +120,37 @@ def test_partners_are_sought_in_the_same_subnet_unless_both_have_a_gateway() -> 
         Host(host.name, host.address, devices=tuple(Device(d.index, d.address, gate) for d in host.devices))
         for host in eight.hosts
     )
-    anywhere = Plan(eight.cluster, routed, "hccl", eight.sizes, crowded=False)
+    anywhere = Plan(eight.cluster, routed, eight.request)
     assert [places(pair) for pair in anywhere.swapped(bad, good)] == ["1/3 2/0", "1/0 2/3"]
 
 
 def test_on_a_direct_fabric_rails_do_not_reach_each_other_so_nobody_changes_partners() -> None:
     direct = plan(2, 4, fabric=Fabric.DIRECT)
-    rails = direct.rails()[0]
+    rails = direct.neighbours()[0]
     assert direct.swapped([rails[0]], rails[1:]) == []
 
 
 def test_more_bad_pairs_than_good_ones_swap_only_as_far_as_there_are_partners() -> None:
     four = plan(2, 4)
-    rails = four.rails()[0]
+    rails = four.neighbours()[0]
     assert len(four.swapped(rails[:3], rails[3:])) == 2
 
 
 def test_a_pair_well_below_the_median_is_slow_and_one_near_it_is_not() -> None:
-    rails = [seen(pair, speed) for pair, speed in zip(plan().rails()[0], (1.0, 0.95, 0.7, 1.05), strict=True)]
+    rails = [seen(pair, speed) for pair, speed in zip(plan().neighbours()[0], (1.0, 0.95, 0.7, 1.05), strict=True)]
     judged = with_slow(rails, slow_below(rails))
     assert [o.test.outcome for o in judged] == [TestOutcome.PASS, TestOutcome.PASS, TestOutcome.SLOW, TestOutcome.PASS]
 
 
 def test_the_best_of_several_measurements_counts() -> None:
-    rails = plan().rails()[0]
+    rails = plan().neighbours()[0]
     measured = [seen(pair, speed) for pair in rails for speed in (1.0, 0.9)]
     measured += [seen(rails[0], 0.3)]
     assert all(o.test.outcome is TestOutcome.PASS for o in with_slow(measured, slow_below(measured)))
 
 
 def test_where_every_pair_differs_from_itself_a_like_difference_between_pairs_is_not_slow() -> None:
-    rails = plan().rails()[0]
+    rails = plan().neighbours()[0]
     restless = [seen(pair, speed) for pair in rails for speed in (1.0, 0.3)]
     half = [o for o in restless if o.test.members != rails[0]] + [seen(rails[0], 0.5), seen(rails[0], 0.4)]
     assert all(o.test.outcome is TestOutcome.PASS for o in with_slow(half, slow_below(half)))
@@ -158,19 +160,19 @@ def test_where_every_pair_differs_from_itself_a_like_difference_between_pairs_is
 
 
 def test_two_pairs_are_too_few_to_call_one_of_them_slow() -> None:
-    rails = [seen(pair, speed) for pair, speed in zip(plan(2, 2).rails()[0], (1.0, 0.1), strict=True)]
+    rails = [seen(pair, speed) for pair, speed in zip(plan(2, 2).neighbours()[0], (1.0, 0.1), strict=True)]
     assert slow_below(rails) == 0
 
 
 def test_a_pair_is_good_only_if_all_its_tests_passed() -> None:
-    one, other = plan(2, 2).rails()[0]
+    one, other = plan(2, 2).neighbours()[0]
     good, bad = split([seen(one), seen(other), seen(other, outcome=TestOutcome.WRONG_DATA), seen(one)])
     assert (good, bad) == ([one], [other])
 
 
 def test_a_bad_pair_is_tried_again_only_if_both_its_ends_were_good_elsewhere() -> None:
     four = plan(2, 4)
-    rails = four.rails()[0]
+    rails = four.neighbours()[0]
     first, second = four.swapped([rails[2]], [rails[0]])
     assert acquitted([rails[2]], [seen(first), seen(second)]) == [rails[2]]
     assert acquitted([rails[2]], [seen(first), seen(second, outcome=TestOutcome.HANG)]) == []

@@ -18,7 +18,7 @@ from tests.torch_npu_wheel import Wheel, fetch
 
 PREFLIGHT = Path(__file__).parents[2] / "preflight"
 STAND_IN = PREFLIGHT / "lab" / "standins" / "python" / "torch_npu"
-WORKER = ast.parse((PREFLIGHT / "remote" / "worker.py").read_text(encoding="utf-8"))
+WORKER = ast.parse((PREFLIGHT / "remote" / "worker" / "access.py").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,14 @@ def _keys(function: ast.FunctionDef) -> Iterator[str]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             keys = [node.slice]
         yield from (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+
+
+def test_hccl_s_process_group_has_every_operation_that_the_probe_runs(wheel: Wheel) -> None:
+    header = wheel.header("ProcessGroupHCCL.hpp")
+    collectives = "allreduce broadcast reduce allgather _allgather_base reduce_scatter _reduce_scatter_base"
+    operations = f"{collectives} gather scatter alltoall alltoall_base send recv barrier".split()
+    assert [name for name in operations if f" {name}(" not in header] == []
+    assert " all_to_some(" not in header
 
 
 def test_the_stand_in_offers_no_name_that_the_real_one_lacks(wheel: Wheel) -> None:

@@ -3,11 +3,13 @@
 import ast
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.probe.request import Request
 from preflight.probe.rounds import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -18,8 +20,8 @@ NPUS = [product for product in Product if product.is_npu]
 def reduced(product: Product) -> list[str]:
     """The types of the all_reduces of round 1, and of a pair."""
     hosts = tuple(Host(f"node{n}", "10.0.0.1", devices=(Device(0), Device(1))) for n in range(2))
-    plan = Plan(Cluster("test", product, hosts), hosts, "hccl", (8, 1 << 20), crowded=False)
-    rounds = (plan.world(), plan.pair_round(2, plan.rails()[0]))
+    plan = Plan(Cluster("test", product, hosts), hosts, Request("hccl", (8, 1 << 20)))
+    rounds = (plan.everybody(1), plan.pair_round(2, plan.neighbours()[0]))
     tests = [test for round_ in rounds for group in round_.groups for test in group.tests]
     return [test.dtype for test in tests if test.op == "all_reduce"]
 
@@ -37,21 +39,14 @@ def test_what_is_measured_is_of_a_type_that_every_product_takes(product: Product
     assert all(set(TYPES["everywhere"]) <= set(types) for types in TYPES.values())
 
 
-def test_the_worker_only_asks_for_sums() -> None:
-    worker = ast.parse((ROOT / "preflight/remote/worker.py").read_text(encoding="utf-8"))
-    calls = [node for node in ast.walk(worker) if isinstance(node, ast.Call)]
-    reductions = [call for call in calls if ast.unparse(call.func) == "dist.all_reduce"]
-    assert len(reductions) == 3
-    assert all(len(call.args) == 1 and not call.keywords for call in reductions)
-
-
 def test_the_stand_in_takes_what_the_product_takes() -> None:
     """And bool, which HCCL turns into a byte. Read, not imported: it wants a lab's host."""
     source = ast.parse((ROOT / "preflight/lab/standins/python/torch_npu/_hccl.py").read_text(encoding="utf-8"))
-    wanted = ("_OF_A1", "_OF_A2", "_REDUCIBLE")
+    wanted = ("_OF_A1", "_OF_A2", "_REDUCIBLE", "_NO_PRODUCT")
     lines = [node for node in source.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in wanted]
-    names: dict[str, dict[str, set[torch.dtype]]] = {}
+    names: dict[str, Any] = {}
     exec(compile(ast.Module([*lines], []), "_hccl.py", "exec"), {"torch": torch}, names)
     for product in NPUS:
         taken = {str(dtype).removeprefix("torch.") for dtype in names["_REDUCIBLE"][product]}
         assert taken == {*TYPES[product], "bool"}
+    assert names["_NO_PRODUCT"] == {torch.int16, torch.bfloat16}

@@ -5,20 +5,21 @@ from typing import Any
 
 import pytest
 
-from preflight.model.measure import End, Member, Observation, TestOutcome, kept_waiting
+from preflight.model.measure import End, Member, Observation, Scope, TestOutcome, kept_waiting
 from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.messages import Ended, Entered, Failed, Reached, Result, read
+from preflight.probe.messages import Ended, Entered, Failed, Reached, Ready, Result, read
 from preflight.probe.observe import absent, observe
+from preflight.probe.operation import Operation
 from preflight.probe.patience import late
-from preflight.probe.rounds import Collective, Group, Round
+from preflight.probe.rounds import Group, Round
 from preflight.probe.watch import GRACE, SLACK, TURN, Watch
 
 DEADLINE = 60.0
 STAGES = ("spawned", "torch", "backend", "device", "store", "peers", "communicator")
-TESTS = (Collective("all_reduce", "float32", 1 << 20), Collective("broadcast", "int32", 8, root=1))
+TESTS = (Operation("all_reduce", "float32", 1 << 20), Operation("broadcast", "int32", 8, root=1))
 
 
-def group(name: str = "g", ranks: int = 4, tests: tuple[Collective, ...] = TESTS) -> Group:
+def group(name: str = "g", ranks: int = 4, tests: tuple[Operation, ...] = TESTS) -> Group:
     """Ranks 0 and 1 on host a, 2 and 3 on host b."""
     members = tuple(Member("ab"[rank * 2 // ranks], rank % 2, rank) for rank in range(ranks))
     return Group(name, members, tests)
@@ -46,9 +47,10 @@ class Play:
 
     def result(self, test: int, *ranks: int, name: str = "g", seconds: float = 0.5, **more: Any) -> None:
         values = {"wrong": 0, "first": "", "suspect": None, **more}
+        times = [] if "refused" in more else [seconds]
         self.enter(test, *ranks, name=name)
         for rank in ranks or range(len(self.hosts(name))):
-            self.watch.take(self.hosts(name)[rank], Result("n", name, rank, test, [seconds], **values), self.now)
+            self.watch.take(self.hosts(name)[rank], Result("n", name, rank, test, times, **values), self.now)
 
     def end(self, how: End, *ranks: int, name: str = "g", error: str = "", state: str = "", printed: str = "") -> None:
         for rank in ranks or range(len(self.hosts(name))):
@@ -285,13 +287,39 @@ def test_wrong_values_are_counted_and_a_root_that_everybody_got_them_from_is_nam
     play.result(0, 0, 1, 2)
     play.result(0, 3, wrong=7, first="index 5 of 9: found 1, expected 2")
     play.result(1, 1)
-    play.result(1, 0, 2, 3, wrong=2, first="index 0 of 2: found 0, expected 1")
+    play.result(1, 0, 2, 3, wrong=2, first="index 0 of 2: found 0, expected 1", suspect=1)
     play.end(End.CLOSED)
     assert outcomes(play) == ["pass", "wrong_data", "wrong_data"]
     _, reduced, cast = play.seen()
     assert (reduced.test.wrong_values, reduced.ranks[3].suspect_rank) == (7, None)
     assert cast.test.wrong_values == 6
     assert {view.suspect_rank for view in cast.ranks if view.wrong_values} == {1}
+
+
+@pytest.mark.parametrize("op", ["broadcast", "all_gather", "send_recv"])
+def test_a_source_is_named_only_if_nobody_got_its_data_right(op: str) -> None:
+    play = Play(group(tests=(Operation(op, "float32", 64, 1),) * 2))
+    play.reach("communicator")
+    wrong = [0, 2] if op == "send_recv" else [0, 1, 2]  # 2 and 0 are the neighbours of 3
+    play.result(0, *({0, 1, 2, 3} - {*wrong}))
+    play.result(0, *wrong, wrong=1, suspect=3)
+    play.result(1, 1, 2, 3)
+    play.result(1, 0, wrong=1, suspect=1)
+    play.end(End.CLOSED)
+    _, everywhere, once = play.seen()
+    assert {view.suspect_rank for view in everywhere.ranks} == {3, None}
+    assert {view.suspect_rank for view in once.ranks} == {None}
+
+
+def test_an_operation_that_torch_does_not_have_is_nobody_s_fault() -> None:
+    play = Play()
+    play.reach("communicator")
+    play.result(0, refused="this torch has no\nall_gather_single")
+    play.result(1)
+    play.end(End.CLOSED)
+    assert outcomes(play) == ["pass", "refused", "pass"]
+    assert {view.error for view in play.seen()[1].ranks} == {"this torch has no all_gather_single"}
+    assert kept_waiting(play.seen()[1]) == ()
 
 
 def test_a_rank_that_does_not_leave_well_is_seen_though_its_tests_passed() -> None:
@@ -308,7 +336,7 @@ def test_a_rank_that_does_not_leave_well_is_seen_though_its_tests_passed() -> No
 
 
 def test_hosts_without_an_agent_are_named_in_the_roll_call() -> None:
-    called = absent(group().members, {"b": ("spawned", "ModuleNotFoundError: No module named 'torch'")})
+    called = absent(group().members, {"b": ("spawned", "ModuleNotFoundError: No module named 'torch'")}, {})
     assert called.test.outcome is TestOutcome.FAIL
     assert missing(called) == [2, 3]
     assert kept_waiting(called)[0].stage == "spawned"
@@ -320,11 +348,20 @@ RESULT = {"at": "result", "nonce": NONCE, "group": "g", "rank": 0, "test": 0, "s
 
 
 REACHED = {"at": "stage", "nonce": NONCE, "group": "g", "rank": 0, "stage": "torch"}
+READY = {
+    "at": "ready",
+    "nonce": NONCE,
+    "torch": "2.1",
+    "nic": "eth0",
+    "address": "10.0.0.1",
+    "store": 29500,
+    "cores": 8,
+}
 FAILED = {"at": "failed", "nonce": NONCE, "stage": "spawned", "error": "no torch"}
 
 
 def test_a_line_with_the_nonce_is_read() -> None:
-    for line, kind in ((RESULT, Result), (REACHED, Reached), (FAILED, Failed)):
+    for line, kind in ((RESULT, Result), (REACHED, Reached), (FAILED, Failed), (READY, Ready)):
         assert isinstance(read(json.dumps(line).encode(), NONCE), kind)
 
 
@@ -342,9 +379,14 @@ def test_a_line_with_the_nonce_is_read() -> None:
         json.dumps({**REACHED, "stage": "the moon"}).encode(),
         json.dumps({**FAILED, "stage": ""}).encode(),
         json.dumps({**FAILED, "stage": "torch\n"}).encode(),
-        json.dumps({**RESULT, "seconds": []}).encode(),
         json.dumps({**RESULT, "seconds": ["fast"]}).encode(),
+        json.dumps({**RESULT, "seconds": [1e308]}).encode(),
+        json.dumps({**RESULT, "wrong": 1 << 70}).encode(),
         json.dumps({**RESULT, "first": "x" * 100_000}).encode(),
+        json.dumps({**READY, "address": "node01"}).encode(),
+        json.dumps({**READY, "address": "10.0.0.256"}).encode(),
+        json.dumps({**READY, "store": 0}).encode(),
+        json.dumps({**READY, "store": 65536}).encode(),
         json.dumps(RESULT).encode()[:-3],
         b"[" * 10_000 + NONCE.encode(),
     ],
@@ -358,3 +400,23 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     assert busbw("all_reduce", 10**9, 0.5, 4) == 3.0
     assert busbw("broadcast", 10**9, 0.5, 4) == 2.0
     assert busbw("all_reduce", 10**9, 0.5, 1) == 0.0
+
+
+def test_when_the_run_s_time_is_spent_what_was_not_done_was_not_run_and_nobody_is_blamed() -> None:
+    play = Play()
+    play.reach("communicator")
+    play.result(0)
+    play.enter(1, 0, 1)
+    assert [order.do for order in play.watch.cut(30.0)] == ["stop"]
+    assert outcomes(play) == ["pass", "pass", "not_run"]
+    assert [missing(seen) for seen in play.seen()] == [[], [], []]
+
+
+def test_a_device_alone_meets_nobody_and_is_ready_when_it_is_open() -> None:
+    test = Operation("matmul", "float32", 1 << 20)
+    play = Play(Group("g", (Member("a", 3, 0),), (test,), Scope.DEVICE))
+    play.reach("device")
+    play.result(0)
+    play.end(End.CLOSED)
+    assert outcomes(play) == ["pass", "pass"]
+    assert {seen.test.scope for seen in play.seen()} == {Scope.DEVICE}

@@ -43,7 +43,8 @@ def break_it(name: str, directory: Path, on: str | None, device: int | None) -> 
             raise UsageError(f"{name} on {_where(entry)} is broken already; `preflight lab mend {name}` undoes it.")
         entry = Break(entry.fault, entry.host, entry.device, fault.make(place))
         lab.with_breaks((*lab.breaks, entry)).save(directory)
-    return f"{name} on {_where(entry)}: {fault.what}"
+    taken = " (no --device: the first)" if entry.device is not None and device is None else ""
+    return f"{name} on {_where(entry)}{taken}: {fault.what}"
 
 
 def mend(name: str | None, directory: Path) -> list[str]:

@@ -4,20 +4,16 @@ import json
 import os
 import selectors
 import signal
-import sys
 import time
 
+from agent.children import TEXT, be_store, be_waiting, be_worker, fork
+from agent.logs import Logs
 from agent.network import choose_nic, listen, network_environment
-from agent.processes import Group, Worker, exit_of, mark, state_of
-from agent.settle import settle
+from agent.processes import Group, Worker, end_descendants, exit_of, state_of
+from agent.sockets import connecting
 
 TAIL = 2000  # bytes kept of what a worker prints
-TEXT = 2000  # characters kept of an error
-IDLE = 900  # seconds without a command after which nobody is taken to be there any more
-
-
-def describe(error):
-    return ("%s: %s" % (type(error).__name__, error))[:TEXT]
+REPORT = 1 << 20  # bytes that a worker may write without a newline
 
 
 def line_of(event, nonce):
@@ -27,16 +23,17 @@ def line_of(event, nonce):
 
 
 class Agent:
-    def __init__(self, hello, out, worker_module):
-        self.hello, self.out, self.worker_module = hello, out, worker_module
+    def __init__(self, hello, out, lease):
+        self.hello, self.out, self.lease = hello, out, lease
         self.nic, self.address = choose_nic(hello["nic"], hello["address"])
         self.pid = os.getpid()
+        self.logs = Logs(hello["backend"], os.environ)
         self.groups = {}
         self.store = None
         self.settling = {}  # pid of a process that waits for devices → the pipe on which it tells
         self.unread = b""  # of stdin
         self.unsent = []
-        self.last_command = time.monotonic()
+        self.last_heard = time.monotonic()
         self.selector = selectors.DefaultSelector()
 
     # events
@@ -53,35 +50,16 @@ class Agent:
     # starting
 
     def fork(self, name, pgid=0):
-        """Fork into process group `pgid` (0: a new one): (pid, report, output, order) here, (0, report, order) in the
-        child, which keeps nothing of the agent, neither its channel nor the pipes of other workers."""
-        report, tell = os.pipe()
-        output, printed = os.pipe()
-        hear, order = os.pipe()
-        pid = os.fork()
-        if pid:
-            for fd in (tell, printed, hear):
-                os.close(fd)
-            try:
-                os.setpgid(pid, pgid or pid)
-            except OSError:
-                pass  # it was faster
-            return pid, report, output, order
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setpgid(0, pgid)
-        mark(name, self.pid)
+        return fork(name, self.let_go, pgid)
+
+    def let_go(self):
+        """Close what is the agent's alone, in a child."""
         foreign = [fd for fd in self.selector.get_map() if fd != 0]
         foreign += [worker.order for group in self.groups.values() for worker in group.workers]
+        foreign += filter(None, (self.lease.fd, self.lease.directory))
         self.selector.close()
-        for fd in [*foreign, report, output, order, self.out]:
+        for fd in [*foreign, self.out]:
             os.close(fd)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for fd, place in ((null, 0), (printed, 1), (printed, 2)):
-            os.dup2(fd, place)
-        os.close(null)
-        os.close(printed)
-        return 0, tell, hear
 
     def serve_store(self):
         """Serve the place where ranks meet from a process of its own, which outlives them all; returns its port."""
@@ -89,14 +67,7 @@ class Agent:
         port = sock.getsockname()[1]
         pid, *pipes = self.fork("preflight-store")
         if pid == 0:
-            try:
-                keep = self.worker_module.serve_store(self.address, sock)
-                os.write(pipes[0], b"+")
-                while keep:
-                    signal.pause()
-            except BaseException as error:
-                os.write(pipes[0], describe(error).encode())
-            os._exit(1)
+            be_store(self.address, sock, pipes[0])
         sock.close()
         self.store = pid
         answer = os.read(pipes[0], TEXT)
@@ -108,53 +79,27 @@ class Agent:
 
     def start(self, command):
         group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
+        group.file = command.get("file", "")
         self.groups[group.name] = group
         for place in command["workers"]:
             pid, *pipes = self.fork("preflight-r%d" % place["rank"], group.pgid)
             if pid == 0:
-                self.be_worker(dict(command, backend=self.hello["backend"], **place), *pipes)
+                be_worker(dict(command, backend=self.hello["backend"], **place), self.environment, *pipes)
             worker = Worker(group, place["rank"], pid, *pipes)
             group.workers.append(worker)
             self.selector.register(worker.report, selectors.EVENT_READ, (self.read_report, worker))
             self.selector.register(worker.output, selectors.EVENT_READ, (self.read_output, worker))
             self.say({"at": "stage", "group": group.name, "rank": worker.rank, "stage": "spawned"})
 
-    def be_worker(self, spec, report, order):
-        """The child's whole life. Its environment is set before anything of the vendor's is imported."""
-
-        def say(event):
-            os.write(report, json.dumps(event).encode() + b"\n")
-
-        def wait_for_go():
-            if spec["wait"] and not os.read(order, 1):
-                os._exit(1)
-
-        status = 1
-        try:
-            try:
-                os.environ.update(network_environment(self.hello, self.nic, self.address))
-                os.environ.update(MASTER_ADDR=spec["store"][0], MASTER_PORT=str(spec["store"][1]))
-                os.environ.update(RANK=str(spec["rank"]), WORLD_SIZE=str(spec["size"]), LOCAL_RANK=str(spec["device"]))
-                self.worker_module.run(spec, say, wait_for_go)
-                status = 0
-            except BaseException as error:
-                say({"at": "error", "error": describe(error)})
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            # Never back into the agent's code, neither the worker nor what it may have forked, though nobody listens
-            # to them any more. The process's end frees the device.
-            os._exit(status)
+    def environment(self):
+        """Of every worker; what is its own comes on top."""
+        return dict(network_environment(self.hello, self.nic, self.address), **self.logs.environment())
 
     def settle(self, devices):
         """Have a process say when the devices' last jobs are gone."""
         pid, report, *others = self.fork("preflight-wait")
         if pid == 0:
-            try:
-                held, error = settle(devices)
-                os.write(report, json.dumps({"at": "settled", "held": held, "error": error}).encode())
-            finally:
-                os._exit(0)
+            be_waiting(devices, report)
         for fd in others:
             os.close(fd)
         self.settling[pid] = report
@@ -174,16 +119,23 @@ class Agent:
         if not data:
             self.forget(worker.report)
         *lines, worker.unread = (worker.unread + data).split(b"\n")
+        worker.unread = worker.unread[-REPORT:]
         for line in lines:
-            event = json.loads(line.decode("utf-8", "replace"))
-            worker.last = time.monotonic()
-            if event["at"] == "error":
-                worker.error = event["error"]
-                continue
-            worker.closed = event.get("stage") == "closed"
-            worker.waiting = worker.group.waits_after(event)
-            self.say(dict(event, group=worker.group.name, rank=worker.rank))
+            try:
+                self.take_report(worker, json.loads(line.decode("utf-8", "replace")))
+            except (ValueError, LookupError, TypeError, AttributeError):
+                pass  # something in the worker wrote where it should not; what it breaks shows in what is missing
         return bool(data)
+
+    def take_report(self, worker, event):
+        if event["at"] == "error":
+            worker.error = str(event["error"])[:TEXT]
+            return
+        waits = worker.group.waits_after(event)
+        self.say(dict(event, group=worker.group.name, rank=worker.rank))
+        if event["at"] != "waits":  # which is no progress
+            worker.closed, worker.waiting = event.get("stage") == "closed", waits
+            worker.last, worker.connecting = time.monotonic(), None
 
     def read_output(self, worker):
         data = os.read(worker.output, 1 << 16)
@@ -220,6 +172,9 @@ class Agent:
                 if not worker.ended and exit_of(worker.pid):
                     self.bury(worker)
             alive = [worker for worker in group.workers if not worker.ended]
+            for worker in alive:
+                if worker.connecting is None and now - worker.last > group.deadline / 2:
+                    worker.connecting = connecting(worker.pid)  # it may give up by itself, and close them
             late = [w for w in alive if not (w.waiting or w.killed) and now - w.last > group.deadline]
             if late:
                 self.kill(group, late)
@@ -227,11 +182,14 @@ class Agent:
                 self.close(group)
 
     def kill(self, group, late=()):
-        """SIGKILL for the whole group; before, the state of each worker is looked at."""
+        """SIGKILL for the whole group; before, the state of each worker is looked at, and told: one inside a driver
+        dies when the driver lets it, which may be never."""
         for worker in group.workers:
             if not (worker.ended or worker.killed):
                 worker.killed = "overdue" if worker in late else "stopped"
                 worker.state = state_of(worker.pid)
+                event = {"end": worker.killed, "state": worker.state, "connecting": worker.connecting or []}
+                self.say(dict(event, at="killed", group=group.name, rank=worker.rank))
         group.kill_leftovers()
         for worker in group.workers:  # one may have left the process group
             if not worker.ended:
@@ -251,8 +209,10 @@ class Agent:
             end, error = "exited", "exit code %d" % info.si_status
         elif not end:
             end, error = "killed", "signal %d" % info.si_status
-        printed = "" if end == "closed" else worker.printed.decode("utf-8", "replace")
-        event = {"end": end, "error": error, "state": worker.state, "printed": printed}
+        event = {"end": end, "error": error, "state": worker.state, "printed": ""}
+        if end != "closed":
+            event.update(printed=worker.printed.decode("utf-8", "replace"), logs=self.logs.of(worker.pid))
+            event["connecting"] = worker.connecting or []
         self.say(dict(event, at="end", group=worker.group.name, rank=worker.rank))
 
     def close(self, group):
@@ -260,7 +220,14 @@ class Agent:
         for worker in group.workers:
             os.waitpid(worker.pid, 0)
             os.close(worker.order)
+        if group.file and any(worker.rank == 0 for worker in group.workers):
+            try:
+                os.unlink(group.file)  # where its ranks met
+            except OSError:
+                pass
         del self.groups[group.name]
+        if not self.groups:  # who has forked away from which group cannot be told; so it is when the last one is over
+            end_descendants(self.pid, spare={self.store, *self.settling})
 
     def end(self):
         """Kill everything that was started, and leave."""
@@ -273,6 +240,9 @@ class Agent:
         while self.groups and time.monotonic() < give_up:
             self.watch()
             time.sleep(0.01)
+        end_descendants(self.pid)
+        self.logs.remove()
+        self.lease.give_back()
         os._exit(0)
 
     # the loop
@@ -281,9 +251,10 @@ class Agent:
         data = os.read(0, 1 << 16)
         if not data:
             self.end()
-        self.last_command = time.monotonic()
+        self.last_heard = time.monotonic()
+        self.lease.renew()
         *lines, self.unread = (self.unread + data).split(b"\n")
-        for line in lines:
+        for line in filter(None, lines):
             self.obey(json.loads(line.decode()))
 
     def obey(self, command):
@@ -316,7 +287,7 @@ class Agent:
         signal.set_wakeup_fd(woken)
         self.selector.register(wake, selectors.EVENT_READ, (lambda _: os.read(wake, 4096), None))
         self.selector.register(0, selectors.EVENT_READ, (self.read_commands, None))
-        while self.groups or self.settling or time.monotonic() - self.last_command < IDLE:
+        while time.monotonic() - self.last_heard < self.hello["silence"]:
             for key, _ in self.selector.select(timeout=0.5):
                 if key.fd in self.selector.get_map():
                     handler, subject = key.data

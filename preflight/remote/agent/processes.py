@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # <linux/prctl.h>
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # <linux/prctl.h>
 
 
 class Worker:
@@ -22,6 +22,7 @@ class Worker:
         self.waiting = False  # for its group's turn: not late however long that takes
         self.killed = ""  # "overdue" or "stopped", if it was us
         self.state = ""
+        self.connecting = None  # addresses that had not answered when it had been silent for long
         self.ended = False
 
 
@@ -31,6 +32,7 @@ class Group:
     def __init__(self, name, deadline, takes_turns, tests):
         self.name, self.deadline, self.takes_turns, self.tests = name, deadline, takes_turns, tests
         self.workers = []
+        self.file = ""  # in which its ranks meet, if they meet in one
 
     def waits_after(self, event):
         """Whether a rank that says `event` then waits for a go: before each test, if the group takes turns."""
@@ -62,6 +64,45 @@ def mark(name, parent):
 def outlive_parent():
     """Take back that the kernel kills this process when its parent dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def adopt_orphans():
+    """Become, in the place of init, the parent of descendants whose parent has died: nobody can fork away."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(ancestor, spare=()):
+    """pids of all that live and descend from `ancestor`, but for `spare` and what descends from those."""
+    children = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open("/proc/%d/stat" % int(name)) as stat:
+                state, parent = stat.read().rpartition(")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue  # no process, or gone
+        if state != "Z":
+            children.setdefault(int(parent), []).append(int(name))
+    found, new = [], [ancestor]
+    while new:
+        new = [child for pid in new for child in children.get(pid, ()) if child not in spare]
+        found += new
+    return found
+
+
+def end_descendants(ancestor, spare=()):
+    """SIGKILL for them, again and again, since those orphaned by it come back to `ancestor`; for a second at most: a
+    process inside a driver dies when the driver lets it."""
+    give_up = time.monotonic() + 1
+    while time.monotonic() < give_up:
+        left = descendants(ancestor, spare)
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass  # it was faster, or it runs as somebody else
+        time.sleep(0.005)
 
 
 def state_of(pid):

@@ -1,4 +1,5 @@
-"""One run at a time a host: a flock, held by the program and by its guardian after it, and given up by their ends.
+"""One run at a time a host: a flock, held by the program, by its guardian after it and by each tool that they call, and
+given up by the ends of all of them.
 
 Between the two parts of a guarded run, the changes and their confirmation, the lock goes from the guardian to the
 program that confirms. Nobody else takes it then: see `being_confirmed`.
@@ -24,8 +25,9 @@ class AtWorkError(StepError):
 
 
 def take_lock(path, patience=0.0):
-    """Hold the lock to the end of this process, and of every other that inherits it."""
+    """Hold the lock to the end of this process, and of every other that inherits it: its guardian, and tools."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    os.set_inheritable(handle, True)
     deadline = time.monotonic() + patience
     while not try_lock(handle, fcntl.LOCK_EX):
         if time.monotonic() >= deadline:

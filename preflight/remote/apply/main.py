@@ -26,6 +26,7 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
                 a result may have "maybe", too (see steps.py)}
     confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
     undo-of    {"changes": [what leads back to before the run] or null if it was not here,
+                "left": [files in which only our lines are undone, since somebody has changed them],
                 "open": the run that has begun here and not finished, or "",
                 "at_work": the owner of the run that is at work here now, or ""}
     any        {"error": "one sentence", "at_work": where that is the reason: its owner}
@@ -127,7 +128,8 @@ def put_in_order(request):
 
 
 def undo(request):
-    return dict(under_way(request), changes=undo_of(request["journal"], request["run"]))
+    changes, left = undo_of(request["journal"], request["run"])
+    return dict(under_way(request), changes=changes, left=left)
 
 
 ACTIONS = {"compare": look, "recover": put_in_order, "apply": apply, "confirm": confirm, "undo-of": undo}

@@ -6,7 +6,7 @@ import os
 from apply.files import remove_partial
 from apply.guardian import claim, take_back, verdict_path
 from apply.journal import Journal, close_run, open_run, records
-from apply.kinds import kind_of
+from apply.kinds import kind_of, value_of
 from apply.steps import between
 from apply.tools import StepError, sentence
 
@@ -76,16 +76,17 @@ def settle(record, journal):
 
 
 def undo_of(directory, run):
-    """The changes that lead back to how the host was before a run, in the order in which they are to be made; None if
-    the run was not here.
+    """(changes, left): what leads back to how the host was before a run, in the order in which it is to be made, and
+    the files that are not put back; (None, []) if the run was not here.
 
     What counts is what the run came to in the end: a change that its guardian took back needs no undoing, nor what an
     earlier rollback, finished or not, has taken back already. A file that a tool rewrote, and what a step changed
-    besides, is put back after the step itself. A step without an end may have happened: compare-and-set will tell.
+    besides, is put back after the step itself; a file of which only some lines are ours, and which somebody has changed
+    since, loses these lines only. A step without an end may have happened: compare-and-set will tell.
     """
     done = records(directory, run)
     if done is None:
-        return None
+        return None, []
     for later in rollbacks_of(directory, run):
         done += numbered(records(directory, later), later)
     effects = {}  # (kind, target) → first and last value, in the order of first touch
@@ -93,8 +94,11 @@ def undo_of(directory, run):
     for record in done:
         which = (record.get("run"), record.get("step"), record.get("undo"))
         if record["event"] == "begin":
+            lines = kind_of(record["kind"]).lines
             for kind, target, value in record["others"]:
-                effects.setdefault((kind, target), effect(record, kind, target, value))
+                other = effects.setdefault((kind, target), effect(record, kind, target, value, lines))
+                if kind == "file" and value != other["last"]:  # what a tool writes into it now is not ours alone
+                    other["frozen"] = True
             own = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
             own["last"] = record["after"]
             begun[which] = (own, record["after"])
@@ -102,12 +106,15 @@ def undo_of(directory, run):
             own, wanted = begun.pop(which)
             own["last"] = wanted if record["state"] == "done" or record.get("unknown") else record["found"]
             for kind, target, value in record["others"]:
-                effects[(kind, target)]["last"] = value
+                if not effects[(kind, target)]["frozen"]:
+                    effects[(kind, target)]["last"] = value
         elif record["event"] == "end" and record["state"] == "already" and "after" in record:
             own = effects.get((record["kind"], record["target"]))
             if own:  # a guardian that could not write has taken it back, or somebody else
                 own["last"] = record["after"]
-    return [inverse(found) for found in reversed(list(effects.values())) if differs(found)]
+    undone = [found for found in reversed(list(effects.values())) if differs(found)]
+    left = [found["target"] for found in undone if found["lines"] and somebodys(found)]
+    return [inverse(found) for found in undone if found["target"] not in left], left
 
 
 def rollbacks_of(directory, run):
@@ -136,18 +143,25 @@ def numbered(done, run):
     return [dict(record, run=run) for record in done]
 
 
-def effect(record, kind=None, target=None, value=None):
+def effect(record, kind=None, target=None, value=None, lines=False):
+    """`lines`: the step itself takes away all of it that is ours. `frozen`: somebody has changed it since `last`."""
     return {
         "kind": kind or record["kind"],
         "target": target or record["target"],
         "area": record["area"],
         "first": value,
         "last": value,
+        "lines": lines,
+        "frozen": False,
     }
 
 
 def inverse(found):
     return dict({name: found[name] for name in ("kind", "target", "area")}, before=found["last"], after=found["first"])
+
+
+def somebodys(found):
+    return value_of(found["kind"], found["target"]) not in (found["first"], found["last"])
 
 
 def differs(found):

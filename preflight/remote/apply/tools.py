@@ -22,12 +22,18 @@ def sentence(error):
 
 
 def call(*argv, stdin=""):
-    """Run a program to its end: (exit code, stdout, stderr)."""
+    """Run a program to its end: (exit code, stdout, stderr). It inherits the run's lock, the one descriptor that may
+    be: where this process is killed, nobody else writes before the program that it leaves behind has ended."""
     name = " ".join(argv[:4])
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
-            argv, stdin=pipe if stdin else subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=ENVIRONMENT
+            argv,
+            stdin=pipe if stdin else subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            env=ENVIRONMENT,
+            close_fds=False,
         )
     except FileNotFoundError:
         raise StepError("%s is not installed" % argv[0]) from None

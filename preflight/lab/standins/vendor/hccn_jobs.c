@@ -33,7 +33,7 @@ enum hccn_result hccn_hw_stats_get(const struct call *call)
     return HCCN_OK;
 }
 
-/* 192.SERVER.(2 + die).(199 - device), as the driver numbers its virtual NICs. */
+/* 192.SERVER.(2 + die).(199 - device), as the driver numbers its virtual NICs; hccs0 has it (network.py of the lab). */
 static void vnic_address(int server, int device, char *text, size_t size)
 {
     snprintf(text, size, "192.%d.%d.%d", server, 2 + device % 2, 199 - device);

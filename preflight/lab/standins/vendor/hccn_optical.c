@@ -1,5 +1,6 @@
-/* STAND-IN: see hccn.h. An optical module of four lanes with made-up values that stand still; the device's state may hold
- * others: optical_present, temperature, tx_power0 …, rx_power0 …, tx_los, rx_los, tx_lol, rx_lol. */
+/* STAND-IN: see hccn.h. An optical module of four lanes with made-up values that stand still, but for the light that it
+ * receives: without a link there is none. The device's state may hold other values: optical_present, temperature,
+ * tx_power0 …, rx_power0 …, tx_los, rx_los, tx_lol, rx_lol. */
 #include "hccn.h"
 #include "lab.h"
 
@@ -21,12 +22,13 @@ static void field(const struct call *call, const char *name, const char *key, co
     printf(NAME "%s%s\n", name, value, unit);
 }
 
-static void lane_power(const struct call *call, const char *direction, const char *key, int lane)
+/* `first`: of lane 0, in mW; the others have a little more. */
+static void lane_power(const struct call *call, const char *direction, const char *key, int lane, double first)
 {
     char name[32], state[32], made_up[16];
     snprintf(name, sizeof name, "%s Power%d", direction, lane);
     snprintf(state, sizeof state, "%s%d", key, lane);
-    snprintf(made_up, sizeof made_up, "%.4f", (strcmp(direction, "Tx") == 0 ? 1.3968 : 0.9907) + lane * 0.0151);
+    snprintf(made_up, sizeof made_up, "%.4f", first > 0 ? first + lane * 0.0151 : 0);
     field(call, name, state, made_up, " mW");
 }
 
@@ -49,8 +51,8 @@ enum hccn_result hccn_optical_get(const struct call *call)
     printf(NAME "0x0 0x0 0x0\n" NAME "QSFP+ or later\n" NAME "850 nm\n" NAME "2023.6.18\n" NAME "3262.90 mV\n",
            "vendor org unique id", "xsfp identifier", "xsfp wave length", "manufact date code", "Vcc");
     for (int lane = 0; lane < LANES; lane++) {
-        lane_power(call, "Tx", "tx_power", lane);
-        lane_power(call, "Rx", "rx_power", lane);
+        lane_power(call, "Tx", "tx_power", lane, 1.3968);
+        lane_power(call, "Rx", "rx_power", lane, nic.link ? 0.9907 : 0);
     }
     printf(NAME "3465.00 mV\n" NAME "3135.00 mV\n" NAME "70 C\n" NAME "0 C\n", "Vcc High Thres", "Vcc Low Thres",
            "Temp High Thres", "Temp Low Thres");
@@ -59,9 +61,9 @@ enum hccn_result hccn_optical_get(const struct call *call)
     for (int lane = 0; lane < LANES; lane++)
         printf("Tx Bias%-14d: 7.9%d mA\n", lane, 240 + lane * 40);
     field(call, "Tx Los Flag", "tx_los", "0x0", "");
-    field(call, "Rx Los Flag", "rx_los", "0x0", "");
+    field(call, "Rx Los Flag", "rx_los", nic.link ? "0x0" : "0xf", "");
     field(call, "Tx LoL Flag", "tx_lol", "0x0", "");
-    field(call, "Rx LoL Flag", "rx_lol", "0x0", "");
+    field(call, "Rx LoL Flag", "rx_lol", nic.link ? "0x0" : "0xf", "");
     for (int lane = 0; lane < LANES; lane++)
         printf("Host SNR Lane%-8d: not supported\n", lane);
     for (int lane = 0; lane < LANES; lane++)

@@ -81,35 +81,75 @@ enum hccn_result hccn_ping_get(const struct call *call)
     return received == PING_PACKETS ? HCCN_OK : HCCN_DEVICE_FAILED;
 }
 
-static bool hccs_link(int device)
+#define HCCS_PACKETS 1000
+static const struct number {
+    const char *word;
+    int low, high, otherwise;
+} hccs_numbers[] = {{"cnt", 1, HCCS_PACKETS, PING_PACKETS},
+                    {"pkt", 1792, 3000, 1792},
+                    {"interval", 0, 60000, 0},
+                    {"timeout", 1, 20000, PING_TIMEOUT_MS}};
+
+/* The value after the word, in its range. */
+static bool number_of(const struct call *call, const struct number *number, int *value)
 {
-    struct nic_carrier carrier = {0};
-    if (!lab_device_exists(device) || lab_enter_device(device) != 0)
-        return false;
-    int result = nic_read_carrier(SIBLING_INTERFACE, &carrier);
-    lab_leave_device();
-    return result == 0 && carrier.up;
+    const char *text = hccn_word_after(call, number->word);
+    *value = text == NULL ? number->otherwise : atoi(text);
+    return *value >= number->low && *value <= number->high;
 }
 
-static void print_times(void)
+static int by_size(const void *one, const void *other)
 {
-    static const char *const names[] = {"max", "min", "average", "TP95"};
-    for (int i = 0; i < 4; i++)
-        printf("%s time 10.000us\n", names[i]);
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
 }
 
-/* No packet is sent: the lab has HCCS inside a host only, and looks whether both ends have a link there. As the real one
- * this ends with 0 and "successfully" whatever was lost. */
+/* Of the packets that came back; 0 if none did. */
+static void print_times(double *us, int count)
+{
+    double sum = 0;
+    qsort(us, count, sizeof *us, by_size);
+    for (int i = 0; i < count; i++)
+        sum += us[i];
+    printf("max time %.3fus\nmin time %.3fus\n", count ? us[count - 1] : 0, count ? us[0] : 0);
+    printf("average time %.3fus\nTP95 time %.3fus\n", count ? sum / count : 0, count ? us[(count * 95 - 1) / 100] : 0);
+}
+
+static int send_over_hccs(in_addr_t target, int packets, int size, int interval_ms, int timeout_ms, double *us)
+{
+    int received = 0;
+    for (int sequence = 0; sequence < packets; sequence++) {
+        double ms = 0;
+        switch (nic_sibling_echo(target, sequence, size, timeout_ms, &ms)) {
+        case ECHO_REPLY:
+            us[received++] = ms * 1000;
+            printf("This pkt ping success!\nrecv seq %d, time = %.3fus, L1 plane check result = 0x0\n", sequence,
+                   ms * 1000);
+            break;
+        case ECHO_TIMEOUT:
+            puts("This pkt check recv msg fail!");
+            break;
+        default:
+            puts("This pkt send fail!");
+        }
+        usleep(interval_ms * 1000);
+    }
+    return received;
+}
+
+/* The lab has HCCS inside a host only. As the real one this ends with 0 and "successfully" whatever was lost. */
 enum hccn_result hccn_hccs_ping_get(const struct call *call)
 {
     struct in_addr target;
+    int packets, size, interval_ms, timeout_ms;
+    double us[HCCS_PACKETS];
     if (lab_product() != ATLAS_A3)
         return HCCN_UNSUPPORTED;
     if (geteuid() != 0)
         return HCCN_NOT_ROOT;
-    const char *text = hccn_word_after(call, "address"), *count = hccn_word_after(call, "cnt");
-    int packets = count == NULL ? PING_PACKETS : atoi(count);
-    if (text == NULL || packets < 1 || packets > 1000)
+    const char *text = hccn_word_after(call, "address");
+    if (text == NULL || !number_of(call, &hccs_numbers[0], &packets) || !number_of(call, &hccs_numbers[1], &size) ||
+        !number_of(call, &hccs_numbers[2], &interval_ms) || !number_of(call, &hccs_numbers[3], &timeout_ms))
         return HCCN_PARAMETERS;
     if (inet_pton(AF_INET, text, &target) != 1)
         return HCCN_IP_INVALID;
@@ -117,16 +157,13 @@ enum hccn_result hccn_hccs_ping_get(const struct call *call)
         fprintf(stderr, "hccn_tool of the preflight lab (a stand-in) has no HCCS between hosts.\n");
         return HCCN_MAJOR_INVALID;
     }
-    bool there = hccs_link(call->device) && hccs_link(199 - (int)(ntohl(target.s_addr) & 0xff));
+    if (lab_enter_device(call->device) != 0)
+        return HCCN_DEVICE_FAILED;
     printf("device %d PING %s\n\n", call->device, text);
-    for (int sequence = 0; sequence < packets; sequence++) {
-        puts(there ? "This pkt ping success!" : "This pkt check recv msg fail!");
-        if (there)
-            printf("recv seq %d, time = 10.000us, L1 plane check result = 0x0\n", sequence);
-    }
-    printf("\n%d packets transmitted, %d received, %.2f%% packets loss\n", packets, there ? packets : 0,
-           there ? 0.0 : 100.0);
-    print_times();
+    int received = send_over_hccs(target.s_addr, packets, size, interval_ms, timeout_ms, us);
+    printf("\n%d packets transmitted, %d received, %.2f%% packets loss\n", packets, received,
+           100.0 * (packets - received) / packets);
+    print_times(us, received);
     puts("Cmd executed successfully!");
     return HCCN_OK;
 }

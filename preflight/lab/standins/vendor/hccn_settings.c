@@ -240,6 +240,13 @@ enum hccn_result hccn_tls_set(const struct call *call)
     return hccn_conf_set(call, "tls_enable", value);
 }
 
+/* Nothing is encrypted in the lab: its certificates are words. */
+static void print_certificate(int device, const char *name)
+{
+    printf("dev_id:%d, [%s cert] info:\n         issuer[/O=preflight/OU=STAND-IN/CN=lab]\n", device, name);
+    puts("         start_time[Thu Jan  1 00:00:00 2026 GMT]\n         end_time[Tue Jan  1 00:00:00 2036 GMT]");
+}
+
 /* Older drivers say nothing of certificates that were there from the start. */
 enum hccn_result hccn_tls_get(const struct call *call)
 {
@@ -250,5 +257,8 @@ enum hccn_result hccn_tls_get(const struct call *call)
         return HCCN_TLS_NO_CERTIFICATE;
     printf("dev_id:%d, tls switch[%s](0:disable, 1:enable), %stls alarm time threshold[60]days\n", call->device, value,
            lab_product() == ATLAS_A1 ? "" : "tls preconfigured[1](0:non-preset, 1:preset), ");
+    print_certificate(call->device, "pub");
+    print_certificate(call->device, "ca1");
+    print_certificate(call->device, "ca2");
     return HCCN_OK;
 }

@@ -83,14 +83,9 @@ static enum echo exchange(int fd, const struct sockaddr_in *target, uint8_t *pac
     }
 }
 
-enum echo nic_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds)
+/* Send one echo by `fd`, which knows the way, and close it. */
+static enum echo echo_by(int fd, in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds)
 {
-    int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
-    if (fd < 0)
-        return ECHO_FAILED;
-    int tos = FABRIC_TOS, uncut = IP_PMTUDISC_DO;
-    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &uncut, sizeof uncut);
-    setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
     int total = (int)sizeof(struct icmphdr) + size;
     uint8_t *packet = calloc(1, total);
     struct icmphdr *header = (struct icmphdr *)packet;
@@ -103,4 +98,27 @@ enum echo nic_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms
     free(packet);
     close(fd);
     return result;
+}
+
+enum echo nic_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds)
+{
+    int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+    if (fd < 0)
+        return ECHO_FAILED;
+    int tos = FABRIC_TOS, uncut = IP_PMTUDISC_DO;
+    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &uncut, sizeof uncut);
+    setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+    return echo_by(fd, target, sequence, size, timeout_ms, milliseconds);
+}
+
+enum echo nic_sibling_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds)
+{
+    int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+    if (fd < 0)
+        return ECHO_FAILED;
+    if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, SIBLING_INTERFACE, sizeof SIBLING_INTERFACE) != 0) {
+        close(fd);
+        return ECHO_FAILED;
+    }
+    return echo_by(fd, target, sequence, size, timeout_ms, milliseconds);
 }

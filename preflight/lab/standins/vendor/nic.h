@@ -2,7 +2,8 @@
  *
  * Addresses are in network byte order; functions return 0, or -1 with errno, unless said otherwise.
  *
- * A device has two interfaces. ethN is its network port, on the fabric; hccs0 leads to the other devices of the host.
+ * A device has two interfaces. ethN is its network port, on the fabric; hccs0 leads to the other devices of the host,
+ * and has the address of the virtual NIC where the product has one (atlas-a3).
  * Sibling traffic takes hccs0 by a /32 route. Packets marked FABRIC_TOS follow a routing table of their own which
  * knows only ethN, so that a ping asks the port and not the way around it; the kernel's echo reply carries the same
  * mark back.
@@ -70,5 +71,8 @@ int nic_remove_sibling(in_addr_t sibling);
  * trip. */
 enum echo { ECHO_REPLY, ECHO_TIMEOUT, ECHO_UNREACHABLE, ECHO_TOO_LONG, ECHO_FAILED };
 enum echo nic_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds);
+
+/* The same through hccs0 alone, to the virtual NIC of another device of the host. */
+enum echo nic_sibling_echo(in_addr_t target, uint16_t sequence, int size, int timeout_ms, double *milliseconds);
 
 #endif

@@ -1,7 +1,9 @@
 """STAND-IN: failures with the codes and sentences of HCCL, and a word that they come from the lab."""
 
+import contextlib
 import os
 import time
+from pathlib import Path
 
 # HcclResult of the failures below, as in "error code is N".
 PARA, UNAVAIL, TIMEOUT, NOT_SUPPORT, TCP_CONNECT = 1, 7, 9, 5, 11
@@ -10,11 +12,22 @@ PARA, UNAVAIL, TIMEOUT, NOT_SUPPORT, TCP_CONNECT = 1, 7, 9, 5, 11
 def failure(code, title, text, result):
     """Return the exception that torch_npu raises when HCCL reports this error."""
     stamp = time.strftime("%Y-%m-%d-%H:%M:%S")
+    _plog(f"{title}({code}): {text.splitlines()[0]} (stand-in of the preflight lab)", stamp)
     return RuntimeError(
         f"HCCL function error, error code is {result}\n"
         f"[ERROR] {stamp} ERR02200 DIST call hccl api failed. (stand-in of the preflight lab)\n"
         f"[PID: {os.getpid()}] {stamp} {title}({code}): {text}"
     )
+
+
+def _plog(text, stamp):
+    """A line in this process's log, where CANN has it; nothing where that cannot be written, as CANN does."""
+    root = os.environ.get("ASCEND_PROCESS_LOG_PATH") or Path.home() / "ascend" / "log"
+    folder = Path(root) / "debug" / "plog"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"plog-{os.getpid()}_{time.strftime('%Y%m%d%H%M%S')}000.log").open("a") as file:
+            file.write(f"[ERROR] HCCL({os.getpid()},python3):{stamp}.000.000 [stand_in.cc:1] [{os.getpid()}]{text}\n")
 
 
 def no_address(device):

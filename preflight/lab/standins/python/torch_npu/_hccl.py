@@ -33,6 +33,7 @@ _MOVES = {
 }
 _OF_A1 = {torch.int8, torch.int32, torch.int64, torch.float16, torch.float32}
 _OF_A2 = _OF_A1 | {torch.int16, torch.bfloat16}
+_NO_PRODUCT = {torch.int16, torch.bfloat16}
 # HCCL turns a bool into a uint8 on the way.
 _REDUCIBLE = {"atlas-a1": _OF_A1 | {torch.bool}, "atlas-a2": _OF_A2 | {torch.bool}, "atlas-a3": _OF_A2 | {torch.bool}}
 
@@ -114,17 +115,21 @@ def _connect(store, rank, size, timeout):
 class _Pending(dist.Work):
     """A collective under way, with HCCL's words if it fails."""
 
-    def __init__(self, work, operation):
+    def __init__(self, work, operation, back=()):
         super().__init__()
         self._work = work
         self._operation = operation
+        self._back = back  # (tensor of the caller, the one that gloo works on)
 
     def wait(self, timeout=timedelta(0)):
         """Wait for the end; raise EI0002 if it does not come."""
         try:
-            return self._work.wait(timeout) if timeout else self._work.wait()
+            done = self._work.wait(timeout) if timeout else self._work.wait()
         except RuntimeError as error:
             raise _errors.notify_timeout(self._operation, str(error).splitlines()[0]) from None
+        for theirs, ours in self._back:
+            theirs.copy_(ours)
+        return done
 
     def is_completed(self):
         """Return whether the end has come."""
@@ -144,13 +149,31 @@ def _tensors(arguments):
             yield from _tensors(argument)
 
 
+def _widened(argument, back):
+    """gloo has no int16: the same with int32 in its place; `back` gets what is to be copied when the work is done."""
+    if isinstance(argument, torch.Tensor) and argument.dtype is torch.int16:
+        back.append((argument, argument.to(torch.int32)))
+        return back[-1][1]
+    return [_widened(part, back) for part in argument] if isinstance(argument, (list, tuple)) else argument
+
+
+def _refuse(name, arguments, options):
+    """Raise EI0003 for what the product's HCCL does not reduce."""
+    reductions = [getattr(option, "reduceOp", None) for option in (*arguments, *options.values())]
+    multiplies = any(reduction == dist.ReduceOp.PRODUCT for reduction in reductions if reduction is not None)
+    taken = _REDUCIBLE[_lab.product()] - (_NO_PRODUCT if multiplies else set())
+    for tensor in _tensors(arguments):
+        if tensor.dtype not in taken:
+            raise _errors.unsupported_type(name, tensor.dtype, _lab.product())
+
+
 def _operation(name, gloo_name):
     def run(self, *arguments, **options):
         if name in _REDUCES:
-            for tensor in _tensors(arguments):
-                if tensor.dtype not in _REDUCIBLE[_lab.product()]:
-                    raise _errors.unsupported_type(name, tensor.dtype, _lab.product())
-        return _Pending(getattr(self._connected(), gloo_name)(*arguments, **options), name)
+            _refuse(name, arguments, options)
+        back = []
+        arguments = [_widened(argument, back) for argument in arguments]
+        return _Pending(getattr(self._connected(), gloo_name)(*arguments, **options), name, back)
 
     run.__name__ = name
     run.__doc__ = f"{name} over gloo, after HCCL's look at the data type."

@@ -1,0 +1,89 @@
+"""What the probe measured, beside what the ports could carry, and what the operator expects."""
+
+from collections.abc import Iterator
+
+from preflight.checks.measured import Judged, spoken
+from preflight.checks.registry import All, cluster_check
+from preflight.model.figures import figures, shape
+from preflight.model.finding import Finding
+from preflight.model.measure import Observation, TestOutcome
+from preflight.model.outcome import Outcome
+
+LARGE = 256 << 20  # bytes from which the line rate can be reached
+WARN, FAIL = 0.85, 0.70  # a healthy fabric gives 88 to 95 %
+_MEASURED = (TestOutcome.PASS, TestOutcome.UNCHECKED)  # a slow pair is PRB103's
+
+
+def _along_a_rail(seen: Observation) -> bool:
+    """Whether a pair's data went out of one port and into the other, as busbw counts it."""
+    members, test = seen.test.members, seen.test
+    two = len(members) == 2 == len({member.host for member in members}) and members[0].device == members[1].device
+    return two and test.op in ("all_reduce", "send_recv") and test.bytes >= LARGE
+
+
+@cluster_check("PRB116", "Pairs along a rail reach their ports' line rate", several=False)
+def line_rate(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: where all rails are equally slow, no comparison shows it. Two ranks along a rail that move 256 MiB or more
+    get 88 to 95 % of what a healthy port carries; below 85 % is a warning, below 70 % a failure.
+
+    By hand: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s), and preflight probe --sizes 256M
+
+    Mend: cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two
+    """
+    pairs = [seen for seen in observations if _along_a_rail(seen) and seen.test.outcome in _MEASURED]
+    if not pairs:
+        yield all_.skip("no pair along a rail moved 256 MiB or more; preflight probe --sizes 256M asks for it")
+        return
+    if all(seen.meeting and seen.meeting.backend != "hccl" for seen in pairs):
+        yield all_.skip("only device NICs tell how fast their ports are, and this was not run over hccl")
+        return
+    known = [seen.test for seen in pairs if seen.test.line_rate is not None and seen.test.busbw_GBps]
+    if len(known) < len(pairs):
+        yield all_.unknown(
+            f"of {len(pairs) - len(known)} of {len(pairs)} measurements it is not known how fast the ports are",
+            host=None, remedy="hccn_tool -i N -speed -g on both hosts",
+        )  # fmt: skip
+    best = {shape(test): test for test in sorted(known, key=lambda test: test.line_rate or 0.0)}
+    judged = []
+    for which, test in best.items():
+        share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
+        outcome = Outcome.FAIL if share < FAIL else Outcome.WARN if share < WARN else Outcome.PASS
+        judged.append(Judged(which, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port"))
+    yield from spoken(
+        all_, judged, "either end, or the path between them",
+        "cable, optical module, MTU and flow control; counters: hccn_tool -i N -stat -g",
+    )  # fmt: skip
+
+
+@cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
+def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: who knows what the cluster gave when it was handed over, or what a job needs, can say so: `expect = { pair =
+    20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. all_reduce at its largest size may not stay below it.
+
+    By hand: preflight probe --scope all,pair; the column busbw
+
+    Mend: whatever PRB103, PRB115 and PRB116 name; where they are content, the number is too high, or the size too
+    small: `sizes` under `[probe]`
+    """
+    wanted = all_.cluster.probe.expect
+    if not wanted:
+        yield all_.skip("the inventory expects no bandwidth: expect under [probe]")
+        return
+    judged = []
+    for scope, least in wanted.items():
+        tests = [seen.test for seen in observations if seen.test.scope == scope and seen.test.op == "all_reduce"]
+        found = figures(tests)
+        if not found and any(test.outcome in _MEASURED for test in tests):
+            yield all_.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s", host=None)
+        largest = max((figure.shape.bytes for figure in found), default=0)
+        judged += [
+            Judged(
+                figure.shape, figure.busbw, share := figure.busbw / least,
+                Outcome.FAIL if share < 1 else Outcome.PASS, 1.0, f"the {least:g} GB/s that the inventory expects",
+            )
+            for figure in found
+            if figure.shape.bytes == largest
+        ]  # fmt: skip
+    yield from spoken(
+        all_, judged, "", "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
+    )

@@ -1,0 +1,131 @@
+"""Save what a probe measured, and compare later probes with it.
+
+  preflight baseline save               # the last probe that passed
+  preflight baseline show
+  preflight baseline compare            # the last probe; exit code 1 where it is too slow
+
+A baseline belongs to a cluster, its product and the backend. The one named "default" is what PRB115 judges every later
+probe by. It keeps its run in the history for as long as it is not saved anew.
+"""
+
+import argparse
+import sys
+from collections import Counter
+
+from preflight.history.baselines import USUAL, all_saved, save, saved, why_not_good
+from preflight.history.runs import Look, last_measured, past_look, past_looks
+from preflight.model.errors import UsageError
+from preflight.model.figures import Baseline, comparable, compare, strangers
+from preflight.model.measure import Scope
+from preflight.model.outcome import Outcome
+
+_NEWER = 100  # runs that are looked through for those that were passed over
+_TOLD = 3  # of them
+_PROBED = {"PRB101"}  # looks wherever the probe has run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    saving = actions.add_parser("save", help="call the figures of a run good", allow_abbrev=False)
+    saving.add_argument("run_id", metavar="RUN", nargs="?", help="default: the last probe that passed")
+    saving.add_argument("--force", action="store_true", help="also in place of one with more bandwidths")
+    saving.set_defaults(act=_save)
+    showing = actions.add_parser("show", help="list what is saved, with its figures", allow_abbrev=False)
+    showing.set_defaults(act=_show)
+    comparing = actions.add_parser("compare", help="a probe's figures beside the saved ones", allow_abbrev=False)
+    comparing.add_argument(
+        "run_id", metavar="RUN", nargs="?", help="default: the last probe that passed, but for PRB115"
+    )
+    comparing.set_defaults(act=_compare)
+    for action in (saving, comparing):
+        action.add_argument("--name", type=_name, default=USUAL, help=f"which baseline (default: {USUAL})")
+    for action in (showing, comparing):
+        action.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def _name(text: str) -> str:
+    if not text.isprintable() or not 0 < len(text) <= 40:
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of up to 40 characters")
+    return text
+
+
+def run(args: argparse.Namespace) -> int:
+    return int(args.act(args))
+
+
+def _save(args: argparse.Namespace) -> int:
+    look = _asked(args.run_id) if args.run_id else _last_good()
+    if not args.force and not why_not_good(look) and (old := saved(look.setting, args.name)):
+        _refuse_poorer(old, look)
+    before = save(args.name, look)
+    was = f" (it was {before})" if before and before != look.run else ""
+    cluster, product, backend = look.setting
+    print(f"run {look.run} is the baseline {args.name} of {cluster} ({product}, {backend}){was}")
+    print(f"it has {len(comparable(look.figures))} bandwidths; next: preflight baseline show")
+    return 0
+
+
+def _asked(run_id: str) -> Look:
+    look = past_look(run_id)
+    if look is None:
+        raise UsageError(f"this machine remembers no check or probe {run_id}: preflight history lists those it does")
+    return look
+
+
+def _last_good() -> Look:
+    """The run that is meant where none is named; with a line on stderr about those after it."""
+    look = last_measured(lambda look: not why_not_good(look))
+    if look is None:
+        raise UsageError("no probe of this machine has measured a bandwidth and passed yet: preflight probe does")
+    newer = [past.run for past in past_looks(_NEWER) if past.run > look.run and _PROBED & past.checks]
+    for run in newer[:_TOLD]:
+        if past := past_look(run):
+            print(f"run {look.run} is taken and not run {run}: {why_not_good(past)}", file=sys.stderr)
+    if len(newer) > _TOLD:
+        print(f"run {look.run} is taken and not {len(newer) - _TOLD} more after it", file=sys.stderr)
+    return look
+
+
+def _refuse_poorer(old: Baseline, look: Look) -> None:
+    """Raises UsageError where the saved one has figures of a scope, and the new one has fewer."""
+    was, now = (Counter(one.shape.scope for one in comparable(found)) for found in (old.figures, look.figures))
+    if poorer := [scope for scope in Scope if now[scope] < was[scope]]:
+        less = ", ".join(f"{now[scope]} instead of {was[scope]} of {scope}" for scope in poorer)
+        raise UsageError(
+            f"run {look.run} has fewer bandwidths than the baseline {old.name}, run {old.run}: {less}; save it beside "
+            "it with --name, or in its place with --force"
+        )
+
+
+def _show(args: argparse.Namespace) -> int:
+    from preflight.cli.baseline_output import shown, shown_document
+
+    known = all_saved()
+    if args.output == "json":
+        print(shown_document(known))
+    else:
+        print("\n".join(shown(known)))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from preflight.cli.baseline_output import compared, compared_document
+
+    look = _asked(args.run_id) if args.run_id else _last_good()
+    baseline = saved(look.setting, args.name)
+    cluster, product, backend = look.setting
+    if baseline is None:
+        raise UsageError(
+            f"no baseline {args.name} is saved of {cluster} ({product}, {backend}): preflight baseline save makes one"
+        )
+    found, other = compare(baseline, look.figures), strangers(baseline, look.figures)
+    if not found:
+        raise UsageError(
+            f"nothing of run {look.run} can be compared with the baseline {baseline.name}, run {baseline.run}: they "
+            "have no operation of 1 MiB or more over the same hosts and ranks in common"
+        )
+    if args.output == "json":
+        print(compared_document(look, baseline, found))
+    else:
+        print("\n".join(compared(look, baseline, found, other)))
+    return int(any(one.outcome is Outcome.FAIL for one in found))

@@ -1,0 +1,56 @@
+"""Runs as JSON: schema `preflight.history/1` of docs/contracts.md."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from preflight.history.runs import Look
+from preflight.model.figures import Figure
+from preflight.model.finding import Finding
+from preflight.provision.journal import PastRun
+
+
+def document(runs: Iterable[PastRun | Look], *, whole: bool) -> str:
+    """The JSON text. `whole`: with the findings and figures of check and probe."""
+    import msgspec
+
+    listed = [_look(past, whole) if isinstance(past, Look) else _changes(past) for past in runs]
+    return msgspec.json.format(
+        msgspec.json.encode({"schema": "preflight.history/1", "runs": listed}), indent=2
+    ).decode()
+
+
+def _changes(past: PastRun) -> dict[str, Any]:
+    return {
+        "run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
+        "inventory": past.inventory, "undoes": past.undoes, "hosts": past.hosts, "begun": past.begun,
+        "changes": len(past.changes), "states": past.states, "not_begun": past.not_begun, "unknown": past.unheard,
+        "exit": past.exit, "finished": None, "verdict": None, "cluster": None, "backend": None, "asked": "",
+        "outcomes": {},
+    }  # fmt: skip
+
+
+def _look(past: Look, whole: bool) -> dict[str, Any]:
+    lists = {"findings": list(map(_finding, past.findings)), "figures": list(map(figure_row, past.figures))}
+    return {
+        "run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
+        "inventory": past.inventory, "undoes": "", "hosts": past.hosts, "begun": (), "changes": 0, "states": {},
+        "not_begun": 0, "unknown": 0, "exit": past.exit, "finished": past.finished, "verdict": past.verdict,
+        "cluster": past.setting.cluster, "backend": past.setting.backend, "asked": past.asked,
+        "outcomes": dict(Counter(finding.outcome.value for finding in past.findings)), **(lists if whole else {}),
+    }  # fmt: skip
+
+
+def figure_row(figure: Figure) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(figure.shape), "busbw_GBps": figure.busbw, "seconds": figure.seconds}
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    """As in the report, without what is not remembered."""
+    return {
+        "check": one.check, "outcome": one.outcome, "host": one.host, "device": one.device, "rail": one.rail,
+        "peer": one.peer, "summary": one.summary, "expected": one.expected, "found": one.found, "cause": one.cause,
+        "remedy": one.remedy,
+    }  # fmt: skip

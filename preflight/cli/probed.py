@@ -1,0 +1,51 @@
+"""The end of `preflight probe`, whatever ran the collectives: what was seen is judged, remembered and shown."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from preflight.cli.common import Session
+from preflight.cli.output import finish
+from preflight.cli.remember import setting_of
+from preflight.facts.types import ClusterFacts
+from preflight.model.measure import Observation
+from preflight.model.report import LeftOut
+
+_JUDGING = {"rehearsal", "observations", "hccl_test"}  # what a check needs to be one of the probe's
+
+
+@dataclass(frozen=True)
+class Probed:
+    """`refused`: host → why it was left out; `rounds`: what checks are given; `runner`: the backend, or what took its
+    place."""
+
+    facts: ClusterFacts
+    refused: Mapping[str, str]
+    rounds: Mapping[str, object]
+    observations: Sequence[Observation]
+    notes: Sequence[str]
+    runner: str
+
+
+def finish_probe(args: argparse.Namespace, s: Session, started: datetime, probed: Probed) -> int:
+    from preflight.checks.registry import all_checks
+    from preflight.checks.run import run_checks
+    from preflight.checks.waive import apply_waivers
+
+    needed = _JUDGING & set(probed.rounds)
+    checks = [check for check in all_checks().values() if needed & set(check.needs)]
+    hosts = [host for host in s.hosts if host.name not in probed.refused]
+    findings = run_checks(s.cluster, probed.facts, checks=checks, hosts=hosts, rounds=probed.rounds)
+    limited = [f"limited to {args.limit}, as asked"] if args.limit else []
+    return finish(
+        args,
+        "probe",
+        started,
+        s.hosts,
+        apply_waivers(findings, s.cluster.waivers, (), date.today()),
+        observations=probed.observations,
+        left_out=[LeftOut(host, why) for host, why in probed.refused.items()],
+        notes=[*limited, *probed.notes],
+        setting=setting_of(s.cluster, probed.runner),
+    )

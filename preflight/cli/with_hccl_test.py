@@ -1,0 +1,36 @@
+"""`preflight probe` where the vendor's HCCL Test takes the place of torch."""
+
+import argparse
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from preflight.cli.common import Session
+from preflight.cli.probed import Probed, finish_probe
+
+if TYPE_CHECKING:
+    from preflight.model.rehearsal import Rehearsal
+
+
+def with_hccl_test(
+    args: argparse.Namespace, s: Session, started: datetime, rehearsal: "Rehearsal | None" = None
+) -> int:
+    """Who may not be used is asked anew: in the background it was not. `rehearsal`: where there has been one."""
+    from preflight.checks.run import NotRun
+    from preflight.cli.background import reached
+    from preflight.facts.collect import collect
+    from preflight.probe import hccl_test
+    from preflight.probe.permission import may_probe
+    from preflight.probe.rehearsal import rehearse
+
+    asked = ("npu_smi", "os")
+    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=asked)
+    refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))
+    usable = [host for host in reached(s.hosts, facts) if host.name not in refused]
+    ports = rehearsal or rehearse(s.cluster, usable, s.transport, "hccl", s.progress)
+    found = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
+    ran = hccl_test.run(s.cluster, usable, found, s.transport, sizes=args.sizes, progress=s.progress)
+    rounds = {"rehearsal": ports, "hccl_test": ran, "observations": NotRun("HCCL Test took its place")}
+    notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
+    notes += filter(None, (ports.note,))
+    seen = hccl_test.observations(ran)
+    return finish_probe(args, s, started, Probed(facts, refused, rounds, seen, notes, "hccl-test"))

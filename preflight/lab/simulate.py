@@ -1,0 +1,230 @@
+"""The localiser against a model of a fabric, many times; and other rules over the same tests. Nothing is run.
+
+A run: rounds until the localiser has no more questions; then all hosts that are left at once, as `check` does, and
+rounds again if that fails. What was drawn is compared with what is named.
+"""
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from preflight.lab.fabric import Fault, Model, Pair, draw
+from preflight.lab.rivals import RIVALS
+from preflight.model.errors import UsageError
+from preflight.probe.localise import Localiser, Outcome, Test
+from preflight.probe.merge import Found, Rail, merge
+
+ROUND_SECONDS = 20.0  # of a round: 5 s to come together, 10 s of work, and the way there
+DEADLINE_SECONDS = 30.0  # of a round in which a test hangs
+_RIVAL_TESTS = 250_000  # that one rule may have in all its runs: all pairs of many hosts would take minutes
+_FULL_SIZE = 4  # times that all hosts together are tried; each time with what was found left out
+
+Name = tuple[str, frozenset[str]]  # kind, members
+
+
+@dataclass(frozen=True)
+class Setting:
+    hosts: int = 232
+    rails: int = 1
+    leaves: int = 1
+    faults: tuple[Fault, ...] = ()
+    noise: float = 0.0
+    runs: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("hosts", 2), ("rails", 1), ("leaves", 1), ("runs", 1)):
+            if getattr(self, name) < least:
+                raise UsageError(f"--{name}: at least {least}")
+        if not 0 <= self.noise < 1:
+            raise UsageError("--noise: a share of tests, at least 0 and below 1")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One run. `falsely`: hosts and devices that are convicted and well; `doubted`: that are called intermittent and
+    are well. `missed`: what was drawn and is not named."""
+
+    exact: bool
+    falsely: int
+    doubted: int
+    missed: int
+    pair_rounds: int
+    all_rounds: int
+    waited: int
+    tests: int
+    decoder_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.all_rounds * ROUND_SECONDS + self.waited * (DEADLINE_SECONDS - ROUND_SECONDS)
+
+
+class _Play:
+    """One run of one localiser a rail."""
+
+    def __init__(self, model: Model, seed: int, *, leaves: bool) -> None:
+        self.model = model
+        topology = model.leaf if leaves else None
+        self.localisers = {rail: Localiser(model.hosts, topology=topology, seed=seed) for rail in range(model.rails)}
+        self.pair_rounds = self.all_rounds = self.waited = self.tests = 0
+        self.tried: set[tuple[Pair, int]] = set()
+        self.decoder_seconds = 0.0
+
+    def rounds(self) -> None:
+        while True:
+            begun = time.perf_counter()
+            planned = {rail: localiser.next_round() for rail, localiser in self.localisers.items()}
+            self.decoder_seconds += time.perf_counter() - begun
+            if not any(planned.values()):
+                return
+            self.pair_rounds += all(len(test.members) == 2 for tests in planned.values() for test in tests)
+            self.play(planned)
+
+    def full_size(self) -> bool:
+        """Everybody who is left, a rail; False if that says nothing new."""
+        planned = {}
+        for rail, localiser in self.localisers.items():
+            verdict = localiser.verdict()
+            out = {*verdict.convicted, *verdict.unknown, *(min(link) for link in verdict.links)}
+            left = frozenset(self.model.hosts) - out
+            explained = verdict.partitions or any(group <= left for group in verdict.scale)
+            if len(left) > 2 and not explained:
+                planned[rail] = [Test(left)]
+        return bool(planned) and self.play(planned)
+
+    def play(self, planned: dict[int, list[Test]]) -> bool:
+        """A round on all rails; whether anything failed."""
+        ends = set()
+        for rail, tests in planned.items():
+            outcomes = {test: self.model.outcome(test.members, rail) for test in tests}
+            values = {test: self.model.value(outcome) for test, outcome in outcomes.items()}
+            begun = time.perf_counter()
+            self.localisers[rail].observe(outcomes, values)
+            self.decoder_seconds += time.perf_counter() - begun
+            ends |= set(outcomes.values())
+            self.tried.update((test.members, rail) for test in tests)
+            self.tests += len(tests)
+        self.all_rounds += 1
+        self.waited += Outcome.HANG in ends
+        return ends != {Outcome.PASS}
+
+    def found(self) -> list[Found]:
+        begun = time.perf_counter()
+        rails = {rail: Rail(self.model.hosts, one.verdict()) for rail, one in self.localisers.items()}
+        self.decoder_seconds += time.perf_counter() - begun
+        return merge(rails)
+
+
+def truth(model: Model) -> set[Name]:
+    """What was drawn, as it has to be named; but for flaky hosts and scale."""
+    if len(model.dead_rails) == model.rails:
+        return {("system", frozenset())}
+
+    def on(rail: int, hosts: Iterable[str]) -> frozenset[str]:
+        return frozenset(f"{host}/{rail}" for host in hosts) if model.rails > 1 else frozenset(hosts)
+
+    named: set[Name] = {("host", frozenset({host})) for host in model.bad}
+    devices = {(host, rail) for host, rail in model.devices if rail not in model.dead_rails}
+    named |= {("device" if model.rails > 1 else "host", on(rail, [host])) for host, rail in devices}
+    named |= {("rail", on(rail, model.hosts)) for rail in model.dead_rails}
+    named |= {("link", on(rail, pair)) for pair, rail in model.links if rail not in model.dead_rails}
+    named |= {("partition", group) for group in model.groups()}
+    if model.combination:
+        named.add(("scale", model.combination))
+    return named
+
+
+def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
+    """Whether all is as it was drawn; how many are convicted, and called intermittent, that are well; what is not
+    named. A flaky host may be called either, and which sets fail at scale is anybody's guess, but for their size."""
+    expected, rest = truth(model), set(named)
+    for host in model.flaky:
+        either = {(kind, frozenset({host})) for kind in ("host", "intermittent host")}
+        expected |= (either & rest) or {("intermittent host", frozenset({host}))}
+    if model.scale:
+        sizes = {name for name in rest if name[0] == "scale" and len(name[1]) == model.scale + 1}
+        expected |= sizes or {("scale", frozenset())}
+    falsely = [kind for kind, _ in rest - expected]
+    doubted = sum(kind.startswith("intermittent") for kind in falsely)
+    missed = len(expected - rest)
+    return len(falsely) == doubted and not missed, falsely.count("host") + falsely.count("device"), doubted, missed
+
+
+def models(setting: Setting) -> list[tuple[Model, int]]:
+    """A model and a seed for its localisers, a run."""
+    hosts = tuple(f"node{number:04}" for number in range(1, setting.hosts + 1))
+    leaf = {host: number * setting.leaves // len(hosts) for number, host in enumerate(hosts)}
+    made = []
+    for run in range(setting.runs):
+        seed = setting.seed + run
+        random = Random(f"outcomes {setting.seed} {run}")
+        model = Model(hosts, setting.rails, leaf, setting.noise, random)
+        first = Localiser(hosts, topology=leaf if setting.leaves > 1 else None, seed=seed).next_round()
+        draw(setting.faults, model, [test.members for test in first], Random(f"faults {setting.seed} {run}"))
+        made.append((model, seed))
+    return made
+
+
+def ours(setting: Setting) -> list[Score]:
+    scores = []
+    for model, seed in models(setting):
+        play = _Play(model, seed, leaves=setting.leaves > 1)
+        play.rounds()
+        for _ in range(_FULL_SIZE):
+            if not play.full_size():
+                break
+            play.rounds()
+        named = {(found.kind, frozenset(found.members)) for found in play.found()}
+        scores.append(
+            Score(
+                *_score(model, named), play.pair_rounds, play.all_rounds, play.waited, play.tests, play.decoder_seconds
+            )
+        )
+    return scores
+
+
+def rival(rule: str, setting: Setting) -> list[Score]:
+    """Another rule over the first rail; fewer runs where it has very many tests."""
+    scores: list[Score] = []
+    for model, seed in models(setting):
+
+        def run(members: Collection[str], model: Model = model) -> Outcome:
+            return model.outcome(members, 0)
+
+        found = RIVALS[rule](model.hosts, run, Random(seed))
+        named: set[Name] = {("host", frozenset({host})) for host in found.hosts}
+        named |= {("link", link) for link in found.links}
+        scores.append(Score(*_score(model, named), found.rounds, found.rounds, found.waited, found.tests))
+        if sum(score.tests for score in scores) + scores[-1].tests > _RIVAL_TESTS:
+            break
+    return scores
+
+
+def simulate(setting: Setting, *, beside: bool = True) -> list[dict[str, Any]]:
+    """A row a rule. Only with one rail are there other rules beside ours: they know none."""
+    rows = [_row("preflight", ours(setting))]
+    if beside and setting.rails == 1:
+        rows += [_row(rule, rival(rule, setting)) for rule in RIVALS]
+    return rows
+
+
+def _row(rule: str, scores: list[Score]) -> dict[str, Any]:
+    """`rounds`: how many runs needed how many, the full size included; `seconds`: modelled, the median."""
+    return {
+        "rule": rule,
+        "runs": len(scores),
+        "exact": sum(score.exact for score in scores),
+        "falsely_convicted": sum(score.falsely for score in scores),
+        "falsely_intermittent": sum(score.doubted for score in scores),
+        "missed": sum(score.missed for score in scores),
+        "pair_rounds": dict(sorted(Counter(score.pair_rounds for score in scores).items())),
+        "rounds": dict(sorted(Counter(score.all_rounds for score in scores).items())),
+        "tests": round(statistics.median(score.tests for score in scores)),
+        "seconds": statistics.median(score.seconds for score in scores),
+        "decoder_seconds": round(statistics.median(score.decoder_seconds for score in scores), 4),
+    }

@@ -1,0 +1,133 @@
+"""What a group runs together: every collective with small tensors for their values, some with large ones for time."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from preflight.model.cluster import Product
+from preflight.probe.operation import Operation
+
+REDUCTIONS = ("sum", "max", "min", "prod")
+_A1 = ("float32", "int32", "float16", "int8", "int64")
+_ALL = (*_A1, "bfloat16")
+# What a product's collective library adds up. HCCL: "comm_ops_support_list": Atlas A1 has neither bfloat16 nor int16.
+_REDUCED: dict[Product, tuple[str, ...]] = {
+    Product.ATLAS_A1: _A1,
+    Product.ATLAS_A2: (*_ALL, "int16"),
+    Product.ATLAS_A3: (*_ALL, "int16"),
+    Product.NVIDIA: _ALL,
+    Product.CPU: _ALL,
+}
+_MOVED_TOO = ("uint8", "float64")
+_NO_PROD = ("int16", "bfloat16")  # HCCL, everywhere
+_ONLY_HCCL = ("int16",)  # gloo and NCCL have no such type
+_QUICK = ("float32", "int32")  # every product takes them
+_WIDTH = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # bytes, else 1
+
+# The forms in which an operation is written. The first is run with every type, the others once.
+_FORMS = {
+    "all_reduce": ("tensor", "async"),
+    "reduce": ("tensor", "async"),
+    "reduce_scatter": ("tensor", "list", "async"),
+    "broadcast": ("tensor", "async", "object"),
+    "all_gather": ("tensor", "list", "async", "object"),
+    "gather": ("list", "async", "object"),
+    "scatter": ("list", "async", "object"),
+    "all_to_all": ("tensor", "list", "async"),
+    "send_recv": ("tensor", "async"),
+    "barrier": ("tensor", "async"),
+}
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_SPLIT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")  # a piece is the ranks-th part of `bytes`
+_MEASURED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+_REDUCING = ("all_reduce", "reduce", "reduce_scatter")
+# Ranks up to which gloo runs reduce_scatter of a list: it is a reduction for each, and soon longer than all the rest.
+_RANKS_IN_LISTS = 8
+_FEW = 3  # types: as many as there are reductions beside the sum
+_CROWDED_BYTES = 1 << 20
+_PIECE = 16  # elements that are moved where only values count
+
+
+def collectives(
+    product: Product,
+    ranks: int,
+    sizes: Sequence[int],
+    *,
+    iterations: int,
+    warmup: int,
+    backend: str = "hccl",
+    quick: bool = False,
+    crowded: bool = False,
+) -> tuple[Operation, ...]:
+    """The tests of a group of `ranks`: values first, in small tensors, then times, in `sizes` (bytes).
+
+    Every operation is run in every form and with every type of the product, every reduction with every type by one of
+    those that reduce, and every rank is root at least once. The list grows with the ranks only where they are more
+    than the rooted tests. Over gloo only sums are tried with every type, and many ranks do without reduce_scatter of a
+    list. `quick`: two types, one form, not
+    every root. `crowded`: ranks share cores, so that times say more of the hosts than of the network, and only
+    all_reduce is timed in the large sizes. Sizes are rounded up to what divides among the ranks.
+    """
+    values = _quick() if quick else _values(product, backend)
+    if backend == "gloo" and ranks > _RANKS_IN_LISTS:
+        values = (test for test in values if (test.op, test.form) != ("reduce_scatter", "list"))
+    if ranks == 1:  # it has nobody to send to, and is its own partner in all others
+        values = (test for test in values if test.op != "send_recv")
+    roots = count()
+    tests = [_small(test, ranks, next(roots) if test.op in _ROOTED else None) for test in values]
+    if not quick:
+        more = Operation("broadcast", "float32", 0)
+        tests += [_small(more, ranks, root) for root in range(next(roots), ranks)]
+    measured = [
+        Operation(
+            op, "float32", _whole(op, "float32", size, ranks), root=0 if op in _ROOTED else None,
+            reduction="sum" if op in _REDUCING else "", iterations=iterations, warmup=warmup,
+        )
+        for op in _MEASURED
+        for size in sorted(sizes)
+        if not crowded or op == "all_reduce" or size <= _CROWDED_BYTES
+    ]  # fmt: skip
+    return (*tests, *measured)
+
+
+def _quick() -> Iterator[Operation]:
+    for op, (form, *_) in _FORMS.items():
+        for dtype in ("",) if op == "barrier" else _QUICK:
+            yield Operation(op, dtype, 0, reduction="sum" if op in _REDUCING else "", form=form)
+
+
+def _values(product: Product, backend: str) -> Iterator[Operation]:
+    reduced = [dtype for dtype in _REDUCED[product] if backend == "hccl" or dtype not in _ONLY_HCCL]
+    moved = (*reduced, *_MOVED_TOO)
+    for dtype in reduced:
+        yield Operation("all_reduce", dtype, 0, reduction="sum")
+    if backend == "gloo":  # no device computes, and the network does not know of types
+        reduced, moved = reduced[:_FEW], _QUICK
+    for place, op in enumerate(_REDUCING):  # what one does not do with a type, the next does
+        for number, dtype in enumerate(reduced):
+            others = [r for r in REDUCTIONS[1:] if not (r == "prod" and dtype in _NO_PROD)]
+            yield Operation(op, dtype, 0, reduction=others[(number + place) % len(others)])
+    for op, (form, *more) in _FORMS.items():
+        if op not in _REDUCING:
+            types = ("",) if op == "barrier" else moved
+            yield from (Operation(op, dtype, 0, form=form) for dtype in types)
+        for other in more:
+            dtype = "" if other == "object" or op == "barrier" else "float32"
+            yield Operation(op, dtype, 0, reduction="sum" if op in _REDUCING else "", form=other)
+
+
+def _small(test: Operation, ranks: int, root: int | None) -> Operation:
+    """Where a reduction takes each element from one rank alone (see Pattern), each rank has two of them, so that one
+    whose part is wrong can be told from an accident."""
+    elements = _PIECE
+    if test.op in _REDUCING:
+        elements = max(_PIECE, 2 * ranks if test.op not in _SPLIT else min(2 * ranks, 8 * _PIECE))
+    size = 0 if test.op == "barrier" else _WIDTH.get(test.dtype, 1) * elements * (ranks if test.op in _SPLIT else 1)
+    chosen = None if root is None else root % ranks
+    late = test.op == "barrier"  # in its warm-up a rank comes late
+    return Operation(test.op, test.dtype, size, chosen, test.reduction, test.form, warmup=int(late))
+
+
+def _whole(op: str, dtype: str, size: int, ranks: int) -> int:
+    """Bytes, rounded up to whole elements for all ranks."""
+    unit = _WIDTH.get(dtype, 1) * (ranks if op in _SPLIT else 1)
+    return max(1, -(-size // unit)) * unit

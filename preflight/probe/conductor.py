@@ -1,0 +1,175 @@
+"""Agents play rounds: who is there, who starts what, who is watched, whose devices are free again."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from preflight.model.cluster import Host
+from preflight.model.measure import Meeting, Observation
+from preflight.probe.agents import Agents, Gone
+from preflight.probe.messages import Failed, Noted, Ready, Running, Settled
+from preflight.probe.observe import observe, with_held, with_meetings, with_printed
+from preflight.probe.patience import late
+from preflight.probe.roll_call import RollCall
+from preflight.probe.rounds import Group, Round
+from preflight.probe.venue import Venue, place
+from preflight.probe.watch import Watch
+from preflight.transport.types import Progress
+
+SETTLE = 45.0  # seconds for a host to say that its devices are free; it gives up waiting for them after 30
+_MUTE = "its agent did not say in time whether the device is free"
+_TICK = 0.2  # seconds between two looks at the clock
+
+OnProgress = Callable[[Progress], None]
+
+
+class Conductor:
+    """`until`, wherever it is asked for, is the moment (of the monotonic clock) at which the run has to stop."""
+
+    def __init__(self, agents: Agents, backend: str, progress: OnProgress, venue: Venue | None = None) -> None:
+        self._agents = agents
+        self._venue = venue or Venue()
+        self._backend = backend
+        self._progress = progress
+        self.deadline = 0.0  # seconds that one step of a rank may take; set before the first round
+        self.ready: dict[str, Ready] = {}
+        self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
+        self.unheard: dict[str, tuple[str, str]] = {}  # the same, of hosts for which there was no time
+
+    @property
+    def printed(self) -> Callable[[str], Sequence[str]]:
+        """Host → what it printed when its agent began."""
+        return self._agents.printed
+
+    def present(self, hosts: Sequence[Host]) -> list[Host]:
+        """Those that have an agent, and have not lost it since."""
+        return [host for host in hosts if host.name in self.ready and host.name not in self.gone]
+
+    def roll_call(self, hosts: Sequence[Host], until: float, note: Callable[[str], None] | None = None) -> None:
+        """Wait until every host has an agent, or has said why not, or has taken too long. `note` is told what hosts
+        have to say to the user."""
+        call = RollCall([host.name for host in hosts], time.monotonic(), until)
+        while not call.over(now := time.monotonic()):
+            self._progress(call.progress(now))
+            for said in self._agents.said(_TICK):
+                call.take(said, time.monotonic())
+        call.end(now)
+        self.ready, self.gone, self.unheard = call.ready, call.gone, call.unheard
+        if note:
+            for text in call.notes:
+                note(text)
+
+    def play(self, round_: Round, until: float) -> list[Observation]:
+        """Start the round's groups, watch them to their end, and return what was seen."""
+        watch = Watch(round_, self.deadline, time.monotonic())
+        for host, (_, why) in self.gone.items():
+            watch.lose(host, why, time.monotonic())
+        if time.monotonic() < until:
+            self._start(round_, watch.takes_turns)
+        while not watch.over:
+            said = self._agents.said(_TICK)
+            now = time.monotonic()
+            for word in said:
+                match word.message:
+                    case Gone(why=why):
+                        self.gone.setdefault(word.host, ("none", why))
+                        watch.lose(word.host, why, now)
+                    case Running() | Noted() | Ready() | Failed() | Settled():
+                        pass
+                    case message:
+                        watch.take(word.host, message, now)
+            for order in watch.cut(now) if now >= until else watch.orders(now):
+                self._tell(order.group, {"do": order.do, "group": order.group.name})
+            self._report(round_, watch, now)
+        for host, why in watch.lost():
+            self.gone.setdefault(host, ("none", why))
+        seen = observe(round_.name, watch.groups, late(self._backend, self.deadline))
+        seen = with_meetings(seen, {group.members: self._meeting(group) for group in round_.groups if group.meets})
+        seen = with_printed(seen, self.printed)
+        return with_held(seen, self._settle(watch.not_left(), until)) if self._backend == "hccl" else seen
+
+    def _settle(self, killed: Iterable[tuple[str, int]], until: float) -> dict[tuple[str, int], tuple[bool, str]]:
+        """Wait until the devices (host, index) whose workers were killed are free: the driver's part of a killed job
+        lives on for about 10 s, and whoever takes the device meanwhile, be it the next round or a job, is told that
+        another job runs (EJ0001). Returns those that are not known to be free: (held, why that is not known)."""
+        waiting: dict[str, set[int]] = defaultdict(set)
+        for host, device in killed:
+            if host not in self.gone:
+                waiting[host].add(device)
+        settled: dict[tuple[str, int], tuple[bool, str]] = {}
+        self._agents.send({host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in waiting.items()})
+        begin, total = time.monotonic(), len(waiting)
+        limit = min(SETTLE, until - begin)
+        while waiting and (passed := time.monotonic() - begin) < limit:
+            self._progress(
+                Progress(
+                    done=total - len(waiting),
+                    total=total,
+                    failed=0,
+                    slowest=next(iter(waiting)),
+                    seconds=passed,
+                    waiting_for="killed workers to leave their devices",
+                    phase="probe: devices, hosts",
+                )
+            )
+            for said in self._agents.said(_TICK):
+                if isinstance(said.message, Gone):
+                    self.gone.setdefault(said.host, ("none", said.message.why))
+                devices = waiting.pop(said.host, ()) if isinstance(said.message, Gone | Settled) else ()
+                if isinstance(said.message, Settled):
+                    held = set(said.message.held)
+                    settled |= {(said.host, device): (device in held, said.message.error) for device in devices}
+        settled |= {(host, device): (False, _MUTE) for host, devices in waiting.items() for device in devices}
+        return settled
+
+    def _start(self, round_: Round, takes_turns: bool) -> None:
+        """Tell each host, in one go, which ranks of which groups are its own."""
+        commands: dict[str, list[dict[str, object]]] = defaultdict(list)
+        for group in round_.groups:
+            told = self._told(group)
+            for host in dict.fromkeys(member.host for member in group.members):
+                mine = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
+                commands[host].append(
+                    {
+                        "do": "start",
+                        "group": group.name,
+                        "size": len(group.members),
+                        "meets": group.meets,
+                        "deadline": self.deadline,
+                        "wait": takes_turns,
+                        "workers": mine,
+                        "tests": [vars(test) for test in group.tests],
+                        **told,
+                    }
+                )
+        self._agents.send(commands)
+
+    def _told(self, group: Group) -> dict[str, object]:
+        """Where its ranks meet, as workers are told."""
+        first = self.ready[group.members[0].host]
+        return self._venue.told(group, first.address, first.store)
+
+    def _meeting(self, group: Group) -> Meeting:
+        nics = {host: f"{said.nic} {said.address}" for host, said in self.ready.items()}
+        return Meeting(self._backend, place(self._told(group)), nics)
+
+    def _tell(self, group: Group, command: dict[str, object]) -> None:
+        self._agents.send({member.host: [command] for member in group.members})
+
+    def _report(self, round_: Round, watch: Watch, now: float) -> None:
+        done, total = watch.progress()
+        rank = watch.waits_for()
+        if rank is None:
+            return
+        ranks = sum(len(group.members) for group in round_.groups)
+        self._progress(
+            Progress(
+                done=done,
+                total=total,
+                failed=0,
+                slowest=f"{rank.member.host}/{rank.member.device}",
+                seconds=now - rank.last,
+                waiting_for=f"the step after {rank.stage}",
+                phase=f"probe round {round_.name[1:]}, {ranks} ranks, tests",
+            )
+        )

@@ -1,0 +1,79 @@
+"""How long the probe takes, told before it starts: a rule of thumb for a healthy cluster. Pure."""
+
+from preflight.model.measure import Scope
+from preflight.probe.request import SCOPES
+from preflight.probe.rounds import Plan, Round
+
+# Seconds until the ranks of a round have met and connected, by backend; and a rank's share where ranks share cores.
+_MEET = {"gloo": 0.5, "nccl": 4.0, "hccl": 6.0}
+_CROWDED_RANK = 0.04
+_CALL = 0.004  # seconds of one call and the comparison of what it brought, whatever its size
+_RATE = {"gloo": 0.3e9, "nccl": 10e9, "hccl": 10e9}  # bytes a second
+
+
+def seconds(plan: Plan) -> float:
+    """Of all rounds that are sure to come: those that try again what failed are not among them."""
+    return sum(_round(plan, round_) for round_ in _rounds(plan))
+
+
+def without_groups(plan: Plan) -> list[Scope]:
+    """What was asked for and makes no group: rails of one host, pairs of one device."""
+    return [scope for scope in plan.request.scopes if not _of_scope(plan, scope)]
+
+
+def _rounds(plan: Plan) -> list[Round]:
+    rounds: list[Round] = []
+    for scope in SCOPES:
+        # A single host's pairs are sure to come only where nothing else does.
+        if scope in plan.request.scopes and (scope is not Scope.PAIR or len(plan.hosts) > 1 or not rounds):
+            rounds += _of_scope(plan, scope)
+    return rounds
+
+
+def _of_scope(plan: Plan, scope: Scope) -> list[Round]:
+    """The rounds that have groups."""
+    make = {
+        Scope.DEVICE: plan.devices,
+        Scope.HOST: plan.within_hosts,
+        Scope.ALL: plan.everybody,
+        Scope.RAIL: plan.rails,
+    }
+    if scope is Scope.PAIR:
+        matchings = plan.neighbours()
+        rounds = [plan.pair_round(0, pairs) for pairs in (matchings[:1] if plan.request.quick else matchings)]
+    else:
+        rounds = [make[scope](0)]
+    return [round_ for round_ in rounds if round_.groups]
+
+
+def _round(plan: Plan, round_: Round) -> float:
+    """Groups that take turns add up; the others are as long as the longest."""
+    backend = plan.request.backend
+    ranks = sum(len(group.members) for group in round_.groups)
+    meet = _MEET[backend] + (_CROWDED_RANK * ranks if plan.crowded else 0.0)
+    groups = []
+    for group in round_.groups:
+        calls = sum(test.iterations + test.warmup for test in group.tests)
+        moved = sum(test.bytes * (test.iterations + test.warmup) for test in group.tests)
+        shared = len(group.members) if plan.crowded else 1
+        groups.append(shared * (calls * _CALL + moved / _RATE[backend]))
+    return meet + (sum(groups) / round_.lanes if len(groups) > round_.lanes else max(groups))
+
+
+def sentence(plan: Plan, deadline: float) -> str:
+    """What is coming, for the operator. `deadline`: seconds that one step of a rank may take."""
+    rounds = _rounds(plan)
+    ranks = sum(len(plan.devices_of(host)) for host in plan.hosts)
+    tests = sum(len(group.tests) for round_ in rounds for group in round_.groups)
+    scopes = ", ".join(scope for scope in SCOPES if scope in plan.request.scopes)
+    about = f"about {max(1, round(seconds(plan)))} s"
+    if plan.request.budget:
+        about += f", {plan.request.budget:.0f} s at most"
+    return (
+        f"probe: {_many(ranks, 'rank')} on {_many(len(plan.hosts), 'host')}, {_many(tests, 'test')} ({scopes}), "
+        f"{about}; a rank that hangs costs up to {deadline:.0f} s a round"
+    )
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,49 @@
+"""What a device is asked to do alone, before any network, and the training step that comes last. Pure."""
+
+import math
+
+from preflight.model.cluster import Product
+from preflight.probe.operation import Operation
+
+COPIES = ("memory", "copy_in", "copy_out")  # within the device; from the host to it; from it to the host
+ALONE = (*COPIES, "matmul")
+TRAINING = "training_step"
+
+# What jobs use on Atlas A2 and A3 is bfloat16. Atlas A1 and some GPUs have only float16, which older releases of torch
+# do not multiply on a host's processor.
+_SHORT = {
+    Product.ATLAS_A1: "float16",
+    Product.ATLAS_A2: "bfloat16",
+    Product.ATLAS_A3: "bfloat16",
+    Product.NVIDIA: "float16",
+    Product.CPU: "bfloat16",
+}
+_ITEMSIZE = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
+_TWICE = 2  # one measurement says nothing about how far a device differs from itself
+
+
+def device_tests(product: Product, backend: str, quick: bool) -> tuple[Operation, ...]:
+    """Each twice: what a device needs for the same work a second time tells how much its times are worth.
+
+    `bytes` are the most; a device takes fewer where its memory is short, or it is slow (`worker/device_test.py`), and
+    says how many. Of a matrix product they are those of one of its three matrices.
+    """
+    short = _SHORT[Product.CPU if backend == "gloo" else product]
+    rows, iterations, warmup = (4096, 3, 1) if quick else (8192, 10, 3)
+
+    def test(op: str, dtype: str) -> Operation:
+        return Operation(op, dtype, rows**2 * _ITEMSIZE[dtype], iterations=iterations, warmup=warmup)
+
+    copies = [test(op, "int32") for op in COPIES]
+    products = [test("matmul", dtype) for dtype in ("float32", short)]
+    return (*copies, *products) * _TWICE
+
+
+def training_test() -> Operation:
+    """A few steps of a small model under DistributedDataParallel; how many, and of what, is `worker/training.py`'s."""
+    return Operation(TRAINING, "float32", 0)
+
+
+def tflops(dtype: str, bytes_: int, seconds: float) -> float:
+    """TFLOP/s (1e12) of the product of two square matrices of `bytes_` each: 2 n³ operations."""
+    return 2 * math.isqrt(bytes_ // _ITEMSIZE[dtype]) ** 3 / seconds / 1e12

@@ -1,0 +1,91 @@
+"""Before the first round: which hosts have an agent, how far the others have come, who takes longer. Pure."""
+
+import statistics
+from collections.abc import Sequence
+
+from preflight.probe.agents import Gone, Said
+from preflight.probe.messages import Failed, Noted, Ready, Running
+from preflight.transport.types import Progress
+
+START = 60.0  # seconds for connecting and for importing torch
+_SHARE, _MOST = 1 / 3, 1 / 2  # of the time that the run has: so long others wait for who is late, where it is limited
+_SLOW = 3.0  # times the median of the others' imports: such a host is named while it is waited for
+
+
+class RollCall:
+    """What hosts have said since `begin`; times are seconds of a monotonic clock. `until`: when the run has to stop."""
+
+    def __init__(self, hosts: Sequence[str], begin: float, until: float = float("inf")) -> None:
+        self._hosts = tuple(hosts)
+        self._begin = begin
+        self._until = until
+        self._noted: dict[str, float] = {}  # host → when it said that it had waited for what a probe had left
+        self._running: dict[str, float] = {}  # host → when its python said that it runs
+        self._took: list[float] = []  # seconds from there to ready
+        self.ready: dict[str, Ready] = {}
+        self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
+        self.unheard: dict[str, tuple[str, str]] = {}  # the same, of those for whom there was no time
+        self.notes: list[str] = []  # for the user
+
+    @property
+    def waiting(self) -> list[str]:
+        heard = self.ready.keys() | self.gone.keys() | self.unheard.keys()
+        return [host for host in self._hosts if host not in heard]
+
+    def take(self, said: Said, now: float) -> None:
+        host = said.host
+        match said.message:
+            case Running():
+                self._running.setdefault(host, now)
+            case Noted(text=text):
+                self._noted.setdefault(host, now)
+                self.notes.append(f"{host}: {' '.join(text.split())}")
+            case Ready() as ready if host not in self.gone:
+                self.ready[host] = ready
+                self._took.append(now - self._running.get(host, self._begin))
+            case Failed(stage=stage, error=error):
+                self.gone.setdefault(host, (stage, error))
+            case Gone(why=why):  # after its failure, or after it was ready: while others were waited for
+                stage = "torch" if host in self.ready else self._stage(host)
+                self.gone.setdefault(host, (stage, why))
+
+    def over(self, now: float) -> bool:
+        """Whether nobody is waited for any more. A run whose time is limited begins with who is there after a share of
+        it, a larger one while most are late: then it is not the hosts that are waited for who are odd."""
+        waiting = self.waiting
+        share = _SHARE if len(waiting) <= len(self.ready) else _MOST
+        enough = bool(self.ready) and now - self._begin >= share * (self._until - self._begin)
+        return enough or now >= self._until or all(now >= self._due(host) for host in waiting)
+
+    def _due(self, host: str) -> float:
+        """When the host has taken too long. It has waited for what a probe had left before it imports torch."""
+        return self._noted.get(host, self._begin) + START
+
+    def end(self, now: float) -> None:
+        """Those that are waited for still have taken too long, or there was no time for them."""
+        for host in self.waiting:
+            why = f"no agent after {now - self._begin:.0f} s: connecting, or the setup line, takes too long"
+            if host in self._running:
+                why = f"its python has run for {now - self._running[host]:.0f} s, and torch is still being imported"
+            late = self.gone if now >= self._due(host) else self.unheard
+            late[host] = (self._stage(host), why)
+
+    def _stage(self, host: str) -> str:
+        return "python" if host in self._running else "none"
+
+    def progress(self, now: float) -> Progress:
+        """Waits most of all for a host whose import of torch takes far longer than that of others; else for one where
+        no python runs; else for any."""
+        waiting = self.waiting
+        importing = {host: now - self._running[host] for host in waiting if host in self._running}
+        longest = max(importing, key=importing.__getitem__, default="")
+        usual = statistics.median(self._took) if self._took else float("inf")
+        if longest and importing[longest] > _SLOW * usual:
+            host, what = longest, f"torch, {importing[longest] / max(usual, 0.1):.0f} times as long as other hosts"
+        else:
+            host = next((host for host in waiting if host not in self._running), waiting[0] if waiting else "")
+            what = "torch" if host in self._running else "python"
+        return Progress(
+            done=len(self.ready), total=len(self._hosts), failed=len(self.gone), slowest=host,
+            seconds=now - self._running.get(host, self._begin), waiting_for=what, phase="agents",
+        )  # fmt: skip

@@ -1,0 +1,48 @@
+"""How the ranks of a group meet: at the store of the first one's agent, or as jobs do. Pure."""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import cast
+
+from preflight.model.cluster import Cluster
+from preflight.model.measure import Scope
+from preflight.probe.rounds import Group
+
+
+def _token() -> str:
+    return secrets.token_hex(4)
+
+
+@dataclass(frozen=True)
+class Venue:
+    """`init`: store | env | tcp | file, as `[probe] init`.
+
+    A job meets once, all its ranks together. So do all ranks here; smaller groups, several at a time, always meet at a
+    store of the agents, for there is one master port only.
+    """
+
+    init: str = "store"
+    port: int = 0  # the job's master's
+    folder: str = ""  # shared by all hosts
+    token: str = field(default_factory=_token)  # no two runs use one file
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Venue":
+        return cls(cluster.probe.init, next(iter(cluster.port_names), 0), cluster.probe.shared_dir)
+
+    def told(self, group: Group, address: str, store: int) -> dict[str, object]:
+        """What workers are told of it. `address`, `store`: of rank 0's host, and the port of its agent's store."""
+        if group.scope is not Scope.ALL or self.init == "store":
+            return {"init": "store", "store": [address, store]}
+        if self.init == "file":
+            path = f"{self.folder}/preflight-{self.token}-{group.name}"
+            return {"init": "file", "file": path, "store": [address, store]}
+        return {"init": self.init, "store": [address, self.port]}
+
+
+def place(told: dict[str, object]) -> str:
+    """The same in a word: address:port, or a path."""
+    if told["init"] == "file":
+        return str(told["file"])
+    address, port = cast("list[object]", told["store"])
+    return f"{address}:{port}"

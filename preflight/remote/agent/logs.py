@@ -1,0 +1,91 @@
+"""What a worker's backend wrote into its own log: NCCL's lines, CANN's plog. Bounded, and of that worker alone."""
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+
+FIRST, LAST = 3, 5  # lines told of a worker: what went wrong first, and what came of it
+WIDTH = 240  # characters of a line
+READ = 1 << 18  # bytes of a file, its last ones
+FILES = 4
+
+# INFO of these two subsystems says which interface and transport NCCL chose; there is no more of it than of warnings.
+NCCL_ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+_NCCL = re.compile(
+    r"NCCL WARN|NCCL INFO .*(?:NET/\S+ ?: ?(?:Using|No)|Bootstrap ?: ?Using|_IFNAME|_IB_HCA|failed|refused|timed out)"
+)
+_PLOG = re.compile(r"^\[ERROR\](?!.*call trace)|\bE[IJ]\d{4}\b")  # a call trace repeats what the line before it said
+
+
+class Logs:
+    """The logs of one agent's workers. `environ` is the jobs' environment: what it says of logs is left as it is."""
+
+    def __init__(self, backend, environ):
+        self.backend, self.environ = backend, environ
+        self.began = time.time()
+        self.folder = ""
+        if backend == "nccl" and not environ.get("NCCL_DEBUG_FILE"):
+            try:
+                self.folder = tempfile.mkdtemp(prefix="preflight-nccl-")
+            except OSError:
+                pass  # no place for logs: what NCCL prints is kept like everything that a worker prints
+
+    def environment(self):
+        """Variables for a worker."""
+        if self.backend != "nccl":
+            return {}
+        variables = {} if self.environ.get("NCCL_DEBUG") else dict(NCCL_ENVIRONMENT)
+        if self.folder:
+            variables["NCCL_DEBUG_FILE"] = os.path.join(self.folder, "%p")
+        return variables
+
+    def of(self, pid):
+        """The lines that matter of the worker `pid`, oldest first."""
+        pattern = {"nccl": _NCCL, "hccl": _PLOG}.get(self.backend)
+        if pattern is None:
+            return []
+        files = self._nccl_files(pid) if self.backend == "nccl" else self._plogs(pid)
+        texts = [text for path in files[-FILES:] for text in self._read(path).splitlines()]
+        lines = [line.strip()[:WIDTH] for line in texts if pattern.search(line)]
+        lines = [line for number, line in enumerate(lines) if line not in lines[:number][-LAST:]]
+        return lines if len(lines) <= FIRST + LAST else lines[:FIRST] + lines[-LAST:]
+
+    def remove(self):
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _nccl_files(self, pid):
+        """NCCL puts the process and the host, up to its first dot, into the name."""
+        if self.folder:
+            return [os.path.join(self.folder, str(pid))]
+        host = os.uname().nodename.partition(".")[0]
+        return [self.environ["NCCL_DEBUG_FILE"].replace("%p", str(pid)).replace("%h", host)]
+
+    def _plogs(self, pid):
+        """plog-PID_TIME.log of the folders `debug` (errors) and `run` (CANN log reference)."""
+        home = os.path.join(self.environ.get("HOME") or "/root", "ascend", "log")
+        root = self.environ.get("ASCEND_PROCESS_LOG_PATH") or home
+        found = []
+        for kind in ("run", "debug"):
+            folder = os.path.join(root, kind, "plog")
+            try:
+                names = os.listdir(folder)
+            except OSError:
+                continue
+            found += sorted(os.path.join(folder, name) for name in names if name.startswith("plog-%d_" % pid))
+        return found
+
+    def _read(self, path):
+        """The end of a file, if it is one, and of this run: process numbers come round again."""
+        try:
+            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+                about = os.fstat(file.fileno())
+                if not stat.S_ISREG(about.st_mode) or about.st_mtime < self.began - 1:
+                    return ""
+                file.seek(max(0, about.st_size - READ))
+                return file.read(READ).decode("utf-8", "replace")
+        except OSError:
+            return ""

@@ -1,0 +1,145 @@
+"""Listening on ports as a job will, and answering those who know the run's word."""
+
+import errno
+import hashlib
+import selectors
+import socket
+import struct
+import time
+
+from agent.network import choose_nic
+
+WORD = 64  # characters of the word, and of the answer
+MOST = 512  # visitors at a time; the kernel lets others wait
+PATIENCE = 10.0  # seconds that a visitor may stay
+NEAR = 64  # ports at either end of the range of which one should be free
+
+
+def answer(word, name, port):
+    """What only the host `name` of this run says on that port: a proxy, another host with the same address, or a rule
+    that sends the connection elsewhere does not."""
+    return hashlib.sha256(("%s %s %d" % (word, name, port)).encode("utf-8")).hexdigest().encode()
+
+
+def own_address(nic, address):
+    """Where ranks of other hosts reach this one: the inventory's address, if it is one of this host and no NIC is
+    named, else that of the NIC. Raises ValueError."""
+    if nic is None:
+        try:
+            place = socket.getaddrinfo(address, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+            with socket.socket() as sock:
+                sock.bind((place, 0))
+            return place
+        except OSError:
+            pass
+    return choose_nic(nic, address)[1]
+
+
+def listener(address, port):
+    """A socket that listens. Raises OSError.
+
+    SO_REUSEADDR: what a job has left in TIME-WAIT is not in its next one's way. SO_LINGER, which accepted connections
+    inherit: they are reset when they are closed, so that nothing stays in TIME-WAIT and the job can bind at once.
+    """
+    sock = socket.socket()
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.bind((address, port))
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def bind_all(address, ports):
+    """([sockets], [ports in use])"""
+    sockets, taken = [], []
+    for port in ports:
+        try:
+            sockets.append(listener(address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            taken.append(port)
+    return sockets, taken
+
+
+def bind_ephemeral(address, job_ports):
+    """Sockets at both ends of the range from which the kernel gives out ports, and one on a port that it gives now."""
+    low, high = (int(word) for word in first_line("/proc/sys/net/ipv4/ip_local_port_range").split()[:2])
+    reserved = set(job_ports) | ports_of(first_line("/proc/sys/net/ipv4/ip_local_reserved_ports"))
+    sockets = []
+    for candidates in (range(low, min(low + NEAR, high + 1)), range(high, max(high - NEAR, low - 1), -1), [0] * 4):
+        for port in candidates:
+            if port in reserved:
+                continue
+            try:
+                sock = listener(address, port)
+            except OSError:
+                continue
+            if sock.getsockname()[1] in reserved:
+                sock.close()
+                continue
+            sockets.append(sock)
+            break
+    return sockets
+
+
+def first_line(path):
+    with open(path) as file:
+        return file.readline().strip()
+
+
+def ports_of(text):
+    """`1-3,7` → {1, 2, 3, 7}"""
+    ports = set()
+    for item in filter(None, text.split(",")):
+        low, _, high = item.partition("-")
+        ports.update(range(int(low), int(high or low) + 1))
+    return ports
+
+
+class Reception:
+    """Answers visitors on all sockets. Who says anything but the run's word is sent away."""
+
+    def __init__(self, selector, sockets, word, name):
+        self.selector, self.word, self.name = selector, word, name
+        self.visitors = {}  # socket → [when it has to go, what it said]
+        for sock in sockets:
+            selector.register(sock, selectors.EVENT_READ, self.welcome)
+
+    def welcome(self, listening):
+        if len(self.visitors) >= MOST:
+            return
+        try:
+            visitor, _ = listening.accept()
+        except OSError:
+            return  # it has gone already
+        visitor.setblocking(False)
+        self.visitors[visitor] = [time.monotonic() + PATIENCE, b""]
+        self.selector.register(visitor, selectors.EVENT_READ, self.hear)
+
+    def hear(self, visitor):
+        try:
+            said = visitor.recv(WORD)
+            heard = self.visitors[visitor][1] = self.visitors[visitor][1] + said
+            if said and len(heard) < WORD:
+                return
+            if said and heard == self.word.encode():
+                visitor.send(answer(self.word, self.name, visitor.getsockname()[1]))
+                return  # the visitor closes first
+        except OSError:
+            pass  # reset: it has its answer, or had enough
+        self.bid_farewell(visitor)
+
+    def bid_farewell(self, visitor):
+        del self.visitors[visitor]
+        self.selector.unregister(visitor)
+        visitor.close()
+
+    def see_off(self, now):
+        for visitor in [visitor for visitor, (until, _) in self.visitors.items() if until < now]:
+            self.bid_farewell(visitor)

@@ -1,0 +1,97 @@
+"""The port rehearsal's part of one host: listens on the job's ports, connects to those of others, and is gone.
+
+stdin: a line of JSON, the hello, then one line a command. stdout: one line of JSON an event, each with the run's nonce.
+End-of-file on stdin ends it, and the kernel does after a minute whatever happens. Needs no torch, any Python from 3.6.
+
+Hello:    nonce; word, which says on the network that both ends are of this run; name, nic and address of the host;
+          ports of the job; whether ephemeral ones are wanted.
+Commands: visit (the targets' ports, with so much patience for each, within so many seconds), end.
+Events:   listening (where, on what, and who holds the ports that are taken), failed, visited.
+"""
+
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+
+from agent.processes import mark
+from rehearse.listen import Reception, bind_all, bind_ephemeral, own_address
+from rehearse.owners import owners
+from rehearse.visit import Visits
+
+LIFETIME = 60  # seconds; a container's runtime may keep stdin open when the controller is gone
+TICK = 0.1  # seconds between two looks at the clock
+
+
+class Part:
+    """One thread, one selector: who waits to be answered and who waits for answers must not wait for each other."""
+
+    def __init__(self, hello, out):
+        self.hello, self.out = hello, out
+        self.selector = selectors.DefaultSelector()
+        self.unread, self.ended = b"", False
+        self.visits = None
+
+    def say(self, event):
+        data = json.dumps(dict(event, nonce=self.hello["nonce"])).encode() + b"\n"
+        while data:
+            data = data[os.write(self.out, data) :]
+
+    def listen(self):
+        hello = self.hello
+        address = own_address(hello["nic"], hello["address"])
+        sockets, taken = bind_all(address, hello["ports"])
+        job_ports = len(sockets)
+        if hello["ephemeral"]:
+            sockets += bind_ephemeral(address, hello["ports"])
+        self.reception = Reception(self.selector, sockets, hello["word"], hello["name"])
+        bound = [sock.getsockname()[1] for sock in sockets]
+        ports = {"ports": bound[:job_ports], "ephemeral": bound[job_ports:], "taken": owners(address, taken)}
+        self.say(dict(ports, at="listening", address=address))
+
+    def serve(self):
+        self.selector.register(0, selectors.EVENT_READ, self.hear)
+        while not self.ended:
+            for key, _ in self.selector.select(TICK):
+                key.data(key.fileobj)
+            now = time.monotonic()
+            self.reception.see_off(now)
+            if self.visits and self.visits.go_on(now):
+                self.say({"at": "visited", "visits": self.visits.outcome()})
+                self.visits = None
+
+    def hear(self, stdin):
+        data = os.read(stdin, 1 << 16)
+        self.ended = self.ended or not data
+        *lines, self.unread = (self.unread + data).split(b"\n")
+        for line in lines:
+            command = json.loads(line.decode("utf-8"))
+            if command["do"] == "visit":
+                self.visits = Visits(
+                    self.selector,
+                    command["targets"],
+                    self.hello["word"],
+                    self.hello["ports"],
+                    command["patience"],
+                    time.monotonic() + command["seconds"],
+                )
+            else:
+                self.ended = True
+
+
+def main():
+    signal.alarm(LIFETIME)
+    hello = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
+    out = os.dup(1)
+    os.dup2(2, 1)  # what a wrapper's libraries print is not ours
+    mark("preflight-ports", os.getppid())
+    part = Part(hello, out)
+    try:
+        part.listen()
+    except (OSError, ValueError) as error:
+        part.say({"at": "failed", "error": str(error)[:2000]})
+        os._exit(1)
+    part.serve()
+    os._exit(0)  # all sockets reset what is left of their connections

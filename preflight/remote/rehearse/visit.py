@@ -1,0 +1,119 @@
+"""Connecting to other hosts' ports, many at once, and what came of it."""
+
+import collections
+import errno
+import os
+import selectors
+import socket
+import struct
+import time
+
+from collect.connects import closed, unobtrusive_socket
+from rehearse.listen import WORD, answer
+
+AT_ONCE = 256
+ANSWERS = 4  # times the patience for an answer once a connection stands: the network is fine, the host may be busy
+REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
+
+
+class Visit:
+    def __init__(self, host, address, port):
+        self.host, self.address, self.port = host, address, port
+        self.until, self.heard, self.connected = 0.0, b"", False
+
+
+class Visits:
+    """`targets`: [[host, its address, [ports]]]; `patience`: seconds for one connection. What is not tried before
+    `until` is told as such."""
+
+    def __init__(self, selector, targets, word, job_ports, patience, until):
+        self.selector, self.word, self.patience, self.until = selector, word, patience, until
+        self.job_ports = [(port, port) for port in job_ports]
+        self.todo = collections.deque(Visit(host, address, port) for host, address, ports in targets for port in ports)
+        self.open = {}  # socket → Visit
+        self.failed = {host: {} for host, _, _ in targets}  # host → (how, by, error) → [ports]
+
+    def outcome(self):
+        return [
+            [host, [{"ports": ports, "how": how, "by": by, "error": error} for (how, by, error), ports in of.items()]]
+            for host, of in self.failed.items()
+        ]
+
+    def go_on(self, now):
+        """Give up those who wait too long, begin others; whether all is done."""
+        for sock in [sock for sock, visit in self.open.items() if min(visit.until, self.until) <= now]:
+            visit = self.open[sock]
+            self.end(sock, "mute" if visit.connected else "timeout")
+        while self.todo and len(self.open) < AT_ONCE and now < self.until:
+            self.begin(self.todo.popleft())
+        if now >= self.until:
+            while self.todo:
+                self.tell(self.todo.popleft(), "error", error="there was no time left to try")
+        return not self.todo and not self.open
+
+    def begin(self, visit):
+        visit.until = time.monotonic() + self.patience
+        try:
+            sock = unobtrusive_socket(socket.AF_INET, self.job_ports)
+        except OSError as error:
+            self.tell(visit, "error", error=os.strerror(error.errno))
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset: no TIME-WAIT
+        code = sock.connect_ex((visit.address, visit.port))
+        self.open[sock] = visit
+        self.selector.register(sock, selectors.EVENT_WRITE, self.go_in)
+        if code not in (0, errno.EINPROGRESS):
+            self.refuse(sock, code)
+
+    def go_in(self, sock):
+        """The connection stands, or does not."""
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.refuse(sock, code)
+            return
+        visit = self.open[sock]
+        visit.connected, visit.until = True, time.monotonic() + ANSWERS * self.patience
+        try:
+            sock.send(self.word.encode())
+        except OSError:
+            self.end(sock, "mute")
+            return
+        self.selector.modify(sock, selectors.EVENT_READ, self.listen)
+
+    def listen(self, sock):
+        visit = self.open[sock]
+        try:
+            said = sock.recv(WORD)
+        except OSError:
+            said = b""
+        visit.heard += said
+        expected = answer(self.word, visit.host, visit.port)
+        if visit.heard == expected:
+            self.end(sock)
+        elif not expected.startswith(visit.heard):
+            self.end(sock, "stranger")
+        elif not said:
+            self.end(sock, "mute")
+
+    def refuse(self, sock, code):
+        visit = self.leave(sock)
+        by = closed(sock, code)["icmp"] or ""
+        if code == errno.ETIMEDOUT:
+            self.tell(visit, "timeout")
+        elif code == errno.ECONNREFUSED and not by:
+            self.tell(visit, "refused")
+        else:
+            self.tell(visit, "rejected" if code in REJECTED else "error", by, os.strerror(code))
+
+    def end(self, sock, how=""):
+        visit = self.leave(sock)
+        sock.close()
+        if how:
+            self.tell(visit, how)
+
+    def leave(self, sock):
+        self.selector.unregister(sock)
+        return self.open.pop(sock)
+
+    def tell(self, visit, how, by="", error=""):
+        self.failed[visit.host].setdefault((how, by, error), []).append(visit.port)

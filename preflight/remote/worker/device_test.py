@@ -1,0 +1,132 @@
+"""What a device does alone, before any network: it copies and multiplies, and every value is compared on the host.
+
+There is one right answer, whatever the order of additions: the factors are small integers, exact in every type with
+a mantissa of 7 bits or more, so also where float32 is multiplied as TF32, HF32 or float16, and the sums stay small
+wherever they begin, because a kernel may cut them and add the parts in the result's type. So the bits of a result are
+the same every time, and a device that computes wrong now and then is found in the iteration in which it did.
+"""
+
+import time
+
+from worker.memory import room
+
+HOST_BYTES = 1 << 18  # where tensors are in the host's memory, its processor does the work, and all ranks share it
+SPIN = 0.3  # seconds of work on a device before the first timed run, so that its clocks are up
+LONGEST = 2.0  # seconds for a test's iterations, comparing included; but
+FEWEST = 3  # are timed in any case
+COPIES = ("memory", "copy_in", "copy_out")
+_PERIOD = 7
+
+
+class Copy:
+    """From `source` to `target`: on the device, from the host to it, or from it to the host. Integers that are all
+    different and have every bit in use, so that nothing can be in the wrong place unnoticed."""
+
+    def __init__(self, op, side, device):
+        import torch
+
+        on_host = is_host(device)
+        self.expected = torch.arange(side * side, dtype=torch.int32) * -1640531535  # odd: it wraps around, one to one
+        empty = torch.empty_like(self.expected)
+        self.source = _pinned(self.expected, on_host) if op == "copy_in" else self.expected.to(device, copy=True)
+        self.target = _pinned(empty, on_host) if op == "copy_out" else empty.to(device)
+
+    def run(self):
+        self.target.copy_(self.source)
+
+
+class Product:
+    """The product of two square matrices of -3 … 3 that repeat every seven rows and columns. The sign alternates along
+    the dimension that is summed, so that 14 products in sequence cancel, and no part of a sum is beyond 14 × 9. What
+    must come out is computed once on the host, in int64, from seven rows and seven columns."""
+
+    def __init__(self, side, dtype, device):
+        import torch
+
+        along, seven = torch.arange(side), torch.arange(_PERIOD)
+        rows = ((seven.unsqueeze(1) + 2 * along) % _PERIOD - 3) * (1 - 2 * (along % 2))
+        columns = (along.unsqueeze(1) ** 2 + seven) % _PERIOD - 3
+        again = along % _PERIOD
+        type_ = getattr(torch, dtype)
+        self.expected = (rows @ columns).to(type_)[again][:, again]
+        self.left = rows.to(type_)[again].to(device)
+        self.right = columns.to(type_)[:, again].to(device)
+        self.target = torch.empty_like(self.expected).to(device)
+
+    def run(self):
+        import torch
+
+        torch.mm(self.left, self.right, out=self.target)
+
+
+def device_test(test, spec, access, say):
+    """Warm up, then time each iteration; the target is wiped before and compared after it.
+
+    The result says how many `bytes` were really worked on: at most those of the test, and less where memory is short;
+    `on_host`: by the host's processor, whose speed is nobody's figure.
+    """
+    import torch
+
+    device = torch.device(access.place(spec["device"]))
+    on_host = is_host(device)
+    itemsize = torch.empty(0, dtype=getattr(torch, test["dtype"])).element_size()
+    most = min(test["bytes"], HOST_BYTES if on_host else room(spec, access) // 3)  # a product has three matrices
+    side = 1 << (int((most // itemsize) ** 0.5).bit_length() - 1)
+    work = Copy(test["op"], side, device) if test["op"] in COPIES else Product(side, test["dtype"], device)
+    begin = time.monotonic()
+    while not on_host and time.monotonic() - begin < SPIN:
+        work.run()
+        access.synchronise()
+    seconds, wrong, first = [], 0, ""
+    begin = time.monotonic()
+    for iteration in range(test["warmup"] + test["iterations"]):
+        if len(seconds) >= FEWEST and time.monotonic() - begin > LONGEST:
+            break
+        if 0 < iteration == test["warmup"]:
+            say({"at": "enter", "stage": "iteration"})
+        work.target.zero_()
+        access.synchronise()
+        start = time.perf_counter()
+        work.run()
+        access.synchronise()
+        if iteration >= test["warmup"]:
+            seconds.append(time.perf_counter() - start)
+        if not wrong:
+            wrong, first = _compare(work.target.to("cpu"), work.expected)
+    say(
+        {
+            "at": "result",
+            "seconds": seconds,
+            "wrong": wrong,
+            "first": first,
+            "suspect": spec["rank"] if wrong else None,
+            "bytes": side * side * itemsize,
+            "on_host": on_host,
+        }
+    )
+
+
+def is_host(device):
+    return device.type == "cpu"
+
+
+def _pinned(tensor, on_host):
+    """In memory that the device reaches by itself, where that can be had: else the host's processor copies first, and
+    the figure is lower."""
+    try:
+        return tensor.clone() if on_host else tensor.pin_memory()
+    except (RuntimeError, NotImplementedError):
+        return tensor.clone()
+
+
+def _compare(found, expected):
+    """(wrong values, where and what the first is)."""
+    import torch
+
+    if torch.equal(found, expected):
+        return 0, ""
+    found, expected = found.flatten(), expected.flatten()
+    wrong = (found != expected).nonzero().flatten()
+    place = int(wrong[0])
+    text = "index %d of %d: found %s, expected %s"
+    return len(wrong), text % (place, len(found), found[place].item(), expected[place].item())

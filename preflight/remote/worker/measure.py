@@ -1,0 +1,84 @@
+"""One test of a group: warm up, time each iteration on fresh data, compare every value."""
+
+import time
+
+from worker.collective import begin, lacking, refused
+
+AGREE = 20.0  # seconds at most for all ranks to say that their backend refuses an operation
+
+
+def lacking_somewhere(spec, access):
+    """Number of each test that cannot be run → why: what one rank's torch lacks, the others must not wait for."""
+    import torch
+    import torch.distributed as dist
+
+    mine = [lacking(test, dist) for test in spec["tests"]]
+    able = torch.tensor([not why for why in mine], dtype=torch.int32, device=access.place(spec["device"]))
+    if mine:
+        dist.all_reduce(able, op=dist.ReduceOp.MIN)
+    unable = (able == 0).nonzero().flatten().tolist()
+    return {number: mine[number] or "another rank's torch does not have it" for number in unable}
+
+
+def refuse(why):
+    """In the place of a test that is not run, because torch or the backend does not have what it needs."""
+
+    def say_so(test, spec, access, say):  # noqa: ARG001
+        say({"at": "result", "seconds": [], "wrong": 0, "first": "", "suspect": None, "refused": why[:500]})
+
+    return say_so
+
+
+def measure(test, spec, access, say):
+    """Warm up, then time each iteration, aligned by a small all_reduce; every one is compared, warming up included."""
+    import torch
+    import torch.distributed as dist
+
+    device = access.place(spec["device"])
+    work = begin(test, spec, device)
+    line_up = torch.zeros(1, device=device)
+    seconds = []
+    wrong, first, suspect = 0, "", None
+    for turn in range(test["warmup"] + test["iterations"]):
+        if turn == test["warmup"] > 0:
+            say({"at": "enter", "stage": "iteration"})
+        work.prepare(turn)
+        if test["iterations"] > 1:
+            dist.all_reduce(line_up)
+        access.synchronise()
+        start = time.perf_counter()
+        try:
+            work.call()
+        except Exception as error:
+            if turn or not refused(error):
+                raise
+            all_refuse(spec, error)
+            refuse(str(error))(test, spec, access, say)
+            return
+        access.synchronise()
+        if turn >= test["warmup"]:
+            seconds.append(time.perf_counter() - start)
+        if not wrong:
+            wrong, first, suspect = work.compare(turn)
+    say({"at": "result", "seconds": seconds, "wrong": wrong, "first": first, "suspect": suspect})
+
+
+_refusals = 0
+
+
+def all_refuse(spec, error):
+    """Wait until every rank has refused; raise the error if not all do, well before the deadline: some are in the
+    operation then, and wait."""
+    import datetime
+
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    global _refusals
+    _refusals += 1
+    store, key = _get_default_store(), "refused/%d" % _refusals
+    if store.add(key, 1) == spec["size"]:
+        store.set(key + "/all", "1")
+    try:
+        store.wait([key + "/all"], datetime.timedelta(seconds=min(AGREE, 0.5 * spec["deadline"])))
+    except RuntimeError:
+        raise error from None

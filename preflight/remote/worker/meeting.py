@@ -1,0 +1,133 @@
+"""How the ranks of a group come together: at a TCPStore that outlives them all, or as jobs do (`[probe] init`)."""
+
+import datetime
+import os
+import socket
+import stat
+import struct
+import time
+
+from worker.roll_call import roll_call
+
+APPEARS = 10.0  # seconds for a file that rank 0 made to be seen on other hosts; rank 0 makes it long before
+
+
+def serve_store(address, sock):
+    """Serve a TCPStore on a listening socket; returns an object to keep alive. Has a thread: only after a fork."""
+    import torch.distributed as dist
+
+    port = sock.getsockname()[1]
+    common = {"is_master": True, "wait_for_workers": False, "timeout": datetime.timedelta(seconds=30)}
+    try:
+        store = dist.TCPStore(address, port, master_listen_fd=sock.fileno(), **common)
+    except TypeError:  # an old torch binds by itself, to all addresses
+        sock.shutdown(socket.SHUT_RDWR)  # should the agent not have closed its own yet
+        sock.close()
+        store = dist.TCPStore(address, port, **common)
+        reset_at_close(port)
+    else:
+        sock.detach()  # it is the store's now
+    return store
+
+
+def reset_at_close(port):
+    """Connections of this process at its own `port`, and those to come, are reset when they are closed, be it by its
+    death: one that ends in TIME-WAIT would keep the port from the next job."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                continue
+            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as sock:  # whatever family it really is of
+                name = sock.getsockname()
+                if isinstance(name, tuple) and name[1] == port:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        except OSError:
+            pass  # it was closed in between
+
+
+def prepare_file(spec):
+    """What rank 0 does before anything else: where ranks meet in a file, it is there when the others look for it."""
+    if spec["init"] == "file" and spec["rank"] == 0:
+        try:
+            _make(spec["file"])
+        except OSError:
+            pass  # tried again, and said, when it is time to meet
+
+
+def _make(path):
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
+
+
+def _agents_store(spec, timeout):
+    import torch.distributed as dist
+
+    address, port = spec["store"]
+    return dist.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timeout)
+
+
+def _rendezvous(url, spec, timeout):
+    """What init_process_group(init_method=url) does, except for the size: torch would let rank 0 wait here for all
+    others, and not say for whom; the roll-call does both."""
+    from torch.distributed.rendezvous import rendezvous
+
+    size = spec["size"] if spec["init"] == "file" else 1
+    store, _, _ = next(rendezvous(url, rank=spec["rank"], world_size=size, timeout=timeout))
+    _spare_the_port(spec)  # of those that come from now on, should somebody be missing
+    return store
+
+
+def _spare_the_port(spec):
+    """Rank 0 serves the master's port: a job binds it next."""
+    if spec["init"] in ("env", "tcp") and spec["rank"] == 0:
+        reset_at_close(spec["store"][1])
+
+
+def _shared_file(spec, timeout):
+    """A FileStore makes the file that it does not find: where a directory is not shared, ranks would wait for ever."""
+    folder, name = os.path.split(spec["file"])
+    until = time.monotonic() + min(APPEARS, 0.5 * timeout.total_seconds())
+    try:
+        while name not in os.listdir(folder):
+            if spec["rank"] == 0:
+                _make(spec["file"])
+            elif time.monotonic() > until:
+                raise OSError(0, "it is not the directory that rank 0 has: the file %s is not in it" % name)
+            time.sleep(0.2)
+    except OSError as error:
+        raise OSError("shared_dir %s: %s" % (folder, error.strerror)) from error
+    return _rendezvous("file://" + spec["file"], spec, timeout)
+
+
+_PLACES = {
+    "store": _agents_store,
+    "env": lambda spec, timeout: _rendezvous("env://", spec, timeout),
+    "tcp": lambda spec, timeout: _rendezvous("tcp://%s:%d" % tuple(spec["store"]), spec, timeout),
+    "file": _shared_file,
+}
+
+
+def join(spec, access, timeout, say):
+    """Meet the others and connect with them, up to a first exchange of data that was right. Returns the seconds that
+    connecting took, all ranks being there."""
+    import torch
+    import torch.distributed as dist
+
+    rank, size = spec["rank"], spec["size"]
+    store = dist.PrefixStore(spec["group"], _PLACES[spec["init"]](spec, timeout))
+    say({"at": "stage", "stage": "store"})
+    roll_call(store, rank, size, timeout.total_seconds(), say)
+    _spare_the_port(spec)  # of those that were faster
+    say({"at": "stage", "stage": "peers"})
+    begin = time.perf_counter()
+    options = access.options(spec)
+    dist.init_process_group(
+        spec["backend"], store=store, rank=rank, world_size=size, timeout=timeout, pg_options=options
+    )
+    # The first exchange makes the connections where the backend is lazy. Not barrier(): it asks for hooks of the
+    # device type that a stand-in does not have.
+    first = torch.ones(1, device=access.place(spec["device"]))
+    dist.all_reduce(first)
+    access.synchronise()
+    if first.item() != size:
+        raise RuntimeError("the first all_reduce gave %s instead of %d" % (first.item(), size))
+    return time.perf_counter() - begin

@@ -1,0 +1,225 @@
+"""What each rank gives, what must come out, and whose part is wrong: exact in every type, for every operation.
+
+A tensor consists of pieces, rows of a matrix, each with a source and a lane (what else tells it from others: its
+destination, or its direction). A piece repeats a block: integers 1, 2, 3 … up to a prime, beginning elsewhere for
+every source, lane and iteration, so that a piece that is swapped, shifted, stale or missing shows. 0 is never expected.
+
+Where ranks' parts are reduced, every partial result is an integer that the type holds exactly, so that nothing depends
+on the order (docs/probe.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i]:
+sum: that rank gives 2 f[i], the others f[i]; where the total leaves the exact range, f[i] and 0.
+max: that rank gives f[i], the others -f[i]; min: the negative of that.
+prod: that rank gives f[i], the one after it -1, the others 1.
+
+Who is to blame for a wrong sum: let rank r's part count 1 + c[r] times. What comes out differs at the places of rank t
+by f[i] (c[0] + c[1] + … + c[t]), c[t] counting twice. From these n differences follows every c, so if they are those
+of one rank whose part is missing, doubled, halved, negated, they are not those of another, nor of two at once.
+"""
+
+# Largest magnitude up to which every integer is exact.
+EXACT = {
+    "uint8": 2**8 - 1,
+    "int8": 2**7 - 1,
+    "int16": 2**15 - 1,
+    "int32": 2**31 - 1,
+    "int64": 2**63 - 1,
+    "bfloat16": 2**8,
+    "float16": 2**11,
+    "float32": 2**24,
+    "float64": 2**53,
+}
+REDUCING = ("all_reduce", "reduce", "reduce_scatter")
+IN_PLACE = ("all_reduce", "broadcast", "reduce")
+SPLIT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")  # a piece is the size-th part of the bytes
+_PRIMES = (1021, 251, 127, 61, 31, 13, 11, 7, 5, 3, 2)  # out of step with chunk sizes and rank counts
+_SHORTEST = 5  # a period below this would hide too much of what is stale or shifted
+_BLOCK = 8192  # elements that a block has at least, if the piece has them: shorter ones are slow to copy
+_SAMPLE = 4096  # places, from the first wrong one, that an explanation is held against
+
+
+def given(op, rank, root, size):
+    """(source, lane) of each piece that a rank gives."""
+    if op in ("all_to_all", "reduce_scatter") or (op == "scatter" and rank == root):
+        return [(rank, to) for to in range(size)]
+    if op == "send_recv":  # to the next rank and to the one before
+        return [(rank, 0), (rank, 1)]
+    if op in ("broadcast", "scatter") and rank != root:
+        return []
+    return [(rank, 0)]
+
+
+def brought(op, rank, root, size):
+    """(source, lane) of each piece that comes out at a rank; what is reduced has no one source."""
+    if op == "all_gather" or (op == "gather" and rank == root):
+        return [(source, 0) for source in range(size)]
+    if op == "all_to_all":
+        return [(source, rank) for source in range(size)]
+    if op == "send_recv":
+        return [((rank - 1) % size, 0), ((rank + 1) % size, 1)]
+    if op == "scatter":
+        return [(root, rank)]
+    if op == "broadcast":
+        return [(root, 0)]
+    if op == "reduce_scatter":
+        return [(None, rank)]
+    return [(None, 0)] if op == "all_reduce" or rank == root else []
+
+
+def bytes_of_piece(test, size):
+    """Of the bytes that a test is said to move, those of one piece."""
+    return test["bytes"] // (size if test["op"] in SPLIT else 2 if test["op"] == "send_recv" else 1)
+
+
+class Pattern:
+    """The pieces of one rank in one test: `count` elements each."""
+
+    def __init__(self, test, rank, size):
+        import torch
+
+        self.op, self.reduction, self.rank, self.size = test["op"], test["reduction"], rank, size
+        self.dtype = getattr(torch, test["dtype"])
+        self.count = max(1, bytes_of_piece(test, size) // torch.empty(0, dtype=self.dtype).element_size())
+        self.gives = given(self.op, rank, test["root"], size)
+        self.brings = brought(self.op, rank, test["root"], size)
+        limit = EXACT[test["dtype"]]
+        together = limit // (size + 3)  # a sum is (size + 1) f, with a part that is counted twice (size + 3) f
+        self.shared = self.reduction == "sum" and together >= _SHORTEST
+        most = {"max": limit // 2, "min": limit // 2, "prod": int(limit**0.5)}.get(self.reduction, limit)
+        self.period = next(prime for prime in _PRIMES if prime <= (together if self.shared else most))
+        whole = self.period * size  # places that the same rank owns have different factors
+        self.length = min(self.count, whole * -(-_BLOCK // whole))
+        self.row = torch.arange(self.length + self.period) % self.period + 1
+
+    def given(self, turn):
+        """The blocks of what this rank gives in an iteration."""
+        make = self._part if self.op in REDUCING else self._sent
+        return self._rows([make(source, lane, turn) for source, lane in self.gives])
+
+    def expected(self, turn):
+        """The blocks of what must come out here."""
+        if self.op in REDUCING:
+            return self._rows([self._reduced(lane, turn) for _, lane in self.brings])
+        return self._rows([self._sent(source, lane, turn) for source, lane in self.brings])
+
+    def _rows(self, blocks):
+        import torch
+
+        rows = torch.stack(blocks) if blocks else torch.empty(0, self.length)
+        return rows.to(self.dtype)
+
+    def _factor(self, shift):
+        begin = shift % self.period
+        return self.row[begin : begin + self.length]
+
+    def _sent(self, source, lane, turn):
+        return self._factor(source + 37 * lane + 7 * turn)  # 37: A to B is not what B to A is
+
+    def _owner(self, lane):
+        import torch
+
+        return (torch.arange(self.length) + lane) % self.size
+
+    def _part(self, rank, lane, turn):
+        """What a rank contributes to a result."""
+        return self._share(rank, self._factor(37 * lane + 7 * turn), self._owner(lane))
+
+    def _share(self, rank, factor, owner):
+        """A rank's part at places with these factors and owners."""
+        import torch
+
+        if self.shared:
+            return torch.where(owner == rank, 2 * factor, factor)
+        others = {"sum": factor * 0, "max": -factor, "min": -factor}.get(self.reduction)
+        if others is None:
+            others = torch.where((owner + 1) % self.size == rank, factor * 0 - 1, factor * 0 + 1)
+        part = torch.where(owner == rank, factor, others)
+        return -part if self.reduction == "min" else part
+
+    def _reduced(self, lane, turn):
+        factor = self._factor(37 * lane + 7 * turn)
+        if self.shared:
+            return factor * (self.size + 1)
+        negative = self.reduction == "min" or (self.reduction == "prod" and self.size > 1)
+        return -factor if negative else factor
+
+    def compare(self, found, turn):
+        """(wrong values, where and what the first is, the rank whose part is wrong, or None); `found`: the rows."""
+        import torch
+
+        expected = self.expected(turn)
+        if all(torch.equal(part, block.expand_as(part)) for part, block in _parts(found, expected)):
+            return 0, "", None
+        expected = expected.repeat(1, -(-self.count // self.length))[:, : self.count]
+        wrong = (found != expected).nonzero()
+        row, column = wrong[0].tolist()
+        source = self.brings[row][0]
+        text = "index %d of %d%s: found %s, expected %s" % (
+            column, self.count, "" if source is None else " of what rank %d sent" % source,
+            found[row, column].item(), expected[row, column].item(),
+        )  # fmt: skip
+        if source is None:
+            suspect = self._suspect(found[0], expected[0], wrong[:, 1], turn)
+        else:
+            sources = {self.brings[row][0] for row in wrong[:, 0].unique().tolist()}
+            suspect = sources.pop() if len(sources) == 1 else None
+        return len(wrong), text, suspect
+
+    def _suspect(self, found, expected, wrong, turn):
+        """The only rank whose part, wrong by itself, explains what is wrong: nobody, if it may be several, or another.
+
+        An explanation has to hold from the first wrong place to the last, the right ones in between included.
+        """
+        import torch
+
+        begin = int(wrong[0])
+        end = min(int(wrong[-1]) + 1, begin + max(_SAMPLE, 2 * self.size))
+        found, expected = found[begin:end], expected[begin:end]
+        differs = expected[found != expected]
+        if end - begin <= self.size or differs.min() == differs.max():
+            return None  # too little to go by
+        lane, places = self.brings[0][1], torch.arange(begin, end) % self.length
+        factor, owner = self._factor(37 * lane + 7 * turn)[places], self._owner(lane)[places]
+        if self.shared:
+            ranks = self._scaled(found, factor, owner)
+        elif self.reduction == "prod":
+            ranks = self._missing_or_twice(found, factor, owner)
+        else:
+            rank = int(owner[0])  # exactly the places that it decides are wrong
+            ranks = [rank] if torch.equal(owner == rank, found != expected) else []
+        return ranks[0] if len(ranks) == 1 else None
+
+    def _scaled(self, found, factor, owner):
+        """The ranks of whose part all of a sum has too much or too little, by the same multiple everywhere."""
+        import torch
+
+        if len(found) < 2 * self.size:
+            return []
+        more = found.to(torch.float64) - factor * (self.size + 1)
+        parts = ((rank, self._share(rank, factor, owner)) for rank in range(self.size))
+        return [rank for rank, part in parts if torch.equal(more * part[0], part * more[0])]
+
+    def _missing_or_twice(self, found, factor, owner):
+        """The ranks by whose part a product was not multiplied, or twice."""
+        import torch
+
+        total, ranks = -factor if self.size > 1 else factor, []
+        for rank in range(self.size):
+            part = self._share(rank, factor, owner)
+            if any(torch.equal(found, guess.to(self.dtype)) for guess in (total // part, total * part)):
+                ranks.append(rank)
+        return ranks
+
+
+def fill(rows, blocks):
+    """Put blocks, which are where the rows are, all over the rows."""
+    for part, block in _parts(rows, blocks):
+        part.copy_(block)
+
+
+def _parts(rows, blocks):
+    """The rows as whole blocks and a rest, each with what of the blocks it is to hold."""
+    length = blocks.shape[1]
+    whole = rows.shape[1] // length * length
+    if whole:
+        yield rows[:, :whole].view(len(rows), -1, length), blocks[:, None]
+    if whole < rows.shape[1]:
+        yield rows[:, whole:], blocks[:, : rows.shape[1] - whole]

@@ -15,9 +15,9 @@ when one of them could not be collected:
             yield here.bad(f"{missing} not reserved", …)
 
 A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
-also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, `hccl_test`; and for the saved `baseline`
-of observations. The one check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields
-nothing has passed.
+also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, whom these have `located`, `hccl_test`; for
+the saved `baseline` of observations, and for `causes`: what the checks of the facts found on hosts that are located.
+The check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
 The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
 """
@@ -32,11 +32,20 @@ from typing import Any
 from preflight.model.change import Change
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.finding import Finding
+from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome
 
 NPU = frozenset(product for product in Product if product.is_npu)
 EVERY = frozenset(Product)
-ROUNDS = ("pings", "rehearsal", "observations", "hccl_test", "baseline")  # inputs that are no sections of the facts
+ROUNDS = (
+    "pings",
+    "rehearsal",
+    "observations",
+    "located",
+    "causes",
+    "hccl_test",
+    "baseline",
+)  # inputs that are no sections of the facts
 
 
 @dataclass(frozen=True)
@@ -88,10 +97,12 @@ class Scribe:
         remedy: str = "",
         evidence: tuple[str, ...] = (),
         change: Change | None = None,
+        culprit: Culprit | None = None,
     ) -> Finding:
         return Finding(
-            self.check.id, outcome, summary, host, device, rail, peer, expected, found, cause, remedy, evidence, change
-        )
+            self.check.id, outcome, summary, host, device, rail, peer, expected, found, cause, remedy, evidence, change,
+            culprit,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> st
     if cluster.product not in check.products:
         return f"does not apply to {cluster.product}"
     for name in ROUNDS:
-        if name in check.needs:
+        if name in check.needs and name not in check.optional:
             round_ = rounds.get(name, NotRun("not asked for"))
             if isinstance(round_, NotRun):
                 return f"not run: {round_.reason}"
@@ -113,7 +113,7 @@ def _inputs(
         if name == _CONTACT:
             values[name] = contact
         elif name in ROUNDS:
-            values[name] = rounds[name]
+            values[name] = rounds.get(name)
         else:
             value = getattr(contact, name)
             if (value is None or isinstance(value, Missing)) and name in check.optional:

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from preflight.localiser.localise import Outcome
 from preflight.model.errors import UsageError
-from preflight.probe.localise import Outcome
 
 FULL_SPEED = 25.0  # GB/s, 200 Gb/s
 _HOST_FAULTS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from preflight.probe.localise import Outcome
+from preflight.localiser.localise import Outcome
 
 Run = Callable[[Collection[str]], Outcome]
 

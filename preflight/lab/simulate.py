@@ -14,9 +14,9 @@ from typing import Any
 
 from preflight.lab.fabric import Fault, Model, Pair, draw
 from preflight.lab.rivals import RIVALS
+from preflight.localiser.localise import Localiser, Outcome, Test
+from preflight.localiser.merge import Found, Rail, merge
 from preflight.model.errors import UsageError
-from preflight.probe.localise import Localiser, Outcome, Test
-from preflight.probe.merge import Found, Rail, merge
 
 ROUND_SECONDS = 20.0  # of a round: 5 s to come together, 10 s of work, and the way there
 DEADLINE_SECONDS = 30.0  # of a round in which a test hangs

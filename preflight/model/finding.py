@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from preflight.model.change import Change
+from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome
 
 
@@ -11,7 +12,7 @@ class Finding:
     """One check's word about one subject. `summary` names the subject and the values seen.
 
     `host` is None for a finding about the cluster as a whole. `rail` is the device index shared by all hosts; `peer`
-    is the other end ("node02" or "node02/3").
+    is the other end ("node02" or "node02/3"). `culprit`: whom tests or pings convict of it.
     """
 
     check: str
@@ -27,3 +28,4 @@ class Finding:
     remedy: str = ""
     evidence: tuple[str, ...] = ()
     change: Change | None = None
+    culprit: Culprit | None = None

@@ -209,7 +209,25 @@ def _silent(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
 
 
 @dataclass(frozen=True)
+class Located:
+    """What tests with different partners name, before anybody has asked why.
+
+    `kind` as of `Culprit`, or `intermittent host`, `intermittent device`; `outcome`: how most of the tests that say so
+    ended; `tests`: their ids, those that convict, then those that acquit the partners; `direction`, of what is slow:
+    sends | receives | both, empty where that is not known, seen from the first member.
+    """
+
+    kind: str
+    members: tuple[str, ...]  # hosts, or devices as "node01/3"; of a partition one of its groups
+    tests: tuple[str, ...]
+    outcome: TestOutcome
+    direction: str = ""
+
+
+@dataclass(frozen=True)
 class Culprit:
+    """Who is at fault, and what that is, for programs: a finding in words carries it."""
+
     kind: str  # host | device | rail | link | partition | scale | system
     members: tuple[str, ...]  # "node01" or "node01/3"
     tests: tuple[str, ...]

@@ -45,6 +45,12 @@ def _naming(inventory: Path, remedy: str) -> str:
     return re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda found: found[0] + option, remedy)
 
 
+def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
+    """Whom the failures name, each once: of a warning nobody is to be taken out of service."""
+    failures = (finding for finding in findings if finding.outcome is Outcome.FAIL)
+    return tuple(dict.fromkeys(finding.culprit for finding in failures if finding.culprit))
+
+
 def build(
     command: str,
     started: datetime,
@@ -52,7 +58,6 @@ def build(
     findings: Sequence[Finding],
     *,
     observations: Sequence[Observation] = (),
-    culprits: Sequence[Culprit] = (),
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
     inventory: Path | None = None,
@@ -68,7 +73,7 @@ def build(
         hosts=host_lines(hosts, findings),
         findings=tuple(findings),
         tests=tuple(observation.test for observation in observations),
-        culprits=tuple(culprits),
+        culprits=culprits(findings),
         left_out=tuple(left_out),
         notes=tuple(notes),
     )

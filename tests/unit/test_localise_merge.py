@@ -2,8 +2,8 @@
 
 import pytest
 
+from preflight.localiser.merge import Flow, Found, Rail, merge, slow_direction, slow_link_direction
 from preflight.probe.localise import Test, Verdict
-from preflight.probe.merge import Flow, Found, Rail, merge, slow_direction, slow_link_direction
 
 HOSTS = ("a", "b", "c", "d")
 TESTS = (Test(frozenset("ab")), Test(frozenset("ac")))

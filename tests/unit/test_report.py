@@ -7,6 +7,7 @@ import pytest
 
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding
+from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import LeftOut, Report
 from preflight.report.build import build
@@ -140,7 +141,7 @@ def test_the_document_has_the_contracts_fields() -> None:
     (only,) = body["findings"]
     assert set(only) == {
         "check", "outcome", "host", "device", "rail", "peer", "summary", "expected", "found", "cause", "remedy",
-        "evidence", "change",
+        "evidence", "change", "culprit",
     }  # fmt: skip
     assert len(json.loads(document(report(finding(PASS, "fine")), 0, everything=True))["findings"]) == 1
 
@@ -173,3 +174,12 @@ def test_what_is_still_to_prove_is_the_next_step() -> None:
     passed = report(finding(PASS, "fine"))
     assert next_step(passed, INVENTORY, to_prove="probe --idle") == f"preflight probe --inventory {INVENTORY} --idle"
     assert next_step(passed, INVENTORY) == "start the job"
+
+
+def test_culprits_are_those_of_failures_each_once() -> None:
+    named = Culprit("device", ("node01/3",), ("r2-1",), "its link is down")
+    twice = [replace(finding(FAIL, text), culprit=named) for text in ("one", "two")]
+    slow = replace(finding(WARN, "slow"), culprit=Culprit("host", ("node02",), (), "slow"))
+    assert json.loads(document(report(*twice, finding(FAIL, "three"), slow), 1))["culprits"] == [
+        {"kind": "device", "members": ["node01/3"], "tests": ["r2-1"], "cause": "its link is down"}
+    ]

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from preflight.probe.localiser.types import Member
+from preflight.localiser.types import Member
 
 Pair = tuple[Member, Member]
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from preflight.probe.localiser.types import Group, Member, Outcome, Result, Test
+from preflight.localiser.types import Group, Member, Outcome, Result, Test
 
 ABSENT_AFTER = 2  # tests in a row that were not run: the member is not there
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import comb
 
-from preflight.probe.localiser.evidence import Evidence
-from preflight.probe.localiser.types import Group, Member, Test, Tests
+from preflight.localiser.evidence import Evidence
+from preflight.localiser.types import Group, Member, Test, Tests
 
 MOST = 24  # accusations after which nobody asks any further
 _STREAK = 3  # passes in a row after which a failure that did not repeat is forgotten

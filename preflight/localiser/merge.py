@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.probe.localiser.types import Group, Tests, Verdict
+from preflight.localiser.types import Group, Tests, Verdict
 
 SLOW = 0.8  # of the median
 

@@ -7,11 +7,11 @@ round. Members are given away once a round.
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.probe.localiser.matching import pair_up
-from preflight.probe.localiser.partners import Partners
-from preflight.probe.localiser.rules import ACROSS, FEW, MOST, Rules
-from preflight.probe.localiser.scale import Search
-from preflight.probe.localiser.types import Group, Member
+from preflight.localiser.matching import pair_up
+from preflight.localiser.partners import Partners
+from preflight.localiser.rules import ACROSS, FEW, MOST, Rules
+from preflight.localiser.scale import Search
+from preflight.localiser.types import Group, Member
 
 _SEARCH = 4  # times the logarithm of all members: groups that are tried to find the smallest that fails
 _BLIND_ROUNDS = 3  # as long as nothing passes; see `pair_up` for what they promise

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.probe.localiser.rules import Rules
-from preflight.probe.localiser.types import Member
+from preflight.localiser.rules import Rules
+from preflight.localiser.types import Member
 
 _ELSEWHERE = 2  # accusers behind other leaves, after which so many behind the same leaf are asked
 

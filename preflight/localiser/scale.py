@@ -7,8 +7,8 @@ state, and takes in whatever else was observed. If a part fails, so does all tha
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from preflight.probe.localiser.evidence import Evidence
-from preflight.probe.localiser.types import Group, Member
+from preflight.localiser.evidence import Evidence
+from preflight.localiser.types import Group, Member
 
 _FUTILE = 2  # passes over the rest that save nothing: it is the number of members that fails, not which
 

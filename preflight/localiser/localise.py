@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 
 from preflight.localiser.evidence import Evidence
-from preflight.localiser.matching import meeting_order
+from preflight.localiser.matching import MayMeet, anybody, meeting_order
 from preflight.localiser.plan import Planner, searches
 from preflight.localiser.rules import Rules
 from preflight.localiser.types import Group, Member, Outcome, Result, Test, Verdict
@@ -24,15 +24,22 @@ __all__ = ["Localiser", "Outcome", "Test", "Verdict"]
 
 class Localiser:
     """Members are hosts, or anything that is hashable and sortable. `topology`: behind which leaf each is, where that
-    is known. The seed decides who meets whom; give each run another one, so that other pairs are tried. ValueError if a
-    member is given twice, or the topology names somebody who is none."""
+    is known. The seed decides who meets whom; give each run another one, so that other pairs are tried. `may_meet`:
+    which two can be tested together, where not everybody can. ValueError if a member is given twice, or the topology
+    names somebody who is none."""
 
     def __init__(
-        self, members: Iterable[Member], *, topology: Mapping[Member, object] | None = None, seed: int = 0
+        self,
+        members: Iterable[Member],
+        *,
+        topology: Mapping[Member, object] | None = None,
+        seed: int = 0,
+        may_meet: MayMeet = anybody,
     ) -> None:
         given = list(members)
         self._members = sorted(set(given))
         self._topology = dict(topology or {})
+        self._may_meet = may_meet
         if len(given) > len(self._members):
             twice = [str(member) for member, count in Counter(given).items() if count > 1]
             raise ValueError(f"given more than once: {', '.join(sorted(twice)[:5])}")
@@ -49,7 +56,7 @@ class Localiser:
         """Tests that may run at the same time, also beside those that were not observed yet; empty if there is nothing
         to be learned, or nobody free."""
         busy = {member for test in self._outstanding for member in test.members}
-        planner = Planner(self._weighed(), self._known - busy, self._order, self._topology)
+        planner = Planner(self._weighed(), self._known - busy, self._order, self._topology, self._may_meet)
         tests = []
         for group in planner.fill():
             self._attempts[group] += 1
@@ -95,7 +102,7 @@ class Localiser:
 
     def _weighed(self) -> Rules:
         if self._rules is None:
-            self._rules = Rules(self._members, self._evidence)
+            self._rules = Rules(self._members, self._evidence, self._may_meet)
         return self._rules
 
     def _tests_of(self, member: Member) -> tuple[Test, ...]:

@@ -7,6 +7,12 @@ from random import Random
 from preflight.localiser.types import Member
 
 Pair = tuple[Member, Member]
+MayMeet = Callable[[Member, Member], bool]
+
+
+def anybody(_: Member, __: Member) -> bool:
+    """Where every two can be tested together."""
+    return True
 
 
 def meeting_order(members: Sequence[Member], topology: Mapping[Member, object], seed: int) -> list[Member]:
@@ -56,7 +62,7 @@ def _spread(rest: Sequence[Member], pairs: Sequence[Pair], topology: Mapping[Mem
     return [*done, left]
 
 
-def pair_up(order: Sequence[Member], may_meet: Callable[[Member, Member], bool]) -> list[Pair]:
+def pair_up(order: Sequence[Member], may_meet: MayMeet) -> list[Pair]:
     """Everybody with the next one that it may meet.
 
     Where all may meet but those who did, its first three matchings try all pairs of each block of four. So if no more

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
+from preflight.localiser.matching import MayMeet, anybody
 from preflight.localiser.rules import Rules
 from preflight.localiser.types import Member
 
@@ -12,8 +13,10 @@ _ELSEWHERE = 2  # accusers behind other leaves, after which so many behind the s
 class Partners:
     """Good members, given away one by one: evenly from all islands, the fastest of each first."""
 
-    def __init__(self, rules: Rules, free: set[Member], topology: Mapping[Member, object]) -> None:
-        self.rules, self.evidence, self.topology = rules, rules.evidence, topology
+    def __init__(
+        self, rules: Rules, free: set[Member], topology: Mapping[Member, object], may_meet: MayMeet = anybody
+    ) -> None:
+        self.rules, self.evidence, self.topology, self.may_meet = rules, rules.evidence, topology, may_meet
         speed = self.evidence.speed
         self.islands = {
             root: sorted((member for member in members if member in free), key=lambda member: speed.get(member, 0.0))
@@ -26,9 +29,9 @@ class Partners:
         """The first that is free of those who tell most; None if there is nobody. Somebody for the second time only if
         there is nobody else in the whole cluster."""
         tried = self.evidence.tried[seeker]
-        found = next(self._in_turn(seeker), None)
-        if found is None and all(member in tried or member == seeker for member in self.rules.good):
-            everybody = [member for members in self.islands.values() for member in members]
+        found = next((member for member in self._in_turn(seeker) if self.may_meet(seeker, member)), None)
+        if found is None and all(member in tried for member in self.rules.good if self._company(seeker, member)):
+            everybody = [it for members in self.islands.values() for it in members if self.may_meet(seeker, it)]
             found = min(everybody, key=lambda member: len(tried.get(member, ())), default=None)
         if found is not None:
             root = self.evidence.island(found)
@@ -37,6 +40,9 @@ class Partners:
             if self.islands[root]:
                 self.turn.append(root)
         return found
+
+    def _company(self, seeker: Member, member: Member) -> bool:
+        return member != seeker and self.may_meet(seeker, member)
 
     def _in_turn(self, seeker: Member) -> Iterator[Member]:
         """Its own island, where it once passed; who is behind the same leaf, if nobody elsewhere will have it; sides

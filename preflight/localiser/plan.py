@@ -7,7 +7,7 @@ round. Members are given away once a round.
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.localiser.matching import pair_up
+from preflight.localiser.matching import MayMeet, anybody, pair_up
 from preflight.localiser.partners import Partners
 from preflight.localiser.rules import ACROSS, FEW, MOST, Rules
 from preflight.localiser.scale import Search
@@ -18,13 +18,18 @@ _BLIND_ROUNDS = 3  # as long as nothing passes; see `pair_up` for what they prom
 
 
 class Planner:
-    """Fills one round. `free`: who takes part in no test at the moment."""
+    """Fills one round. `free`: who takes part in no test at the moment; `may_meet`: who may be tested with whom."""
 
     def __init__(
-        self, rules: Rules, free: Iterable[Member], order: Sequence[Member], topology: Mapping[Member, object]
+        self,
+        rules: Rules,
+        free: Iterable[Member],
+        order: Sequence[Member],
+        topology: Mapping[Member, object],
+        may_meet: MayMeet = anybody,
     ) -> None:
         self.rules, self.evidence = rules, rules.evidence
-        self.order, self.topology = order, topology
+        self.order, self.topology, self.may_meet = order, topology, may_meet
         self.free = {member for member in free if not self.evidence.absent(member)}
         self.groups: list[Group] = []
 
@@ -52,8 +57,17 @@ class Planner:
         return True
 
     def _unproven(self, member: Member) -> bool:
+        if self.evidence.good(member) or member in self.rules.condemned:
+            return False
         accused = len(self.evidence.accusations.get(member, ()))
-        return not self.evidence.good(member) and member not in self.rules.condemned and accused < MOST
+        return accused < MOST and not self._exhausted(member, accused)
+
+    def _exhausted(self, member: Member, accused: int) -> bool:
+        """All good members with whom it can be tested have said of it what they can, several times."""
+        tried, good = self.evidence.tried[member], self.rules.good
+        return 0 < len(good) <= accused and all(
+            len(tried.get(other, ())) > self.evidence.needed for other in good if self.may_meet(member, other)
+        )
 
     def _seekers(self) -> list[Member]:
         """Who has to show that it is good: suspects, the untried, whoever may have died since it passed, and who may
@@ -70,14 +84,15 @@ class Planner:
             if member in self.evidence.last_pass and not self.rules.islands.get(self.evidence.island(member)):
                 islands[self.evidence.island(member)].append(member)
         for friends in islands.values():
-            for pair in pair_up(friends, lambda *_: True):
+            for pair in pair_up(friends, self.may_meet):
                 self._take(pair)
         return [member for member in seekers if member in self.free]
 
     def _with_good_partners(self, seekers: Sequence[Member]) -> list[Member]:
         """Each with somebody good: passes, and it is good; fails, and it is nearer to a conviction. Those who got no
         partner are returned."""
-        partners, left = Partners(self.rules, self.free.difference(seekers), self.topology), []
+        partners = Partners(self.rules, self.free.difference(seekers), self.topology, self.may_meet)
+        left = []
         for seeker in seekers:
             partner = partners.of(seeker)
             if partner is None:
@@ -92,7 +107,7 @@ class Planner:
         tried = self.evidence.tried
         if not self.rules.good:
             seekers = [member for member in seekers if len(tried[member]) < _BLIND_ROUNDS]
-        for pair in pair_up(seekers, lambda one, other: other not in tried[one]):
+        for pair in pair_up(seekers, lambda one, other: other not in tried[one] and self.may_meet(one, other)):
             self._take(pair)
         if len(self.order) == 2 and not self.groups and len(self.evidence.failed.get(frozenset(self.order), ())) == 1:
             self._take(self.order)
@@ -110,7 +125,7 @@ class Planner:
         behind: dict[object, list[Member]] = defaultdict(list)
         for member in self.rules.alone:
             behind[self.topology.get(member)].append(member)
-        for pair in pair_up([member for leaf in behind.values() for member in leaf], lambda *_: True):
+        for pair in pair_up([member for leaf in behind.values() for member in leaf], self.may_meet):
             self._take(pair)
 
     def _one_network(self) -> None:
@@ -130,8 +145,7 @@ class Planner:
         while len(waiting) > 1:
             here = waiting.popleft()
             there = next((root for root in waiting if frozenset((here, root)) not in self.rules.crossings), None)
-            if there is not None:
-                self._take((ends[here].pop(), ends[there].pop()))
+            if there is not None and self._take_one_of_each(ends[here], ends[there]):
                 waiting.remove(there)
                 if ends[there]:
                     waiting.appendleft(there)
@@ -141,12 +155,22 @@ class Planner:
                 here, there = (ends[root] for root in between)
                 self._bridge(here, there, frozenset().union(*pairs))
 
+    def _take_one_of_each(self, here: list[Member], there: list[Member]) -> bool:
+        for one in reversed(here):
+            for other in reversed(there):
+                if self.may_meet(one, other) and self._take((one, other)):
+                    here.remove(one)
+                    there.remove(other)
+                    return True
+        return False
+
     def _bridge(self, here: list[Member], there: list[Member], touched: Group) -> None:
         """Between islands where something failed already, others are tried, as many as it takes to call them apart: is
         it a link, or all of them?"""
         begun = len(self.groups)
         for one in sorted(here, key=touched.__contains__):
-            fresh = [other for other in there if other in self.free and other not in self.evidence.tried[one]]
+            tried = self.evidence.tried[one]
+            fresh = [it for it in there if it in self.free and it not in tried and self.may_meet(one, it)]
             if fresh and len(self.groups) - begun < ACROSS:
                 self._take((one, min(fresh, key=touched.__contains__)))
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from math import comb
 
 from preflight.localiser.evidence import Evidence
+from preflight.localiser.matching import MayMeet, anybody
 from preflight.localiser.types import Group, Member, Test, Tests
 
 MOST = 24  # accusations after which nobody asks any further
@@ -18,8 +19,8 @@ _CHANCE = 0.05  # how often a run may call somebody intermittent who only had ba
 class Rules:
     """The rules, applied to evidence that does not change while this is used."""
 
-    def __init__(self, members: Sequence[Member], evidence: Evidence) -> None:
-        self.members, self.evidence = members, evidence
+    def __init__(self, members: Sequence[Member], evidence: Evidence, may_meet: MayMeet = anybody) -> None:
+        self.members, self.evidence, self.may_meet = members, evidence, may_meet
 
     @cached_property
     def good(self) -> list[Member]:
@@ -113,8 +114,9 @@ class Rules:
     @cached_property
     def convicted(self) -> dict[Member, Tests]:
         """The condemned, once it is known that they are no part that is cut off. The last of an odd number stands
-        for itself: those with whom it could be cut off failed with each other."""
-        waiting = set(self.alone) if len(self.alone) > 1 else set()
+        for itself: those with whom it could be cut off failed with each other, or cannot be tested with it."""
+        alone = self.alone
+        waiting = {one for one in alone if any(other != one and self.may_meet(one, other) for other in alone)}
         return {member: tests for member, tests in self.condemned.items() if member not in waiting}
 
     @cached_property

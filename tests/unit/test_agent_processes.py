@@ -1,6 +1,7 @@
 """What an agent leaves to its children, and what it makes of strange records in its directory."""
 
 import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,14 @@ if pid == 0:
     kept = [fd for fd in range(20) if os.path.exists("/proc/self/fd/%d" % fd) and os.fstat(fd).st_ino == mine]
     os._exit(len(kept))
 sys.exit(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
+"""
+
+SHARE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from agent.children import share_cores
+share_cores(sys.argv[2] == "crowded")
+sys.exit(os.sched_getscheduler(0))
 """
 
 
@@ -77,3 +86,8 @@ def test_a_held_file_that_is_no_record_is_in_nobodys_way(lease: Lease, tmp_path:
 def test_a_child_keeps_no_end_of_the_pipe_that_wakes_the_agent() -> None:
     ended = subprocess.run([sys.executable, "-c", FORK, REMOTE], check=False, timeout=20)
     assert ended.returncode == 0
+
+
+@pytest.mark.parametrize(("where", "policy"), [("crowded", os.SCHED_BATCH), ("with cores for all", os.SCHED_OTHER)])
+def test_ranks_that_share_cores_do_not_push_one_another_off_them(where: str, policy: int) -> None:
+    assert subprocess.run([sys.executable, "-c", SHARE, REMOTE, where], check=False).returncode == policy

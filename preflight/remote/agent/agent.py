@@ -84,7 +84,9 @@ class Agent:
         for place in command["workers"]:
             pid, *pipes = self.fork("preflight-r%d" % place["rank"], group.pgid)
             if pid == 0:
-                be_worker(dict(command, backend=self.hello["backend"], **place), self.environment, *pipes)
+                crowded = len(self.hello["devices"]) > os.cpu_count()
+                spec = dict(command, backend=self.hello["backend"], crowded=crowded, **place)
+                be_worker(spec, self.environment, *pipes)
             worker = Worker(group, place["rank"], pid, *pipes)
             group.workers.append(worker)
             self.selector.register(worker.report, selectors.EVENT_READ, (self.read_report, worker))

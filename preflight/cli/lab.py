@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--product", default="cpu", help=f"{', '.join(PRODUCTS)} (cpu)")
     up.add_argument("--firewall", default="nftables", help=f"{', '.join(FIREWALLS)} (nftables)")
     up.add_argument("--fabric", default="switched", help=f"{', '.join(FABRICS)} (switched)")
+    up.add_argument("--leaves", type=int, default=1, metavar="L", help="leaf switches below a spine; 1: one switch (1)")
     up.add_argument("--user", default="root", help="the account that ssh uses; other than root, it gets sudo (root)")
     up.set_defaults(act=_up)
 
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> None:
-    spec = Spec(args.hosts, args.devices, args.product, args.firewall, args.fabric, args.user)
+    spec = Spec(args.hosts, args.devices, args.product, args.firewall, args.fabric, args.user, args.leaves)
     lifecycle.up(spec, args.dir)
     print(f"{args.hosts} hosts × {args.devices} devices ({args.product}) are up. Inventory: {args.dir / 'hosts.toml'}")
     if spec.is_npu:

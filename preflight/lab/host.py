@@ -15,7 +15,7 @@ from preflight.lab import kernel
 from preflight.lab.addresses import Management
 from preflight.lab.firewalls import FIREWALLS, HostFirewall
 from preflight.lab.kernel import Process
-from preflight.lab.spec import Names, Spec
+from preflight.lab.spec import Names, Spec, leaf_name
 from preflight.model.errors import PreflightError
 
 INIT = Path(__file__).parent / "standins" / "host" / "init.sh"
@@ -143,10 +143,16 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
 
 
 def _cables(host: Host) -> str:
-    """The switch and port of each device, as LLDP tells them: a leaf a rail, where every host has its port."""
-    speed = 100 if host.spec.product == "atlas-a1" else 200
-    devices = range(host.spec.devices)
-    return "".join(f"leaf_{n}=leaf{n + 1:02d}\nport_{n}={speed}GE1/0/{host.number + 1}\n" for n in devices)
+    """The switch and port of each device, as LLDP tells them. Where all are in one bridge: a leaf a rail, where every
+    host has its port."""
+    spec, lines = host.spec, []
+    speed = 100 if spec.product == "atlas-a1" else 200
+    own = spec.leaf_of(host.number)
+    place = sum(spec.leaf_of(number) == own for number in range(host.number))
+    for n in range(spec.devices):
+        leaf, port = (own, place * spec.devices + n) if spec.leaves > 1 else (n, host.number)
+        lines.append(f"leaf_{n}={leaf_name(leaf)}\nport_{n}={speed}GE1/0/{port + 1}\n")
+    return "".join(lines)
 
 
 def _write_etc(host: Host, management: Management) -> None:

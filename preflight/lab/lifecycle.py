@@ -150,6 +150,7 @@ def status(directory: Path) -> dict[str, Any]:
         "product": spec.product,
         "firewall": spec.firewall,
         "fabric": spec.fabric,
+        "leaves": spec.leaves,
         "ready": lab.ready,
         "inventory": str(directory / "hosts.toml"),
         "stand_ins": STAND_INS if spec.is_npu else "",

@@ -11,12 +11,15 @@ from typing import TypeVar
 
 from preflight.lab import kernel
 from preflight.lab.addresses import Management, choose_network, device_subnets, gateway_of
-from preflight.lab.spec import Names, Spec, fabric_port
+from preflight.lab.spec import Names, Spec, fabric_port, leaf_name, uplink
 
 PARALLEL = 8
 # Every device NIC sends at most this much. Without a limit a collective would measure how busy the machine's cores are;
 # with it, what is slow is a link. The limit is the device's; the switch port is left to faults.
 DEVICE_RATE = "1gbit"
+# A bridge without an address of its own has the lowest of its ports', and another one when that port leaves: devices
+# would send to a gateway that is no more, until they ask again.
+GATEWAY_MAC = "02:00:00:00:00:01"
 Item = TypeVar("Item")
 
 # Bridges flood; with neighbour discovery of hundreds of ports that would be all they do. Nobody here speaks IPv6.
@@ -116,8 +119,13 @@ def _configure_device(netns: str, device: int, virtual_nic: Iterable[str]) -> No
     # The rule: see standins/vendor/nic.h.
     up = ("link set lo up", f"link set eth{device} up", "link set hccs0 up", "rule add tos 0x10 lookup 100")
     kernel.ip_batch([*up, *virtual_nic], netns)
+    hold_to_rate(netns, device)
+
+
+def hold_to_rate(netns: str, device: int) -> None:
+    """Shape what a device NIC sends."""
     shaper = ("tbf", "rate", DEVICE_RATE, "burst", "256kb", "latency", "100ms")
-    kernel.run("tc", "-n", netns, "qdisc", "add", "dev", f"eth{device}", "root", *shaper)
+    kernel.run("tc", "-n", netns, "qdisc", "replace", "dev", f"eth{device}", "root", *shaper)
 
 
 def _virtual_nic(spec: Spec, host: str, device: int) -> Iterable[str]:
@@ -134,11 +142,24 @@ def _fabric(spec: Spec) -> Iterable[str]:
             yield from _plug(f"rail{device}", [fabric_port(host, device) for host in spec.host_names])
         return
     yield from _bridge("fabric")
+    yield f"link set fabric address {GATEWAY_MAC}"
     for subnet in device_subnets(spec):
         yield f"addr add {gateway_of(subnet)}/{subnet.partition('/')[2]} dev fabric"
-    yield from _plug(
-        "fabric", [fabric_port(host, device) for host in spec.host_names for device in range(spec.devices)]
-    )
+    if spec.leaves > 1:
+        yield from _leaves(spec)
+    for number, host in enumerate(spec.host_names):
+        bridge = leaf_name(spec.leaf_of(number)) if spec.leaves > 1 else "fabric"
+        yield from _plug(bridge, [fabric_port(host, device) for device in range(spec.devices)])
+
+
+def _leaves(spec: Spec) -> Iterable[str]:
+    """A bridge a leaf, each with one cable to the bridge `fabric`, which is the spine then."""
+    for leaf in range(spec.leaves):
+        at_leaf, at_spine = uplink(leaf)
+        yield from _bridge(leaf_name(leaf))
+        yield f"link add {at_leaf} type veth peer name {at_spine}"
+        yield from _plug(leaf_name(leaf), [at_leaf])
+        yield from _plug("fabric", [at_spine])
 
 
 def _hccs(spec: Spec) -> Iterable[str]:

@@ -25,7 +25,8 @@ MAX_HOSTS_OF_FOUR_SUBNETS = 120
 
 @dataclass(frozen=True)
 class Spec:
-    """One lab as asked for. `devices` is per host; `user` is the account that ssh uses ("root", or one with sudo)."""
+    """One lab as asked for. `devices` is per host; `user` is the account that ssh uses ("root", or one with sudo);
+    `leaves`: switches among which the hosts are dealt out, with a spine between them; 1 is one switch for all."""
 
     hosts: int
     devices: int = 0
@@ -33,6 +34,7 @@ class Spec:
     firewall: str = "nftables"
     fabric: str = "switched"
     user: str = "root"
+    leaves: int = 1
 
     def __post_init__(self) -> None:
         """Raise UsageError with one sentence for the first thing that cannot be."""
@@ -68,6 +70,14 @@ class Spec:
         )
         yield self.fabric == "direct" and self.hosts != 2, "--fabric direct is fibre between exactly two hosts."
         yield (
+            not 1 <= self.leaves <= max(1, self.hosts),
+            f"--leaves must be 1 to {self.hosts}, a host or more each, not {self.leaves}.",
+        )
+        yield (
+            self.leaves > 1 and (self.fabric == "direct" or self.devices == 0),
+            "--leaves takes a switched fabric, and hosts with devices.",
+        )
+        yield (
             re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", self.user) is None,
             f"--user {self.user!r} is no name that a Linux account can have.",
         )
@@ -82,6 +92,10 @@ class Spec:
         """node01 … node64, node001 … node256."""
         width = max(2, len(str(self.hosts)))
         return [f"node{number:0{width}d}" for number in range(1, self.hosts + 1)]
+
+    def leaf_of(self, number: int) -> int:
+        """The leaf, from 0, of host `number` (from 0): neighbours share one."""
+        return number * self.leaves // self.hosts
 
 
 @dataclass(frozen=True)
@@ -127,3 +141,13 @@ class Names:
 def fabric_port(host: str, device: int) -> str:
     """The switch port that a device hangs on, in the fabric namespace; the sibling port in the HCCS one."""
     return f"{host}d{device}"
+
+
+def leaf_name(leaf: int) -> str:
+    """What leaf 0 calls itself; where there are several, its bridge in the fabric namespace."""
+    return f"leaf{leaf + 1:02d}"
+
+
+def uplink(leaf: int) -> tuple[str, str]:
+    """The ends of a leaf's cable to the spine: at the leaf, at the spine."""
+    return f"up{leaf + 1:02d}", f"down{leaf + 1:02d}"

@@ -106,11 +106,13 @@ def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLab]:
         firewall: str = "nftables",
         fabric: str = "switched",
         user: str = "root",
+        leaves: int = 1,
     ) -> LabHandle:
         handle = LabHandle(tmp_path_factory.mktemp("lab") / "lab")
         labs.append(handle)
         size = ("--hosts", str(hosts), "--devices", str(devices), "--product", product)
-        handle.lab("up", *size, "--firewall", firewall, "--fabric", fabric, "--user", user)
+        network = ("--firewall", firewall, "--fabric", fabric, "--leaves", str(leaves))
+        handle.lab("up", *size, *network, "--user", user)
         # Tests that are not about it do not wait until a device has forgotten a job that was killed.
         handle.lab("set", "linger-s", "0")
         return handle

@@ -1,16 +1,22 @@
 """The lab's faults are real, and mend brings back what was."""
 
+import contextlib
 import json
+import shlex
+import socket
 import subprocess
+import sys
+import threading
 import tomllib
 from collections.abc import Callable
 
 import pytest
 
-from preflight.lab import vendor
+from preflight.lab import kernel, vendor
 from preflight.lab.addresses import SET_ENV
 from preflight.lab.faults import FAULTS
-from tests.lab.conftest import LabHandle, preflight
+from preflight.lab.faults.fault import Fault
+from tests.lab.conftest import LabHandle, MakeLab, preflight
 
 
 def _on_node02(command: str) -> Callable[[LabHandle], str]:
@@ -48,6 +54,73 @@ def _who_answers_for_node02(lab: LabHandle) -> str:
     return "its owner" if f"(192.168.101.13) at {own} [ether]  on eth1" in table else f"a stranger: {table}"
 
 
+def _rate_out_of_node02(lab: LabHandle) -> str:
+    device = lab.status["hosts"][1]["devices"][1]
+    return _run("tc", "-n", device["netns"], "qdisc", "show", "dev", device["interface"])
+
+
+def _rate_of_uplink(lab: LabHandle) -> str:
+    return _run("tc", "-n", lab.status["hosts"][0]["devices"][0]["fabric_netns"], "qdisc", "show", "dev", "up02")
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _ping_a_lot(lab: LabHandle) -> str:
+    """Whether any of 300 is lost; that 10 % spare them all does not happen."""
+    netns = lab.status["hosts"][0]["devices"][1]["netns"]
+    ping = ("ping", "-q", "-c", "300", "-i", "0.002", "-W", "1", "192.168.101.13")
+    done = subprocess.run(["ip", "netns", "exec", netns, *ping], capture_output=True, text=True, check=False)
+    return "none is lost" if " 0% packet loss" in done.stdout else "some are lost"
+
+
+def _ping_sibling(lab: LabHandle) -> str:
+    netns = lab.status["hosts"][1]["devices"][1]["netns"]
+    ping = ("ping", "-q", "-c", "1", "-W", "1", "192.168.100.13")
+    done = subprocess.run(["ip", "netns", "exec", netns, *ping], capture_output=True, text=True, check=False)
+    return done.stdout.partition("received")[0].splitlines()[-1]
+
+
+# A rank by itself: how far it comes, and what it computes.
+RANK = """
+import os, sys, threading, time
+def watch():
+    while "get_stuck" not in names():
+        time.sleep(0.05)
+    print("stuck", flush=True)
+    os._exit(0)
+def names():
+    frame, found = sys._current_frames()[main], []
+    while frame:
+        found.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return found
+main = threading.get_ident()
+threading.Thread(target=watch, daemon=True).start()
+import torch, torch.distributed as dist
+try:
+    import torch_npu
+    torch.npu.set_device(1)
+    print("open", flush=True)
+    dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
+    dist.all_reduce(torch.ones(1))
+    print("connected", flush=True)
+    data = torch.ones(1 << 15)
+    dist.all_reduce(data)
+    print("sum", int(data.sum()) - len(data), flush=True)
+    dist.destroy_process_group()
+    print("closed", flush=True)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def _rank(lab: LabHandle) -> str:
+    command = f". {SET_ENV}; LOCAL_RANK=1 {sys.executable} -c {shlex.quote(RANK)}"
+    return lab.ssh("node02", command, timeout=60).stdout
+
+
 # Fault → how it is looked at, and what is seen while it stands.
 SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "link-down": (_on_node02("hccn_tool -i 1 -link -g"), "link status: DOWN"),
@@ -82,7 +155,39 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "host-dead": (_sshd_of_node02, ""),
     "sshd-hung": (_sshd_of_node02, ""),
     "driver-version": (_on_node02("npu-smi info -t board -i 0"), "Software Version               : 22.0.4"),
+    "slow-link-out": (_rate_out_of_node02, "rate 200Mbit"),
+    "random-loss": (_ping_a_lot, "some are lost"),
+    "hccs-down": (_ping_sibling, "1 packets transmitted, 0 "),
+    "partition": (_ping_node02, "3 packets transmitted, 0 received, 100.00% packet loss"),
+    "slow-uplink": (_rate_of_uplink, "rate 200Mbit"),
+    "stuck-import": (_rank, "stuck\n"),
+    "stuck-open": (_rank, "stuck\n"),
+    "stuck-connect": (_rank, "open\nstuck\n"),
+    "stuck-collective": (_rank, "open\nconnected\nstuck\n"),
+    "stuck-close": (_rank, "open\nconnected\nsum 0\nstuck\n"),
+    "device-dead": (_rank, "error code is 507033"),
+    "wrong-data": (_rank, "sum 1\nclosed\n"),
+    "device-busy": (_on_node02("npu-smi info | grep sleep"), "sleep"),
+    "wrong-interface": (_on_node02(f". {SET_ENV}; env | grep ^HCCL_; ip -br addr show docker0"), "172.17.0.1/16"),
+    "setup-hangs": (_on_node02(f"tail -1 {SET_ENV}"), "sleep 3600"),
+    "host-overloaded": (_on_node02("nproc; pgrep -xc timeout"), "1\n8\n"),
 }
+WITH_LEAVES = ("partition", "slow-uplink")
+
+
+@pytest.fixture(scope="module")
+def with_leaves(make_lab: MakeLab) -> LabHandle:
+    """The same, a leaf for each host."""
+    lab = make_lab(hosts=2, devices=2, firewall="none", leaves=2)
+    lab.configure_devices()
+    return lab
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, fault: Fault) -> LabHandle:
+    """One in which the fault can be made."""
+    found: LabHandle = request.getfixturevalue("with_leaves" if fault.name in WITH_LEAVES else "two_by_two")
+    return found
 
 
 def test_every_fault_is_tested() -> None:
@@ -91,30 +196,85 @@ def test_every_fault_is_tested() -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_real_and_mend_brings_back_what_was(two_by_two: LabHandle, fault: object) -> None:
-    name, scope = fault.name, fault.scope  # type: ignore[attr-defined]
+def test_a_fault_is_real_and_mend_brings_back_what_was(lab: LabHandle, fault: Fault) -> None:
+    name, scope = fault.name, fault.scope
     look, sign = SEEN[name]
-    before = look(two_by_two)
+    before = look(lab)
     assert not sign or sign not in before
     where = ("--host", "node02", *(("--device", "1") if scope == "device" else ()))
-    two_by_two.lab("break", name, *where)
+    lab.lab("break", name, *where)
     try:
-        during = look(two_by_two)
+        during = look(lab)
         assert sign in during
         assert during != before
-        assert two_by_two.status["breaks"] == [
-            {"name": name, "host": "node02", "device": 1 if scope == "device" else None}
-        ]
-        assert two_by_two.lab("break", name, *where, check=False).returncode == 2
+        assert lab.status["breaks"] == [{"name": name, "host": "node02", "device": 1 if scope == "device" else None}]
+        assert lab.lab("break", name, *where, check=False).returncode == 2
     finally:
-        two_by_two.lab("mend", name)
-    assert look(two_by_two) == before
-    assert two_by_two.status["breaks"] == []
+        lab.lab("mend", name)
+    assert look(lab) == before
+    assert lab.status["breaks"] == []
+
+
+@pytest.mark.lab
+def test_where_large_packets_are_dropped_tcp_stands_still(two_by_two: LabHandle) -> None:
+    """What fits in small packets arrives, so that ranks meet; what does not, never."""
+    assert _sent_to_node02(two_by_two, 1 << 20) == 1 << 20
+    two_by_two.lab("break", "small-mtu-path", "--host", "node02", "--device", "1")
+    try:
+        assert _sent_to_node02(two_by_two, 1000) == 1000
+        assert _sent_to_node02(two_by_two, 1 << 20) == 0
+    finally:
+        two_by_two.lab("mend", "small-mtu-path")
+    assert _sent_to_node02(two_by_two, 1 << 20) == 1 << 20
+
+
+def _sent_to_node02(lab: LabHandle, size: int) -> int:
+    """Bytes that arrive of so many, from device 1 to device 1, until 3 s bring none."""
+    sender, receiver = (host["devices"][1] for host in lab.status["hosts"])
+    with kernel.inside(receiver["netns"]):
+        listener = socket.create_server((receiver["address"], 0))
+    with listener, kernel.inside(sender["netns"]):
+        out = socket.create_connection(listener.getsockname(), 10)
+        into, _ = listener.accept()
+    arrived = 0
+    with out, into, contextlib.suppress(TimeoutError):
+        into.settimeout(3)
+        threading.Thread(target=_send, args=(out, size), daemon=True).start()
+        while arrived < size:
+            arrived += len(into.recv(1 << 16))
+    return arrived
+
+
+def _send(out: socket.socket, size: int) -> None:
+    with contextlib.suppress(OSError):  # closed by who has waited long enough
+        out.sendall(bytes(size))
+
+
+@pytest.mark.lab
+def test_leaves_are_what_lldp_tells_and_neighbours_share_one(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=4, devices=2, product="atlas-a2", firewall="none", leaves=2)
+    told = {name: lab.ssh(name, "hccn_tool -i 1 -lldp -g").stdout for name in lab.addresses}
+    seen = {name: (_after("System Name TLV\n", text), _after("Ifname: ", text)) for name, text in told.items()}
+    assert seen == {
+        "node01": ("leaf01", "200GE1/0/2"),
+        "node02": ("leaf01", "200GE1/0/4"),
+        "node03": ("leaf02", "200GE1/0/2"),
+        "node04": ("leaf02", "200GE1/0/4"),
+    }
+    assert lab.status["leaves"] == 2
+    refused = lab.lab("break", "miswired", check=False)
+    assert (refused.returncode, "no such two" in refused.stderr) == (2, True)
+
+
+def _after(key: str, text: str) -> str:
+    return text.partition(key)[2].splitlines()[0].strip()
 
 
 @pytest.mark.lab
 def test_mend_and_break_talk_like_a_person(two_by_two: LabHandle) -> None:
     assert "nothing is broken" in two_by_two.lab("mend").stdout
+    switchless = two_by_two.lab("break", "partition", check=False)
+    assert (switchless.returncode, "up --leaves 2" in switchless.stderr) == (2, True)
     typo = two_by_two.lab("break", "link-dwon", check=False)
     assert (typo.returncode, "did you mean link-down?" in typo.stderr) == (2, True)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.lab import state
-from preflight.lab.faults import addresses, arp, devices, fabric, host, software
+from preflight.lab.faults import addresses, arp, devices, fabric, host, leaves, ranks, software
 from preflight.lab.faults.fault import Fault, Place
 from preflight.lab.lifecycle import hosts_of, require_root, selected
 from preflight.lab.state import Break, State
@@ -17,9 +17,11 @@ from preflight.model.errors import UsageError
 
 FAULTS: tuple[Fault, ...] = (
     *fabric.FAULTS,
+    *leaves.FAULTS,
     *arp.FAULTS,
     *addresses.FAULTS,
     *devices.FAULTS,
+    *ranks.FAULTS,
     *host.FAULTS,
     *software.FAULTS,
 )

@@ -1,14 +1,16 @@
 """Faults of the fabric: the switch, its side of a device's link, and the cable between them."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from preflight.lab import host_state, kernel
-from preflight.lab.faults.fault import Fault, Place, Undo, nft
+from preflight.lab import host_state, kernel, network
+from preflight.lab.faults.fault import Fault, Place, Undo, nft, shape, unshape
 from preflight.model.errors import UsageError
 
 SLOW_RATE = "200mbit"
-SMALL_MTU, USUAL_MTU = 1400, 1500
+LOSS = 10  # % of all packets
+SMALL_MTU = 1400
 FLAPS = 3
 FLAP_SECONDS = 0.2
 
@@ -37,49 +39,73 @@ def _forget_changes(place: Place, _: Undo) -> None:
         place.hccn("-link_stat", "-c")
 
 
-def _slow(place: Place) -> Undo:
-    shaper = ("tbf", "rate", SLOW_RATE, "burst", "64kb", "latency", "50ms")
-    kernel.run("tc", "-n", place.fabric, "qdisc", "add", "dev", place.port, "root", *shaper)
+def _slow_in(place: Place) -> Undo:
+    shape(place.fabric, place.port, SLOW_RATE)
     return {}
 
 
-def _fast(place: Place, _: Undo) -> None:
-    kernel.run("tc", "-n", place.fabric, "qdisc", "del", "dev", place.port, "root")
+def _fast_in(place: Place, _: Undo) -> None:
+    unshape(place.fabric, place.port)
 
 
-def _lose(place: Place) -> Undo:
-    # Requests and replies are counted apart: whoever pings, one of any three packets is lost. The rest loses less, or
-    # TCP would stand still where a job would only be slow.
-    nft(
-        place.fabric,
-        f"table netdev loss_{place.port} {{\n chain egress {{\n"
-        f'  type filter hook egress device "{place.port}" priority 0; policy accept;\n'
-        "  icmp type echo-request numgen inc mod 3 1 drop\n"
-        "  icmp type echo-reply numgen inc mod 3 1 drop\n"
-        "  ip protocol != icmp numgen random mod 100 < 5 drop\n"
-        " }\n}\n",
-    )
+def _slow_out(place: Place) -> Undo:
+    """Every device NIC is shaped as it is (see network.py): this one more."""
+    shape(_netns(place), f"eth{place.device}", SLOW_RATE)
     return {}
 
 
-def _lose_no_more(place: Place, _: Undo) -> None:
-    nft(place.fabric, f"delete table netdev loss_{place.port}\n")
+def _fast_out(place: Place, _: Undo) -> None:
+    network.hold_to_rate(_netns(place), place.device)
 
 
-def _shrink(place: Place) -> Undo:
-    kernel.ip_batch([f"link set {place.port} mtu {SMALL_MTU}"], place.fabric)
+def _netns(place: Place) -> str:
+    return place.lab.names.device(place.host.name, place.device)
+
+
+# Requests and replies are counted apart: whoever pings, one of any three packets is lost. The rest loses less, or TCP
+# would stand still where a job would only be slow.
+_SOME = """\
+  icmp type echo-request numgen inc mod 3 1 drop
+  icmp type echo-reply numgen inc mod 3 1 drop
+  ip protocol != icmp numgen random mod 100 < 5 drop"""
+_ANY = f"  numgen random mod 100 < {LOSS} drop"
+# By the length that IP says. A bridge port's own MTU would let pass what TCP hands over unsegmented (GSO).
+_LARGE = f"  ip length > {SMALL_MTU} drop"
+
+
+def _drop(what: str, rules: str) -> Callable[[Place], Undo]:
+    """Have the switch drop some of what it sends to the device."""
+
+    def make(place: Place) -> Undo:
+        table = f"{what}_{place.port}"
+        nft(
+            place.fabric,
+            f"table netdev {table} {{\n chain egress {{\n"
+            f'  type filter hook egress device "{place.port}" priority 0; policy accept;\n{rules}\n }}\n}}\n',
+        )
+        return {"table": table}
+
+    return make
+
+
+def _drop_no_more(place: Place, undo: Undo) -> None:
+    nft(place.fabric, f"delete table netdev {undo['table']}\n")
+
+
+def _siblings_away(place: Place) -> Undo:
+    kernel.ip_batch([f"link set {place.port} down"], place.lab.names.hccs)
     return {}
 
 
-def _grow(place: Place, _: Undo) -> None:
-    kernel.ip_batch([f"link set {place.port} mtu {USUAL_MTU}"], place.fabric)
+def _siblings_back(place: Place, _: Undo) -> None:
+    kernel.ip_batch([f"link set {place.port} up"], place.lab.names.hccs)
 
 
 def _swap_cables(place: Place) -> Undo:
     """All ports are in one switch, so every packet finds its way: only what LLDP tells is another."""
     other = place.device + 1 if place.device + 1 < place.lab.spec.devices else place.device - 1
-    if other < 0 or place.lab.spec.fabric != "switched":
-        raise UsageError("miswired swaps the cables of two devices of a host at the switch; this lab has no such two.")
+    if other < 0 or place.lab.spec.fabric != "switched" or place.lab.spec.leaves > 1:
+        raise UsageError("miswired swaps the cables of two devices of a host on two leaves; this lab has no such two.")
     own, others = (f"leaf_{place.device}", f"port_{place.device}"), (f"leaf_{other}", f"port_{other}")
     was = host_state.replace(_cables(place), dict.fromkeys(own + others))
     host_state.replace(_cables(place), {key: was[value] for key, value in zip(own + others, others + own, strict=True)})
@@ -109,9 +135,18 @@ FAULTS = (
         "device",
         ("PRB103",),
         False,
-        f"its switch port passes {SLOW_RATE}.",
-        _slow,
-        _fast,
+        f"its switch port passes {SLOW_RATE} towards it.",
+        _slow_in,
+        _fast_in,
+    ),
+    Fault(
+        "slow-link-out",
+        "device",
+        ("PRB103",),
+        False,
+        f"it sends no more than {SLOW_RATE}.",
+        _slow_out,
+        _fast_out,
     ),
     Fault(
         "packet-loss",
@@ -119,8 +154,17 @@ FAULTS = (
         ("PNG101",),
         False,
         "its switch port loses every third echo packet and 5 % of the rest.",
-        _lose,
-        _lose_no_more,
+        _drop("loss", _SOME),
+        _drop_no_more,
+    ),
+    Fault(
+        "random-loss",
+        "device",
+        ("PNG101", "PRB103", "PRB101"),
+        False,
+        f"its switch port loses {LOSS} % of all packets, at random.",
+        _drop("random", _ANY),
+        _drop_no_more,
     ),
     Fault(
         "link-flap",
@@ -137,8 +181,8 @@ FAULTS = (
         ("PNG102",),
         False,
         f"its switch port drops packets of more than {SMALL_MTU} bytes.",
-        _shrink,
-        _grow,
+        _drop("large", _LARGE),
+        _drop_no_more,
     ),
     Fault(
         "miswired",
@@ -148,5 +192,14 @@ FAULTS = (
         "its cable and that of the next device are swapped.",
         _swap_cables,
         _swap_back,
+    ),
+    Fault(
+        "hccs-down",
+        "device",
+        ("PRB101",),
+        False,
+        "its way to the other devices of its host is down.",
+        _siblings_away,
+        _siblings_back,
     ),
 )

@@ -57,7 +57,7 @@ class Place:
         entered = subprocess.Popen(enter, stdin=null, stdout=null, stderr=null, start_new_session=True)
         outer = Process.of(entered.pid)
         kernel.wait_until(lambda: len(kernel.processes_below(outer)) > 1, 10, f"{command[0]} did not start")
-        inner = kernel.processes_below(outer)[-1]
+        inner = kernel.processes_below(outer)[1]
         return {"pid": inner.pid, "started": inner.started}
 
 
@@ -96,6 +96,16 @@ def told_no_more(place: Place, undo: Undo) -> None:
 def nft(netns: str, rules: str) -> None:
     """Load rules in a network namespace."""
     kernel.run("nsenter", f"--net={kernel.NETNS / netns}", "--", "nft", "-f", "-", stdin=rules)
+
+
+def shape(netns: str, interface: str, rate: str) -> None:
+    """Hold what an interface sends to a rate."""
+    shaper = ("tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
+    kernel.run("tc", "-n", netns, "qdisc", "replace", "dev", interface, "root", *shaper)
+
+
+def unshape(netns: str, interface: str) -> None:
+    kernel.run("tc", "-n", netns, "qdisc", "del", "dev", interface, "root")
 
 
 def text_of(path: Path) -> str | None:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from preflight.lab import vendor
+from preflight.lab import kernel, vendor
 from preflight.lab.addresses import SET_ENV
 from preflight.lab.faults.fault import Fault, Place, Undo
 
 OTHER_DRIVER = "22.0.4"
 OTHER_TORCH_NPU = "2.1.0"
 BAD_VARIABLE = "HCCL_RDMA_RETRY_CNT=9"  # 1 to 7
+WRONG_NIC, WRONG_ADDRESS = "docker0", "172.17.0.1/16"  # as every host with Docker has it
 
 
 def _edit(place: Place, file: Path, old: str, new: str) -> Undo:
@@ -33,6 +34,23 @@ def _other_torch_npu(place: Place) -> Undo:
 
 def _bad_variable(place: Place) -> Undo:
     return _edit(place, Path(SET_ENV), "", f"export {BAD_VARIABLE}\n")
+
+
+def _wrong_nic(place: Place) -> Undo:
+    """With the interface itself, so that nobody is warned by its absence."""
+    bridge = (f"link add {WRONG_NIC} type bridge", f"addr add {WRONG_ADDRESS} dev {WRONG_NIC}")
+    kernel.ip_batch([*bridge, f"link set {WRONG_NIC} up"], place.host.netns)
+    names = "".join(f"export {of}_SOCKET_IFNAME={WRONG_NIC}\n" for of in ("HCCL", "GLOO"))
+    return _edit(place, Path(SET_ENV), "", names)
+
+
+def _right_nic(place: Place, undo: Undo) -> None:
+    _put_back(place, undo)
+    kernel.ip_batch([f"link del {WRONG_NIC}"], place.host.netns)
+
+
+def _hang(place: Place) -> Undo:
+    return _edit(place, Path(SET_ENV), "", "sleep 3600\n")
 
 
 FAULTS = (
@@ -61,6 +79,24 @@ FAULTS = (
         False,
         f"its jobs start with {BAD_VARIABLE}, which HCCL refuses.",
         _bad_variable,
+        _put_back,
+    ),
+    Fault(
+        "wrong-interface",
+        "host",
+        ("HST110",),
+        False,
+        f"its jobs are told to use {WRONG_NIC}, which no other host reaches.",
+        _wrong_nic,
+        _right_nic,
+    ),
+    Fault(
+        "setup-hangs",
+        "host",
+        ("PRB101",),
+        False,
+        "the file that its jobs source does not come to its end.",
+        _hang,
         _put_back,
     ),
 )

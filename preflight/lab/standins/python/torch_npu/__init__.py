@@ -7,12 +7,13 @@ HCCL's texts. What is not: speed, memory and everything that computes. Nothing o
 Names without an underscore are those of the real torch_npu, and no others: a test holds them against its wheel.
 """
 
+import os
 import sys
 
 import torch
 import torch.distributed
 
-from torch_npu import _C, _hccl, npu
+from torch_npu import _C, _hccl, _lab, npu
 
 __all__ = ["_C", "npu"]
 __version__ = "2.13.0"
@@ -22,6 +23,9 @@ def _stay(tensor, device=None, non_blocking=False):  # noqa: ARG001
     """What Tensor.npu is here: on a real one the result lives on the device."""
     return tensor
 
+
+# The driver is loaded with the import. Which device it will be for, only the launcher has said yet.
+_lab.get_stuck(os.environ.get("LOCAL_RANK", ""), "import")
 
 torch.npu = npu
 sys.modules["torch.npu"] = npu

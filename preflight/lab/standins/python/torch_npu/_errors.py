@@ -30,6 +30,15 @@ def _plog(text, stamp):
             file.write(f"[ERROR] HCCL({os.getpid()},python3):{stamp}.000.000 [stand_in.cc:1] [{os.getpid()}]{text}\n")
 
 
+def open_failed(device):
+    """The runtime cannot open the device. Not HCCL's: it has neither seen a rank nor a network."""
+    return RuntimeError(
+        f"SetDevice: NPU function error: aclrtSetDevice, error code is 507033 (stand-in of the preflight lab)\n"
+        f"[ERROR] {time.strftime('%Y-%m-%d-%H:%M:%S')} (PID:{os.getpid()}, Device:{device}, RankID:-1) "
+        "ERR00100 PTA call acl api failed\nOpen device failed."
+    )
+
+
 def no_address(device):
     """The network port of the device has no address."""
     return failure(

@@ -37,6 +37,8 @@ _NO_PRODUCT = {torch.int16, torch.bfloat16}
 # HCCL turns a bool into a uint8 on the way.
 _REDUCIBLE = {"atlas-a1": _OF_A1 | {torch.bool}, "atlas-a2": _OF_A2 | {torch.bool}, "atlas-a3": _OF_A2 | {torch.bool}}
 
+_LARGE = 1 << 16  # bytes from which a faulty device shows that it is
+
 _endpoint = None
 
 
@@ -77,6 +79,7 @@ class ProcessGroupHCCL(dist.ProcessGroup):
     def shutdown(self):
         """What `destroy_process_group` calls."""
         if _endpoint is not None:
+            _lab.get_stuck(_endpoint.device, "close")
             _endpoint.hccp.end_well()
 
     def barrier(self, opts=None):  # noqa: ARG002 (torch calls it so)
@@ -91,6 +94,7 @@ class ProcessGroupHCCL(dist.ProcessGroup):
 
 def _connect(store, rank, size, timeout):
     global _endpoint
+    _lab.get_stuck(npu._physical_device(), "connect")
     if _endpoint is None:
         _endpoint = _rendezvous.Endpoint(npu._physical_device())
     ranks = _rendezvous.exchange(_endpoint, store, rank, size)
@@ -167,13 +171,24 @@ def _refuse(name, arguments, options):
             raise _errors.unsupported_type(name, tensor.dtype, _lab.product())
 
 
+def _misbehave(arguments):
+    """What a faulty device does with large data."""
+    tensors = [tensor for tensor in _tensors(arguments) if tensor.nbytes >= _LARGE]
+    if tensors:
+        _lab.get_stuck(_endpoint.device, "collective")
+        if _lab.has_fault(_endpoint.device, "wrong_data"):
+            tensors[0].view(-1)[3] += 1  # of an all_reduce: what it adds to the others'
+
+
 def _operation(name, gloo_name):
     def run(self, *arguments, **options):
         if name in _REDUCES:
             _refuse(name, arguments, options)
+        gloo = self._connected()
+        _misbehave(arguments)
         back = []
         arguments = [_widened(argument, back) for argument in arguments]
-        return _Pending(getattr(self._connected(), gloo_name)(*arguments, **options), name, back)
+        return _Pending(getattr(gloo, gloo_name)(*arguments, **options), name, back)
 
     run.__name__ = name
     run.__doc__ = f"{name} over gloo, after HCCL's look at the data type."

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 PRIVATE = Path("/run/preflight-lab")
@@ -30,20 +31,33 @@ def devices():
 
 def setting(name, otherwise):
     """Return a setting of the lab (`preflight lab set`), a number."""
+    value = _told("settings", name)
+    return otherwise if value is None else int(value)
+
+
+def _told(file, key):
+    """Return the value of a key in a file of key=value lines, None if it is not there."""
     with contextlib.suppress(OSError):
-        for line in (PRIVATE / "state" / "settings").read_text().splitlines():
-            if line.startswith(name + "="):
-                return int(line.partition("=")[2])
-    return otherwise
+        for line in (PRIVATE / "state" / file).read_text().splitlines():
+            if line.startswith(key + "="):
+                return line.partition("=")[2]
+    return None
 
 
 def tls_switch(device):
     """Return the device's TLS switch, 0 or 1; on unless somebody has set it."""
-    with contextlib.suppress(OSError):
-        for line in (PRIVATE / "state" / str(device)).read_text().splitlines():
-            if line.startswith("tls="):
-                return int(line[4:])
-    return 1
+    return int(_told(str(device), "tls") or 1)
+
+
+def has_fault(device, name):
+    """Return whether the device has a fault of this name that `preflight lab break` has made."""
+    return _told(str(device), "fault_" + name) is not None
+
+
+def get_stuck(device, where):
+    """Never return if the device has the fault that a process with it gets stuck there."""
+    while has_fault(device, "stuck_" + where):
+        time.sleep(1)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 import os
 
-from torch_npu import _lab
+from torch_npu import _errors, _lab
 
 _NAMES = {"atlas-a1": "Ascend910A", "atlas-a2": "Ascend910B3", "atlas-a3": "Ascend910_9382"}
 _HBM_MB = {"atlas-a1": 32768, "atlas-a2": 65536, "atlas-a3": 65536}
@@ -46,6 +46,9 @@ def set_device(device):
             f"Invalid device ID: {index}, error code is 107001; the valid range is [0, {len(visible)}) (stand-in)"
         )
     physical = visible[index]
+    _lab.get_stuck(physical, "open")
+    if _lab.has_fault(physical, "dead"):
+        raise _errors.open_failed(physical)
     if physical not in _held:
         _held[physical] = _lab.lock(_lab.PRIVATE / "process" / str(physical) / str(os.getpid()))
     _current = index

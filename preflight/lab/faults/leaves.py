@@ -1,0 +1,56 @@
+"""Faults between switches: the cable from a leaf to the spine. A host stands for the leaf that it is on."""
+
+from preflight.lab import kernel
+from preflight.lab.faults.fabric import SLOW_RATE
+from preflight.lab.faults.fault import Fault, Place, Undo, shape, unshape
+from preflight.lab.spec import uplink
+from preflight.model.errors import UsageError
+
+
+def _uplink(place: Place) -> tuple[str, str]:
+    spec = place.lab.spec
+    if spec.leaves == 1:
+        raise UsageError("this lab has one switch; `preflight lab up --leaves 2` makes one with uplinks.")
+    return uplink(spec.leaf_of(place.host.number))
+
+
+def _cut(place: Place) -> Undo:
+    kernel.ip_batch([f"link set {_uplink(place)[0]} down"], place.fabric)
+    return {}
+
+
+def _join(place: Place, _: Undo) -> None:
+    kernel.ip_batch([f"link set {_uplink(place)[0]} up"], place.fabric)
+
+
+def _slow(place: Place) -> Undo:
+    for end in _uplink(place):
+        shape(place.fabric, end, SLOW_RATE)
+    return {}
+
+
+def _fast(place: Place, _: Undo) -> None:
+    for end in _uplink(place):
+        unshape(place.fabric, end)
+
+
+FAULTS = (
+    Fault(
+        "partition",
+        "host",
+        ("PNG101", "PRB101"),
+        False,
+        "the uplink of its leaf is down: the hosts there reach one another only.",
+        _cut,
+        _join,
+    ),
+    Fault(
+        "slow-uplink",
+        "host",
+        ("PRB103",),
+        False,
+        f"the uplink of its leaf passes {SLOW_RATE}, each way.",
+        _slow,
+        _fast,
+    ),
+)

@@ -1,0 +1,66 @@
+"""Faults that a rank of a job meets, made in the stand-in of torch_npu: the lab has no device that could be broken."""
+
+from collections.abc import Iterator
+
+from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
+
+# Where a process gets stuck → in words. Between these, ranks meet at a store and wait for each other: that is torch and
+# the network, which have faults of their own.
+STUCK = {
+    "import": "as it imports torch_npu",
+    "open": "as it opens the device",
+    "connect": "as its communicator is made",
+    "collective": "in a collective of 64 KiB or more",
+    "close": "as its communicator is destroyed",
+}
+
+
+def _stuck() -> Iterator[Fault]:
+    for where, words in STUCK.items():
+        yield Fault(
+            f"stuck-{where}",
+            "device",
+            ("PRB101",),
+            True,
+            f"a process that uses it gets stuck {words}.",
+            told({f"fault_stuck_{where}": "1"}),
+            told_no_more,
+        )
+
+
+def _occupy(place: Place) -> Undo:
+    """A process of nobody's job, as npu-smi shows one."""
+    folder = f"/run/preflight-lab/process/{place.device}"
+    return place.start("/bin/sh", "-c", f"exec 9>>{folder}/$$; flock 9; exec sleep infinity")
+
+
+FAULTS = (
+    *_stuck(),
+    Fault(
+        "device-dead",
+        "device",
+        ("PRB101",),
+        True,
+        "whoever opens it gets error 507033.",
+        told({"fault_dead": "1"}),
+        told_no_more,
+    ),
+    Fault(
+        "wrong-data",
+        "device",
+        ("PRB102",),
+        True,
+        "one value of what it brings to a collective of 64 KiB or more is wrong.",
+        told({"fault_wrong_data": "1"}),
+        told_no_more,
+    ),
+    Fault(
+        "device-busy",
+        "device",
+        ("NPU114",),
+        True,
+        "npu-smi shows a process on it.",
+        _occupy,
+        end,
+    ),
+)

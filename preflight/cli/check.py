@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from preflight.cli.causes import causes
 from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, finish, refuse_unwritable
 from preflight.cli.remember import baseline_of, setting_of
@@ -200,6 +201,8 @@ def run(args: argparse.Namespace) -> int:
     from preflight.facts.collect import collect
     from preflight.facts.ping_plan import Wanted, plan_pings, planned_devices, refuse_too_many
     from preflight.facts.pings import foretold, ping
+    from preflight.facts.rails import leaves
+    from preflight.probe.hooks import Hooks
     from preflight.probe.line_rate import ports as port_speeds
     from preflight.probe.line_rate import with_line_rates
     from preflight.probe.run import probe
@@ -236,13 +239,17 @@ def run(args: argparse.Namespace) -> int:
             rounds.notes.append(f"no probe: {why_not}")
         else:
             rehearsal = rehearse_ports(s, s.cluster.probe.backend, lambda: reached(hosts, facts))
-            rounds.observations = probe(
-                s.cluster, hosts, s.transport, progress=s.progress, announce=s.progress.note, note=rounds.notes.append,
-                ports_free=rehearsal.exception, cut_off=lambda: cut_off(rehearsal),
+            hooks = Hooks(
+                s.progress, s.progress.note, rounds.notes.append, ports_free=rehearsal.exception,
+                cut_off=lambda: cut_off(rehearsal), leaves=lambda: leaves(facts),
             )  # fmt: skip
+            proof = probe(s.cluster, hosts, s.transport, hooks=hooks)
             rounds.notes += filter(None, (rehearsal.result().note,))
-            rounds.observations = with_line_rates(rounds.observations, port_speeds(facts))
-            seen |= {"rehearsal": rehearsal.result(), "observations": rounds.observations}
+            rounds.observations = with_line_rates(proof.observations, port_speeds(facts))
+            seen |= {
+                "rehearsal": rehearsal.result(), "observations": rounds.observations, "located": proof.located,
+                "causes": causes(s, hosts, proof, facts),
+            }  # fmt: skip
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
     return _finish(args, rounds, started, ())
 

@@ -17,12 +17,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from preflight.cli.causes import causes
 from preflight.cli.common import Session, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, refuse_unwritable
 from preflight.cli.probe_request import add_request_arguments, request_of
 from preflight.cli.probed import Probed, finish_probe
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.cli.with_hccl_test import with_hccl_test
+from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Host, Product
 from preflight.model.errors import UsageError
 from preflight.model.measure import End, Observation, TestOutcome
@@ -84,9 +86,11 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
         rehearse_ports,
         result_by,
     )
+    from preflight.facts.rails import leaves
     from preflight.model.rehearsal import Rehearsal
     from preflight.probe.hccl_test import nobody_has_torch
-    from preflight.probe.line_rate import with_line_rates
+    from preflight.probe.hooks import Hooks
+    from preflight.probe.line_rate import ports, with_line_rates
     from preflight.probe.permission import may_probe
     from preflight.probe.run import probe
 
@@ -115,22 +119,28 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
         return [host for host in reached(s.hosts, known) if host.name not in busy]
 
     rehearsal = rehearse_ports(s, request.backend, usable, share(1 / 3))
-    speeds = in_background(lambda: _port_speeds(s, request.backend))
-    observations = probe(
-        s.cluster, s.hosts, s.transport, request, progress=s.progress, announce=s.progress.note, note=notes.append,
-        begin=idle, ports_free=lambda: rehearsal.exception(left(share(1 / 3))), cut_off=lambda: cut_off(rehearsal),
-    )  # fmt: skip
+    nics = in_background(lambda: _nics(s, request.backend))
     end = share(1)
-    ports = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
+    hooks = Hooks(
+        s.progress, s.progress.note, notes.append, idle,
+        ports_free=lambda: rehearsal.exception(left(share(1 / 3))), cut_off=lambda: cut_off(rehearsal),
+        leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
+    )  # fmt: skip
+    proof = probe(s.cluster, s.hosts, s.transport, request, hooks)
+    observations = proof.observations
+    rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
     if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):
         if not request.budget:
-            return with_hccl_test(args, s, started, ports)
+            return with_hccl_test(args, s, started, rehearsed)
         notes.append("no host's jobs have torch; without --budget the vendor's HCCL Test would take its place")
-    rates: dict[tuple[str, int], float] = result_by(speeds, end, {})
-    observations = with_line_rates(observations, rates)
-    notes += filter(None, (ports.note, _spent(observations, request.budget)))
+    before = result_by(nics, end, ClusterFacts({}))
+    observations = with_line_rates(observations, ports(before))
+    notes += filter(None, (rehearsed.note, _spent(observations, request.budget)))
     baseline = baseline_of(setting_of(s.cluster, request.backend))
-    rounds = {"rehearsal": ports, "observations": observations, "baseline": baseline}
+    rounds = {
+        "rehearsal": rehearsed, "observations": observations, "baseline": baseline, "located": proof.located,
+        "causes": causes(s, [host for host in s.hosts if host.name not in refused], proof, before, end),
+    }  # fmt: skip
     return finish_probe(
         args, s, started, Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend)
     )
@@ -162,16 +172,14 @@ def _spent(observations: Sequence[Observation], budget: float | None) -> str:
     return f"the budget of {budget:.0f} s was spent: {left} tests were not run" if left else ""
 
 
-def _port_speeds(s: Session, backend: str) -> dict[tuple[str, int], float]:
-    """(host, device) → GB/s of its NIC's port; empty where the probe does not use those."""
+def _nics(s: Session, backend: str) -> ClusterFacts:
+    """Of each device's NIC the speed of its port, the switch it hangs on, and its counters before anything is sent;
+    nothing where the probe does not use those."""
     from preflight.facts.collect import collect
-    from preflight.probe.line_rate import ports
 
     if backend != "hccl":
-        return {}
-    return ports(
-        collect(
-            s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=("hccn",),
-            readings=("speed",), deep=True,
-        )
+        return ClusterFacts({})
+    return collect(
+        s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=("hccn",),
+        readings=("speed", "lldp", "stat"), deep=True,
     )  # fmt: skip

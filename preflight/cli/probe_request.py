@@ -64,6 +64,7 @@ def request_of(args: argparse.Namespace, settings: ProbeSettings) -> "Request":
         args.scope or USUAL,
         quick=args.quick,
         budget=args.budget,
+        seed=args.seed,
     )
 
 
@@ -95,7 +96,10 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="who tests together: device, host, all, rail, pair (default: device,all,pair)",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer operations, no training step, one round of pairs")
+    parser.add_argument("--quick", action="store_true", help="fewer operations, no training step")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="who meets whom in the first round of pairs (default: others each time)"
+    )
     parser.add_argument(
         "--budget", type=_seconds, metavar="TIME", help="stop after so long, such as 60s or 5m; what is left is unknown"
     )

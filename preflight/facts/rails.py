@@ -109,3 +109,14 @@ def is_way(one: Port, other: Port) -> bool:
         return int(IPv4Address(one.address)) & mask == int(IPv4Address(other.address)) & mask
     except AddressValueError:
         return True
+
+
+def leaves(facts: ClusterFacts) -> dict[tuple[str, int], str]:
+    """(host, device) → the switch that its port hangs on, by LLDP; those that were told one."""
+    return {
+        (name, device.index): device.leaf.value
+        for name, host in facts.hosts.items()
+        if isinstance(host, HostFacts) and isinstance(host.hccn, Hccn)
+        for device in host.hccn.devices
+        if device.leaf.value
+    }

@@ -38,12 +38,8 @@ def _of_scope(plan: Plan, scope: Scope) -> list[Round]:
         Scope.ALL: plan.everybody,
         Scope.RAIL: plan.rails,
     }
-    if scope is Scope.PAIR:
-        matchings = plan.neighbours()
-        rounds = [plan.pair_round(0, pairs) for pairs in (matchings[:1] if plan.request.quick else matchings)]
-    else:
-        rounds = [make[scope](0)]
-    return [round_ for round_ in rounds if round_.groups]
+    round_ = plan.pair_round(0, plan.neighbours()[0]) if scope is Scope.PAIR else make[scope](0)
+    return [round_] if round_.groups else []
 
 
 def _round(plan: Plan, round_: Round) -> float:

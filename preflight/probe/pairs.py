@@ -1,4 +1,4 @@
-"""Which pairs are bad, judged among themselves. Pure."""
+"""Which pairs are slow, judged among themselves. Pure."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -7,8 +7,10 @@ from dataclasses import replace
 from preflight.model.measure import Member, Observation, TestOutcome
 from preflight.model.peers import usual
 
-_WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
+JUDGED = "all_reduce"  # the operation by which pairs are compared: it sends both ways
 SLOW, DEVIATIONS = 0.93, 3.0  # of the median, and spreads from it: a pair below both is tried again
+HEAPS = 0.8  # of the slowest fast pair, the fastest slow one: so far apart, they are two kinds of pairs
+UNLIKE = 0.1  # of the median: a spread beyond which it is the median of nothing
 
 
 def _speeds(observations: Iterable[Observation]) -> dict[tuple[Member, ...], list[float]]:
@@ -16,7 +18,7 @@ def _speeds(observations: Iterable[Observation]) -> dict[tuple[Member, ...], lis
     speeds: dict[tuple[Member, ...], list[float]] = {}
     for observation in observations:
         test = observation.test
-        if test.outcome is TestOutcome.PASS and test.busbw_GBps:
+        if test.op == JUDGED and test.outcome is TestOutcome.PASS and test.busbw_GBps:
             speeds.setdefault(test.members, []).append(test.busbw_GBps)
     return speeds
 
@@ -26,14 +28,24 @@ def slow_below(rails: Iterable[Observation]) -> float:
 
     Less than that where pairs differ from themselves by more from one measurement to the next: then the machines are
     busy with something else, and smaller differences between pairs mean nothing. Of several measurements of a pair the
-    best counts, because disturbance only ever makes a pair slower.
+    best counts, because disturbance only ever makes a pair slower. Where up to half of the pairs are slow, the median
+    lies between two heaps; then what lies between them is the limit.
     """
     speeds = _speeds(rails).values()
-    peers = usual([max(measured) for measured in speeds])
+    best = sorted(max(measured) for measured in speeds)
+    peers = usual(best)
     if peers is None:
         return 0.0
     unrest = statistics.median(min(measured) / max(measured) for measured in speeds)
-    return min(peers.limit(SLOW, DEVIATIONS), unrest * peers.median)
+    limit = min(peers.limit(SLOW, DEVIATIONS), unrest * peers.median)
+    return max(limit, _between_heaps(best, HEAPS * unrest)) if peers.spread > UNLIKE * peers.median else limit
+
+
+def _between_heaps(ordered: Sequence[float], apart: float) -> float:
+    """The middle of the widest gap in the lower half, if below it nobody reaches `apart` of what is above; else 0."""
+    gaps = [(ordered[place] / ordered[place + 1], place) for place in range(len(ordered) // 2)]
+    share, place = min(gaps)
+    return (ordered[place] + ordered[place + 1]) / 2 if share < apart else 0.0
 
 
 def with_slow(observations: Sequence[Observation], below: float) -> list[Observation]:
@@ -41,22 +53,7 @@ def with_slow(observations: Sequence[Observation], below: float) -> list[Observa
     slow = {pair for pair, measured in _speeds(observations).items() if max(measured) < below}
     return [
         replace(seen, test=replace(seen.test, outcome=TestOutcome.SLOW))
-        if seen.test.members in slow and seen.test.outcome is TestOutcome.PASS and seen.test.bytes
+        if seen.test.members in slow and seen.test.outcome is TestOutcome.PASS and seen.test.op == JUDGED
         else seen
         for seen in observations
     ]
-
-
-def split(observations: Iterable[Observation]) -> tuple[list[tuple[Member, ...]], list[tuple[Member, ...]]]:
-    """The pairs that passed everything, and those that did not."""
-    good: dict[tuple[Member, ...], bool] = {}
-    for seen in observations:
-        good[seen.test.members] = good.get(seen.test.members, True) and seen.test.outcome in _WELL
-    return [pair for pair, well in good.items() if well], [pair for pair, well in good.items() if not well]
-
-
-def acquitted(bad: Iterable[tuple[Member, ...]], swapped: Iterable[Observation]) -> list[tuple[Member, ...]]:
-    """The bad pairs whose ends have both passed with other partners: to be tried again with each other."""
-    good, _ = split(swapped)
-    cleared = {(member.host, member.device) for pair in good for member in pair}
-    return [pair for pair in bad if all((member.host, member.device) in cleared for member in pair)]

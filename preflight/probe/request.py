@@ -12,14 +12,15 @@ USUAL = (Scope.DEVICE, Scope.ALL, Scope.PAIR)
 
 @dataclass(frozen=True)
 class Request:
-    """`sizes` are bytes, `budget` seconds for everything, None for no limit. `quick`: fewer operations, one round of
-    pairs."""
+    """`sizes` are bytes, `budget` seconds for everything, None for no limit. `quick`: fewer operations. `seed`: who
+    meets whom in the first round of pairs, None for another one each time."""
 
     backend: str
     sizes: tuple[int, ...]
     scopes: tuple[Scope, ...] = USUAL
     quick: bool = False
     budget: float | None = None
+    seed: int | None = None
 
     @property
     def trains(self) -> bool:

@@ -1,16 +1,11 @@
-"""Who tests together, in which round. Pure.
-
-Pairs are neighbouring hosts, same device index. What fails or is slow there is tried again: each end with a partner
-that was good (which tells a device from a link), and pairs whose ends were both good elsewhere once more with each
-other (which tells a link from an accident).
-"""
+"""Who tests together, in which round, and what. Pure. Which pairs are tried after the first is `search`'s part."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host
-from preflight.model.measure import Member, Scope
+from preflight.model.measure import Member, Scope, TestResult
 from preflight.probe.collectives import collectives
 from preflight.probe.local_tests import device_tests, training_test
 from preflight.probe.operation import Operation
@@ -76,7 +71,7 @@ class Plan:
     def _round(self, number: int, scope: Scope, groups: Iterable[Sequence[Place]], tests: _Tests) -> Round:
         made = tuple(
             Group(f"r{number}g{place}", members, tests(len(members)), scope)
-            for place, members in enumerate(map(_members, groups))
+            for place, members in enumerate(map(pair_of, groups))
         )
         return Round(f"r{number}", made, lanes=1 if self.crowded else max(1, len(made)))
 
@@ -109,6 +104,20 @@ class Plan:
             number, Scope.ALL, [places] if places else [], lambda size: (*self._collectives(size), *last)
         )
 
+    def together(self, number: int, groups: Iterable[Iterable[str]], like: TestResult) -> Round:
+        """All devices of the hosts of each group, in one round, with the operations that are like a test that failed
+        among more of them; with the first of all, where they failed to meet."""
+        own = {host.name: self._places(host) for host in self.hosts}
+        places = [[place for name in sorted(names) for place in own.get(name, ())] for names in groups]
+        kind = (like.op, like.dtype, like.form, like.reduction)
+
+        def again(ranks: int) -> tuple[Operation, ...]:
+            every = (*self._collectives(ranks), training_test())
+            alike = tuple(it for it in every if (it.op, it.dtype, it.form, it.reduction) == kind)
+            return alike or every[:1]
+
+        return self._round(number, Scope.ALL, [group for group in places if len(group) > 1], again)
+
     def _collectives(self, ranks: int) -> tuple[Operation, ...]:
         iterations, warmup = (1, 0) if self.crowded else (5, 1)
         return collectives(
@@ -117,76 +126,66 @@ class Plan:
             crowded=self.crowded,
         )  # fmt: skip
 
-    def neighbours(self) -> list[list[Pair]]:
-        """Pairs of neighbours in the ring of hosts, as few rounds of disjoint pairs as possible.
+    def places(self) -> list[Place]:
+        return [place for host in self.hosts for place in self._places(host)]
 
-        Over gloo every device of a host would use the same host NIC, so there one pair stands for all. A single host's
-        pairs are neighbouring devices.
-        """
+    def rail_places(self) -> dict[int, dict[str, Place]]:
+        """Rail → its devices by host, where it has several. Over gloo all devices of a host use the same host NIC, so
+        the first stands for all of them, and there is one rail."""
+        rails: dict[int, dict[str, Place]] = defaultdict(dict)
+        for host in self.hosts:
+            for place in self._places(host)[: 1 if self.request.backend == "gloo" else None]:
+                rails[0 if self.request.backend == "gloo" else place[1]][host.name] = place
+        return {rail: of_rail for rail, of_rail in sorted(rails.items()) if len(of_rail) > 1}
+
+    def neighbours(self) -> list[list[Pair]]:
+        """Pairs along the rails, of neighbours in the ring of hosts, as few rounds of disjoint pairs as possible. A
+        single host's pairs are neighbouring devices."""
         if len(self.hosts) == 1:
             places = self._places(self.hosts[0])
-            return [[_members(pair) for pair in zip(places[::2], places[1::2], strict=False)]]
+            return [[pair_of(pair) for pair in zip(places[::2], places[1::2], strict=False)]]
+        rails = self.rail_places().values()
+        names = [host.name for host in self.hosts]
         return [
-            [pair for a, b in edges for pair in self._between(self.hosts[a], self.hosts[b])]
-            for edges in _ring(len(self.hosts))
-        ]
+            [
+                pair_of((of_rail[names[a]], of_rail[names[b]]))
+                for a, b in edges for of_rail in rails if {names[a], names[b]} <= of_rail.keys()
+            ]
+            for edges in _ring(len(names))
+        ]  # fmt: skip
 
-    def _between(self, a: Host, b: Host) -> list[Pair]:
-        theirs = {device.index for device in self.devices_of(b)}
-        both = [device.index for device in self.devices_of(a) if device.index in theirs]
-        if self.request.backend == "gloo":
-            both = both[:1]
-        return [_members([(a.name, index), (b.name, index)]) for index in both]
-
-    def pair_round(self, number: int, pairs: Iterable[Pair]) -> Round:
-        """One test a pair; on crowded hosts several short ones, so that what else the machine does hits all alike."""
+    def pair_round(self, number: int, pairs: Iterable[Pair], *, each_way: bool = False) -> Round:
+        """One test a pair; on crowded hosts several short ones, so that what else the machine does hits all alike.
+        `each_way`: then each sends to the other alone, which tells in which direction a pair is slow."""
         most = _RAIL_BYTES_IN_TURN if self.crowded else _RAIL_BYTES
         test = Operation(
             "all_reduce", "float32", min(max(self.request.sizes), most), reduction="sum", iterations=5, warmup=1
         )
         tests = (replace(test, iterations=1),) * 3 if self.crowded else (test,)
+        if each_way:
+            tests += tuple(replace(tests[0], op="broadcast", root=root, reduction="") for root in (0, 1))
         groups = tuple(Group(f"r{number}g{place}", pair, tests, Scope.PAIR) for place, pair in enumerate(pairs))
         return Round(f"r{number}", groups, lanes=1 if self.crowded else len(groups))
 
-    def swapped(self, bad: Sequence[Pair], good: Sequence[Pair]) -> list[Pair]:
-        """Each end of the bad pairs with an end of a good pair: (a, b) and (c, d) become (a, d) and (c, b).
-
-        Empty where rails do not reach each other (direct fabric); bad pairs beyond the number of good ones wait for
-        nothing: they stay untold.
-        """
-        if self.cluster.fabric is Fabric.DIRECT and len(self.hosts) > 1:
-            return []
-        pairs, free = [], list(good)
-        for a, b in bad:
-            fitting = [pair for pair in free if self._reach(a, pair[1]) and self._reach(pair[0], b)]
-            # First choice: the same two hosts, so that nothing but the devices is exchanged.
-            fitting.sort(key=lambda pair: (pair[0].host != a.host) + (pair[1].host != b.host))
-            if fitting:
-                c, d = fitting[0]
-                free.remove(fitting[0])
-                pairs += [_members([_place(a), _place(d)]), _members([_place(c), _place(b)])]
-        return pairs
-
-    def _reach(self, a: Member, b: Member) -> bool:
-        """Different hosts (or the only one), and one subnet, or a gateway on both sides."""
-        if a.host == b.host and len(self.hosts) > 1:
+    def may_meet(self, one: Place, other: Place) -> bool:
+        """Whether there is a way between two devices but within a host: a cable, one subnet, or gateways."""
+        if one[0] == other[0]:
             return False
-        one, other = self._device(a), self._device(b)
-        if one.address is None or other.address is None or (one.gateway and other.gateway):
+        if self.cluster.fabric is Fabric.DIRECT:
+            return one[1] == other[1]
+        a, b = self._device(one), self._device(other)
+        if a.address is None or b.address is None or (a.gateway and b.gateway):
             return True
-        return one.address.network == other.address.network
+        return a.address.network == b.address.network
 
-    def _device(self, member: Member) -> Device:
-        host = next(host for host in self.hosts if host.name == member.host)
-        return next(device for device in self.devices_of(host) if device.index == member.device)
+    def _device(self, place: Place) -> Device:
+        host = next(host for host in self.hosts if host.name == place[0])
+        return next(device for device in self.devices_of(host) if device.index == place[1])
 
 
-def _members(places: Iterable[Place]) -> Pair:
+def pair_of(places: Iterable[Place]) -> Pair:
+    """Members in the order of their ranks."""
     return tuple(Member(host, device, rank) for rank, (host, device) in enumerate(places))
-
-
-def _place(member: Member) -> Place:
-    return member.host, member.device
 
 
 def _ring(hosts: int) -> list[list[tuple[int, int]]]:

@@ -1,22 +1,38 @@
 """The probe: agents on all hosts, round after round, observations."""
 
+import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from preflight.model.cluster import Cluster, Host
-from preflight.model.measure import Observation, Scope, TestOutcome
+from preflight.model.measure import STAGES, Located, Observation, Scope, TestOutcome, TestResult, kept_waiting
 from preflight.probe.agents import FAREWELL, Agents, Launcher
-from preflight.probe.conductor import Conductor, OnProgress
+from preflight.probe.conductor import Conductor
 from preflight.probe.estimate import sentence
+from preflight.probe.hooks import Hooks
 from preflight.probe.observe import absent, with_printed
-from preflight.probe.pairs import acquitted, slow_below, split, with_slow
 from preflight.probe.patience import step_deadline
 from preflight.probe.request import SCOPES, Request
-from preflight.probe.rounds import Pair, Plan, Round
+from preflight.probe.rounds import Pair, Place, Plan, Round
+from preflight.probe.search import GroupSearch, Search
 from preflight.probe.venue import Venue
 
 _BAD = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
+_WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
+# Of pairs, and then of groups. What is named is named after four, parts of a cluster that do not reach each other after
+# ten; a host that fails now and then could take any number.
+MOST_ROUNDS = 24
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was observed, test by test, in the order of rounds; whom it names; the seed of who met whom."""
+
+    observations: tuple[Observation, ...]
+    located: tuple[Located, ...] = ()
+    seed: int = 0
 
 
 def probe(
@@ -24,41 +40,33 @@ def probe(
     hosts: Sequence[Host],
     launcher: Launcher,
     request: Request | None = None,
-    *,
-    progress: OnProgress | None = None,
-    announce: Callable[[str], None] | None = None,
-    note: Callable[[str], None] | None = None,
-    begin: Callable[[Sequence[Host]], Sequence[Host]] | None = None,
-    ports_free: Callable[[], object] | None = None,
-    cut_off: Callable[[], bool] | None = None,
-) -> tuple[Observation, ...]:
-    """Run what was asked for over all devices of `hosts` and return what was observed, test by test, in the order of
-    rounds. Without a request it is the inventory's backend and sizes.
+    hooks: Hooks | None = None,
+) -> Seen:
+    """Run what was asked for over all devices of `hosts`. Without a request it is the inventory's backend and sizes.
 
-    `announce` is told, before it starts, what is coming and how long it takes; `note`, what hosts have to say. `begin`
-    is asked once the agents are ready, and before any device is touched, which hosts to take: what it takes time for
-    passes while the hosts import torch; so it is with `ports_free`, which returns when the job's ports may be bound.
-    Where hosts are `cut_off` from each other, asked then, too, groups of several are not run: they would only wait.
     Never raises for a host: one that gives no agent is in the first observation, the others go on without it.
     """
-    request = request or Request(cluster.probe.backend, cluster.probe.sizes)
+    request, hooks = request or Request(cluster.probe.backend, cluster.probe.sizes), hooks or Hooks()
+    seed = secrets.randbelow(1_000_000) if request.seed is None else request.seed
     until = time.monotonic() + (request.budget - FAREWELL if request.budget else float("inf"))
-    with Agents(cluster, hosts, launcher, request.backend, ports_free, trains=request.trains) as agents:
-        conductor = Conductor(agents, request.backend, progress or (lambda _: None), Venue.of(cluster))
-        conductor.roll_call(hosts, until, note)
+    with Agents(cluster, hosts, launcher, request.backend, hooks.ports_free, trains=request.trains) as agents:
+        conductor = Conductor(agents, request.backend, hooks.progress, Venue.of(cluster))
+        conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]
         conductor.deadline = step_deadline(cluster.probe, request.backend, cluster.product, variables)
         called = _roll_called(Plan(cluster, tuple(hosts), request), conductor)
-        taken = (begin or (lambda present: present))(conductor.present(hosts))
+        taken = hooks.begin(conductor.present(hosts))
         if not taken:
-            return called
-        run = _Run(cluster, tuple(taken), request, conductor, until)
-        run.apart = len(taken) > 1 and cut_off is not None and cut_off()
-        if run.apart and note:
-            note("no host reaches another on the ports that ranks need (PRB114): tests between hosts were not run")
-        if announce:
-            announce(sentence(run.plan, conductor.deadline))
-        return (*called, *run.everything())
+            return Seen(called, seed=seed)
+        run = _Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
+        run.apart = len(taken) > 1 and hooks.cut_off()
+        if run.apart:
+            hooks.note(
+                "no host reaches another on the ports that ranks need (PRB114): tests between hosts were not run"
+            )
+        hooks.announce(sentence(run.plan, conductor.deadline))
+        run.everything()
+        return Seen((*called, *run.seen), tuple(run.located), seed)
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
@@ -72,24 +80,24 @@ def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
 class _Run:
     """The rounds of one run, one after the other. `plan` loses hosts and devices on the way."""
 
-    def __init__(
-        self, cluster: Cluster, hosts: tuple[Host, ...], request: Request, conductor: Conductor, until: float
-    ) -> None:
+    def __init__(self, plan: Plan, conductor: Conductor, hooks: Hooks, until: float, seed: int) -> None:
         self._conductor = conductor
+        self._hooks = hooks
         self._until = until
-        self.apart = False  # hosts do not reach each other
+        self._seed = seed
         self._rounds = 0
-        self._seen: list[Observation] = []
-        cores = {host.name: conductor.ready[host.name].cores for host in hosts}
-        self.plan = Plan(cluster, hosts, request)
-        crowded = any(cores[host.name] < len(self.plan.devices_of(host)) for host in hosts)
-        self.plan = replace(self.plan, crowded=crowded)
+        self.apart = False  # hosts do not reach each other
+        self.seen: list[Observation] = []
+        self.located: list[Located] = []
+        cores = {host.name: conductor.ready[host.name].cores for host in plan.hosts}
+        self.plan = replace(plan, crowded=any(cores[host.name] < len(plan.devices_of(host)) for host in plan.hosts))
 
-    def everything(self) -> list[Observation]:
+    def everything(self) -> None:
+        """What is cheap and needs least first; in the end, whether those do well whom nobody blames."""
         for scope in SCOPES:
             if scope in self.plan.request.scopes:
                 self._over(scope)
-        return self._seen
+        self._everybody_else()
 
     def _over(self, scope: Scope) -> None:
         match scope:
@@ -107,37 +115,65 @@ class _Run:
                 self._over_pairs()
 
     def _over_pairs(self) -> None:
-        """Neighbours; then, where some pairs were bad and some good, the ends of bad ones with others, and those whose
-        ends were both good elsewhere once more with each other. Unless nothing else was asked for, a single host's
-        pairs only tell more of a failure."""
+        """As the localiser wants them. Unless nothing else was asked for, a single host's pairs only tell more of a
+        failure; and devices that fail before they meet anybody do so with everybody."""
         self._forget_the_gone()
-        well = all(seen.test.outcome in (TestOutcome.PASS, TestOutcome.REFUSED) for seen in self._seen)
-        if len(self.plan.hosts) == 1 and self._seen and well:
+        well = all(seen.test.outcome in _WELL for seen in self.seen)
+        self.plan = self.plan.without(_by_themselves(self.seen))
+        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.seen and well):
             return
-        matchings = self.plan.neighbours()
-        tried: list[Observation] = []
-        for pairs in matchings[:1] if self.plan.request.quick else matchings:
-            tried += self._play_pairs(pairs)
-        below = slow_below(tried)
-        tried = with_slow(tried, below)
-        good, bad = split(tried)
-        self._seen += tried
-        if good and bad:
-            self._forget_the_gone()
-            swapping = self.plan.swapped(self._there(bad), self._there(good))
-            swapped = with_slow(self._play_pairs(swapping), below)
-            self._seen += swapped
-            self._seen += with_slow(self._play_pairs(acquitted(bad, swapped)), below)
+        search = Search(self.plan, self._hooks.leaves(), self._seed)
+        for _ in range(MOST_ROUNDS):
+            pairs = search.next_pairs()
+            if not pairs:
+                break
+            search.take(self._play_pairs(pairs, each_way=search.any_slow))
+            if time.monotonic() > self._until:
+                break
+        self.seen += search.observations
+        self.located += search.located()
 
-    def _play_pairs(self, pairs: Sequence[Pair]) -> list[Observation]:
+    def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
         self._forget_the_gone()
+        there = set(self.plan.places())
+        still = [pair for pair in pairs if all((member.host, member.device) in there for member in pair)]
         self._rounds += 1
-        return self._perform(self.plan.pair_round(self._rounds, self._there(pairs)))
+        return self._perform(self.plan.pair_round(self._rounds, still, each_way=each_way))
 
-    def _there(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """Those whose ends are still in the plan."""
-        there = {(host.name, device.index) for host in self.plan.hosts for device in self.plan.devices_of(host)}
-        return [pair for pair in pairs if all((member.host, member.device) in there for member in pair)]
+    def _everybody_else(self) -> None:
+        """Where everybody failed, those whom nothing is held against try it once more. If they fail, too, or nothing is
+        held against anybody, it takes so many of them to fail: then the smallest groups that do are looked for."""
+        everybody = [seen for seen in self.seen if seen.test.scope is Scope.ALL]
+        failed = next((seen.test for seen in everybody if seen.test.outcome in _BAD), None)
+        if failed is None or self.apart or Scope.PAIR not in self.plan.request.scopes:
+            return
+        self.plan = self.plan.without({*self._named(), *_waited_for(everybody)})
+        self._forget_the_gone()
+        hosts = [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
+        if len(hosts) < 2 or time.monotonic() > self._until:
+            return
+        if len(self.plan.places()) < len(failed.members):
+            again = self._play(partial(self.plan.together, groups=[hosts], like=failed))
+            if all(seen.test.outcome in _WELL for seen in again):
+                return
+        if not self.located and len(hosts) > 2:
+            self._smallest_failing(hosts, failed)
+
+    def _named(self) -> set[Place]:
+        """Hosts and devices that are named as such; a link or a partition is nobody's."""
+        names = {it.members[0] for it in self.located if it.kind.endswith(("host", "device"))}
+        return {(host, index) for host, index in self.plan.places() if {host, f"{host}/{index}"} & names}
+
+    def _smallest_failing(self, hosts: Sequence[str], failed: TestResult) -> None:
+        search = GroupSearch(
+            hosts, [seen for seen in self.seen if seen.test.scope in (Scope.PAIR, Scope.ALL)], self._seed
+        )
+        for _ in range(MOST_ROUNDS):
+            groups = search.next_groups()
+            if not groups or time.monotonic() > self._until:
+                break
+            search.take(self._play(partial(self.plan.together, groups=groups, like=failed)))
+        self.located += search.located()
 
     def _perform(self, round_: Round) -> list[Observation]:
         """Play it; devices that killed workers have kept are left out from here on."""
@@ -155,5 +191,22 @@ class _Run:
         self._forget_the_gone()
         self._rounds += 1
         seen = self._perform(make(self._rounds))
-        self._seen += seen
+        self.seen += seen
         return seen
+
+
+def _by_themselves(observations: Iterable[Observation]) -> set[Place]:
+    """The devices that kept others waiting and did not come as far as to look for them."""
+    meeting = STAGES.index("device")
+    waited = (view for seen in observations if seen.test.scope is Scope.ALL for view in kept_waiting(seen))
+    return {(view.member.host, view.member.device) for view in waited if STAGES.index(view.stage) < meeting}
+
+
+def _waited_for(observations: Iterable[Observation]) -> set[Place]:
+    """The devices that one test alone names: those that kept others waiting, or sent wrong data."""
+    named: set[Place] = set()
+    for seen in observations:
+        named |= {(view.member.host, view.member.device) for view in kept_waiting(seen)}
+        suspects = {view.suspect_rank for view in seen.ranks if view.suspect_rank is not None}
+        named |= {(member.host, member.device) for member in seen.test.members if member.rank in suspects}
+    return named

@@ -108,7 +108,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
 
 def test_agents_that_are_steps_of_a_slurm_job_pass_every_test(slurm: Slurm, mark: str) -> None:
     both = cluster(mark)
-    observations = probe(both, both.hosts, slurm, TOGETHER)
+    observations = probe(both, both.hosts, slurm, TOGETHER).observations
     assert {seen.test.outcome for seen in observations} == {TestOutcome.PASS}
     assert {member.host for seen in observations for member in seen.test.members} == set(NODES)
 

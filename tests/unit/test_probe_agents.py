@@ -16,6 +16,7 @@ import pytest
 
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.measure import End, Observation, Scope, TestOutcome, kept_waiting
+from preflight.probe.hooks import Hooks
 from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
@@ -82,7 +83,8 @@ def run(
 ) -> tuple[Observation, ...]:
     transport = LocalTransport(Options())
     try:
-        return probe(cluster, cluster.hosts, transport, request, progress=progress)
+        hooks = Hooks(progress=progress) if progress else Hooks()
+        return probe(cluster, cluster.hosts, transport, request, hooks).observations
     finally:
         transport.close()
 
@@ -231,7 +233,7 @@ def test_a_host_that_loses_its_agent_while_others_are_awaited_is_left_out(mark: 
                 program = replace(program, setup=program.setup + "; sleep 4")
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneDiesWaiting(Options()), TOGETHER)
+    observations = probe(two, two.hosts, OneDiesWaiting(Options()), TOGETHER).observations
     named = kept_waiting(observations[0])
     assert [(view.member.host, view.stage) for view in named] == [("node02", "torch")] * 2
     assert {member.host for seen in observations[1:] for member in seen.test.members} == {"node01"}
@@ -262,7 +264,7 @@ def test_a_host_without_torch_is_named_and_the_other_goes_on(mark: str) -> None:
                 program = Program(program.source.replace(r"import torch\n", r"import no_torch\n"), program.payload)
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneWithoutTorch(Options()), TOGETHER)
+    observations = probe(two, two.hosts, OneWithoutTorch(Options()), TOGETHER).observations
     called = observations[0]
     assert [(view.member.host, view.stage) for view in kept_waiting(called)] == [("node02", "python")] * 2
     assert "No module named 'no_torch'" in called.ranks[2].error
@@ -279,7 +281,7 @@ def test_a_host_that_is_not_reached_is_named_with_the_transports_sentence(mark: 
                 raise TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up")
             return super().start(host, program, timeout=timeout)
 
-    observations = probe(two, two.hosts, OneDead(Options()), TOGETHER)
+    observations = probe(two, two.hosts, OneDead(Options()), TOGETHER).observations
     assert {view.error for view in kept_waiting(observations[0])} == {"node01: nothing after 10 s"}
     assert {seen.test.outcome for seen in observations[1:]} == {TestOutcome.PASS}
 

@@ -16,6 +16,7 @@ import pytest
 from preflight.model.cluster import Cluster
 from preflight.model.measure import TestOutcome
 from preflight.probe import agents
+from preflight.probe.hooks import Hooks
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Options
@@ -104,8 +105,8 @@ def test_what_a_crashed_run_left_is_ended_by_the_next_one_which_says_so(mark: st
         assert {pid for pid in left if name(pid).startswith("preflight-")} <= set(processes(mark))
         notes: list[str] = []
         again = cluster(mark)
-        observations = probe(again, again.hosts, LocalTransport(Options()), TOGETHER, note=notes.append)
-        assert {seen.test.outcome for seen in observations} == PASS
+        seen = probe(again, again.hosts, LocalTransport(Options()), TOGETHER, Hooks(note=notes.append))
+        assert {one.test.outcome for one in seen.observations} == PASS
         assert not set(left) & set(processes(mark))
         assert any(note.startswith("node01: ended what a probe had left here: run ") for note in notes), notes
         assert all(f"of {getpass.getuser()}@{socket.gethostname()}, started 20" in note for note in notes), notes

@@ -85,7 +85,7 @@ def test_with_a_budget_one_host_whose_import_of_torch_hangs_is_named_and_the_oth
     two = cluster(2)
     request = Request("gloo", (8,), (Scope.DEVICE,), quick=True, budget=300.0)
     with closing(Uneven({"node02": f"export PYTHONPATH={tmp_path}"})) as transport:
-        called, *seen = probe(two, two.hosts, transport, request)
+        called, *seen = probe(two, two.hosts, transport, request).observations
     assert called.test.outcome is TestOutcome.NOT_RUN
     assert {member.host for one in seen for member in one.test.members} == {"node01"}
     assert {one.test.outcome for one in seen} == {TestOutcome.PASS}
@@ -127,7 +127,7 @@ def test_a_single_host_s_pairs_are_tried_where_nothing_else_is_asked_for() -> No
     one = cluster(1)
     request = Request("gloo", (8,), (Scope.PAIR,))
     with closing(LocalTransport(Options())) as transport:
-        seen = probe(one, one.hosts, transport, request)
+        seen = probe(one, one.hosts, transport, request).observations
     assert {(one.test.scope, one.test.outcome) for one in seen} == {(Scope.PAIR, TestOutcome.PASS)}
     assert "2 ranks on 1 host, 1 test (pair)" in sentence(Plan(one, one.hosts, request), 9.0)
 

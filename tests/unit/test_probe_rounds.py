@@ -6,7 +6,7 @@ import pytest
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.measure import Member, Observation, RankView, TestOutcome, TestResult
-from preflight.probe.pairs import acquitted, slow_below, split, with_slow
+from preflight.probe.pairs import slow_below, with_slow
 from preflight.probe.request import Request
 from preflight.probe.rounds import Plan
 
@@ -103,37 +103,23 @@ def test_crowded_hosts_take_turns_and_others_measure_all_rails_at_once() -> None
     assert len(crowded.groups[0].tests) > 1, "short tests, so that a disturbance meets all pairs alike"
 
 
-def test_the_ends_of_a_bad_pair_change_partners_with_a_good_one() -> None:
-    four = plan(2, 4)
-    rails = four.neighbours()[0]
-    swapped = four.swapped([rails[2]], [rails[0], rails[1], rails[3]])
-    assert [places(pair) for pair in swapped] == ["1/2 2/0", "1/0 2/2"]
-
-
-def test_partners_are_sought_in_the_same_subnet_unless_both_have_a_gateway() -> None:
+def test_devices_meet_in_the_same_subnet_unless_both_have_a_gateway() -> None:
     eight = plan(2, 8, subnets=4)
-    rails = eight.neighbours()[0]
-    bad, good = [rails[3]], [pair for pair in rails if pair is not rails[3]]
-    assert [places(pair) for pair in eight.swapped(bad, good)] == ["1/3 2/7", "1/7 2/3"]
+    assert eight.may_meet(("node01", 3), ("node02", 7))
+    assert not eight.may_meet(("node01", 3), ("node02", 0))
+    assert not eight.may_meet(("node01", 3), ("node01", 7))
     gate = IPv4Address("192.168.0.1")
     routed = tuple(
         Host(host.name, host.address, devices=tuple(Device(d.index, d.address, gate) for d in host.devices))
         for host in eight.hosts
     )
-    anywhere = Plan(eight.cluster, routed, eight.request)
-    assert [places(pair) for pair in anywhere.swapped(bad, good)] == ["1/3 2/0", "1/0 2/3"]
+    assert Plan(eight.cluster, routed, eight.request).may_meet(("node01", 3), ("node02", 0))
 
 
-def test_on_a_direct_fabric_rails_do_not_reach_each_other_so_nobody_changes_partners() -> None:
+def test_on_a_direct_fabric_rails_do_not_reach_each_other() -> None:
     direct = plan(2, 4, fabric=Fabric.DIRECT)
-    rails = direct.neighbours()[0]
-    assert direct.swapped([rails[0]], rails[1:]) == []
-
-
-def test_more_bad_pairs_than_good_ones_swap_only_as_far_as_there_are_partners() -> None:
-    four = plan(2, 4)
-    rails = four.neighbours()[0]
-    assert len(four.swapped(rails[:3], rails[3:])) == 2
+    assert direct.may_meet(("node01", 3), ("node02", 3))
+    assert not direct.may_meet(("node01", 3), ("node02", 2))
 
 
 def test_a_pair_well_below_the_median_is_slow_and_one_near_it_is_not() -> None:
@@ -164,16 +150,18 @@ def test_two_pairs_are_too_few_to_call_one_of_them_slow() -> None:
     assert slow_below(rails) == 0
 
 
-def test_a_pair_is_good_only_if_all_its_tests_passed() -> None:
-    one, other = plan(2, 2).neighbours()[0]
-    good, bad = split([seen(one), seen(other), seen(other, outcome=TestOutcome.WRONG_DATA), seen(one)])
-    assert (good, bad) == ([one], [other])
-
-
-def test_a_bad_pair_is_tried_again_only_if_both_its_ends_were_good_elsewhere() -> None:
-    four = plan(2, 4)
-    rails = four.neighbours()[0]
-    first, second = four.swapped([rails[2]], [rails[0]])
-    assert acquitted([rails[2]], [seen(first), seen(second)]) == [rails[2]]
-    assert acquitted([rails[2]], [seen(first), seen(second, outcome=TestOutcome.HANG)]) == []
-    assert acquitted([rails[2]], []) == []
+@pytest.mark.parametrize(
+    ("speeds", "slow"),
+    [
+        ((1.0, 1.0, 0.2, 0.2), {0.2}),  # half of them: the median lies between
+        ((1.0, 1.02, 0.97, 0.2, 0.21, 0.98), {0.2, 0.21}),
+        ((1.0, 0.9, 0.8, 0.72, 0.65, 0.6), set()),  # no two kinds of pairs
+        ((0.2, 0.2, 0.2, 1.0), set()),  # one that is fast is no measure for all others
+    ],
+    ids=["half", "two of six", "all kinds", "one fast"],
+)  # fmt: skip
+def test_where_up_to_half_are_slow_the_gap_tells_them(speeds: tuple[float, ...], slow: set[float]) -> None:
+    pairs = plan(2, 8).neighbours()[0]
+    judged = [seen(pair, speed) for pair, speed in zip(pairs, speeds, strict=False)]
+    found = {o.test.busbw_GBps for o in with_slow(judged, slow_below(judged)) if o.test.outcome is TestOutcome.SLOW}
+    assert found == slow

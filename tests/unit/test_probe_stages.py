@@ -152,7 +152,7 @@ def test_a_setup_line_that_fails_is_evidence_against_its_host(tmp_path: Path) ->
     setup = f"source /nowhere/set_env.sh; {two.probe.setup}; export PYTHONPATH={tmp_path}"
     two = replace(two, probe=replace(two.probe, setup=setup))
     one = replace(two, hosts=(replace(two.hosts[0], devices=two.hosts[0].devices[:1]),))
-    seen = probe(one, one.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,)))
+    seen = probe(one, one.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,))).observations
     (finding,) = findings(seen)
     assert "No module named 'torch_npu'" in finding.summary
     assert any("/nowhere/set_env.sh: No such file" in line for line in finding.evidence)
@@ -170,6 +170,8 @@ def test_a_host_that_does_not_get_ready_is_named(
     (tmp_path / "torch.py").write_text("import time; time.sleep(600)")
     two = cluster(tmp_path)
     two = replace(two, probe=replace(two.probe, setup=hangs or f"export PYTHONPATH={tmp_path}"))
-    found = findings(probe(two, two.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,))))
+    found = findings(
+        probe(two, two.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,))).observations
+    )
     assert {finding.host for finding in found} == {"node01", "node02"}
     assert all(f"came as far as {stage}" in finding.summary and says in finding.summary for finding in found)

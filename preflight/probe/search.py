@@ -1,0 +1,141 @@
+"""Rounds of pairs, and of larger groups: the localiser says who is tried with whom, and what that means. Pure.
+
+Each rail has a localiser of its own over its hosts, and their verdicts are merged. Of two hosts nobody is there to ask
+along a rail: the devices of both are the members of one localiser, those of different hosts are tried with each other,
+and the first round goes along the rails. A single host's devices are the members of one, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from preflight.localiser.localise import Localiser
+from preflight.localiser.merge import Rail, merge
+from preflight.localiser.types import Test
+from preflight.model.measure import Located, Observation, TestOutcome
+from preflight.model.peers import FEWEST
+from preflight.probe.located import Field, located
+from preflight.probe.pairs import slow_below, with_slow
+from preflight.probe.rounds import Pair, Place, Plan, pair_of
+
+Leaves = Mapping[Place, str]  # device → its switch, where that is known
+_Asked = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
+
+
+class Search:
+    """The pairs of one run. `seed`: who meets whom in the first round."""
+
+    def __init__(self, plan: Plan, leaves: Leaves, seed: int) -> None:
+        self._plan, self._leaves, self._seed = plan, leaves, seed
+        hosts = len(plan.hosts)
+        self._of_devices = hosts == 1 or (hosts == 2 and plan.request.backend != "gloo")
+        self._below = 0.0  # GB/s
+        self._played: list[tuple[_Asked, Sequence[Observation]]] = []
+        self._asked: _Asked = {}
+        self._fields = self._new_fields()
+        self._given = self._given_rounds()
+
+    def _new_fields(self) -> dict[int, Field]:
+        plan = self._plan
+        if self._of_devices:
+            places = {f"{host}/{device}": (host, device) for host, device in plan.places()}
+
+            def may_meet(one: str, other: str) -> bool:
+                return len(plan.hosts) == 1 or plan.may_meet(places[one], places[other])
+
+            return {0: Field(Localiser(places, seed=self._seed, may_meet=may_meet), places)}
+        fields = {}
+        for rail, of_rail in plan.rail_places().items():
+            topology = {host: self._leaves[place] for host, place in of_rail.items() if place in self._leaves}
+            fields[rail] = Field(Localiser(of_rail, topology=topology, seed=self._seed), of_rail)
+        return fields
+
+    def _given_rounds(self) -> list[list[Pair]]:
+        """Rounds that are not the localiser's choice: along the rails of two hosts; all neighbours, where one round of
+        pairs is too few to know what is usual, and all of them are enough."""
+        matchings = self._plan.neighbours()
+        if self._of_devices:
+            return matchings if len(self._plan.hosts) == 2 else []
+        return matchings if len(matchings[0]) < FEWEST <= sum(map(len, matchings)) else []
+
+    def next_pairs(self) -> list[Pair]:
+        """The pairs of the next round, disjoint; empty when there is nothing more to learn."""
+        if self._given:
+            self._asked = {self._as_asked(pair): pair for pair in self._given.pop(0)}
+        else:
+            self._asked = {
+                (rail, test): pair_of(sorted(one.stand[member] for member in test.members))
+                for rail, one in self._fields.items()
+                for test in one.localiser.next_round()
+            }
+        return list(self._asked.values())
+
+    def _as_asked(self, pair: Pair) -> tuple[int, Test]:
+        if self._of_devices:
+            return 0, Test(frozenset(member.place for member in pair))
+        first = (pair[0].host, pair[0].device)
+        rail = next(rail for rail, one in self._fields.items() if one.stand.get(first[0]) == first)
+        return rail, Test(frozenset(member.host for member in pair))
+
+    def take(self, seen: Sequence[Observation]) -> None:
+        """What came of the pairs asked for; those of which there is nothing were not run. Once it is known what is
+        usual, all that was seen before is judged anew."""
+        self._played.append((self._asked, seen))
+        self._asked = {}
+        news = self._played[-1:]
+        if not self._below and not self._given:
+            self._below = slow_below([one for _, round_ in self._played for one in round_])
+            if self._below:
+                self._fields, news = self._new_fields(), self._played
+        for asked, round_ in news:
+            self._weigh(asked, with_slow(round_, self._below))
+
+    def _weigh(self, asked: _Asked, seen: Iterable[Observation]) -> None:
+        of_pair = defaultdict(list)
+        for one in seen:
+            of_pair[one.test.members].append(one)
+        for rail, one_field in self._fields.items():
+            one_field.add({test: of_pair[pair] for (of, test), pair in asked.items() if of == rail})
+
+    @property
+    def observations(self) -> list[Observation]:
+        """All that was seen, the slow ones called slow."""
+        return [one for _, round_ in self._played for one in with_slow(round_, self._below)]
+
+    @property
+    def any_slow(self) -> bool:
+        return any(seen.test.outcome is TestOutcome.SLOW for seen in self.observations)
+
+    def located(self) -> tuple[Located, ...]:
+        """Whom the tests name."""
+        rails = {rail: Rail(list(one.stand), one.localiser.verdict()) for rail, one in self._fields.items()}
+        return tuple(located(found, self._fields, of_devices=self._of_devices) for found in merge(rails))
+
+
+class GroupSearch:
+    """Where everybody together fails and the pairs do not: which hosts, all their devices together, is it? `seen`: what
+    was seen of everybody and of pairs."""
+
+    def __init__(self, hosts: Sequence[str], seen: Iterable[Observation], seed: int) -> None:
+        self._field = Field(Localiser(hosts, seed=seed), dict.fromkeys(hosts))
+        self._asked: dict[frozenset[str], Test] = {}
+        of_group = defaultdict(list)
+        for one in seen:
+            names = frozenset(member.host for member in one.test.members)
+            if len(names) > 1 and names <= set(hosts):
+                of_group[names].append(one)
+        self._field.add({Test(names): those for names, those in of_group.items()})
+
+    def next_groups(self) -> list[frozenset[str]]:
+        """The hosts of each group of the next round, disjoint; empty when there is nothing more to learn."""
+        self._asked = {test.members: test for test in self._field.localiser.next_round()}
+        return list(self._asked)
+
+    def take(self, seen: Iterable[Observation]) -> None:
+        of_group = defaultdict(list)
+        for one in seen:
+            of_group[frozenset(member.host for member in one.test.members)].append(one)
+        self._field.add({test: of_group[names] for names, test in self._asked.items()})
+
+    def located(self) -> tuple[Located, ...]:
+        found = merge({0: Rail(list(self._field.stand), self._field.localiser.verdict())})
+        return tuple(located(one, {0: self._field}) for one in found)

@@ -161,10 +161,10 @@ class Plan:
         test = Operation(
             "all_reduce", "float32", min(max(self.request.sizes), most), reduction="sum", iterations=5, warmup=1
         )
-        tests = (replace(test, iterations=1),) * 3 if self.crowded else (test,)
+        tests = [replace(test, iterations=1)] * 3 if self.crowded else [test]
         if each_way:
-            tests += tuple(replace(tests[0], op="broadcast", root=root, reduction="") for root in (0, 1))
-        groups = tuple(Group(f"r{number}g{place}", pair, tests, Scope.PAIR) for place, pair in enumerate(pairs))
+            tests += [replace(tests[0], op="broadcast", root=root, reduction="") for root in (0, 1)]
+        groups = tuple(Group(f"r{number}g{place}", pair, tuple(tests), Scope.PAIR) for place, pair in enumerate(pairs))
         return Round(f"r{number}", groups, lanes=1 if self.crowded else len(groups))
 
     def may_meet(self, one: Place, other: Place) -> bool:

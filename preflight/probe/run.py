@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from preflight.model.cluster import Cluster, Host
+from preflight.model.figures import LEAST
 from preflight.model.measure import STAGES, Located, Observation, Scope, TestOutcome, TestResult, kept_waiting
 from preflight.probe.agents import FAREWELL, Agents, Launcher
 from preflight.probe.conductor import Conductor
 from preflight.probe.estimate import sentence
 from preflight.probe.hooks import Hooks
 from preflight.probe.observe import absent, with_printed
+from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.patience import step_deadline
 from preflight.probe.request import SCOPES, Request
 from preflight.probe.rounds import Pair, Place, Plan, Round
@@ -24,6 +26,7 @@ _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
 # Of pairs, and then of groups. What is named is named after four, parts of a cluster that do not reach each other after
 # ten; a host that fails now and then could take any number.
 MOST_ROUNDS = 24
+TOGETHER = 0.6  # of the slowest pair's bandwidth: what all together should have at least, where no baseline says more
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def probe(
         taken = hooks.begin(conductor.present(hosts))
         if not taken:
             return Seen(called, seed=seed)
-        run = _Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
+        run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
         run.apart = len(taken) > 1 and hooks.cut_off()
         if run.apart:
             hooks.note(
@@ -77,7 +80,7 @@ def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
     return tuple(with_printed([called], conductor.printed))
 
 
-class _Run:
+class Run:
     """The rounds of one run, one after the other. `plan` loses hosts and devices on the way."""
 
     def __init__(self, plan: Plan, conductor: Conductor, hooks: Hooks, until: float, seed: int) -> None:
@@ -141,38 +144,58 @@ class _Run:
         return self._perform(self.plan.pair_round(self._rounds, still, each_way=each_way))
 
     def _everybody_else(self) -> None:
-        """Where everybody failed, those whom nothing is held against try it once more. If they fail, too, or nothing is
+        """Where everybody failed, those against whom nothing is held try it once more. If they fail, too, or nothing is
         held against anybody, it takes so many of them to fail: then the smallest groups that do are looked for."""
-        everybody = [seen for seen in self.seen if seen.test.scope is Scope.ALL]
-        failed = next((seen.test for seen in everybody if seen.test.outcome in _BAD), None)
-        if failed is None or self.apart or Scope.PAIR not in self.plan.request.scopes:
+        if self.apart or not {Scope.ALL, Scope.PAIR} <= set(self.plan.request.scopes):
             return
-        self.plan = self.plan.without({*self._named(), *_waited_for(everybody)})
         self._forget_the_gone()
+        below = self._slow_together()
+        judged = with_slow([seen for seen in self.seen if _of_all(seen) and seen.test.bytes >= LEAST], below)
+        by_id = {seen.test.id: seen for seen in judged}
+        self.seen = [by_id.get(seen.test.id, seen) for seen in self.seen]
+        everybody = [seen for seen in self.seen if _of_all(seen)]
+        failed = next((seen.test for seen in everybody if seen.test.outcome not in _WELL), None)
+        if failed is None or failed.outcome is TestOutcome.NOT_RUN:
+            return
+        before = len(self.plan.places())
+        self.plan = self.plan.without({*self._named(), *_waited_for(everybody)})
         hosts = [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
         if len(hosts) < 2 or time.monotonic() > self._until:
             return
-        if len(self.plan.places()) < len(failed.members):
+        if len(self.plan.places()) < before:
             again = self._play(partial(self.plan.together, groups=[hosts], like=failed))
-            if all(seen.test.outcome in _WELL for seen in again):
+            if all(seen.test.outcome in _WELL for seen in with_slow(again, below)):
                 return
-        if not self.located and len(hosts) > 2:
-            self._smallest_failing(hosts, failed)
+        elif self.located:  # a link, or parts that do not reach each other
+            return
+        if len(hosts) > 2:
+            self._smallest_failing(hosts, failed, below)
 
     def _named(self) -> set[Place]:
         """Hosts and devices that are named as such; a link or a partition is nobody's."""
         names = {it.members[0] for it in self.located if it.kind.endswith(("host", "device"))}
         return {(host, index) for host, index in self.plan.places() if {host, f"{host}/{index}"} & names}
 
-    def _smallest_failing(self, hosts: Sequence[str], failed: TestResult) -> None:
-        search = GroupSearch(
-            hosts, [seen for seen in self.seen if seen.test.scope in (Scope.PAIR, Scope.ALL)], self._seed
-        )
+    def _slow_together(self) -> float:
+        """GB/s below which all together are slow: far less than the slowest pair that is not; 0 where nobody knows,
+        or where ranks share cores, and all of them share more."""
+        crowded = self.plan.crowded or any(view.on_host for seen in self.seen for view in seen.ranks)
+        pairs = [seen.test.busbw_GBps for seen in self.seen if seen.test.scope is Scope.PAIR and _measures_well(seen)]
+        return 0.0 if crowded else TOGETHER * min(filter(None, pairs), default=0.0)
+
+    def _smallest_failing(self, hosts: Sequence[str], failed: TestResult, below: float) -> None:
+        there = set(self.plan.places())
+        known = [
+            seen for seen in self.seen
+            if seen.test.scope in (Scope.PAIR, Scope.ALL)
+            and all((member.host, member.device) in there for member in seen.test.members)
+        ]  # fmt: skip
+        search = GroupSearch(hosts, known, self._seed)
         for _ in range(MOST_ROUNDS):
             groups = search.next_groups()
             if not groups or time.monotonic() > self._until:
                 break
-            search.take(self._play(partial(self.plan.together, groups=groups, like=failed)))
+            search.take(with_slow(self._play(partial(self.plan.together, groups=groups, like=failed)), below))
         self.located += search.located()
 
     def _perform(self, round_: Round) -> list[Observation]:
@@ -193,6 +216,14 @@ class _Run:
         seen = self._perform(make(self._rounds))
         self.seen += seen
         return seen
+
+
+def _of_all(seen: Observation) -> bool:
+    return seen.test.scope is Scope.ALL
+
+
+def _measures_well(seen: Observation) -> bool:
+    return seen.test.op == JUDGED and seen.test.outcome is TestOutcome.PASS and seen.test.bytes >= LEAST
 
 
 def _by_themselves(observations: Iterable[Observation]) -> set[Place]:

@@ -68,9 +68,10 @@ static enum echo exchange(int fd, const struct sockaddr_in *target, uint8_t *pac
     if (sendto(fd, packet, size, 0, (const struct sockaddr *)target, sizeof *target) < 0)
         return send_failure(errno);
     for (;;) {
+        /* Also once the time is over: a process that had to wait for the processor finds its answer here. */
         double left = timeout_ms - (now_ms() - start);
         struct pollfd wait = {.fd = fd, .events = POLLIN};
-        if (left <= 0 || poll(&wait, 1, (int)left + 1) == 0)
+        if (poll(&wait, 1, left > 0 ? (int)left + 1 : 0) == 0)
             return ECHO_TIMEOUT;
         int received = recv(fd, answer, sizeof answer, 0);
         if (received < 0)

@@ -99,6 +99,7 @@ def test_the_gateway_keeps_its_address_whichever_port_leaves_the_switch(lab: Lab
 LATE = """
 import os, signal, socket, struct, time
 asked = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+print("listening", flush=True)
 for _ in range(3):
     packet, (sender, _) = asked.recvfrom(2048)
     while packet[20] != 8:
@@ -121,7 +122,8 @@ def test_a_stand_in_that_had_to_wait_for_the_processor_has_its_answers_all_the_s
     answering = ["nsenter", "-t", str(host["pid"]), "-p", "ip", "netns", "exec", fabric, sys.executable, "-c", LATE]
     subprocess.run([*ignore, "net.ipv4.icmp_echo_ignore_all=1"], check=True)
     try:
-        with subprocess.Popen(answering) as late:
+        with subprocess.Popen(answering, stdout=subprocess.PIPE, text=True) as late:
+            assert late.stdout is not None and late.stdout.readline() == "listening\n"
             done = lab.ssh("node01", "hccn_tool -i 0 -ping -g address 192.168.100.1", timeout=20)
             late.kill()
     finally:

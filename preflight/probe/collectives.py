@@ -1,6 +1,7 @@
 """What a group runs together: every collective with small tensors for their values, some with large ones for time."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 
 from preflight.model.cluster import Product
@@ -61,22 +62,13 @@ def collectives(
     """The tests of a group of `ranks`: values first, in small tensors, then times, in `sizes` (bytes).
 
     Every operation is run in every form and with every type of the product, every reduction with every type by one of
-    those that reduce, and every rank is root at least once. The list grows with the ranks only where they are more
-    than the rooted tests. Over gloo only sums are tried with every type, and many ranks do without reduce_scatter of a
-    list. `quick`: two types, one form, not
-    every root. `crowded`: ranks share cores, so that times say more of the hosts than of the network, and only
-    all_reduce is timed in the large sizes. Sizes are rounded up to what divides among the ranks.
+    those that reduce, and every rank is root at least once. What is timed in a size that is large enough to tell whose
+    part is wrong is not run small, too: its values are compared as well. The list grows with the ranks only where they
+    are more than the rooted tests. Over gloo only sums are tried with every type, and many ranks do without
+    reduce_scatter of a list. `quick`: two types, one form, not every root. `crowded`: ranks share cores, so that times
+    say more of the hosts than of the network, and only all_reduce is timed in the large sizes. Sizes are rounded up to
+    what divides among the ranks.
     """
-    values = _quick() if quick else _values(product, backend)
-    if backend == "gloo" and ranks > _RANKS_IN_LISTS:
-        values = (test for test in values if (test.op, test.form) != ("reduce_scatter", "list"))
-    if ranks == 1:  # it has nobody to send to, and is its own partner in all others
-        values = (test for test in values if test.op != "send_recv")
-    roots = count()
-    tests = [_small(test, ranks, next(roots) if test.op in _ROOTED else None) for test in values]
-    if not quick:
-        more = Operation("broadcast", "float32", 0)
-        tests += [_small(more, ranks, root) for root in range(next(roots), ranks)]
     measured = [
         Operation(
             op, "float32", _whole(op, "float32", size, ranks), root=0 if op in _ROOTED else None,
@@ -86,7 +78,27 @@ def collectives(
         for size in sorted(sizes)
         if not crowded or op == "all_reduce" or size <= _CROWDED_BYTES
     ]  # fmt: skip
+    values = _quick() if quick else _values(product, backend)
+    if backend == "gloo" and ranks > _RANKS_IN_LISTS:
+        values = (test for test in values if (test.op, test.form) != ("reduce_scatter", "list"))
+    if ranks == 1:  # it has nobody to send to, and is its own partner in all others
+        values = (test for test in values if test.op != "send_recv")
+    roots = count()
+    tests = [
+        _small(test, ranks, next(roots) if test.op in _ROOTED else None)
+        for test in values
+        if not any(_covers(timed, test, ranks) for timed in measured)
+    ]
+    if not quick:
+        more = Operation("broadcast", "float32", 0)
+        tests += [_small(more, ranks, root) for root in range(next(roots), ranks)]
     return (*tests, *measured)
+
+
+def _covers(timed: Operation, test: Operation, ranks: int) -> bool:
+    """Whether a small test tells nothing beside one that is timed. What has a root is run from other roots."""
+    same = replace(timed, bytes=0, iterations=1, warmup=0) == test and test.op not in _ROOTED
+    return same and timed.bytes >= _small(test, ranks, None).bytes
 
 
 def _quick() -> Iterator[Operation]:

@@ -66,6 +66,18 @@ def test_every_rank_is_a_root_and_the_list_grows_no_faster_than_the_ranks(ranks:
     assert len(listed(ranks=ranks, quick=True)) < 30
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_is_timed_in_a_size_that_tells_whose_part_is_wrong_is_not_run_small_too(quick: bool) -> None:
+    def sums(*sizes: int) -> list[tuple[int, int]]:
+        tests = listed(Product.ATLAS_A2, 16, *sizes, quick=quick)
+        wanted = ("all_reduce", "float32", "sum", "tensor")
+        return [(t.bytes, t.iterations) for t in tests if (t.op, t.dtype, t.reduction, t.form) == wanted]
+
+    two_elements_a_rank = 16 * 2 * 4
+    assert sums(two_elements_a_rank) == [(two_elements_a_rank, 5)]
+    assert sums(8) == [(two_elements_a_rank, 1), (8, 5)]
+
+
 def test_over_gloo_many_ranks_do_without_what_takes_longer_than_all_the_rest() -> None:
     forms = {ranks: {test.form for test in listed(Product.CPU, ranks, backend="gloo") if test.op == "reduce_scatter"}
              for ranks in (8, 9)}  # fmt: skip

@@ -14,6 +14,7 @@ from agent.sockets import connecting
 
 TAIL = 2000  # bytes kept of what a worker prints
 REPORT = 1 << 20  # bytes that a worker may write without a newline
+GATHER = 0.05  # seconds between two looks at what ranks say where nobody waits for it: many words cost as much as one
 
 
 def line_of(event, nonce):
@@ -54,11 +55,13 @@ class Agent:
 
     def let_go(self):
         """Close what is the agent's alone, in a child."""
-        foreign = [fd for fd in self.selector.get_map() if fd != 0]
-        foreign += [worker.order for group in self.groups.values() for worker in group.workers]
-        foreign += filter(None, (self.lease.fd, self.lease.directory))
+        foreign = {fd for fd in self.selector.get_map() if fd != 0}
+        for group in self.groups.values():
+            for worker in group.workers:
+                foreign.update((worker.order, *worker.pipes))
+        foreign.update(filter(None, (self.lease.fd, self.lease.directory)))
         self.selector.close()
-        for fd in [*foreign, self.out]:
+        for fd in (*foreign, self.out):
             os.close(fd)
 
     def serve_store(self):
@@ -89,8 +92,8 @@ class Agent:
                 be_worker(spec, self.environment, *pipes)
             worker = Worker(group, place["rank"], pid, *pipes)
             group.workers.append(worker)
-            self.selector.register(worker.report, selectors.EVENT_READ, (self.read_report, worker))
-            self.selector.register(worker.output, selectors.EVENT_READ, (self.read_output, worker))
+            if group.takes_turns:  # the next one waits for this one's word
+                self.selector.register(worker.report, selectors.EVENT_READ, (self.hear, worker))
             self.say({"at": "stage", "group": group.name, "rank": worker.rank, "stage": "spawned"})
 
     def environment(self):
@@ -116,10 +119,20 @@ class Agent:
 
     # listening to workers
 
-    def read_report(self, worker):
-        data = os.read(worker.report, 1 << 16)
-        if not data:
-            self.forget(worker.report)
+    def hear(self, worker):
+        """Take all that a worker has written by now; a process that it started may write for ever."""
+        for fd, take in ((worker.report, self.take_reports), (worker.output, self.take_output)):
+            try:
+                for _ in range(16 if fd in worker.pipes else 0):  # a pipe holds 64 KiB
+                    data = os.read(fd, 1 << 16)
+                    if not data:
+                        self.leave(worker, fd)
+                        break
+                    take(worker, data)
+            except BlockingIOError:
+                pass
+
+    def take_reports(self, worker, data):
         *lines, worker.unread = (worker.unread + data).split(b"\n")
         worker.unread = worker.unread[-REPORT:]
         for line in lines:
@@ -127,7 +140,6 @@ class Agent:
                 self.take_report(worker, json.loads(line.decode("utf-8", "replace")))
             except (ValueError, LookupError, TypeError, AttributeError):
                 pass  # something in the worker wrote where it should not; what it breaks shows in what is missing
-        return bool(data)
 
     def take_report(self, worker, event):
         if event["at"] == "error":
@@ -139,40 +151,30 @@ class Agent:
             worker.closed, worker.waiting = event.get("stage") == "closed", waits
             worker.last, worker.connecting = time.monotonic(), None
 
-    def read_output(self, worker):
-        data = os.read(worker.output, 1 << 16)
-        if not data:
-            self.forget(worker.output)
+    def take_output(self, worker, data):
         worker.printed = (worker.printed + data)[-TAIL:]
-        return bool(data)
+
+    def leave(self, worker, fd):
+        """Nobody writes there any more, or it does not count."""
+        worker.pipes.discard(fd)
+        self.forget(fd)
 
     def forget(self, fd):
         if fd in self.selector.get_map():
             self.selector.unregister(fd)
-            os.close(fd)
-
-    def drain(self, worker):
-        """Read what an ended worker left in its pipes; a process that it started may hold them, and write for ever."""
-        for fd, read in ((worker.report, self.read_report), (worker.output, self.read_output)):
-            if fd in self.selector.get_map():
-                os.set_blocking(fd, False)
-                try:
-                    for _ in range(16):  # a pipe holds 64 KiB
-                        if not read(worker):
-                            break
-                except BlockingIOError:
-                    pass
-                self.forget(fd)
+        os.close(fd)
 
     # ending
 
     def watch(self):
-        """Notice who has ended and who is late."""
+        """Hear what workers say; notice who has ended and who is late."""
         now = time.monotonic()
         for group in list(self.groups.values()):
             for worker in group.workers:
-                if not worker.ended and exit_of(worker.pid):
-                    self.bury(worker)
+                if not worker.ended:
+                    self.hear(worker)
+                    if exit_of(worker.pid):
+                        self.bury(worker)
             alive = [worker for worker in group.workers if not worker.ended]
             for worker in alive:
                 if worker.connecting is None and now - worker.last > group.deadline / 2:
@@ -199,7 +201,9 @@ class Agent:
 
     def bury(self, worker):
         """Say how a worker ended. It is reaped when its whole group is over."""
-        self.drain(worker)
+        self.hear(worker)
+        for fd in list(worker.pipes):  # a process that it started may hold them
+            self.leave(worker, fd)
         worker.ended = True
         info = exit_of(worker.pid)
         end, error = worker.killed, worker.error
@@ -290,7 +294,7 @@ class Agent:
         self.selector.register(wake, selectors.EVENT_READ, (lambda _: os.read(wake, 4096), None))
         self.selector.register(0, selectors.EVENT_READ, (self.read_commands, None))
         while time.monotonic() - self.last_heard < self.hello["silence"]:
-            for key, _ in self.selector.select(timeout=0.5):
+            for key, _ in self.selector.select(timeout=GATHER if self.groups else 0.5):
                 if key.fd in self.selector.get_map():
                     handler, subject = key.data
                     handler(subject)

@@ -14,6 +14,9 @@ class Worker:
     def __init__(self, group, rank, pid, report, output, order):
         self.group, self.rank, self.pid = group, rank, pid
         self.report, self.output, self.order = report, output, order
+        self.pipes = {report, output}  # on which it may still say something
+        for fd in self.pipes:
+            os.set_blocking(fd, False)
         self.unread = b""
         self.printed = b""
         self.error = ""

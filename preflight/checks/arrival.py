@@ -1,27 +1,37 @@
 """Who did not arrive, and who waited for whom: a hang as a sentence."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from preflight.checks.named import Named, by_id, named, partners, tell
+from preflight.checks.named import evidence as with_partners
 from preflight.checks.registry import All, cluster_check
+from preflight.checks.stops import TROUBLE, Behind, Stop, late, nearest, of_its_tests, passed_later
 from preflight.checks.whereabouts import HANDS, device_ranges, evidence, first_line, found_at, waiting
 from preflight.facts.last_words import Meaning, meaning
 from preflight.facts.stages import usual
 from preflight.model.finding import Finding
-from preflight.model.measure import STAGES, End, Member, Observation, RankView, Scope, TestOutcome, kept_waiting
+from preflight.model.measure import End, Located, Observation, RankView, TestOutcome, kept_waiting
+from preflight.model.outcome import Outcome
 
-_TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 _LOST = "was lost"
-_VANISHED = (End.LOST, End.KILLED, End.EXITED, End.UNBORN)
 
 
-@cluster_check("PRB101", "Every rank arrives at every stage of the probe", several=False)
-def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+@cluster_check(
+    "PRB101", "Every rank arrives at every stage of the probe", several=False, optional=("located", "causes")
+)
+def all_arrive(
+    all_: All,
+    observations: tuple[Observation, ...],
+    located: tuple[Located, ...] | None,
+    causes: tuple[Finding, ...] | None,
+) -> Iterator[Finding]:
     """Why: a collective needs every rank; one that is missing makes all others wait until a time-out, whose message
     names whoever waited. The probe asks each rank how far it came, so those that stayed behind are named, with the
     last stage they got through: spawned, python, torch, backend, device, store, peers,
-    communicator, warm-up, iteration, values, closed.
+    communicator, warm-up, iteration, values, closed. Where all came equally far, tests with other partners tell: a
+    device or host that fails with two which are well elsewhere, a link, a rail, groups that do not reach each other, or
+    how many it takes. What facts know of those is the cause, and what else failed because of them is evidence.
 
     By hand: the job's log of the rank that is named, not of the one that complained
 
@@ -30,7 +40,6 @@ def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     """
     if not observations:
         yield all_.unknown("the probe brought no results", host=None)
-    troubled = [seen for seen in observations if seen.test.outcome in _TROUBLE]
     unheard = {view.member.host: view for seen in observations for view in seen.ranks if _not_waited_for(view)}
     for host, view in unheard.items():
         yield all_.unknown(
@@ -39,15 +48,9 @@ def all_arrive(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
         )  # fmt: skip
     not_run = [seen for seen in observations if seen.test.outcome is TestOutcome.NOT_RUN]
     left = [seen.test.id for seen in not_run if not any(map(_not_waited_for, seen.ranks))]
-    if left and not troubled:  # else they follow from the tests that failed
+    if left and not any(seen.test.outcome in TROUBLE for seen in observations):  # else they follow from those
         yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
-    culprits, stops = _culprits(troubled), _common_stops(troubled)
-    culprits += _convicted([stop for stop in stops if not any(one.explains(stop) for one in culprits)], observations)
-    for culprit in culprits:
-        yield _blamed(all_, culprit, [stop for stop in stops if culprit.explains(stop)])
-    unexplained = [stop for stop in stops if not any(culprit.explains(stop) for culprit in culprits)]
-    for stop, others in _nearest(unexplained, observations):
-        yield from _all_stopped(all_, stop, others)
+    yield from _stopped(_Run(all_, observations, causes), named(located, *TROUBLE))
 
 
 def _not_waited_for(view: RankView) -> bool:
@@ -56,173 +59,155 @@ def _not_waited_for(view: RankView) -> bool:
 
 
 @dataclass(frozen=True)
-class _Culprit:
-    """Ranks of one host that stayed behind at the same stage in the same way; `seen`: the tests in which they did.
-    `partners`: of a device that no test alone could name, those with which it stopped, and which do well elsewhere."""
+class _Run:
+    """What all findings of a run are told from."""
 
-    views: tuple[RankView, ...]
-    seen: tuple[Observation, ...]
-    partners: tuple[str, ...] = ()
-
-    @property
-    def stage(self) -> str:
-        return self.views[0].stage
-
-    @property
-    def members(self) -> set[Member]:
-        return {view.member for view in self.views}
-
-    def explains(self, stop: "_Stop") -> bool:
-        """Whether these ranks were among those that stopped together elsewhere, and not behind that place here."""
-        devices = {(member.host, member.device) for member in self.members}
-        among = any((member.host, member.device) in devices for member in stop.members)
-        return among and STAGES.index(self.stage) <= STAGES.index(stop.stage)
+    all_: All
+    observations: Sequence[Observation]
+    causes: Sequence[Finding] | None
 
 
 @dataclass(frozen=True)
-class _Stop:
-    """A group whose ranks all came equally far, so that nobody in it can be named; `seen`: the tests in which."""
+class _Suspect:
+    """`it` stayed behind like `own`; `more`: where else it did, or was convicted by partners."""
 
-    members: tuple[Member, ...]
-    stage: str
-    seen: tuple[Observation, ...]
+    it: Named
+    own: Behind
+    more: tuple[str, ...] = ()
 
-    @property
-    def tests(self) -> str:
-        return ", ".join(seen.test.id for seen in self.seen[:8])
-
-
-def _culprits(troubled: Iterable[Observation]) -> list[_Culprit]:
-    """One a host, stage and way to vanish: what they said may differ by an address or a number, and is evidence. Those
-    that were ended with a rank that was late stood there like it."""
-    found: dict[tuple[str, str, End | None], tuple[dict[tuple[str, int], RankView], list[Observation]]] = {}
-    for seen in troubled:
-        for view in kept_waiting(seen):
-            end = view.end if view.end in _VANISHED else None
-            views, tests = found.setdefault((view.member.host, view.stage, end), ({}, []))
-            views.setdefault((view.member.host, view.member.device), view)
-            if seen not in tests:
-                tests.append(seen)
-    told_first = [sorted(views.values(), key=lambda view: not view.error) for views, _ in found.values()]
-    return [_Culprit(tuple(views), tuple(tests)) for views, (_, tests) in zip(told_first, found.values(), strict=True)]
+    def explains(self, stop: Stop) -> bool:
+        return self.it.explains(stop.places) if self.it.proven else self.own.explains(stop)
 
 
-def _common_stops(troubled: Iterable[Observation]) -> list[_Stop]:
-    found: dict[tuple[tuple[Member, ...], str], list[Observation]] = {}
-    for seen in troubled:
-        if not kept_waiting(seen):
-            found.setdefault((seen.test.members, seen.test.stage), []).append(seen)
-    return [_Stop(members, stage, tuple(tests)) for (members, stage), tests in found.items()]
+def _stopped(run: _Run, objects: Sequence[Named]) -> Iterator[Finding]:
+    """Hosts and devices first, then what lies between them, then what nobody is named for."""
+    convicted = [it for it in objects if it.single]
+    behind, stops = late(run.observations, convicted)
+    suspects = _suspects(run, behind, convicted)
+    for suspect in suspects:
+        follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in suspect.own.seen]
+        yield _blamed(run, suspect, follows)
+    left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
+    known = {place for suspect in suspects for place in suspect.own.places}
+    told = {it for suspect in suspects for it in convicted if it is suspect.it}
+    for it in (one for one in objects if one not in told and not one.part(known)):
+        yield _between(run, it, [stop for stop in left if it.explains(stop.places)])
+    left = [stop for stop in left if not any(it.explains(stop.places) for it in objects)]
+    for stop, others in nearest(left, run.observations):
+        yield from _all_stopped(run, stop, [other.told for other in others])
 
 
-def _convicted(stops: Sequence[_Stop], observations: Sequence[Observation]) -> list[_Culprit]:
-    """The devices that stopped with two partners which do well with others, and did well with nobody."""
-    paired = [seen for seen in observations if seen.test.scope is Scope.PAIR]
-    stuck = {seen.test.members for seen in paired if seen.test.outcome in (*_TROUBLE, TestOutcome.NOT_RUN)}
-    well = _devices(member for seen in paired if seen.test.members not in stuck for member in seen.test.members)
-    found: dict[tuple[str, int], dict[tuple[str, int], _Stop]] = defaultdict(dict)
-    for stop in stops:
-        if len(stop.members) == 2:
-            one, other = ((member.host, member.device) for member in stop.members)
-            found[one].setdefault(other, stop)
-            found[other].setdefault(one, stop)
-    convicted = []
-    for device, with_ in found.items():
-        good = [f"{host}/{number}" for host, number in with_ if (host, number) in well]
-        if device not in well and len(good) >= 2:
-            seen = [one for stop in with_.values() for one in stop.seen]
-            seen.sort(key=lambda one: STAGES.index(one.test.stage))
-            view = next(view for view in seen[0].ranks if (view.member.host, view.member.device) == device)
-            convicted.append(_Culprit((view,), tuple(seen), tuple(good)))
-    return convicted
+def _suspects(run: _Run, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:
+    """One an object: who stayed behind and who is convicted by partners may be the same."""
+    found: list[_Suspect] = []
+    left = list(behind)
+    for it in convicted:
+        same = [one for one in left if it.part(one.places) == one.places]
+        wider = [one for one in left if one not in same and it.part(one.places)]
+        own = same[0] if same else of_its_tests(it, run.observations)
+        if own and not wider:
+            found.append(_Suspect(it, own, more=tuple(map(_tests, same[1:]))))
+        left = [one for one in left if one not in same]
+    for one in left:
+        inside = [it.one for it in convicted if it.part(one.places)]
+        more = [line for it in inside for line in with_partners(it, by_id(run.observations))]
+        found.append(_Suspect(_by_stage(one), one, more=tuple(more)))
+    return found
 
 
-def _nearest(stops: Sequence[_Stop], observations: Sequence[Observation]) -> Iterator[tuple[_Stop, list[_Stop]]]:
-    """The stops nearest the cause, each with the others that follow from it.
-
-    Of a large group and smaller ones in it: where all the smaller ones that were tried stopped too, what stops them
-    is common to all, and the large one speaks; where some went well, those that did not are the cause.
-    """
-    left = sorted(stops, key=lambda stop: -len(stop.members))
-    while left:
-        large, *rest = left
-        devices = _devices(large.members)
-        inside = [stop for stop in rest if _devices(stop.members) < devices]
-        scopes = {stop.seen[0].test.scope for stop in inside}
-        tried = {
-            frozenset(_devices(seen.test.members))
-            for seen in observations
-            if seen.test.scope in scopes and _devices(seen.test.members) < devices
-        }
-        if inside and {frozenset(_devices(stop.members)) for stop in inside} != tried:
-            for stop in inside:
-                yield stop, [large]
-        else:
-            yield large, inside
-        left = [stop for stop in rest if stop not in inside]
+def _by_stage(own: Behind) -> Named:
+    """A host of which all ranks of the test stayed behind, else its devices."""
+    first, host = own.seen[0], own.views[0].member.host
+    whole = len(own.views) > 1 and len(own.views) == sum(view.member.host == host for view in first.ranks)
+    kind = "host" if whole or own.stage == "none" or own.views[0].end is End.LOST else "device"
+    members = (host,) if kind == "host" else tuple(sorted(own.places))
+    ids = tuple(seen.test.id for seen in own.seen)
+    return Named(Located(kind, members, ids, first.test.outcome), proven=False)
 
 
-def _devices(members: Iterable[Member]) -> set[tuple[str, int]]:
-    return {(member.host, member.device) for member in members}
+def _tests(own: Behind) -> str:
+    return f"tests {', '.join(seen.test.id for seen in own.seen[:8])}"
 
 
-def _blamed(all_: All, culprit: _Culprit, follows: Sequence[_Stop]) -> Finding:
-    first, views, stage = culprit.seen[0], culprit.views, culprit.stage
-    others = [view for view in first.ranks if view.member not in culprit.members]
-    behind = waiting(first, [view for view in others if view not in kept_waiting(first)])
-    if culprit.partners:
-        behind = f"so with {' and '.join(culprit.partners[:3])}, which do well with others"
-    how = _how(views[0])
-    member = views[0].member
+def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
+    own, first, views, stage = suspect.own, suspect.own.seen[0], suspect.own.views, suspect.own.stage
+    others = [view for view in first.ranks if view.member not in own.members and view not in kept_waiting(first)]
+    who = partners(suspect.it.one, by_id(run.observations)) if suspect.it.proven else []
+    apart = f"so with {' and '.join(who[:3])}, which do well with others" if len(who) > 1 else waiting(first, others)
+    how, member = _how(views[0]), views[0].member
     if stage == "none" or how.startswith(_LOST):
         ranks = sum(view.member.host == member.host for view in first.ranks)
         summary = f"{member.host}: its {ranks} ranks came as far as {stage}, and the host {how}"
-    elif len(views) == 1:
+    elif len(views) == 1 and suspect.it.kind == "device":
         summary = f"{member.host}: device {member.device} (rank {member.rank}) came as far as {stage} and {how}"
     else:
-        summary = f"{member.host}: {len(views)} ranks ({device_ranges(views)}) came as far as {stage} and {how}"
-    tests = ", ".join(seen.test.id for seen in culprit.seen[:8])
-    more = [
-        f"tests {tests}",
-        *(_told(stop) for stop in follows if stop.seen[0] not in culprit.seen),
-    ]
+        word = "rank" if len(views) == 1 else "ranks"
+        summary = f"{member.host}: {len(views)} {word} ({device_ranges(views)}) came as far as {stage} and {how}"
     said = [*(view.error for view in views), *(line for view in views for line in view.logs)]
-    known = _meaning(all_, first, stage, said, views[0].state)
-    return all_.bad(
-        "; ".join(filter(None, (summary, behind))), host=member.host,
-        device=member.device if len(views) == 1 else None, expected="closed", found=_found(first, stage),
-        cause=known.cause, remedy=known.remedy, evidence=(*evidence(all_.cluster, first, views), *more),
+    known = _meaning(run.all_, first, stage, said, views[0].state)
+    return tell(
+        run.all_, suspect.it, run.observations, run.causes, summary="; ".join(filter(None, (summary, apart))),
+        trouble=_trouble(views[0]), likely=known.cause, remedy=known.remedy,
+        details=(*evidence(run.all_.cluster, first, views), _tests(own), *suspect.more, *follows),
+        expected="closed", found=_found(first, stage),
     )  # fmt: skip
 
 
-def _told(stop: _Stop) -> str:
-    return f"{stop.tests}: {len(stop.members)} ranks stopped after {stop.stage}"
+def _between(run: _Run, it: Named, follows: Sequence[Stop]) -> Finding:
+    """A link, a rail, groups … or somebody who fails now and then."""
+    seen = [one for one in run.observations if one.test.id in it.one.tests and one.test.outcome in TROUBLE]
+    if not seen:
+        return tell(run.all_, it, run.observations, run.causes, trouble="tests fail")
+    first, stage = seen[0], seen[0].test.stage
+    known = _meaning(run.all_, first, stage, [view.error for one in seen for view in one.ranks if view.error])
+    return tell(
+        run.all_, it, run.observations, run.causes, trouble=_trouble(first.ranks[0]), likely=known.cause,
+        remedy=known.remedy, expected="closed", found=stage,
+        details=(
+            *evidence(run.all_.cluster, first, first.ranks),
+            *(stop.told for stop in follows if not {one.test.id for one in seen}.issuperset(stop.ids)),
+        ),
+    )  # fmt: skip
 
 
-def _all_stopped(all_: All, stop: _Stop, others: Sequence[_Stop]) -> Iterator[Finding]:
+def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
     """What is said of a group that stopped together. A pair names its link, and so both its hosts, each in a finding:
-    neither is proven, and neither is well."""
-    first, stage = stop.seen[0], stop.stage
+    neither is proven, and neither is well; unless it did well when it was tried again."""
+    all_, first, stage = run.all_, stop.seen[0], stop.stage
     errors = [view.error for seen in stop.seen for view in seen.ranks if view.error]
     known = _meaning(all_, first, stage, errors)
-    more = [f"tests {stop.tests}"]
-    more += map(_told, others)
-    told = (*evidence(all_.cluster, first, first.ranks), *more)
+    details = (*evidence(all_.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *others)
+    trouble = _trouble(first.ranks[0])
     if len(stop.members) == 2:
+        later = passed_later(stop, run.observations)
+        once = f", and did well when tried again ({later})" if later else ""
         both = (stop.members, stop.members[::-1])
-        for one, peer in both if len({member.host for member in stop.members}) == 2 else both[:1]:
-            yield all_.bad(
-                f"{one.host}: device {one.device} and {peer.place} stopped together after {stage}",
-                host=one.host, device=one.device, peer=peer.place, expected="closed", found=stage,
-                evidence=told, cause=known.cause or "either end, or the path between them", remedy=known.remedy,
+        for one, peer in both if len({member.host for member in stop.members}) == 2 and not later else both[:1]:
+            yield tell(
+                all_, _group("link", stop, (one.place, peer.place)), run.observations, run.causes,
+                summary=f"{one.host}: device {one.device} and {peer.place} stopped together after {stage}{once}",
+                likely=known.cause or "either end, or the path between them", remedy=known.remedy, details=details,
+                report=all_.warn if later else all_.bad, trouble=trouble, expected="closed", found=stage,
             )  # fmt: skip
         return
+    failures = [cause for cause in run.causes or () if cause.outcome is Outcome.FAIL]
     common = "common to all ranks"
-    yield all_.bad(
-        f"all {len(stop.members)} ranks stopped after {stage}: they waited for one another "
-        f"{found_at(first.ranks[0])}", host=None, expected="closed", found=stage, evidence=told,
-        cause=f"{common}: {known.cause}" if known.cause else common, remedy=known.remedy,
+    yield tell(
+        all_, _group("group", stop, tuple(sorted(stop.places))), run.observations, failures,
+        summary=f"all {len(stop.members)} ranks stopped after {stage}: they waited for one another "
+        f"{found_at(first.ranks[0])}", likely=f"{common}: {known.cause}" if known.cause else common,
+        remedy=known.remedy, details=details, trouble=trouble, expected="closed", found=stage,
     )  # fmt: skip
+
+
+def _group(kind: str, stop: Stop, members: tuple[str, ...]) -> Named:
+    return Named(Located(kind, members, stop.ids, stop.seen[0].test.outcome), proven=False)
+
+
+def _trouble(view: RankView) -> str:
+    """A class of cause, for programs."""
+    gone = {End.LOST: "host lost", End.KILLED: "killed", End.EXITED: "left without a word", End.UNBORN: "never started"}
+    return gone.get(view.end or End.OVERDUE, f"{'failed' if view.error else 'stuck'} {found_at(view)}")
 
 
 def _found(seen: Observation, stage: str) -> str:

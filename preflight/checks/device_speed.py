@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from preflight.checks.named import command
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
-from preflight.model.measure import Member, Observation
+from preflight.model.measure import Culprit, Member, Observation, Scope
 from preflight.model.peers import FEWEST, usual
 
 
@@ -81,17 +82,20 @@ def _judge(
         yield all_.skip(f"fewer than {FEWEST} devices were tested alone: no median to compare with")
     for kind, by_type in speeds.items():
         slow = [found for dtype, of in by_type.items() for found in _slow(kind, dtype, of) if found.member not in wrong]
-        yield from _told(all_, kind, slow, measured, remedy)
+        yield from _told(all_, kind, slow, measured, done, remedy)
 
 
 def _wrong(all_: All, member: Member, seen: Sequence[Observation], verb: str) -> Finding:
     bad = [one for one in seen if one.test.wrong_values]
+    ids = tuple(one.test.id for one in bad)
     return all_.bad(
         f"{member.host}: device {member.device} {verb} wrongly: {len(bad)} of {len(seen)} tests brought wrong values",
         host=member.host, device=member.device, expected="0 wrong values",
         found=f"{sum(one.test.wrong_values for one in bad)} wrong values",
         evidence=tuple(f"{one.test.op} {one.test.dtype}: {one.ranks[0].first_wrong[:120]}" for one in bad),
-        remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC",
+        remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC; to "
+        f"see it again: {command(all_, [member.host], Scope.DEVICE)}",
+        culprit=Culprit("device", (member.place,), ids, f"{verb} wrongly"),
     )  # fmt: skip
 
 
@@ -133,7 +137,12 @@ def _slow(kind: _Kind, dtype: str, speeds: _Speeds) -> Iterator[_Slow]:
 
 
 def _told(
-    all_: All, kind: _Kind, slow: Sequence[_Slow], measured: Collection[Member], remedy: str
+    all_: All,
+    kind: _Kind,
+    slow: Sequence[_Slow],
+    measured: Collection[Member],
+    done: Sequence[Observation],
+    remedy: str,
 ) -> Iterator[Finding]:
     """One finding a device, or one for a host of which all devices are slow: then it is the host."""
     by_host: dict[str, dict[Member, list[_Slow]]] = defaultdict(lambda: defaultdict(list))
@@ -146,10 +155,15 @@ def _told(
             worst = min(group, key=lambda found: found.share)
             device = None if everyone else worst.member.device
             whom = f"all {len(of)} devices" if everyone else f"device {device}"
-            report = all_.bad if any(found.far for found in group) else all_.warn
-            yield report(
+            far = any(found.far for found in group)
+            members = {found.member for found in group}
+            ids = tuple(one.test.id for one in done if one.test.op == kind.op and one.ranks[0].member in members)
+            named = ("host", (host,)) if everyone else ("device", (worst.member.place,))
+            yield (all_.bad if far else all_.warn)(
                 f"{host}: {whom}: {kind.words} are slow: {worst.words}", host=host, device=device,
                 expected=f"{1 / kind.warn:.0%} of the median or more", found=f"{worst.share:.0%}",
                 cause="what its devices share: power, cooling, memory and processor of the host" if everyone else "",
-                evidence=tuple(f"{found.member.place}: {found.words}" for found in group), remedy=remedy,
+                evidence=tuple(f"{found.member.place}: {found.words}" for found in group),
+                remedy=f"{remedy}; to see it again: {command(all_, [host], Scope.DEVICE)}",
+                culprit=Culprit(*named, ids, f"slow {kind.words}") if far else None,
             )  # fmt: skip

@@ -3,18 +3,27 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from preflight.checks.named import Named, named, tell
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
-from preflight.model.measure import Member, Observation, RankView, Scope, TestOutcome
+from preflight.model.measure import Located, Member, Observation, RankView, Scope, TestOutcome
 
 _NO_COLLECTIVE = ("init", "close", "training_step")  # the last is judged by PRB113
 _SHOWN = 5  # results that a finding tells as evidence
+_TROUBLE = "wrong data"
+_REMEDY = "take the device out of jobs, then probe it with another partner"
 
 
-@cluster_check("PRB102", "Every value that a collective brings is exact", several=False)
-def values_exact(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+@cluster_check("PRB102", "Every value that a collective brings is exact", several=False, optional=("located", "causes"))
+def values_exact(
+    all_: All,
+    observations: tuple[Observation, ...],
+    located: tuple[Located, ...] | None,
+    causes: tuple[Finding, ...] | None,
+) -> Iterator[Finding]:
     """Why: a device or link that changes bits brings no error; the loss curve just looks odd, weeks later. The probe
-    sends patterns whose exact result is known on every rank, and compares every element.
+    sends patterns whose exact result is known on every rank, and compares every element. Whose part was wrong is told
+    by the pattern, or by tests with other partners. One that is wrong now and then is a failure, too.
 
     By hand: no tool of the vendor compares values; preflight probe --inventory hosts.toml
 
@@ -32,20 +41,32 @@ def values_exact(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
     unfinished = [seen for seen in done if seen not in wrong and _receivers(seen)]
     sources = _sources(wrong)
     alone = {seen.ranks[0].member.place for seen in observations if seen not in met and _receivers(seen)}
+    objects = [it for it in named(located, TestOutcome.WRONG_DATA) if not alone & set(it.one.members)]
     known = {*alone, *(member.place for member in sources)}
-    yield from _unknown_sources(all_, [seen for seen in wrong if not known & {m.place for m in seen.test.members}])
-    for member, evidence in sources.items():
-        if member.place in alone:
-            continue
-        yield all_.bad(
-            f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong", host=member.host,
-            device=member.device, expected="0 wrong values", found=f"wrong in {len(evidence)} results",
-            evidence=tuple(evidence[:_SHOWN]), remedy="take the device out of jobs, then probe it with another partner",
-        )  # fmt: skip
+    left = [seen for seen in wrong if not known & {m.place for m in seen.test.members}]
+    left = [seen for seen in left if not any(it.explains([m.place for m in seen.test.members]) for it in objects)]
+    yield from _unknown_sources(all_, left)
+    for it in objects:
+        details = [word for member, words in sources.items() if it.part([member.place]) for word in words]
+        yield tell(all_, it, observations, causes, trouble=_TROUBLE, expected="0 wrong values", remedy=_REMEDY,
+                   report=all_.bad, details=details[:_SHOWN])  # fmt: skip
+    for member, words in sources.items():
+        if member.place not in alone and not any(it.part([member.place]) for it in objects if it.single):
+            yield tell(
+                all_, _by_pattern(member, wrong), observations, causes, trouble=_TROUBLE, remedy=_REMEDY,
+                summary=f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong",
+                expected="0 wrong values", found=f"wrong in {len(words)} results", details=words[:_SHOWN],
+            )  # fmt: skip
     if unfinished and not wrong:
         evidence = [_word(seen, view) for seen in unfinished for view in _receivers(seen)]
         yield all_.unknown("wrong values were seen, but only in tests that failed or hung (PRB101)", host=None,
                            evidence=tuple(evidence[:_SHOWN]))  # fmt: skip
+
+
+def _by_pattern(member: Member, wrong: Sequence[Observation]) -> Named:
+    """The device whose part was wrong in some of these tests."""
+    ids = tuple(seen.test.id for seen in wrong if member.place in {source.place for source in _sources([seen])})
+    return Named(Located("device", (member.place,), ids, TestOutcome.WRONG_DATA), proven=False)
 
 
 def _receivers(seen: Observation) -> list[RankView]:

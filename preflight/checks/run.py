@@ -113,7 +113,8 @@ def _inputs(
         if name == _CONTACT:
             values[name] = contact
         elif name in ROUNDS:
-            values[name] = rounds.get(name)
+            round_ = rounds.get(name)
+            values[name] = None if isinstance(round_, NotRun) else round_
         else:
             value = getattr(contact, name)
             if (value is None or isinstance(value, Missing)) and name in check.optional:

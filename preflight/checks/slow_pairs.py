@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from preflight.checks.named import Named, named, sentence, tell
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
-from preflight.model.measure import Observation, Scope, TestOutcome
+from preflight.model.measure import Located, Observation, Scope, TestOutcome
 from preflight.model.peers import FEWEST, Usual, usual
 
 SLOW_FAIL, FAR = 0.80, 5.0  # of the median, and spreads from it
@@ -21,11 +23,16 @@ def _is_rail_pair(seen: Observation) -> bool:
     return seen.test.scope is Scope.PAIR and along
 
 
+def _both_ways(seen: Observation) -> bool:
+    """Whether it measured a pair as such. What has a root goes one way."""
+    return seen.test.scope is Scope.PAIR and seen.test.busbw_GBps is not None and seen.test.root is None
+
+
 def _called_slow(observations: Sequence[Observation]) -> set[_Pair]:
     """The pairs that the probe found slow in all their measurements; it knows how restless the machines were."""
     calm: dict[_Pair, bool] = {}
     for seen in observations:
-        if seen.test.scope is Scope.PAIR and seen.test.busbw_GBps is not None:
+        if _both_ways(seen):
             one, other = sorted(member.place for member in seen.test.members)
             calm[one, other] = calm.get((one, other), True) and seen.test.outcome is TestOutcome.SLOW
     return {pair for pair, slow in calm.items() if slow}
@@ -38,7 +45,7 @@ def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, f
     rails: dict[tuple[int, str, str], dict[_Pair, float]] = defaultdict(dict)
     for seen in observations:
         test = seen.test
-        if test.scope is not Scope.PAIR or test.busbw_GBps is None or len({m.host for m in test.members}) < 2:
+        if not _both_ways(seen) or test.busbw_GBps is None or len({m.host for m in test.members}) < 2:
             continue
         kind = (test.bytes, test.op, test.dtype)
         one, other = sorted(member.place for member in test.members)
@@ -57,42 +64,51 @@ def _slow_rounds(observations: Sequence[Observation], place: str) -> int:
     return len({test.id.partition("-")[0] for test in slow if place in (member.place for member in test.members)})
 
 
-@cluster_check("PRB103", "No rail is slow")
-def no_slow_rail(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class _Run:
+    """What all findings of a run are told from."""
+
+    all_: All
+    observations: Sequence[Observation]
+    causes: Sequence[Finding] | None
+    peers: Usual | None
+
+
+@cluster_check("PRB103", "No rail is slow", optional=("located", "causes"))
+def no_slow_rail(
+    all_: All,
+    observations: tuple[Observation, ...],
+    located: tuple[Located, ...] | None,
+    causes: tuple[Finding, ...] | None,
+) -> Iterator[Finding]:
     """Why: a collective is as slow as its slowest link; a port that came up at a lower speed, or loses packets, slows
     every job and fails none. Pairs along the rails are compared with their own median: one that stays below 93 % of it,
     and further from it than healthy ones are, is a warning; below 80 % and slow in a second round it is a failure.
     Where pairs differ from themselves by more than that from one measurement to the next, the machines are busy and
-    only larger differences count. A device is named if it is slow with two partners that are fast elsewhere, else the
-    pair. Where half of the pairs are slow, no median tells who: a warning lists them.
+    only larger differences count. Whoever is slow with partners that are fast elsewhere is named, with the direction
+    where that is known; else the pair. Where half of the pairs are slow, no median tells who: a warning lists them.
 
     By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 
     Mend: cable, optical module, switch port; speed and flow control at both ends
     """
+    objects = named(located, TestOutcome.SLOW)
     bandwidth, peers = _pair_bandwidths(observations)
-    if peers is None:
+    if peers is None and not objects:
         planned = {seen.test.members for seen in observations if _is_rail_pair(seen)}
         if len(planned) < FEWEST:
             yield all_.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
         else:
             yield all_.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth", host=None)
         return
+    run = _Run(all_, observations, causes, peers)
+    for it in objects:
+        yield _slow(run, it, _values(observations, it.one), again=True)
     slow = bandwidth.keys() & _called_slow(observations)
-    fast = {place for pair in bandwidth.keys() - slow for place in pair}
-    partners: dict[str, set[str]] = defaultdict(set)
-    for one, other in slow:
-        partners[one].add(other)
-        partners[other].add(one)
-    convicted = {place for place, others in partners.items() if len(others & fast) >= 2 and place not in fast}
-    for place in sorted(convicted):
-        values = {pair: bandwidth[pair] for pair in slow if place in pair}
-        yield _slow(all_, place, values, peers, again=True)
-    for pair in sorted(slow):
-        if not convicted & set(pair):
-            again = all(_slow_rounds(observations, place) > 1 for place in pair)
-            yield _slow(all_, pair[0], {pair: bandwidth[pair]}, peers, peer=pair[1], again=again)
-    if not slow and peers.spread > UNLIKE * peers.median:
+    for pair in sorted(pair for pair in slow if not any(it.explains(pair) for it in objects)):
+        again = all(_slow_rounds(observations, place) > 1 for place in pair)
+        yield _slow(run, _unproven(observations, pair), {pair: bandwidth[pair]}, again=again)
+    if not slow and peers and peers.spread > UNLIKE * peers.median:
         yield from _unlike(all_, observations, bandwidth)
 
 
@@ -100,7 +116,7 @@ def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_
     """Where about half of the pairs are slow, the median lies between the halves and singles nobody out."""
     own: dict[_Pair, list[float]] = defaultdict(list)
     for seen in observations:
-        if _is_rail_pair(seen) and seen.test.busbw_GBps is not None:
+        if _is_rail_pair(seen) and _both_ways(seen) and seen.test.busbw_GBps is not None:
             one, other = sorted(member.place for member in seen.test.members)
             own[one, other].append(seen.test.busbw_GBps)
     steady = sorted(min(measured) / max(measured) for measured in own.values())[len(own) // 2]
@@ -116,19 +132,67 @@ def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_
         )  # fmt: skip
 
 
-def _slow(
-    all_: All, place: str, values: dict[_Pair, float], peers: Usual, *, again: bool, peer: str | None = None
-) -> Finding:
-    """The finding about a slow device, or, with `peer`, about a slow pair of which neither end is proven at fault.
-    `again`: it was slow in more than one round."""
-    host, _, device = place.partition("/")
-    worst = min(values.values())
-    what = f"device {device} and {peer} are slow together" if peer else f"device {device} is slow"
-    report = all_.bad if again and worst < peers.limit(SLOW_FAIL, FAR) else all_.warn
-    return report(
-        f"{host}: {what}: {worst:.2f} GB/s, the median pair has {peers.median:.2f}", host=host, device=int(device),
-        peer=peer, expected=f"about {peers.median:.2f} GB/s", found=f"{worst:.2f} GB/s",
-        cause="either end or the path between them" if peer else "slow with two partners that are fast elsewhere",
-        evidence=tuple(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())),
+def _unproven(observations: Sequence[Observation], pair: _Pair) -> Named:
+    """A slow pair of which neither end is named."""
+    of_pair = (seen.test for seen in observations if {member.place for member in seen.test.members} == set(pair))
+    ids = tuple(test.id for test in of_pair if test.outcome is TestOutcome.SLOW)
+    return Named(Located("link", pair, ids, TestOutcome.SLOW), proven=False)
+
+
+def _values(observations: Sequence[Observation], one: Located) -> dict[_Pair, float]:
+    """GB/s of the slow pairs that name somebody, measured both ways; where none was, one way."""
+    slow = [seen for seen in observations if seen.test.id in one.tests and seen.test.outcome is TestOutcome.SLOW]
+    values: dict[_Pair, float] = {}
+    for seen in [seen for seen in slow if _both_ways(seen)] or slow:
+        if len(seen.test.members) == 2 and seen.test.busbw_GBps is not None:
+            one_, other = sorted(member.place for member in seen.test.members)
+            values[one_, other] = max(seen.test.busbw_GBps, values.get((one_, other), 0.0))
+    return values
+
+
+def _directions(observations: Sequence[Observation], it: Named) -> str:
+    """`it sends at 0.4 GB/s, receives at 1.9`: medians of what has gone one way, from a root; else the word alone."""
+    from statistics import median  # its import costs more than listing all checks
+
+    sent, received = list[float](), list[float]()
+    for seen in observations:
+        test, members = seen.test, seen.test.members
+        if test.scope is Scope.PAIR and test.op == "broadcast" and test.root is not None and test.busbw_GBps:
+            sender, receiver = members[test.root].place, members[1 - test.root].place
+            if it.single and it.part([sender]) and not it.part([receiver]):
+                sent.append(test.busbw_GBps)
+            elif it.single and it.part([receiver]) and not it.part([sender]):
+                received.append(test.busbw_GBps)
+            elif it.kind == "link" and {sender, receiver} == set(it.one.members):
+                (sent if sender == it.one.members[0] else received).append(test.busbw_GBps)
+    if not (sent and received):
+        return {"sends": "it sends slowly", "receives": "it receives slowly"}.get(it.one.direction, "")
+    return f"it sends at {median(sent):.2g} GB/s, receives at {median(received):.2g}"
+
+
+def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -> Finding:
+    """The finding about somebody who is slow, or about a slow pair of which neither end is proven at fault. `again`: it
+    was slow in more than one round."""
+    all_, peers, worst = run.all_, run.peers, min(values.values(), default=None)
+    host, _, device = it.one.members[0].partition("/") if it.one.members else ("", "", "")
+    who = f"device {device}" if device else "it"
+    if it.kind == "link":
+        what = f"{host}: {who} and {it.one.members[1]} are slow together"
+        likely = "the path between them" if it.proven else "either end or the path between them"
+    elif it.single:
+        what, likely = f"{host}: {who} is slow", "slow with two partners that are fast elsewhere"
+    else:
+        what, likely = sentence(it), ""
+    usual_ = f", the median pair has {peers.median:.2f}" if peers else ""
+    figures = f"{worst:.2f} GB/s{usual_}" if worst is not None else ""
+    far = worst is not None and peers is not None and worst < peers.limit(SLOW_FAIL, FAR)
+    summary = "; ".join(filter(None, (": ".join(filter(None, (what, figures))), _directions(run.observations, it))))
+    return tell(
+        all_, it, run.observations, run.causes, summary=summary,
+        report=all_.bad if again and far and not it.intermittent else all_.warn,
+        trouble={"sends": "sends slowly", "receives": "receives slowly"}.get(it.one.direction, "slow"), likely=likely,
+        expected=f"about {peers.median:.2f} GB/s" if peers else "",
+        found=f"{worst:.2f} GB/s" if worst is not None else "",
+        details=tuple(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())),
         remedy="cable, optical module and switch port; counters: hccn_tool -i N -stat -g",
     )  # fmt: skip

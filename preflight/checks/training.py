@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
-from preflight.model.measure import Observation
+from preflight.model.measure import Culprit, Observation
 
 
 @cluster_check("PRB113", "A training step brings the same parameters on every rank", several=False)
@@ -37,7 +37,9 @@ def _different(all_: All, seen: Observation) -> Iterator[Finding]:
         yield all_.bad(
             f"{member.host}: device {member.device} (rank {member.rank}) trains wrongly", host=member.host,
             device=member.device, expected="the parameters of all others", found=f"seen by {len(bad)} ranks",
-            evidence=evidence, remedy="take the device out of jobs, then test it alone: preflight probe --scope device",
+            evidence=evidence, remedy="take the device out of jobs, then test it alone: preflight probe --limit "
+            f"{member.host} --scope device",
+            culprit=Culprit("device", (member.place,), (seen.test.id,), "trains wrongly"),
         )  # fmt: skip
     if bad and not named:
         yield all_.bad(

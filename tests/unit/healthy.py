@@ -10,6 +10,8 @@ A case is a file `tests/cases/checks/<ID>/<outcome>-<story>.toml`:
     [[pings]]                 changes of a healthy ping: host, device, peer and purpose name it; others are added
     [[tests]]                 probe tests: members = ["node01/3", …], outcome, busbw, ranks."node01/3" = {stage = …}
     [baseline]                what is saved, if not what the tests measure: see `case_baseline`
+    [[located]]               kind, members, tests, outcome, direction: whom tests with different partners name
+    [[causes]]                check, outcome, summary, host, device …: what facts say of them
     [rehearsal]               what did not come through, see `case_rehearsal`
     [hccl_test]               what HCCL Test said, and its exit code ("stopped": none)
     [[expect]]                the findings of the check, in any order: every key is compared; `says` are fragments of
@@ -76,7 +78,8 @@ from preflight.facts.types import (
     Versions,
 )  # fmt: skip
 from preflight.model.cluster import Cluster, Device, Host, HostSetup, ProbeSettings, Product
-from preflight.model.measure import End, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
+from preflight.model.finding import Finding
+from preflight.model.measure import End, Located, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import with_entries
 from tests.unit.case_baseline import baseline
@@ -420,6 +423,8 @@ def scene(case: Mapping[str, Any]) -> Scene:
     rounds: dict[str, object] = {
         "pings": pings(case), "observations": observations(case), "hccl_test": hccl_test_run(case),
         "rehearsal": rehearsal(case, cluster), "baseline": baseline(case, observations(case)),
+        "located": msgspec.convert(case.get("located", []), tuple[Located, ...]),
+        "causes": msgspec.convert(case.get("causes", []), tuple[Finding, ...]),
     }  # fmt: skip
     return Scene(cluster, ClusterFacts(hosts), rounds)
 

@@ -54,6 +54,9 @@ def differences(expected: dict[str, Any], finding: Finding) -> list[str]:
             found = dataclasses.asdict(finding.change) if finding.change else {}
             wrong += [f"change: {found}"] if bool(value) != bool(found) else []
             wrong += [f"change.{k}: {found.get(k)!r}" for k, v in (value or {}).items() if found.get(k) != v]
+        elif key == "culprit":
+            found = dataclasses.asdict(finding.culprit) if finding.culprit else {}
+            wrong += [f"culprit.{k}: {found.get(k)!r}" for k, v in value.items() if list(found.get(k, "")) != list(v)]
         elif key == "evidence":
             wrong += [f"evidence: {finding.evidence}"] if list(finding.evidence) != value else []
         elif getattr(finding, key) != value:

@@ -90,7 +90,7 @@ def test_with_a_budget_one_host_whose_import_of_torch_hangs_is_named_and_the_oth
     assert {member.host for one in seen for member in one.test.members} == {"node01"}
     assert {one.test.outcome for one in seen} == {TestOutcome.PASS}
     check = all_checks()["PRB101"]
-    (finding,) = check.function(All(check, two, two.hosts), (called, *seen))
+    (finding,) = check.function(All(check, two, two.hosts), (called, *seen), None, None)
     assert (finding.outcome, finding.host) == (Outcome.UNKNOWN, "node02")
 
 

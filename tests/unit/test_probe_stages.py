@@ -101,7 +101,7 @@ def observations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Observation,
 
 def findings(seen: tuple[Observation, ...]) -> list[Finding]:
     check = all_checks()["PRB101"]
-    return list(check.function(All(check, cluster(Path("/")), cluster(Path("/")).hosts), seen))
+    return list(check.function(All(check, cluster(Path("/")), cluster(Path("/")).hosts), seen, None, None))
 
 
 def of_device(observations: tuple[Observation, ...], device: int) -> tuple[Observation, ...]:

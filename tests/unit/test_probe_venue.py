@@ -62,7 +62,7 @@ def meet(conductor: Conductor, venue: Venue, scope: Scope = Scope.ALL) -> list[O
 def findings(seen: list[Observation]) -> list[Finding]:
     check = all_checks()["PRB101"]
     cluster = Cluster("test", Product.CPU, HOSTS, probe=ProbeSettings(backend="gloo"))
-    return list(check.function(All(check, cluster, HOSTS), tuple(seen)))
+    return list(check.function(All(check, cluster, HOSTS), tuple(seen), None, None))
 
 
 @pytest.mark.parametrize("init", ["env", "tcp", "file", "store"])

@@ -1,0 +1,163 @@
+"""Why somebody stops, is slow or spoils data, as far as facts tell: the cause instead of the symptom. Pure."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from preflight.model.cluster import Cluster
+from preflight.model.finding import Finding
+from preflight.model.measure import Located, TestOutcome
+from preflight.model.outcome import Outcome
+
+_STOPS = frozenset({TestOutcome.FAIL, TestOutcome.HANG})
+_SLOWS = frozenset({TestOutcome.SLOW})
+_SPOILS = frozenset({TestOutcome.WRONG_DATA})
+_ALL = _STOPS | _SLOWS | _SPOILS
+_SHOWN = 6  # checks whose findings are told as evidence
+_OF_ONE = ("device", "host", "link", "group")  # a finding about one of their members explains them
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A check whose findings explain that tests end in one of `outcomes`; `word` is the class of cause they tell of."""
+
+    check: str  # its id, or the start of several
+    word: str
+    outcomes: frozenset[TestOutcome]
+
+
+# What explains most comes first. Left out is what workers of the probe leave themselves when they are killed (NIC108,
+# NPU118): the facts were asked for after that.
+REASONS = (
+    Reason("HST101", "host not reached", _STOPS),
+    Reason("NPU116", "card lost", _STOPS),
+    Reason("NPU109", "device missing", _STOPS),
+    Reason("NPU119", "device node missing", _STOPS),
+    Reason("NPU113", "device ill", _ALL),
+    Reason("NPU117", "alarm of the chip", _ALL),
+    Reason("NPU107", "link down", _STOPS),
+    Reason("NPU101", "wrong device address", _STOPS),
+    Reason("NPU102", "device address twice", _STOPS),
+    Reason("NIC106", "address answered by another device", _STOPS),
+    Reason("NPU103", "wrong mask", _STOPS),
+    Reason("NPU105", "wrong subnet", _STOPS),
+    Reason("NPU106", "refused address", _STOPS),
+    Reason("NPU111", "wrong gateway", _STOPS),
+    Reason("NPU115", "wrong MTU", _STOPS | _SLOWS),
+    Reason("PNG102", "large packets lost on the way", _STOPS | _SLOWS),
+    Reason("NPU108", "TLS switch differs", _STOPS),
+    Reason("PNG101", "pings lost on the way", _STOPS | _SLOWS),
+    Reason("FWL101", "port blocked by the firewall", _STOPS),
+    Reason("FWL104", "port blocked on the way", _STOPS),
+    Reason("PRB114", "port blocked or held", _STOPS),
+    Reason("PRT103", "port held", _STOPS),
+    Reason("HST103", "host NIC", _STOPS),
+    Reason("HST104", "host name is loopback", _STOPS),
+    Reason("HST110", "another host NIC than the others reach", _STOPS),
+    Reason("HST112", "not on HCCL's whitelist", _STOPS),
+    Reason("NPU125", "wrong rank table", _STOPS),
+    Reason("NPU127", "wrong rank table", _STOPS),
+    Reason("NIC104", "link at a lower speed", _SLOWS),
+    Reason("NIC103", "no error correction", _STOPS | _SLOWS),
+    Reason("NIC102", "optics out of limits", _STOPS | _SLOWS),
+    Reason("NIC101", "link flaps", _STOPS | _SLOWS),
+    Reason("NIC109", "damaged or lost packets", _STOPS | _SLOWS),
+    Reason("NIC107", "flow control differs", _STOPS | _SLOWS),
+    Reason("NIC105", "cabled in another way", _STOPS | _SLOWS),
+    Reason("PNG103", "pings over HCCS lost", _STOPS | _SLOWS),
+    Reason("NPU124", "topology differs", _SLOWS),
+    Reason("PRB112", "copies slow or wrong", _SLOWS | _SPOILS),
+    Reason("PRB111", "computes slowly or wrongly", _SLOWS | _SPOILS),
+    Reason("NPU120", "driver and firmware do not suit", _ALL),
+    Reason("ENV105", "variables of HCCL", _STOPS),
+    Reason("ENV106", "variables of HCCL differ", _STOPS),
+    Reason("VER", "versions differ", _STOPS | _SPOILS),
+    Reason("NPU114", "device in use", _STOPS | _SLOWS),
+)
+
+
+@dataclass(frozen=True)
+class Why:
+    """What the facts say. `words`: the class of cause and the check that tells of it, "link down (NPU107)", empty where
+    nothing explains; `remedy` is that check's. `elsewhere`: it is a failure of the probe's own, which stands in the
+    report and needs no second one."""
+
+    words: str = ""
+    remedy: str = ""
+    evidence: tuple[str, ...] = ()  # what explains most first
+    elsewhere: bool = False
+
+
+def why(cluster: Cluster, one: Located, causes: Sequence[Finding] | None) -> Why:
+    """Ranked: what is said of the members themselves, then of their hosts, then by others of them; of these failures
+    first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing."""
+    found: dict[int, list[Finding]] = defaultdict(list)
+    for cause in causes or ():
+        rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, one.outcome)), None)
+        if rank is not None and _nearness(cause, one.members) is not None:
+            found[rank].append(cause)
+    ranked = sorted((*_weight(cluster, one, same), rank) for rank, same in found.items())
+    lines = tuple(_line(one, found[rank]) for *_, rank in ranked[:_SHOWN])
+    if not ranked or ranked[0][0]:
+        return Why(evidence=lines)
+    rank = ranked[0][-1]
+    first = _foremost(one, found[rank])
+    where = f" at {_place(first)}" if len(one.members) > 1 and one.kind in _OF_ONE and first.host else ""
+    elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
+    return Why(f"{REASONS[rank].word}{where} ({first.check})", first.remedy, lines, elsewhere)
+
+
+def _may(reason: Reason, cause: Finding, outcome: TestOutcome) -> bool:
+    told = cause.outcome in (Outcome.FAIL, Outcome.WARN)
+    return told and cause.check.startswith(reason.check) and outcome in reason.outcomes
+
+
+def _place(cause: Finding) -> str:
+    return f"{cause.host}/{cause.device}" if cause.device is not None else cause.host or ""
+
+
+def _nearness(cause: Finding, members: Collection[str]) -> int | None:
+    """0: it is about a member, or the device of one; 1: about a member's host, or about no host at all; 2: about
+    somebody to whom a member is the other end."""
+    hosts = {member.partition("/")[0] for member in members}
+    if cause.host is None:
+        rails = {member.partition("/")[2] for member in members}
+        return 1 if cause.rail is None or rails <= {"", str(cause.rail)} else None
+    if _place(cause) in members or cause.host in members:
+        return 0
+    if cause.host in hosts and cause.device is None:
+        return 1
+    return 2 if cause.peer and (cause.peer in members or cause.peer in hosts) else None
+
+
+def _weight(cluster: Cluster, one: Located, same: Sequence[Finding]) -> tuple[bool, int, bool]:
+    """Of one check's findings: whether they concern too few to explain it, how near they are, whether they warn."""
+    near = min(_nearness(cause, one.members) or 0 for cause in same)
+    return not _enough(cluster, one, same), near, all(cause.outcome is not Outcome.FAIL for cause in same)
+
+
+def _enough(cluster: Cluster, one: Located, same: Sequence[Finding]) -> bool:
+    """More than half of the members, and of a host that is a member more than half of its devices. What is said of no
+    host in particular does not explain a single one."""
+    kind = one.kind.rpartition(" ")[2]  # of who fails now and then, too
+    if any(cause.host is None for cause in same):
+        return kind not in ("device", "host")
+    devices = {host.name: max(1, len(host.devices)) for host in cluster.hosts}
+    touched = 0
+    for member in one.members:
+        host, _, device = member.partition("/")
+        those = [cause for cause in same if _nearness(cause, (member,)) is not None]
+        whole = any(cause.device is None or cause.host != host for cause in those)
+        part = {cause.device for cause in those}
+        touched += bool(those) and (bool(device) or whole or 2 * len(part) > devices.get(host, 1))
+    return touched > 0 if kind in _OF_ONE else 2 * touched > len(one.members)
+
+
+def _foremost(one: Located, same: Iterable[Finding]) -> Finding:
+    return min(same, key=lambda cause: (_nearness(cause, one.members) or 0, cause.outcome is not Outcome.FAIL))
+
+
+def _line(one: Located, same: Sequence[Finding]) -> str:
+    first = _foremost(one, same)
+    more = f" (and {len(same) - 1} more like it)" if len(same) > 1 else ""
+    return f"{first.check}: {first.summary}{more}"

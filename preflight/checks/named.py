@@ -1,0 +1,238 @@
+"""Whom tests with different partners name, in the words that PRB101, PRB102 and PRB103 share. Pure."""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from preflight.checks.combined import why
+from preflight.checks.registry import All
+from preflight.model.finding import Finding
+from preflight.model.measure import STAGES, Culprit, Located, Observation, Scope, TestOutcome, TestResult
+
+_WELL = (TestOutcome.PASS, TestOutcome.REFUSED, TestOutcome.UNCHECKED)
+_SHOWN = 3  # partners, and ids of each, in a line of evidence
+_VERBS = {  # of one, of several
+    TestOutcome.HANG: ("hangs", "hang"),
+    TestOutcome.FAIL: ("fails", "fail"),
+    TestOutcome.SLOW: ("is slow", "are slow"),
+    TestOutcome.WRONG_DATA: ("brings wrong data", "bring wrong data"),
+}
+_LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW: "slow"}  # else wrong data
+
+
+@dataclass(frozen=True)
+class Named:
+    """An object that tests name. `sides`: the groups of a partition. `proven`: by tests with different partners; else
+    one test has shown it, or it is a pair or a `group` of which nobody knows who it is."""
+
+    one: Located
+    sides: tuple[tuple[str, ...], ...] = ()
+    proven: bool = True
+
+    @property
+    def kind(self) -> str:
+        """Without "intermittent"."""
+        return self.one.kind.rpartition(" ")[2]
+
+    @property
+    def intermittent(self) -> bool:
+        return self.one.kind.startswith("intermittent")
+
+    @property
+    def single(self) -> bool:
+        """A host or a device that is convicted."""
+        return self.one.kind in ("host", "device")
+
+    def part(self, places: Iterable[str]) -> set[str]:
+        """Those of `places` ("node01/3") that are members, or devices of one."""
+        return {place for place in places if place in self.one.members or place.partition("/")[0] in self.one.members}
+
+    def explains(self, places: Collection[str]) -> bool:
+        """Whether a test of these devices fails because of it."""
+        if self.kind == "system":
+            return True
+        inside = self.part(places)
+        members = {member for member in self.one.members if member in inside or member in _hosts(inside)}
+        if self.kind == "partition":
+            return sum(bool(members & set(side)) for side in self.sides) > 1
+        if self.kind in ("link", "scale"):
+            return members == set(self.one.members)
+        # Who fails now and then explains the pairs in which it did, but not that everybody stopped.
+        return bool(members) and not (self.intermittent and len(places) > 2)
+
+
+def named(located: Sequence[Located] | None, *outcomes: TestOutcome) -> list[Named]:
+    """What is located by tests that ended like that. The groups of a partition are one object, of each rail that is
+    parted by itself."""
+    mine = [one for one in located or () if one.outcome in outcomes]
+    rails: dict[str, list[Located]] = defaultdict(list)
+    for one in mine:
+        if one.kind == "partition":
+            own = {member.partition("/")[2] for member in one.members}
+            rails[own.pop() if len(own) == 1 else ""].append(one)
+    if any(len(groups) == 1 for groups in rails.values()):
+        rails = {"": [one for groups in rails.values() for one in groups]}
+    whole = [Named(one) for one in mine if one.kind != "partition"]
+    return whole + [_parted(groups) for groups in rails.values()]
+
+
+def _parted(groups: Sequence[Located]) -> Named:
+    """The largest group first."""
+    ordered = sorted(groups, key=lambda one: (-len(one.members), one.members))
+    members = tuple(member for one in ordered for member in one.members)
+    tests = tuple(dict.fromkeys(test for one in ordered for test in one.tests))
+    return Named(replace(ordered[0], members=members, tests=tests), tuple(one.members for one in ordered))
+
+
+def by_id(observations: Iterable[Observation]) -> dict[str, TestResult]:
+    return {seen.test.id: seen.test for seen in observations}
+
+
+def _hosts(places: Iterable[str]) -> set[str]:
+    return {place.partition("/")[0] for place in places}
+
+
+def _some(words: Sequence[str], shown: int = _SHOWN) -> str:
+    more = f" and {len(words) - shown} more" if len(words) > shown else ""
+    return ", ".join(words[:shown]) + more
+
+
+def _accusing(one: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
+    return [tests[id_] for id_ in one.tests if id_ in tests and tests[id_].outcome not in _WELL]
+
+
+def _others(one: Located, test: TestResult) -> list[str]:
+    """The members' partner in a test of two: a host where hosts are accused, else a device."""
+    places = [member.place if "/" in "".join(one.members) else member.host for member in test.members]
+    others = [place for place in dict.fromkeys(places) if place not in one.members]
+    return others if len(others) == 1 else []
+
+
+def partners(one: Located, tests: Mapping[str, TestResult]) -> list[str]:
+    """With whom else it did not pass; each is well with others."""
+    return list(dict.fromkeys(other for test in _accusing(one, tests) for other in _others(one, test)))
+
+
+def evidence(one: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
+    """`failed with node05/1 (r3-2), node07/1 (r4-1)`, `which pass with others (r3-5, r4-3)`."""
+    accusing = _accusing(one, tests)
+    acquitting = [id_ for id_ in one.tests if id_ in tests and tests[id_].outcome in _WELL]
+    lead = _LEAD.get(one.outcome, "wrong data")
+    if one.kind.rpartition(" ")[2] not in ("host", "device"):
+        lines = [f"{lead} in {_some([test.id for test in accusing])}"] if accusing else []
+        return (*lines, f"its parts pass: {_some(acquitting)}") if acquitting else tuple(lines)
+    ids: dict[str, list[str]] = defaultdict(list)
+    for test in accusing:
+        for other in _others(one, test):
+            speed = f", {test.busbw_GBps:.2f} GB/s" if one.outcome is TestOutcome.SLOW and test.busbw_GBps else ""
+            ids[other].append(f"{test.id}{speed}")
+    lines = [f"{lead} with {_some([f'{other} ({_some(those, 1)})' for other, those in ids.items()])}"] if ids else []
+    passed = "passed with others" if one.kind.startswith("intermittent") else "which pass with others"
+    return (*lines, f"{passed} ({_some(acquitting)})") if acquitting else tuple(lines)
+
+
+def sentence(it: Named) -> str:
+    """Who, and what it does."""
+    one, (does, do) = it.one, _VERBS.get(it.one.outcome, ("fails", "fail"))
+    host, _, device = one.members[0].partition("/") if one.members else ("", "", "")
+    who = f"{host}: device {device}" if device else f"{host}: it"
+    match one.kind:
+        case "host" | "device":
+            return f"{who} {does} with all partners, which do well with others"
+        case "link":
+            return f"{who} and {one.members[1]} {do} with each other, and do well with others"
+        case "rail":
+            return f"rail {device}: all tests along it {do}, on {len(one.members)} hosts; other rails are well"
+        case "partition":
+            groups = " | ".join(map(_folded, it.sides))
+            return f"{len(it.sides)} groups do well inside and {do} with each other: {groups}"
+        case "scale":
+            return f"{_folded(one.members)} {do} together, and every part of them that was tried does well"
+        case "system":
+            return f"all tests of two {do}, whoever takes part: nobody can be named"
+        case _:
+            return f"{who} {does} now and then, and does well between"
+
+
+def _folded(members: Iterable[str]) -> str:
+    """`node[01-04]`, `node[01-04]/3`."""
+    from preflight.inventory import fold  # ClusterShell is slow to load
+
+    by_device: dict[str, list[str]] = defaultdict(list)
+    for member in members:
+        host, slash, device = member.partition("/")
+        by_device[slash + device].append(host)
+    return ",".join(fold(hosts) + device for device, hosts in by_device.items())
+
+
+def again(all_: All, it: Named, tests: Mapping[str, TestResult], backend: str = "") -> str:
+    """The command that shows it again."""
+    own = _hosts(it.one.members)
+    accusing = _accusing(it.one, tests)
+    if it.kind == "partition":
+        return command(all_, (side[0].partition("/")[0] for side in it.sides), Scope.PAIR, backend)
+    if it.kind in ("rail", "scale"):
+        return command(all_, own, Scope.RAIL if it.kind == "rail" else Scope.ALL, backend)
+    if any(STAGES.index(test.stage) < STAGES.index("device") for test in accusing):
+        return command(all_, own, Scope.DEVICE, backend)  # it needs nobody else
+    if (
+        accusing
+        and it.kind in ("host", "device", "group")
+        and all(test.scope is accusing[0].scope is not Scope.PAIR for test in accusing)
+    ):
+        return command(all_, (member.host for member in accusing[0].members), accusing[0].scope, backend)
+    partner = sorted(_hosts(partners(it.one, tests)))[:1] if it.kind in ("host", "device") else []
+    return command(all_, (*own, *partner), Scope.PAIR, backend)
+
+
+def command(all_: All, hosts: Iterable[str], scope: Scope, backend: str = "") -> str:
+    """`preflight probe --limit node03,node05 --scope pair`; the report adds the inventory."""
+    limit = sorted(set(hosts))
+    words = ["preflight probe"]
+    if limit and len(limit) < len(all_.cluster.hosts):
+        words.append(f"--limit {','.join(limit) if len(limit) <= _SHOWN else shlex.quote(_folded(limit))}")
+    if backend and backend != all_.cluster.probe.backend:
+        words.append(f"--backend {backend}")
+    return " ".join([*words, f"--scope {scope}"])
+
+
+def tell(
+    all_: All,
+    it: Named,
+    observations: Sequence[Observation],
+    causes: Sequence[Finding] | None,
+    *,
+    trouble: str,
+    summary: str = "",
+    likely: str = "",
+    remedy: str = "",
+    details: Iterable[str] = (),
+    report: Callable[..., Finding] | None = None,
+    **more: Any,
+) -> Finding:
+    """The one finding about an object that tests name, with what facts say of it. `trouble`: the class of cause where
+    facts give none, `likely` the same in a sentence. A skip where another finding of the probe has told it; without
+    `report` a failure, or a warning of who fails now and then."""
+    tests, one = by_id(observations), it.one
+    report = report or (all_.warn if it.intermittent else all_.bad)
+    named_one = it.kind == "link" or len(one.members) == 1
+    whole = one if one.members else replace(one, members=tuple(sorted(host.name for host in all_.hosts)))
+    known = why(all_.cluster, whole, causes)
+    alone = it.kind in ("host", "device", "link")
+    host, _, device = one.members[0].partition("/") if alone else ("", "", "")
+    summary = summary or sentence(it)
+    if known.elsewhere:
+        return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
+    backend = next((seen.meeting.backend for seen in observations if seen.test.id in one.tests and seen.meeting), "")
+    convicts = report == all_.bad and it.kind != "group"
+    return report(
+        summary, host=host or None, device=int(device) if device and named_one else None,
+        rail=int(one.members[0].partition("/")[2]) if it.kind == "rail" else None,
+        peer=one.members[1] if it.kind == "link" else None, cause=known.words or likely,
+        remedy="; ".join(filter(None, (known.remedy or remedy, f"to see it again: {again(all_, it, tests, backend)}"))),
+        evidence=(*(evidence(one, tests) if it.proven else ()), *known.evidence, *details),
+        culprit=Culprit(it.kind, tuple(sorted(one.members)), one.tests, known.words or trouble) if convicts else None,
+        **more,
+    )  # fmt: skip

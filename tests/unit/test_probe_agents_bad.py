@@ -60,7 +60,7 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_and_not_its_host(
     observations = probe(two, two.hosts, Missing(Options()), TOGETHER).observations
     (view,) = kept_waiting(failing(world(observations)))
     assert (view.member.place, view.end, view.held) == ("node02/1", End.OVERDUE, True)
-    assert {member.place for seen in pairs(observations) for member in seen.test.members} == {"node01/0", "node02/0"}
+    assert "node02/1" not in {member.place for seen in pairs(observations) for member in seen.test.members}
     assert {seen.test.outcome for seen in pairs(observations)} == PASS
 
 

@@ -32,6 +32,7 @@ class Conductor:
         self._backend = backend
         self._progress = progress
         self.deadline = 0.0  # seconds that one step of a rank may take; set before the first round
+        self.hurried = False  # a pair that stands still gets less once others have shown how long it takes
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
         self.unheard: dict[str, tuple[str, str]] = {}  # the same, of hosts for which there was no time
@@ -61,7 +62,7 @@ class Conductor:
 
     def play(self, round_: Round, until: float) -> list[Observation]:
         """Start the round's groups, watch them to their end, and return what was seen."""
-        watch = Watch(round_, self.deadline, time.monotonic())
+        watch = Watch(round_, self.deadline, time.monotonic(), hurried=self.hurried)
         for host, (_, why) in self.gone.items():
             watch.lose(host, why, time.monotonic())
         if time.monotonic() < until:

@@ -1,7 +1,8 @@
 """How long one step of a rank may take: longer than the backend itself waits before it says what is wrong. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.model.cluster import ProbeSettings, Product
 
@@ -44,3 +45,15 @@ def step_deadline(
 def late(backend: str, deadline: float) -> float:
     """Seconds of waiting after which a rank's error is its backend's own time-out; HCCL has none under 120 s."""
     return min(0.8 * deadline, _CONNECT) if backend == "hccl" else 0.8 * deadline
+
+
+_FEWEST, _TIMES, _MORE_TIME = 0.5, 3.0, 5.0  # share of the groups; times their median, and seconds
+_LEAST = 10.0  # seconds
+
+
+def hurried(took: Sequence[float], groups: int, deadline: float) -> float:
+    """Seconds that a step may take once others have shown how long all of it takes: `took` by those of the round's
+    `groups` that have finished. `deadline` where they are too few to tell."""
+    if not took or len(took) < _FEWEST * groups:
+        return deadline
+    return min(deadline, max(_LEAST, _TIMES * statistics.median(took) + _MORE_TIME))

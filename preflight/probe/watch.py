@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass, field
 
 from preflight.facts.redact import redact
-from preflight.model.measure import STAGES, End, Member
+from preflight.model.measure import STAGES, End, Member, Scope
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
+from preflight.probe.patience import hurried
 from preflight.probe.rounds import Group, Round
 
 GRACE = 3.0  # seconds that the others of a group get to say what they saw, once one has failed
@@ -58,10 +59,20 @@ class GroupState:
     told: int = 0  # tests it was told to run, where groups take turns
     told_at: float = 0.0  # when it was told the last of them
     stopped: float | None = None  # when it was told to stop
+    hurried: bool = False  # because it took far longer than the others
 
     @property
     def over(self) -> bool:
         return all(rank.end for rank in self.ranks)
+
+    @property
+    def well(self) -> bool:
+        return all(rank.end is End.CLOSED for rank in self.ranks)
+
+    @property
+    def stopped_as(self) -> End:
+        """How its ranks end that are told to stop."""
+        return End.OVERDUE if self.hurried else End.STOPPED
 
     @property
     def done(self) -> int:
@@ -89,11 +100,17 @@ class Order:
 
 
 class Watch:
-    """Follows the groups of one round. Knows nothing of hosts but their names, and of time but what it is told."""
+    """Follows the groups of one round. Knows nothing of hosts but their names, and of time but what it is told.
 
-    def __init__(self, round_: Round, deadline: float, now: float) -> None:
+    `hurried`: a pair is not given the whole deadline once half of the others have shown how long their tests take.
+    """
+
+    def __init__(self, round_: Round, deadline: float, now: float, *, hurried: bool = False) -> None:
         self._round = round_
         self._deadline = deadline
+        self._hurried = hurried and all(
+            group.scope is Scope.PAIR and group.tests == round_.groups[0].tests for group in round_.groups
+        )
         self._began = now
         self._takes_turns = len(round_.groups) > round_.lanes
         self._groups = {
@@ -135,11 +152,13 @@ class Watch:
                 rank.results.setdefault(test, message)  # its first word counts
             case Killed():
                 if not rank.killed:  # its first word counts
-                    rank.killed, rank.killed_at, rank.state = End(message.end), now, message.state[:1]
+                    end = state.stopped_as if message.end == "stopped" else End.OVERDUE
+                    rank.killed, rank.killed_at, rank.state = end, now, message.state[:1]
                     rank.connecting = tuple(map(clean, message.connecting))
                 return
             case Ended():
-                self._finish(rank, message.end, _sentence(message), now)
+                end = state.stopped_as if message.end is End.STOPPED else message.end
+                self._finish(rank, end, _sentence(message), now)
                 rank.state = message.state[:1]
                 rank.connecting = tuple(map(clean, message.connecting))
                 rank.logs = tuple(redact(clean(line)) for line in message.logs)
@@ -168,14 +187,37 @@ class Watch:
     def orders(self, now: float) -> list[Order]:
         """What is to be told to agents now."""
         orders = [Order("go", state.group) for state in self._turns(now)]
+        patience = self._patience()
         for state in self._groups.values():
             if state.over:
                 continue
             self._give_up_silent(state, now)
-            if state.stopped is None and state.failed is not None and now - state.failed > GRACE:
+            if state.stopped is not None:
+                continue
+            state.hurried = state.failed is None and self._stands_still(state, now) > patience
+            if state.hurried or (state.failed is not None and now - state.failed > GRACE):
                 state.stopped = now
                 orders.append(Order("stop", state.group))
         return orders
+
+    def _patience(self) -> float:
+        """Seconds that a step may take before the group is told to stop; its agents stop it at the deadline."""
+        if not self._hurried:
+            return float("inf")
+        took = [max(rank.ended for rank in state.ranks) - self._began for state in self._groups.values() if state.well]
+        limit = hurried(took, len(self._groups), self._deadline)
+        return limit if limit < self._deadline else float("inf")
+
+    def _stands_still(self, state: GroupState, now: float) -> float:
+        """Seconds since any of its ranks has got on; 0 while it waits for its turn."""
+        if all(self._waits(state, rank) for rank in state.ranks):
+            return 0.0
+        return now - max(rank.last for rank in state.ranks)
+
+    def _waits(self, state: GroupState, rank: RankState) -> bool:
+        """Whether it waits for its group's turn."""
+        more = state.told < len(state.group.tests)
+        return self._takes_turns and rank.connected and len(rank.results) == state.told and more
 
     def _turns(self, now: float) -> list[GroupState]:
         """The groups that may run their next test: where a lane is free, those that are furthest behind.
@@ -201,17 +243,15 @@ class Watch:
         """Agents kill at the deadline and say so; whoever does not die of it stays on its host. An agent that says
         nothing has lost its host, or the way to us."""
         for rank in state.ranks:
-            more = state.told < len(state.group.tests)
-            waiting = self._takes_turns and rank.connected and len(rank.results) == state.told and more
             if rank.killed and not rank.end:
                 if now - rank.killed_at > DYING:
                     rank.stays = True
                     self._finish(rank, rank.killed, "", now)
                 continue
-            if rank.end or waiting:
+            if rank.end or self._waits(state, rank):
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
-                self._finish(rank, End.STOPPED, "its agent did not confirm that it was ended", now)
+                self._finish(rank, state.stopped_as, "its agent did not confirm that it was ended", now)
             elif now - rank.last > self._deadline + SLACK:
                 why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
                 self._finish(rank, End.LOST, why, now)

@@ -192,7 +192,9 @@ class Agent:
             if not (worker.ended or worker.killed):
                 worker.killed = "overdue" if worker in late else "stopped"
                 worker.state = state_of(worker.pid)
-                event = {"end": worker.killed, "state": worker.state, "connecting": worker.connecting or []}
+                if worker.connecting is None:
+                    worker.connecting = connecting(worker.pid)
+                event = {"end": worker.killed, "state": worker.state, "connecting": worker.connecting}
                 self.say(dict(event, at="killed", group=group.name, rank=worker.rank))
         group.kill_leftovers()
         for worker in group.workers:  # one may have left the process group

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from preflight.checks.named import Named, by_id, named, partners, tell
 from preflight.checks.named import evidence as with_partners
 from preflight.checks.registry import All, cluster_check
-from preflight.checks.stops import TROUBLE, Behind, Stop, late, nearest, of_its_tests, passed_later
+from preflight.checks.stops import TROUBLE, Behind, Stop, by_itself, late, nearest, of_its_tests, passed_later
 from preflight.checks.whereabouts import HANDS, device_ranges, evidence, first_line, found_at, waiting
 from preflight.facts.last_words import Meaning, meaning
 from preflight.facts.stages import usual
@@ -149,7 +149,7 @@ def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
         run.all_, suspect.it, run.observations, run.causes, summary="; ".join(filter(None, (summary, apart))),
         trouble=_trouble(views[0]), likely=known.cause, remedy=known.remedy,
         details=(*evidence(run.all_.cluster, first, views), _tests(own), *suspect.more, *follows),
-        expected="closed", found=_found(first, stage),
+        expected="closed", found=_found(first, stage), alone=by_itself(views[0]) and views[0].state != "D",
     )  # fmt: skip
 
 

@@ -3,97 +3,111 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
-from preflight.model.measure import Located, TestOutcome
+from preflight.model.measure import Located
 from preflight.model.outcome import Outcome
 
-_STOPS = frozenset({TestOutcome.FAIL, TestOutcome.HANG})
-_SLOWS = frozenset({TestOutcome.SLOW})
-_SPOILS = frozenset({TestOutcome.WRONG_DATA})
-_ALL = _STOPS | _SLOWS | _SPOILS
 _SHOWN = 6  # checks whose findings are told as evidence
 _OF_ONE = ("device", "host", "link", "group")  # a finding about one of their members explains them
 
 
+class Way(StrEnum):
+    """In which way somebody fails; other facts explain each."""
+
+    ALONE = "alone"  # before it met anybody, or by itself: it died, or stands still
+    TOGETHER = "together"  # at meeting, connecting or working with others
+    SLOW = "slow"
+    WRONG = "wrong"
+
+
+_MEETING, _NETWORK, _ANY = {Way.TOGETHER}, {Way.TOGETHER, Way.SLOW}, set(Way)
+
+
 @dataclass(frozen=True)
 class Reason:
-    """A check whose findings explain that tests end in one of `outcomes`; `word` is the class of cause they tell of."""
+    """A check whose findings explain failing in one of these ways; `word` is the class of cause they tell of."""
 
     check: str  # its id, or the start of several
     word: str
-    outcomes: frozenset[TestOutcome]
+    ways: Collection[Way]
 
 
 # What explains most comes first. Left out is what workers of the probe leave themselves when they are killed (NIC108,
 # NPU118): the facts were asked for after that.
 REASONS = (
-    Reason("HST101", "host not reached", _STOPS),
-    Reason("NPU116", "card lost", _STOPS),
-    Reason("NPU109", "device missing", _STOPS),
-    Reason("NPU119", "device node missing", _STOPS),
-    Reason("NPU113", "device ill", _ALL),
-    Reason("NPU117", "alarm of the chip", _ALL),
-    Reason("NPU107", "link down", _STOPS),
-    Reason("NPU101", "wrong device address", _STOPS),
-    Reason("NPU102", "device address twice", _STOPS),
-    Reason("NIC106", "address answered by another device", _STOPS),
-    Reason("NPU103", "wrong mask", _STOPS),
-    Reason("NPU105", "wrong subnet", _STOPS),
-    Reason("NPU106", "refused address", _STOPS),
-    Reason("NPU111", "wrong gateway", _STOPS),
-    Reason("NPU115", "wrong MTU", _STOPS | _SLOWS),
-    Reason("PNG102", "large packets lost on the way", _STOPS | _SLOWS),
-    Reason("NPU108", "TLS switch differs", _STOPS),
-    Reason("PNG101", "pings lost on the way", _STOPS | _SLOWS),
-    Reason("FWL101", "port blocked by the firewall", _STOPS),
-    Reason("FWL104", "port blocked on the way", _STOPS),
-    Reason("PRB114", "port blocked or held", _STOPS),
-    Reason("PRT103", "port held", _STOPS),
-    Reason("HST103", "host NIC", _STOPS),
-    Reason("HST104", "host name is loopback", _STOPS),
-    Reason("HST110", "another host NIC than the others reach", _STOPS),
-    Reason("HST112", "not on HCCL's whitelist", _STOPS),
-    Reason("NPU125", "wrong rank table", _STOPS),
-    Reason("NPU127", "wrong rank table", _STOPS),
-    Reason("NIC104", "link at a lower speed", _SLOWS),
-    Reason("NIC103", "no error correction", _STOPS | _SLOWS),
-    Reason("NIC102", "optics out of limits", _STOPS | _SLOWS),
-    Reason("NIC101", "link flaps", _STOPS | _SLOWS),
-    Reason("NIC109", "damaged or lost packets", _STOPS | _SLOWS),
-    Reason("NIC107", "flow control differs", _STOPS | _SLOWS),
-    Reason("NIC105", "cabled in another way", _STOPS | _SLOWS),
-    Reason("PNG103", "pings over HCCS lost", _STOPS | _SLOWS),
-    Reason("NPU124", "topology differs", _SLOWS),
-    Reason("PRB112", "copies slow or wrong", _SLOWS | _SPOILS),
-    Reason("PRB111", "computes slowly or wrongly", _SLOWS | _SPOILS),
-    Reason("NPU120", "driver and firmware do not suit", _ALL),
-    Reason("ENV105", "variables of HCCL", _STOPS),
-    Reason("ENV106", "variables of HCCL differ", _STOPS),
-    Reason("VER", "versions differ", _STOPS | _SPOILS),
-    Reason("NPU114", "device in use", _STOPS | _SLOWS),
+    Reason("HST101", "host not reached", {Way.ALONE, Way.TOGETHER}),
+    Reason("NPU116", "card lost", {Way.ALONE, Way.TOGETHER}),
+    Reason("NPU109", "device missing", {Way.ALONE, Way.TOGETHER}),
+    Reason("NPU119", "device node missing", {Way.ALONE}),
+    Reason("HST109", "device files closed", {Way.ALONE}),
+    Reason("HST111", "driver's files missing", {Way.ALONE}),
+    Reason("ENV110", "CANN not set up", {Way.ALONE}),
+    Reason("ENV107", "devices not visible", {Way.ALONE}),
+    Reason("NPU113", "device ill", _ANY),
+    Reason("NPU117", "alarm of the chip", _ANY),
+    Reason("NPU107", "link down", _MEETING),
+    Reason("NPU101", "wrong device address", _MEETING),
+    Reason("NPU102", "device address twice", _MEETING),
+    Reason("NIC106", "address answered by another device", _MEETING),
+    Reason("NPU103", "wrong mask", _MEETING),
+    Reason("NPU105", "wrong subnet", _MEETING),
+    Reason("NPU106", "refused address", _MEETING),
+    Reason("NPU111", "wrong gateway", _MEETING),
+    Reason("NPU115", "wrong MTU", _NETWORK),
+    Reason("PNG102", "large packets lost on the way", _NETWORK),
+    Reason("NPU108", "TLS switch differs", _MEETING),
+    Reason("PNG101", "pings lost on the way", _NETWORK),
+    Reason("FWL101", "port blocked by the firewall", _MEETING),
+    Reason("FWL104", "port blocked on the way", _MEETING),
+    Reason("PRB114", "port blocked or held", _MEETING),
+    Reason("PRT103", "port held", _MEETING),
+    Reason("HST103", "host NIC", _MEETING),
+    Reason("HST104", "host name is loopback", _MEETING),
+    Reason("HST110", "another host NIC than the others reach", _MEETING),
+    Reason("HST112", "not on HCCL's whitelist", _MEETING),
+    Reason("NPU125", "wrong rank table", _MEETING),
+    Reason("NPU127", "wrong rank table", _MEETING),
+    Reason("NIC104", "link at a lower speed", {Way.SLOW}),
+    Reason("NIC103", "no error correction", _NETWORK),
+    Reason("NIC102", "optics out of limits", _NETWORK),
+    Reason("NIC101", "link flaps", _NETWORK),
+    Reason("NIC109", "damaged or lost packets", _NETWORK),
+    Reason("NIC107", "flow control differs", _NETWORK),
+    Reason("NIC105", "cabled in another way", _NETWORK),
+    Reason("PNG103", "pings over HCCS lost", _NETWORK),
+    Reason("NPU124", "topology differs", {Way.SLOW}),
+    Reason("PRB112", "copies slow or wrong", {Way.SLOW, Way.WRONG}),
+    Reason("PRB111", "computes slowly or wrongly", {Way.SLOW, Way.WRONG}),
+    Reason("NPU120", "driver and firmware do not suit", _ANY),
+    Reason("ENV105", "variables of HCCL", _MEETING),
+    Reason("ENV106", "variables of HCCL differ", _MEETING),
+    Reason("VER", "versions", {Way.ALONE, Way.TOGETHER, Way.WRONG}),
+    Reason("NPU114", "device in use", {Way.ALONE, Way.TOGETHER, Way.SLOW}),
 )
 
 
 @dataclass(frozen=True)
 class Why:
     """What the facts say. `words`: the class of cause and the check that tells of it, "link down (NPU107)", empty where
-    nothing explains; `remedy` is that check's. `elsewhere`: it is a failure of the probe's own, which stands in the
-    report and needs no second one."""
+    nothing explains; `remedy` is that check's. `elsewhere`: it is a failure of the probe's own about these very
+    members (`near`) or their hosts, which stands in the report and needs no second one."""
 
     words: str = ""
     remedy: str = ""
     evidence: tuple[str, ...] = ()  # what explains most first
     elsewhere: bool = False
+    near: bool = False
 
 
-def why(cluster: Cluster, one: Located, causes: Sequence[Finding] | None) -> Why:
+def why(cluster: Cluster, one: Located, way: Way, causes: Sequence[Finding] | None) -> Why:
     """Ranked: what is said of the members themselves, then of their hosts, then by others of them; of these failures
     first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing."""
     found: dict[int, list[Finding]] = defaultdict(list)
     for cause in causes or ():
-        rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, one.outcome)), None)
+        rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way)), None)
         if rank is not None and _nearness(cause, one.members) is not None:
             found[rank].append(cause)
     ranked = sorted((*_weight(cluster, one, same), rank) for rank, same in found.items())
@@ -104,12 +118,13 @@ def why(cluster: Cluster, one: Located, causes: Sequence[Finding] | None) -> Why
     first = _foremost(one, found[rank])
     where = f" at {_place(first)}" if len(one.members) > 1 and one.kind in _OF_ONE and first.host else ""
     elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
-    return Why(f"{REASONS[rank].word}{where} ({first.check})", first.remedy, lines, elsewhere)
+    near = _nearness(first, one.members) == 0
+    return Why(f"{REASONS[rank].word}{where} ({first.check})", first.remedy, lines, elsewhere, near)
 
 
-def _may(reason: Reason, cause: Finding, outcome: TestOutcome) -> bool:
+def _may(reason: Reason, cause: Finding, way: Way) -> bool:
     told = cause.outcome in (Outcome.FAIL, Outcome.WARN)
-    return told and cause.check.startswith(reason.check) and outcome in reason.outcomes
+    return told and cause.check.startswith(reason.check) and way in reason.ways
 
 
 def _place(cause: Finding) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from preflight.checks.combined import why
+from preflight.checks.combined import Way, why
 from preflight.checks.registry import All
 from preflight.model.finding import Finding
 from preflight.model.measure import STAGES, Culprit, Located, Observation, Scope, TestOutcome, TestResult
@@ -19,6 +19,7 @@ _VERBS = {  # of one, of several
     TestOutcome.SLOW: ("is slow", "are slow"),
     TestOutcome.WRONG_DATA: ("brings wrong data", "bring wrong data"),
 }
+_WAYS = {TestOutcome.SLOW: Way.SLOW, TestOutcome.WRONG_DATA: Way.WRONG}
 _LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW: "slow"}  # else wrong data
 
 
@@ -210,20 +211,22 @@ def tell(
     remedy: str = "",
     details: Iterable[str] = (),
     report: Callable[..., Finding] | None = None,
+    alone: bool = False,
     **more: Any,
 ) -> Finding:
     """The one finding about an object that tests name, with what facts say of it. `trouble`: the class of cause where
-    facts give none, `likely` the same in a sentence. A skip where another finding of the probe has told it; without
-    `report` a failure, or a warning of who fails now and then."""
+    facts give none, `likely` the same in a sentence; `alone`: it needed nobody else to fail. A skip where another
+    finding of the probe has told it; without `report` a failure, or a warning of who fails now and then."""
     tests, one = by_id(observations), it.one
     report = report or (all_.warn if it.intermittent else all_.bad)
     named_one = it.kind == "link" or len(one.members) == 1
     whole = one if one.members else replace(one, members=tuple(sorted(host.name for host in all_.hosts)))
-    known = why(all_.cluster, whole, causes)
+    way = _WAYS.get(one.outcome, Way.ALONE if alone else Way.TOGETHER)
+    known = why(all_.cluster, whole, way, causes)
     alone = it.kind in ("host", "device", "link")
     host, _, device = one.members[0].partition("/") if alone else ("", "", "")
     summary = summary or sentence(it)
-    if known.elsewhere:
+    if known.elsewhere and (known.near or not it.proven):
         return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
     backend = next((seen.meeting.backend for seen in observations if seen.test.id in one.tests and seen.meeting), "")
     convicts = report == all_.bad and it.kind != "group"

@@ -10,6 +10,7 @@ from preflight.facts.firewall import Arrivals
 from preflight.facts.types import Sockets
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
+from preflight.model.measure import Culprit
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, How, Rehearsal, Taken, Visit
 
@@ -66,9 +67,10 @@ def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[
             holders[_holder(taken)].append(taken)
     for holder, all_taken in holders.items():
         ports, first = [taken.port for taken in all_taken], all_taken[0]
-        report = all_.warn if first.process.startswith(_OURS) else all_.bad
-        yield report(
+        ours = first.process.startswith(_OURS)
+        yield (all_.warn if ours else all_.bad)(
             f"{one.host}: {_named(all_, ports)} held by {holder}", host=one.host, expected="free", found=holder,
+            culprit=None if ours else _culprit("port held", one.host),
             remedy=f"kill {first.pid}, or stop its service" if first.pid else "look as root: ss -tanp",
         )  # fmt: skip
 
@@ -78,24 +80,32 @@ def _holder(taken: Taken) -> str:
     return who if taken.listening else f"a connection of {who}"
 
 
+def _culprit(cause: str, *hosts: str) -> Culprit:
+    return Culprit("link" if len(hosts) > 1 else "host", hosts, (), cause)
+
+
 def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
     nor = ", and none comes in" if both_ways else ""
     return all_.bad(
         f"{source}: its connections reach none of {len(visits)} other hosts{nor}", host=source,
         expected="connected", found=told(visits), evidence=_evidence(visits),
         cause=f"these are reached from elsewhere, so {source} itself is the place to look",
+        culprit=_culprit("its connections come to nobody", source),
         remedy=f"on {source} the address and route, then the output chain: nft list ruleset, iptables -S OUTPUT; "
         f"then {BETWEEN}",
     )  # fmt: skip
 
 
 def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
+    senders = {visit.source for visit in wall.visits}
+    either = senders if wall.all_ports and len(senders) == 1 else ()  # nothing comes through, and nobody else tried
     who = "the other host does" if hosts == 2 else "other hosts do"
     what = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
     return all_.bad(
         f"{wall.target.host}: {who} not reach {what}", host=wall.target.host, peer=wall.visits[0].source,
         expected="connected", found=told(wall.visits, wall.ports), evidence=_evidence(wall.visits, wall.ports),
         cause=_cause(wall.target, wall.visits), remedy=_remedy(all_, wall.ephemeral),
+        culprit=_culprit("port blocked", wall.target.host, *either),
     )  # fmt: skip
 
 
@@ -103,7 +113,8 @@ def _path(all_: All, path: Path) -> Finding:
     from preflight.inventory import fold  # ClusterShell is slow to load
 
     host = path.target.host
-    sources = fold(visit.source for visit in path.visits if visit.target == host)
+    senders = [visit.source for visit in path.visits if visit.target == host]
+    sources = fold(senders)
     which = f"between it and {sources} do not come through, either way" if path.both_ways else (
         f"from {sources} do not come through"
     )  # fmt: skip
@@ -112,6 +123,7 @@ def _path(all_: All, path: Path) -> Finding:
         peer=path.visits[0].source, expected="connected", found=told(path.visits), evidence=_evidence(path.visits),
         cause=_by_strangers(path.visits) or "the path between them, or a rule about these senders",
         remedy=f"{BETWEEN}; on {sources} the route and the output chain",
+        culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
     )  # fmt: skip
 
 

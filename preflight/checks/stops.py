@@ -68,7 +68,7 @@ def late(observations: Sequence[Observation], convicted: Sequence[Named]) -> tup
         if seen.test.outcome not in TROUBLE:
             continue
         guilty = {place for it in convicted for place in it.part(member.place for member in seen.test.members)}
-        views = [view for view in kept_waiting(seen) if not (guilty - {view.member.place} and _waits(view, well))]
+        views = [view for view in kept_waiting(seen) if not (guilty - {view.member.place} and _only_waits(view, well))]
         if not views:
             stops.setdefault((seen.test.members, seen.test.stage), []).append(seen)
         for view in views:
@@ -84,12 +84,14 @@ def late(observations: Sequence[Observation], convicted: Sequence[Named]) -> tup
     return found, [Stop(members, stage, tuple(seen)) for (members, stage), seen in stops.items()]
 
 
-def _waits(view: RankView, well: set[str]) -> bool:
-    """Whether it only shows what others did to it: it was there, met the others, and is well in pairs."""
-    there = (
-        view.end not in _VANISHED and view.state in ("", "S", "R") and view.stage not in STAGES[: STAGES.index("store")]
-    )
-    return there and view.member.place in well
+def _only_waits(view: RankView, well: set[str]) -> bool:
+    return view.member.place in well and not by_itself(view)
+
+
+def by_itself(view: RankView) -> bool:
+    """Whether it failed before it met anybody, or vanished, or its process stands still: nobody else did that to it."""
+    early = STAGES.index(view.stage) < STAGES.index("device")
+    return early or view.end in _VANISHED or view.state not in ("", "S", "R")
 
 
 def _well(observations: Sequence[Observation]) -> set[str]:

@@ -1,0 +1,330 @@
+"""Whom tests with different partners name: one finding an object, and nobody told twice (PRB101, PRB102, PRB103)."""
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.checks.registry import all_checks
+from preflight.cli import probe as probe_command
+from preflight.inventory import fold
+from preflight.model.finding import Finding
+from preflight.model.measure import Culprit, Located, Observation
+from preflight.report.build import _naming
+from preflight.report.text import finding_lines
+from tests.unit.probed import EVERYBODY, NAMES, judged, located, seen
+
+HUNG = {"outcome": "hang"}
+ALL_HUNG = seen("r1-1", *EVERYBODY, outcome="hang")
+
+
+def well(id_: str, *places: str) -> Observation:
+    return seen(id_, *places, busbw_GBps=10.0)
+
+
+DEVICE = (
+    [ALL_HUNG, seen("r2-1", "node03/1", "node05/1", **HUNG), seen("r3-1", "node03/1", "node07/1", **HUNG),
+     well("r3-2", "node05/1", "node06/1"), well("r4-1", "node07/1", "node08/1")],
+    [located("device", ["node03/1"], ["r2-1", "r3-1", "r3-2", "r4-1"])],
+)  # fmt: skip
+HOST = (
+    [ALL_HUNG, *(seen(f"r2-{rail}", f"node03/{rail}", f"node05/{rail}", **HUNG) for rail in (0, 1)),
+     *(seen(f"r3-{rail}", f"node03/{rail}", f"node07/{rail}", **HUNG) for rail in (0, 1)),
+     well("r4-0", "node05/0", "node07/0"), well("r4-1", "node05/1", "node07/1")],
+    [located("host", ["node03"], ["r2-0", "r2-1", "r3-0", "r3-1", "r4-0", "r4-1"])],
+)  # fmt: skip
+LINK = (
+    [ALL_HUNG, *(seen(f"r{number}-1", "node03/1", "node07/1", **HUNG) for number in (2, 3, 4)),
+     well("r3-2", "node03/1", "node05/1"), well("r3-3", "node07/1", "node08/1")],
+    [located("link", ["node03/1", "node07/1"], ["r2-1", "r3-1", "r4-1"])],
+)  # fmt: skip
+RAIL = (
+    [ALL_HUNG, *(seen(f"r2-{place}", f"{NAMES[place]}/1", f"{NAMES[place + 1]}/1", **HUNG) for place in range(0, 8, 2)),
+     well("r2-9", "node01/0", "node02/0")],
+    [located("rail", [f"{name}/1" for name in NAMES], [f"r2-{place}" for place in range(0, 8, 2)])],
+)  # fmt: skip
+PARTS = NAMES[:4], NAMES[4:]
+PARTITION = (
+    [ALL_HUNG, *(seen(f"r2-{place}", f"{one}/0", f"{other}/0", **HUNG)
+                 for place, (one, other) in enumerate(zip(*PARTS, strict=True))),
+     well("r3-0", "node01/0", "node02/0"), well("r3-1", "node05/0", "node06/0")],
+    [located("partition", part, ["r2-0", "r2-1", "r2-2", "r2-3"]) for part in PARTS],
+)  # fmt: skip
+THREE = ("node01", "node02", "node05")
+SCALE = (
+    [ALL_HUNG, *(seen(f"r{number}-0", *(f"{name}/{rail}" for name in THREE for rail in (0, 1)), outcome="hang")
+                 for number in (3, 4)),
+     well("r2-0", "node01/0", "node02/0"), well("r2-1", "node01/0", "node05/0")],
+    [located("scale", THREE, ["r3-0", "r4-0"])],
+)  # fmt: skip
+SYSTEM = (
+    [ALL_HUNG,
+     *(seen(f"r2-{place}", f"{NAMES[place]}/0", f"{NAMES[place + 1]}/0", **HUNG) for place in range(0, 8, 2))],
+    [located("system", (), [f"r2-{place}" for place in range(0, 8, 2)])],
+)  # fmt: skip
+
+KINDS: dict[str, tuple[Any, str, tuple[str | None, int | None, int | None, str | None], str]] = {
+    "device": (DEVICE, "node03: device 1 (rank 0) came as far as peers and did not go on; so with node05/1 and "
+               "node07/1, which do well with others", ("node03", 1, None, None),
+               "preflight probe --limit node03,node05 --scope pair"),
+    "host": (HOST, "node03: 2 ranks (devices 0-1) came as far as peers and did not go on; so with node05 and node07, "
+             "which do well with others", ("node03", None, None, None),
+             "preflight probe --limit node03,node05 --scope pair"),
+    "link": (LINK, "node03: device 1 and node07/1 hang with each other, and do well with others",
+             ("node03", 1, None, "node07/1"), "preflight probe --limit node03,node07 --scope pair"),
+    "rail": (RAIL, "rail 1: all tests along it hang, on 8 hosts; other rails are well", (None, None, 1, None),
+             "preflight probe --scope rail"),
+    "partition": (PARTITION, "2 groups do well inside and hang with each other: node[01-04] | node[05-08]",
+                  (None, None, None, None), "preflight probe --limit node01,node05 --scope pair"),
+    "scale": (SCALE, "node[01-02,05] hang together, and every part of them that was tried does well",
+              (None, None, None, None), "preflight probe --limit node01,node02,node05 --scope all"),
+    "system": (SYSTEM, "all tests of two hang, whoever takes part: nobody can be named", (None, None, None, None),
+               "preflight probe --scope pair"),
+}  # fmt: skip
+
+
+def told(scene: tuple[list[Observation], list[Located]], causes: tuple[Finding, ...] = ()) -> Finding:
+    """The one finding."""
+    observations, named = scene
+    (finding,) = judged(observations, named, causes)
+    return finding
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_located_is_one_finding_and_what_failed_because_of_it_is_evidence(kind: str) -> None:
+    scene, summary, subject, command = KINDS[kind]
+    finding = told(scene)
+    assert (finding.check, finding.outcome, finding.summary) == ("PRB101", "fail", summary)
+    assert (finding.host, finding.device, finding.rail, finding.peer) == subject
+    assert finding.remedy.endswith(f"to see it again: {command}")
+    if kind != "system":
+        assert "r1-1: 16 ranks stopped after peers" in finding.evidence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_reads_who_it_is_by_which_tests_and_the_class_of_cause(kind: str) -> None:
+    (_, named), *_ = KINDS[kind]
+    members = {member for one in named for member in one.members}
+    culprit = told(KINDS[kind][0]).culprit
+    assert culprit == Culprit(kind, tuple(sorted(members)), named[0].tests, "stuck at communicator")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_is_one_that_preflight_takes(kind: str) -> None:
+    parser = argparse.ArgumentParser()
+    probe_command.add_arguments(parser)
+    named = _naming(Path("my hosts.toml"), told(KINDS[kind][0]).remedy)
+    *_, command = named.partition("preflight probe ")
+    asked = parser.parse_args(shlex.split(command))
+    assert str(asked.inventory) == "my hosts.toml"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_terminal_of_80_columns_holds_it(kind: str) -> None:
+    titles = {id_: check.title for id_, check in all_checks().items()}
+    lines = finding_lines([told(KINDS[kind][0])], titles, fold=fold, width=80)
+    assert max(len(line.text) for line in lines) <= 80
+
+
+def test_the_partners_stand_there_with_the_tests_in_which_they_pass_with_others() -> None:
+    assert told(DEVICE).evidence[:2] == (
+        "hung with node05/1 (r2-1), node07/1 (r3-1)",
+        "which pass with others (r3-2, r4-1)",
+    )
+    assert told(HOST).evidence[:2] == (
+        "hung with node05 (r2-0 and 1 more), node07 (r3-0 and 1 more)",
+        "which pass with others (r4-0, r4-1)",
+    )
+
+
+def test_many_hosts_are_folded_in_the_command() -> None:
+    five = NAMES[:5]
+    observations = [seen("r3-0", *(f"{name}/0" for name in five), outcome="hang"), well("r2-0", "node01/0", "node02/0")]
+    finding = told((observations, [located("scale", five, ["r3-0"])]))
+    assert finding.remedy.endswith("preflight probe --limit 'node[01-05]' --scope all")
+
+
+def test_parts_of_devices_that_lie_on_several_rails_are_one_partition() -> None:
+    sides = ["node01/0", "node02/0"], ["node01/1", "node02/1"]
+    observations = [
+        seen("r2-0", "node01/0", "node02/1", outcome="hang"),
+        well("r2-1", *sides[0]),
+        well("r2-2", *sides[1]),
+    ]
+    finding = told((observations, [located("partition", side, ["r2-0"]) for side in sides]))
+    assert finding.summary.endswith("node[01-02]/0 | node[01-02]/1")
+
+
+def test_two_rails_that_are_parted_are_two_findings() -> None:
+    observations = [seen(f"r2-{rail}", f"node01/{rail}", f"node05/{rail}", outcome="hang") for rail in (0, 1)]
+    named = [
+        located("partition", [f"{name}/{rail}" for name in part], [f"r2-{rail}"]) for rail in (0, 1) for part in PARTS
+    ]
+    assert [finding.culprit.tests for finding in judged(observations, named) if finding.culprit] == [
+        ("r2-0",),
+        ("r2-1",),
+    ]
+
+
+# Who fails now and then.
+
+NOW_AND_THEN = [seen("r2-1", "node03/1", "node05/1", **HUNG), seen("r3-1", "node03/1", "node07/1", **HUNG),
+                well("r4-1", "node03/1", "node08/1")]  # fmt: skip
+FLICKERS = [located("intermittent device", ["node03/1"], ["r2-1", "r3-1"])]
+
+
+def test_who_fails_now_and_then_is_a_warning_and_nobody_is_a_culprit() -> None:
+    finding = told((NOW_AND_THEN, FLICKERS))
+    assert (finding.outcome, finding.host, finding.device, finding.culprit) == ("warn", "node03", 1, None)
+    assert finding.summary == "node03: device 1 hangs now and then, and does well between"
+
+
+def test_that_everybody_stopped_is_not_excused_by_somebody_who_fails_now_and_then() -> None:
+    findings = judged([ALL_HUNG, *NOW_AND_THEN], FLICKERS)
+    assert [(finding.outcome, finding.host) for finding in findings] == [("warn", "node03"), ("fail", None)]
+
+
+def test_wrong_data_now_and_then_is_a_failure() -> None:
+    wrong = {"node05/1": {"wrong_values": 3}}
+    observations = [seen("r2-1", "node03/1", "node05/1", outcome="wrong_data", ranks=wrong), *NOW_AND_THEN[2:]]
+    finding = told((observations, [located("intermittent device", ["node03/1"], ["r2-1"], "wrong_data")]))
+    assert (finding.check, finding.outcome, finding.host, finding.device) == ("PRB102", "fail", "node03", 1)
+    assert finding.culprit == Culprit("device", ("node03/1",), ("r2-1",), "wrong data")
+
+
+def test_a_pair_that_stopped_once_and_did_well_when_tried_again_is_a_warning() -> None:
+    again = [seen("r2-1", "node03/1", "node05/1", **HUNG), well("r3-1", "node03/1", "node05/1")]
+    finding = told((again, []))
+    assert (finding.outcome, finding.culprit) == ("warn", None)
+    assert finding.summary.endswith("stopped together after peers, and did well when tried again (r3-1)")
+
+
+def test_a_pair_of_which_another_test_of_the_same_round_passed_has_not_done_well_again() -> None:
+    findings = judged([seen("r2-1", "node03/1", "node05/1", **HUNG), well("r2-2", "node03/1", "node05/1")], [])
+    assert [finding.outcome for finding in findings] == ["fail", "fail"]
+
+
+# Who stayed behind in everybody's test.
+
+
+def with_views(**ranks: dict[str, Any]) -> Observation:
+    """Everybody stops, and of some devices ("node03_1") more is known."""
+    known = {place.replace("_", "/"): view for place, view in ranks.items()}
+    return seen("r1-1", *EVERYBODY, outcome="fail", ranks=known)
+
+
+def test_who_stayed_behind_with_everybody_and_fails_in_pairs_is_told_once() -> None:
+    late = with_views(node03_1={"stage": "store", "end": "overdue"})
+    finding = told(([late, *DEVICE[0][1:]], DEVICE[1]))
+    assert finding.summary.startswith("node03: device 1 (rank 5) came as far as store")
+    assert finding.evidence[0].startswith("hung with node05/1 (r2-1)")
+    assert finding.culprit == Culprit("device", ("node03/1",), DEVICE[1][0].tests, "stuck at peers")
+
+
+def test_who_only_waited_longest_is_let_go_when_it_does_well_with_others() -> None:
+    error = {"end": "error", "error": "EI0006: no socket in time"}
+    waits = {place.replace("/", "_"): {"end": "stopped"} for place in EVERYBODY}
+    complains = with_views(**{**waits, "node05_1": error})
+    finding = told(([complains, *DEVICE[0][1:]], DEVICE[1]))
+    assert (finding.host, finding.device) == ("node03", 1)
+    (alone,) = judged([complains])
+    assert (alone.host, alone.device) == ("node05", 1), "nobody else is known"
+
+
+def test_who_was_killed_is_told_beside_somebody_who_fails_in_pairs() -> None:
+    killed = with_views(node05_1={"end": "killed", "stage": "iteration"})
+    findings = judged([killed, *DEVICE[0][1:]], DEVICE[1])
+    assert {(finding.host, finding.device) for finding in findings} == {("node03", 1), ("node05", 1)}
+    assert {finding.culprit.cause for finding in findings if finding.culprit} == {"killed", "stuck at communicator"}
+
+
+def test_a_host_whose_ranks_all_stayed_behind_is_the_culprit_not_its_devices() -> None:
+    late = {"stage": "device", "end": "overdue"}
+    finding = told(([with_views(node03_0=late, node03_1=late)], []))
+    assert finding.culprit == Culprit("host", ("node03",), ("r1-1",), "stuck at store")
+
+
+# Slow and wrong.
+
+FAST = [seen(f"r2-{2 * place + rail}", f"{NAMES[2 * place]}/{rail}", f"{NAMES[2 * place + 1]}/{rail}", busbw_GBps=10.0)
+        for place in (1, 2, 3) for rail in (0, 1)]  # fmt: skip
+ONE_WAY = [("r4-2", 0, 0.4), ("r4-3", 1, 1.9)]
+
+
+def slow(id_: str, *places: str, busbw: float = 2.0) -> Observation:
+    return seen(id_, *places, outcome="slow", busbw_GBps=busbw)
+
+
+def one_way(*places: str) -> list[Observation]:
+    return [seen(id_, *places, op="broadcast", root=root, busbw_GBps=speed) for id_, root, speed in ONE_WAY]
+
+
+SLOW_DEVICE = [slow("r2-1", "node01/1", "node02/1"), slow("r3-1", "node01/1", "node04/1", busbw=1.8), *FAST]
+
+
+def test_a_slow_device_is_named_with_what_it_sends_and_receives() -> None:
+    named = located("device", ["node01/1"], ["r2-1", "r3-1", "r2-3"], "slow", "both")
+    finding = told(([*SLOW_DEVICE, *one_way("node01/1", "node04/1")], [named]))
+    assert (finding.check, finding.outcome, finding.host, finding.device) == ("PRB103", "fail", "node01", 1)
+    assert finding.summary == (
+        "node01: device 1 is slow: 1.80 GB/s, the median pair has 10.00; it sends at 0.4 GB/s, receives at 1.9"
+    )
+    assert finding.evidence[0] == "slow with node02/1 (r2-1, 2.00 GB/s), node04/1 (r3-1, 1.80 GB/s)"
+
+
+@pytest.mark.parametrize(
+    ("direction", "word"), [("sends", "sends slowly"), ("receives", "receives slowly"), ("", "slow")]
+)
+def test_the_direction_is_the_class_of_cause(direction: str, word: str) -> None:
+    finding = told((SLOW_DEVICE, [located("device", ["node01/1"], ["r2-1", "r3-1"], "slow", direction)]))
+    assert finding.culprit is not None
+    assert finding.culprit.cause == word
+
+
+def test_somewhat_slow_is_a_warning_and_nobody_is_a_culprit() -> None:
+    observations = [
+        slow("r2-1", "node01/1", "node02/1", busbw=9.0),
+        slow("r3-1", "node01/1", "node04/1", busbw=9.1),
+        *FAST,
+    ]
+    finding = told((observations, [located("device", ["node01/1"], ["r2-1", "r3-1"], "slow")]))
+    assert (finding.outcome, finding.culprit) == ("warn", None)
+
+
+def test_a_slow_link_is_told_from_its_first_end() -> None:
+    pair = "node01/1", "node02/1"
+    observations = [slow("r2-1", *pair), slow("r3-1", *pair), *FAST, *one_way(*pair)]
+    finding = told((observations, [located("link", pair, ["r2-1", "r3-1"], "slow", "sends")]))
+    assert finding.summary.startswith("node01: device 1 and node02/1 are slow together: 2.00 GB/s")
+    assert (finding.cause, finding.peer) == ("the path between them", "node02/1")
+    assert finding.summary.endswith("; it sends at 0.4 GB/s, receives at 1.9")
+
+
+def test_a_slow_rail_takes_its_pairs_with_it() -> None:
+    pairs = [slow(f"r2-{9 + place}", f"{NAMES[place]}/1", f"{NAMES[place + 1]}/1") for place in (0, 2, 4, 6)]
+    fast = [
+        seen(f"r2-{place}", f"{NAMES[place]}/0", f"{NAMES[place + 1]}/0", busbw_GBps=10.0) for place in (0, 2, 4, 6)
+    ]
+    more = [seen(f"r3-{place}", f"{NAMES[place]}/0", f"{NAMES[place + 2]}/0", busbw_GBps=10.0) for place in (0, 1, 4)]
+    named = located("rail", [f"{name}/1" for name in NAMES], [one.test.id for one in pairs], "slow")
+    finding = told(([*pairs, *fast, *more], [named]))
+    assert (finding.rail, finding.host) == (1, None)
+    assert finding.summary.startswith(
+        "rail 1: all tests along it are slow, on 8 hosts; other rails are well: 2.00 GB/s"
+    )
+
+
+def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -> None:
+    ranks = {"node05/1": {"wrong_values": 3, "suspect_rank": 0}, "node07/1": {"wrong_values": 3}}
+    observations = [
+        seen("r2-1", "node03/1", "node05/1", outcome="wrong_data", ranks=ranks),
+        seen("r3-1", "node03/1", "node07/1", outcome="wrong_data", ranks=ranks), *DEVICE[0][3:],
+    ]  # fmt: skip
+    finding = told((observations, [located("device", ["node03/1"], DEVICE[1][0].tests, "wrong_data")]))
+    assert finding.summary == "node03: device 1 brings wrong data with all partners, which do well with others"
+    assert finding.evidence[0] == "wrong data with node05/1 (r2-1), node07/1 (r3-1)"
+    assert any(line.startswith("node05/1 saw 3 wrong values") for line in finding.evidence)
+    (by_pattern,) = (one for one in judged(observations) if one.culprit)
+    assert by_pattern.culprit == Culprit("device", ("node03/1",), ("r2-1",), "wrong data")

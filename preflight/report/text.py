@@ -109,8 +109,14 @@ def _group_lines(group: _Group, fold: Callable[[Iterable[str]], str], width: int
     if group.cause:
         lines += [Line(text, "dim") for text in _wrap(f"likely: {group.cause}", "      ", width)]
     if single:
-        lines += [Line(f"      | {printable(text)[: width - 8]}", "dim") for text in first.evidence[:3]]
+        lines += [line for text in first.evidence[:3] for line in _evidence_lines(text, width)]
     return lines
+
+
+def _evidence_lines(text: str, width: int) -> list[Line]:
+    """Two at most: an error of a library may be a page, and -o json has it whole."""
+    wrapped = textwrap.wrap(printable(text), width - 8, max_lines=2, placeholder=" …")
+    return [Line(f"      | {line}", "dim") for line in wrapped]
 
 
 def _blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from preflight.model.cluster import Host
 from preflight.model.measure import Observation, RankView, TestOutcome, TestResult
 from preflight.probe.hooks import Hooks
 from preflight.probe.messages import Ready
@@ -19,7 +20,8 @@ FULL = 10.0  # GB/s
 class Fabric:
     """`ill` devices fail alone, `dead` ones with others, `wrong` ones send wrong data; `sends`, `receives`: GB/s of
     devices that are slow one way; `cut`: whether two devices do not reach each other; `too_many`: hosts from which on
-    all their devices together hang; `crawls`: from which on they are slow."""
+    all their devices together hang; `crawls`: from which on they are slow; `dies`: hosts that are there for so many
+    rounds only."""
 
     ill: Collection[Place] = ()
     dead: Collection[Place] = ()
@@ -29,14 +31,15 @@ class Fabric:
     cut: Callable[[Place, Place], bool] = lambda *_: False
     too_many: int = 10**6
     crawls: int = 10**6
+    dies: dict[str, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
 
     @property
     def ready(self) -> "_Everybody":
         return _Everybody()
 
-    def present(self, hosts: Collection[object]) -> list[object]:
-        return list(hosts)
+    def present(self, hosts: Collection[Host]) -> list[Host]:
+        return [host for host in hosts if len(self.rounds) < self.dies.get(host.name, 10**6)]
 
     def play(self, round_: Round, until: float) -> list[Observation]:  # noqa: ARG002
         used = [member.place for group in round_.groups for member in group.members]

@@ -153,6 +153,26 @@ def test_what_is_broken_by_itself_takes_part_in_nothing_after_that() -> None:
     assert ("node03", 0) not in {(member.host, member.device) for member in later}
 
 
+@pytest.mark.parametrize("after", [2, 3, 4, 5])
+def test_a_host_that_dies_between_rounds_is_not_convicted_for_it_and_holds_nobody_up(after: int) -> None:
+    run = played(cluster(), Fabric(dead=[("node02", 1)], dies={"node06": after}))
+    assert named(run.located) == {("device", ("node02/1",), HANG)}
+
+
+def test_where_all_but_one_host_die_nobody_is_named() -> None:
+    run = played(cluster(), Fabric(dies={f"node0{number}": 2 for number in range(2, 9)}))
+    assert run.located == []
+
+
+def test_devices_that_few_hosts_have_are_tried_with_those_that_have_them() -> None:
+    even = cluster(6, 4)
+    hosts = tuple(
+        replace(host, devices=host.devices[: 2 if number % 2 else 4]) for number, host in enumerate(even.hosts)
+    )
+    uneven = replace(even, hosts=hosts, cluster=replace(even.cluster, hosts=hosts))
+    assert named(played(uneven, Fabric(dead=[("node03", 3)])).located) == {("device", ("node03/3",), HANG)}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_any_mix_of_few_faults_is_named_exactly(seed: int) -> None:
     random = Random(seed)

@@ -1,6 +1,6 @@
 """All benchmarks, one after the other: `make bench`."""
 
-from benchmarks import busbw, checks, depth, fleet, localiser, pings, probe_vs_torchrun, rounds, startup
+from benchmarks import busbw, checks, depth, fleet, lab_matrix, localiser, pings, probe_vs_torchrun, rounds, startup
 
 startup.main()
 pings.main()
@@ -11,3 +11,4 @@ rounds.main()
 localiser.main()
 probe_vs_torchrun.main()
 busbw.main()
+lab_matrix.main()

@@ -68,10 +68,13 @@ def medians(commands: Mapping[str, Command], runs: int) -> dict[str, Sample]:
 
 
 @contextmanager
-def lab(*, hosts: int, devices: int, product: str = "atlas-a1", firewall: str = "nftables") -> Iterator[Path]:
+def lab(
+    *, hosts: int, devices: int, product: str = "atlas-a1", firewall: str = "nftables", leaves: int = 1
+) -> Iterator[Path]:
     """A lab for the length of a measurement; yields its directory."""
     with tempfile.TemporaryDirectory(prefix="preflight-bench-") as directory:
         arguments = ["--hosts", str(hosts), "--devices", str(devices), "--product", product, "--firewall", firewall]
+        arguments += ["--leaves", str(leaves)]
         subprocess.run([*PREFLIGHT, "lab", "up", *arguments, "--dir", directory], check=True, stdout=subprocess.DEVNULL)
         try:
             yield Path(directory)

@@ -25,8 +25,10 @@ Item = TypeVar("Item")
 # Bridges flood; with neighbour discovery of hundreds of ports that would be all they do. Nobody here speaks IPv6.
 _NO_IPV6 = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
 # The switch routes between the device subnets although all hang on one bridge; it must not tell anyone a shorter way.
+# Leaves and spine share a namespace: only the bridge with the gateways answers for them.
 _ROUTER = {
     "ipv4/ip_forward": "1",
+    "ipv4/conf/all/arp_ignore": "1",
     "ipv4/conf/all/send_redirects": "0",
     "ipv4/conf/default/send_redirects": "0",
 }

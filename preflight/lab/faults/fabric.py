@@ -10,6 +10,7 @@ from preflight.model.errors import UsageError
 
 SLOW_RATE = "200mbit"
 LOSS = 10  # % of all packets
+USUAL_SEGMENTS = 65535  # of Linux, in a packet that was not cut yet
 SMALL_MTU = 1400
 FLAPS = 3
 FLAP_SECONDS = 0.2
@@ -68,7 +69,6 @@ _SOME = """\
   icmp type echo-request numgen inc mod 3 1 drop
   icmp type echo-reply numgen inc mod 3 1 drop
   ip protocol != icmp numgen random mod 100 < 5 drop"""
-_ANY = f"  numgen random mod 100 < {LOSS} drop"
 # By the length that IP says. A bridge port's own MTU would let pass what TCP hands over unsegmented (GSO).
 _LARGE = f"  ip length > {SMALL_MTU} drop"
 
@@ -90,6 +90,24 @@ def _drop(what: str, rules: str) -> Callable[[Place], Undo]:
 
 def _drop_no_more(place: Place, undo: Undo) -> None:
     nft(place.fabric, f"delete table netdev {undo['table']}\n")
+
+
+def _lose(place: Place) -> Undo:
+    """Behind the switch port, which is told to cut what TCP hands over unsegmented: to lose one packet of a wire's
+    size hurts TCP, to lose 64 KiB at once hardly does."""
+    kernel.ip_batch([f"link set {place.port} gso_max_segs 1"], place.fabric)
+    nft(
+        _netns(place),
+        "table netdev loss {\n chain ingress {\n"
+        f'  type filter hook ingress device "eth{place.device}" priority 0; policy accept;\n'
+        f"  numgen random mod 100 < {LOSS} drop\n }}\n}}\n",
+    )
+    return {}
+
+
+def _lose_no_more(place: Place, _: Undo) -> None:
+    nft(_netns(place), "delete table netdev loss\n")
+    kernel.ip_batch([f"link set {place.port} gso_max_segs {USUAL_SEGMENTS}"], place.fabric)
 
 
 def _siblings_away(place: Place) -> Undo:
@@ -162,9 +180,9 @@ FAULTS = (
         "device",
         ("PNG101", "PRB103", "PRB101"),
         False,
-        f"its switch port loses {LOSS} % of all packets, at random.",
-        _drop("random", _ANY),
-        _drop_no_more,
+        f"of all packets to it {LOSS} % are lost, at random.",
+        _lose,
+        _lose_no_more,
     ),
     Fault(
         "link-flap",

@@ -41,7 +41,9 @@ def values_exact(
     unfinished = [seen for seen in done if seen not in wrong and _receivers(seen)]
     sources = _sources(wrong)
     alone = {seen.ranks[0].member.place for seen in observations if seen not in met and _receivers(seen)}
-    objects = [it for it in named(located, TestOutcome.WRONG_DATA) if not alone & set(it.one.members)]
+    ids = {seen.test.id for seen in wrong}
+    objects = [it for it in named(located, TestOutcome.WRONG_DATA) if ids & set(it.one.tests)]
+    objects = [it for it in objects if not alone & set(it.one.members)]
     known = {*alone, *(member.place for member in sources)}
     left = [seen for seen in wrong if not known & {m.place for m in seen.test.members}]
     left = [seen for seen in left if not any(it.explains([m.place for m in seen.test.members]) for it in objects)]

@@ -81,7 +81,7 @@ def _holder(taken: Taken) -> str:
 
 
 def _culprit(cause: str, *hosts: str) -> Culprit:
-    return Culprit("link" if len(hosts) > 1 else "host", hosts, (), cause)
+    return Culprit("link" if len(hosts) > 1 else "host", tuple(sorted(hosts)), (), cause)
 
 
 def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:

@@ -328,3 +328,31 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
     assert any(line.startswith("node05/1 saw 3 wrong values") for line in finding.evidence)
     (by_pattern,) = (one for one in judged(observations) if one.culprit)
     assert by_pattern.culprit == Culprit("device", ("node03/1",), ("r2-1",), "wrong data")
+
+
+# A training step.
+
+
+def step(id_: str, *places: str, wrong: str, suspect: int | None = None) -> Observation:
+    views: dict[str, dict[str, Any]] = {place: {"seconds": 0.1} for place in places}
+    views[wrong] |= {"wrong_values": 3, "suspect_rank": suspect}
+    return seen(id_, *places, op="training_step", outcome="wrong_data", scope="all", ranks=views)
+
+
+TRAINED = ("PRB101", "PRB102", "PRB103", "PRB113")
+
+
+def test_a_rank_that_trains_wrongly_with_everybody_and_in_a_smaller_group_is_told_once() -> None:
+    steps = [step("r1-9", *EVERYBODY, wrong="node02/0", suspect=4),
+             step("r3-0", "node03/0", "node04/0", "node05/0", wrong="node04/0", suspect=0)]  # fmt: skip
+    (finding,) = judged(steps, [located("host", ["node03"], ["r3-0"], "wrong_data")], checks=TRAINED)
+    assert finding.culprit == Culprit("device", ("node03/0",), ("r1-9", "r3-0"), "trains wrongly")
+
+
+def test_what_trains_wrongly_only_together_is_told_with_how_many_it_takes() -> None:
+    group = [f"{name}/0" for name in THREE]
+    steps = [step("r1-9", *EVERYBODY, wrong="node02/0"), step("r3-0", *group, wrong="node02/0")]
+    (finding,) = judged(steps, [located("scale", THREE, ["r3-0"], "wrong_data")], checks=TRAINED)
+    assert (finding.check, finding.culprit) == ("PRB113", Culprit("scale", THREE, ("r3-0",), "trains wrongly"))
+    (nobody,) = judged(steps, [], checks=TRAINED)
+    assert nobody.summary == "a training step ends in wrong parameters on 1 of 16 ranks"

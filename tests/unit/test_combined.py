@@ -1,0 +1,203 @@
+"""What facts say of somebody whom tests name: ranked causes, in the one finding of the test (checks/combined.py)."""
+
+from itertools import pairwise
+
+import pytest
+
+from preflight.checks.combined import REASONS, Reason, Way
+from preflight.checks.registry import all_checks
+from preflight.model.finding import Finding
+from preflight.model.measure import Culprit, Located, Observation
+from tests.unit.probed import EVERYBODY, NAMES, cause, judged, located, seen
+
+Scene = tuple[list[Observation], list[Located]]
+
+WRONG = {"node05/1": {"wrong_values": 3}, "node07/1": {"wrong_values": 3}}
+
+
+def tried(outcome: str) -> Scene:
+    """node03/1 is not well with two partners, which are well with others."""
+    ranks = WRONG if outcome == "wrong_data" else {}
+    fast = [
+        seen(f"r2-{place}", f"{NAMES[place]}/0", f"{NAMES[place + 1]}/0", busbw_GBps=10.0) for place in (0, 2, 4, 6)
+    ]
+    return (
+        [seen("r2-9", "node03/1", "node05/1", outcome=outcome, ranks=ranks, busbw_GBps=2.0),
+         seen("r3-9", "node03/1", "node07/1", outcome=outcome, ranks=ranks, busbw_GBps=2.0), *fast,
+         seen("r3-1", "node05/1", "node06/1"), seen("r3-2", "node07/1", "node08/1")],
+        [located("device", ["node03/1"], ["r2-9", "r3-9", "r3-1", "r3-2"], outcome)],
+    )  # fmt: skip
+
+
+def alone() -> Scene:
+    """node03/1 dies before it meets anybody."""
+    died = {"node03/1": {"stage": "backend", "end": "error", "error": "no such device"}}
+    return [seen("r1-1", *EVERYBODY, outcome="fail", stage="backend", ranks={**WAITED, **died})], []
+
+
+WAITED = {place: {"stage": "store", "end": "stopped"} for place in EVERYBODY}
+SCENES = {Way.TOGETHER: tried("hang"), Way.SLOW: tried("slow"), Way.WRONG: tried("wrong_data"), Way.ALONE: alone()}
+
+
+def told(scene: Scene, *causes: Finding) -> Finding:
+    (finding,) = judged(*scene, causes)
+    return finding
+
+
+def id_of(reason: Reason) -> str:
+    """A check that it stands for."""
+    return next(id_ for id_ in all_checks() if id_.startswith(reason.check))
+
+
+def about_device(reason: Reason, **more: str) -> Finding:
+    return cause(id_of(reason), "node03", 1, **more)
+
+
+def test_every_reason_is_a_check_and_no_check_is_ranked_twice() -> None:
+    ids = [id_ for reason in REASONS for id_ in all_checks() if id_.startswith(reason.check)]
+    assert len(ids) == len(set(ids))
+    assert all(any(id_.startswith(reason.check) for id_ in ids) for reason in REASONS)
+
+
+OF_FACTS = [reason for reason in REASONS if not reason.check.startswith("PRB")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "way"), [(reason, way) for reason in OF_FACTS for way in Way],
+    ids=lambda value: value.check if isinstance(value, Reason) else str(value),
+)  # fmt: skip
+def test_a_fact_is_the_cause_of_what_it_explains_and_of_nothing_else(reason: Reason, way: Way) -> None:
+    without, finding = told(SCENES[way]), told(SCENES[way], about_device(reason, outcome="warn"))
+    if way not in reason.ways:
+        assert finding == without
+        return
+    words = f"{reason.word} ({id_of(reason)})"
+    assert (finding.cause, finding.culprit and finding.culprit.cause) == (words, words)
+    assert finding.remedy.startswith(f"mend {id_of(reason)}; to see it again: preflight probe")
+    assert f"{id_of(reason)}: node03: device 1: what {id_of(reason)} says" in finding.evidence
+    assert (finding.summary, finding.host, finding.device) == (without.summary, "node03", 1)
+
+
+RANKED = [
+    (way, first, second)
+    for way in Way
+    for first, second in pairwise(reason for reason in OF_FACTS if way in reason.ways)
+]
+
+
+@pytest.mark.parametrize(("way", "first", "second"), RANKED, ids=lambda value: getattr(value, "check", value))
+def test_what_explains_more_is_the_cause_and_the_rest_is_evidence(way: Way, first: Reason, second: Reason) -> None:
+    finding = told(SCENES[way], about_device(second), about_device(first))
+    assert finding.cause.endswith(f"({id_of(first)})")
+    lines = [line.partition(":")[0] for line in finding.evidence]
+    assert lines.index(id_of(first)) < lines.index(id_of(second))
+
+
+def test_the_order_is_that_of_the_field() -> None:
+    order = [reason.check for reason in REASONS]
+    ranked = ["NPU107", "NPU101", "NPU102", "NPU103", "NPU115", "NPU108", "NIC102", "NIC101", "NIC109", "NPU114"]
+    assert sorted(ranked, key=order.index) == ranked
+
+
+# Whose facts.
+
+LINK_DOWN = cause("NPU107", "node03", 1)
+
+
+def test_a_failure_goes_before_a_warning() -> None:
+    finding = told(SCENES[Way.TOGETHER], cause("NPU115", "node03", 1, "warn"), cause("NIC102", "node03", 1))
+    assert finding.cause == "optics out of limits (NIC102)"
+
+
+def test_the_device_s_own_facts_go_before_its_host_s() -> None:
+    finding = told(SCENES[Way.TOGETHER], cause("FWL101", "node03"), cause("NIC101", "node03", 1, "warn"))
+    assert finding.cause == "link flaps (NIC101)"
+    assert told(SCENES[Way.TOGETHER], cause("FWL101", "node03")).cause == "port blocked by the firewall (FWL101)"
+
+
+def test_its_host_s_facts_go_before_those_of_whom_it_is_the_other_end() -> None:
+    other = cause("NPU102", "node06", 1, peer="node03/1")
+    finding = told(SCENES[Way.TOGETHER], other, cause("FWL101", "node03"))
+    assert finding.cause == "port blocked by the firewall (FWL101)"
+    assert told(SCENES[Way.TOGETHER], other).cause == "device address twice (NPU102)"
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [cause("NPU107", "node03", 0), cause("NPU107", "node05", 1), cause("PNG101", None, rail=0),
+                  cause("NPU107", "node03", 1, "unknown"), cause("HST106", "node03")],
+)  # fmt: skip
+def test_what_is_said_of_others_or_does_not_explain_it_changes_nothing(elsewhere: Finding) -> None:
+    assert told(SCENES[Way.TOGETHER], elsewhere) == told(SCENES[Way.TOGETHER])
+
+
+def test_what_is_said_of_no_host_in_particular_is_evidence_about_a_single_one() -> None:
+    finding = told(SCENES[Way.TOGETHER], cause("PNG101", None))
+    assert finding.cause == told(SCENES[Way.TOGETHER]).cause
+    assert "PNG101: what PNG101 says" in finding.evidence
+
+
+def host_hangs() -> Scene:
+    pairs = [(place, rail) for place in ("node05", "node07") for rail in (0, 1)]
+    tests = [seen(f"r2-{n}", f"node03/{rail}", f"{to}/{rail}", outcome="hang") for n, (to, rail) in enumerate(pairs)]
+    well = [seen("r3-0", "node05/0", "node07/0")]
+    return [*tests, *well], [located("host", ["node03"], [one.test.id for one in (*tests, *well)])]
+
+
+def test_a_host_is_explained_by_most_of_its_devices_not_by_one_of_them() -> None:
+    both = told(host_hangs(), cause("NPU108", "node03", 0), cause("NPU108", "node03", 1))
+    assert both.cause == "TLS switch differs (NPU108)"
+    assert "NPU108: node03: device 0: what NPU108 says (and 1 more like it)" in both.evidence
+    one = told(host_hangs(), LINK_DOWN, cause("FWL101", "node03"))
+    assert one.cause == "port blocked by the firewall (FWL101)"
+    assert "NPU107: node03: device 1: what NPU107 says" in one.evidence
+
+
+def test_a_link_is_explained_by_either_end_which_is_named() -> None:
+    tests = [seen(f"r{number}-1", "node03/1", "node07/1", outcome="hang") for number in (2, 3, 4)]
+    link = located("link", ["node03/1", "node07/1"], [one.test.id for one in tests])
+    assert told((tests, [link]), cause("NIC102", "node07", 1)).cause == "optics out of limits at node07/1 (NIC102)"
+
+
+def system(causes: list[Finding]) -> Finding:
+    tests = [seen(f"r2-{n}", f"{NAMES[n]}/0", f"{NAMES[n + 1]}/0", outcome="hang") for n in range(0, 8, 2)]
+    return told((tests, [located("system", (), [one.test.id for one in tests])]), *causes)
+
+
+def test_a_system_is_explained_by_what_most_hosts_have_in_common() -> None:
+    assert system([cause("FWL101", name) for name in NAMES[:5]]).cause == "port blocked by the firewall (FWL101)"
+    few = system([cause("FWL101", name) for name in NAMES[:4]])
+    assert "FWL101" not in few.cause
+    assert any(line.startswith("FWL101: node01") for line in few.evidence)
+    assert system([cause("PNG101", None)]).cause == "pings lost on the way (PNG101)"
+
+
+def test_a_group_that_stopped_is_explained_by_a_failure_of_one_of_its_hosts() -> None:
+    stopped = [seen("r1-1", *EVERYBODY, outcome="hang")]
+    assert told((stopped, []), cause("FWL101", "node03")).cause == "port blocked by the firewall at node03 (FWL101)"
+    assert told((stopped, []), cause("FWL101", "node03", outcome="warn")) == told((stopped, []))
+
+
+# What the probe itself has told.
+
+BLOCKED = cause("PRB114", "node03")
+
+
+def test_a_stop_that_the_port_rehearsal_explains_is_not_told_again() -> None:
+    assert judged([seen("r1-1", *EVERYBODY, outcome="hang")], [], [BLOCKED]) == []
+    assert judged(*host_hangs(), [BLOCKED]) == []
+
+
+def test_a_waived_port_rehearsal_hides_nothing() -> None:
+    finding = told(host_hangs(), cause("PRB114", "node03", outcome="warn"))
+    assert (finding.outcome, finding.cause) == ("fail", "port blocked or held (PRB114)")
+
+
+def test_a_device_that_alone_of_its_host_hangs_is_told_though_ports_are_blocked_there() -> None:
+    assert told(SCENES[Way.TOGETHER], BLOCKED).culprit == Culprit(
+        "device", ("node03/1",), ("r2-9", "r3-9", "r3-1", "r3-2"), "port blocked or held (PRB114)"
+    )
+
+
+def test_a_device_that_is_slow_by_itself_is_not_told_again_when_it_is_slow_in_pairs() -> None:
+    assert judged(*SCENES[Way.SLOW], [cause("PRB112", "node03", 1)]) == []
+    assert told(SCENES[Way.TOGETHER], cause("PRB112", "node03", 1)) == told(SCENES[Way.TOGETHER])

@@ -28,11 +28,13 @@ _MEETING, _NETWORK, _ANY = {Way.TOGETHER}, {Way.TOGETHER, Way.SLOW}, set(Way)
 
 @dataclass(frozen=True)
 class Reason:
-    """A check whose findings explain failing in one of these ways; `word` is the class of cause they tell of."""
+    """A check whose findings explain failing in one of these ways; `word` is the class of cause they tell of. `fabric`:
+    it is about the network of the devices, which gloo does not use."""
 
     check: str  # its id, or the start of several
     word: str
     ways: Collection[Way]
+    fabric: bool = False
 
 
 # What explains most comes first. Left out is what workers of the probe leave themselves when they are killed (NIC108,
@@ -48,18 +50,18 @@ REASONS = (
     Reason("ENV107", "devices not visible", {Way.ALONE}),
     Reason("NPU113", "device ill", _ANY),
     Reason("NPU117", "alarm of the chip", _ANY),
-    Reason("NPU107", "link down", _MEETING),
-    Reason("NPU101", "wrong device address", _MEETING),
-    Reason("NPU102", "device address twice", _MEETING),
-    Reason("NIC106", "address answered by another device", _MEETING),
-    Reason("NPU103", "wrong mask", _MEETING),
-    Reason("NPU105", "wrong subnet", _MEETING),
-    Reason("NPU106", "refused address", _MEETING),
-    Reason("NPU111", "wrong gateway", _MEETING),
-    Reason("NPU115", "wrong MTU", _NETWORK),
-    Reason("PNG102", "large packets lost on the way", _NETWORK),
-    Reason("NPU108", "TLS switch differs", _MEETING),
-    Reason("PNG101", "pings lost on the way", _NETWORK),
+    Reason("NPU107", "link down", _MEETING, fabric=True),
+    Reason("NPU101", "wrong device address", _MEETING, fabric=True),
+    Reason("NPU102", "device address twice", _MEETING, fabric=True),
+    Reason("NIC106", "address answered by another device", _MEETING, fabric=True),
+    Reason("NPU103", "wrong mask", _MEETING, fabric=True),
+    Reason("NPU105", "wrong subnet", _MEETING, fabric=True),
+    Reason("NPU106", "refused address", _MEETING, fabric=True),
+    Reason("NPU111", "wrong gateway", _MEETING, fabric=True),
+    Reason("NPU115", "wrong MTU", _NETWORK, fabric=True),
+    Reason("PNG102", "large packets lost on the way", _NETWORK, fabric=True),
+    Reason("NPU108", "TLS switch differs", _MEETING, fabric=True),
+    Reason("PNG101", "pings lost on the way", _NETWORK, fabric=True),
     Reason("FWL101", "port blocked by the firewall", _MEETING),
     Reason("FWL104", "port blocked on the way", _MEETING),
     Reason("PRB114", "port blocked or held", _MEETING),
@@ -70,15 +72,15 @@ REASONS = (
     Reason("HST112", "not on HCCL's whitelist", _MEETING),
     Reason("NPU125", "wrong rank table", _MEETING),
     Reason("NPU127", "wrong rank table", _MEETING),
-    Reason("NIC104", "link at a lower speed", {Way.SLOW}),
-    Reason("NIC103", "no error correction", _NETWORK),
-    Reason("NIC102", "optics out of limits", _NETWORK),
-    Reason("NIC101", "link flaps", _NETWORK),
-    Reason("NIC109", "damaged or lost packets", _NETWORK),
-    Reason("NIC107", "flow control differs", _NETWORK),
-    Reason("NIC105", "cabled in another way", _NETWORK),
-    Reason("PNG103", "pings over HCCS lost", _NETWORK),
-    Reason("NPU124", "topology differs", {Way.SLOW}),
+    Reason("NIC104", "link at a lower speed", {Way.SLOW}, fabric=True),
+    Reason("NIC103", "no error correction", _NETWORK, fabric=True),
+    Reason("NIC102", "optics out of limits", _NETWORK, fabric=True),
+    Reason("NIC101", "link flaps", _NETWORK, fabric=True),
+    Reason("NIC109", "damaged or lost packets", _NETWORK, fabric=True),
+    Reason("NIC107", "flow control differs", _NETWORK, fabric=True),
+    Reason("NIC105", "cabled in another way", _NETWORK, fabric=True),
+    Reason("PNG103", "pings over HCCS lost", _NETWORK, fabric=True),
+    Reason("NPU124", "topology differs", {Way.SLOW}, fabric=True),
     Reason("PRB112", "copies slow or wrong", {Way.SLOW, Way.WRONG}),
     Reason("PRB111", "computes slowly or wrongly", {Way.SLOW, Way.WRONG}),
     Reason("NPU120", "driver and firmware do not suit", _ANY),
@@ -102,12 +104,12 @@ class Why:
     near: bool = False
 
 
-def why(cluster: Cluster, one: Located, way: Way, causes: Sequence[Finding] | None) -> Why:
+def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence[Finding] | None) -> Why:
     """Ranked: what is said of the members themselves, then of their hosts, then by others of them; of these failures
     first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing."""
     found: dict[int, list[Finding]] = defaultdict(list)
     for cause in causes or ():
-        rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way)), None)
+        rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way, backend)), None)
         if rank is not None and _nearness(cause, one.members) is not None:
             found[rank].append(cause)
     ranked = sorted((*_weight(cluster, one, same), rank) for rank, same in found.items())
@@ -122,9 +124,10 @@ def why(cluster: Cluster, one: Located, way: Way, causes: Sequence[Finding] | No
     return Why(f"{REASONS[rank].word}{where} ({first.check})", first.remedy, lines, elsewhere, near)
 
 
-def _may(reason: Reason, cause: Finding, way: Way) -> bool:
+def _may(reason: Reason, cause: Finding, way: Way, backend: str) -> bool:
     told = cause.outcome in (Outcome.FAIL, Outcome.WARN)
-    return told and cause.check.startswith(reason.check) and way in reason.ways
+    applies = way in reason.ways and not (reason.fabric and backend == "gloo")
+    return told and applies and cause.check.startswith(reason.check)
 
 
 def _place(cause: Finding) -> str:

@@ -194,7 +194,7 @@ def command(all_: All, hosts: Iterable[str], scope: Scope, backend: str = "") ->
     words = ["preflight probe"]
     if limit and len(limit) < len(all_.cluster.hosts):
         words.append(f"--limit {','.join(limit) if len(limit) <= _SHOWN else shlex.quote(_folded(limit))}")
-    if backend and backend != all_.cluster.probe.backend:
+    if backend not in ("", all_.cluster.probe.backend):
         words.append(f"--backend {backend}")
     return " ".join([*words, f"--scope {scope}"])
 
@@ -222,13 +222,14 @@ def tell(
     named_one = it.kind == "link" or len(one.members) == 1
     whole = one if one.members else replace(one, members=tuple(sorted(host.name for host in all_.hosts)))
     way = _WAYS.get(one.outcome, Way.ALONE if alone else Way.TOGETHER)
-    known = why(all_.cluster, whole, way, causes)
+    meetings = (seen.meeting for seen in observations if seen.test.id in one.tests)
+    backend = next((met.backend for met in meetings if met), all_.cluster.probe.backend)
+    known = why(all_.cluster, whole, way, backend, causes)
     alone = it.kind in ("host", "device", "link")
     host, _, device = one.members[0].partition("/") if alone else ("", "", "")
     summary = summary or sentence(it)
     if known.elsewhere and (known.near or not it.proven):
         return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
-    backend = next((seen.meeting.backend for seen in observations if seen.test.id in one.tests and seen.meeting), "")
     convicts = report == all_.bad and it.kind != "group"
     return report(
         summary, host=host or None, device=int(device) if device and named_one else None,

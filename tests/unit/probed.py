@@ -7,15 +7,16 @@ from typing import Any
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
 from preflight.facts.types import ClusterFacts
-from preflight.model.cluster import Cluster, Device, Host
+from preflight.model.cluster import Cluster, Device, Host, ProbeSettings
 from preflight.model.finding import Finding
-from preflight.model.measure import End, Located, Member, Observation, RankView, Scope, TestOutcome, TestResult
+from preflight.model.measure import End, Located, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 from tests.unit.healthy import healthy_cluster, host_facts
 
 NAMES = tuple(f"node{number:02}" for number in range(1, 9))
 CLUSTER: Cluster = replace(
     healthy_cluster(),
+    probe=ProbeSettings(backend="hccl"),
     hosts=tuple(Host(name, f"10.1.0.{name[-1]}", devices=(Device(0), Device(1))) for name in NAMES),
 )
 FACTS = ClusterFacts({host.name: host_facts(CLUSTER, host, number) for number, host in enumerate(CLUSTER.hosts, 1)})
@@ -24,8 +25,8 @@ PROBE = ("PRB101", "PRB102", "PRB103")
 
 
 def seen(id_: str, *places: str, outcome: str = "pass", stage: str = "", **more: Any) -> Observation:
-    """One test of these devices ("node01/3"); `ranks`: place → what differs of its view. All that did not end well
-    stopped at the communicator, unless `stage` says otherwise."""
+    """One test of these devices ("node01/3"). All that did not end well stopped at the communicator, unless `stage` says
+    otherwise. `ranks`: place → what differs of its view; `backend`, if not the cluster's."""
     split = [place.partition("/") for place in places]
     members = tuple(Member(host, int(device), rank) for rank, (host, _, device) in enumerate(split))
     stage = stage or ("peers" if outcome in ("fail", "hang") else "closed")
@@ -43,7 +44,8 @@ def seen(id_: str, *places: str, outcome: str = "pass", stage: str = "", **more:
         id_, given["op"], "float32", given["bytes"], given["root"], members, TestOutcome(outcome), stage,
         sum(view.wrong_values for view in views), 0.1 if busbw else None, busbw, busbw, Scope(given["scope"]),
     )  # fmt: skip
-    return Observation(result, views)
+    meeting = Meeting(more["backend"], "10.1.0.1:29500", {}) if "backend" in more else None
+    return Observation(result, views, meeting)
 
 
 def located(

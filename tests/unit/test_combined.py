@@ -15,15 +15,15 @@ Scene = tuple[list[Observation], list[Located]]
 WRONG = {"node05/1": {"wrong_values": 3}, "node07/1": {"wrong_values": 3}}
 
 
-def tried(outcome: str) -> Scene:
+def tried(outcome: str, **more: str) -> Scene:
     """node03/1 is not well with two partners, which are well with others."""
     ranks = WRONG if outcome == "wrong_data" else {}
     fast = [
         seen(f"r2-{place}", f"{NAMES[place]}/0", f"{NAMES[place + 1]}/0", busbw_GBps=10.0) for place in (0, 2, 4, 6)
     ]
     return (
-        [seen("r2-9", "node03/1", "node05/1", outcome=outcome, ranks=ranks, busbw_GBps=2.0),
-         seen("r3-9", "node03/1", "node07/1", outcome=outcome, ranks=ranks, busbw_GBps=2.0), *fast,
+        [seen("r2-9", "node03/1", "node05/1", outcome=outcome, ranks=ranks, busbw_GBps=2.0, **more),
+         seen("r3-9", "node03/1", "node07/1", outcome=outcome, ranks=ranks, busbw_GBps=2.0, **more), *fast,
          seen("r3-1", "node05/1", "node06/1"), seen("r3-2", "node07/1", "node08/1")],
         [located("device", ["node03/1"], ["r2-9", "r3-9", "r3-1", "r3-2"], outcome)],
     )  # fmt: skip
@@ -175,6 +175,13 @@ def test_a_group_that_stopped_is_explained_by_a_failure_of_one_of_its_hosts() ->
     stopped = [seen("r1-1", *EVERYBODY, outcome="hang")]
     assert told((stopped, []), cause("FWL101", "node03")).cause == "port blocked by the firewall at node03 (FWL101)"
     assert told((stopped, []), cause("FWL101", "node03", outcome="warn")) == told((stopped, []))
+
+
+@pytest.mark.parametrize("outcome", ["hang", "slow"])
+def test_the_devices_network_explains_nothing_of_tests_over_gloo(outcome: str) -> None:
+    scene = tried(outcome, backend="gloo")
+    assert told(scene, LINK_DOWN, cause("NIC102", "node03", 1)) == told(scene)
+    assert told(scene, cause("NPU113", "node03", 1)).cause == "device ill (NPU113)"
 
 
 # What the probe itself has told.

@@ -233,7 +233,7 @@ def run(args: argparse.Namespace) -> int:
         later = NotRun("not yet")
         so_far = rounds.judge(facts, {"pings": pings, "rehearsal": later, "observations": later})
 
-        why_not = rounds.why_no_probe(facts, so_far)
+        why_not, left_out = rounds.why_no_probe(facts, so_far), tuple[LeftOut, ...]()
         seen: dict[str, object] = {"pings": pings, **dict.fromkeys(("rehearsal", "observations"), NotRun(why_not))}
         if why_not:
             rounds.notes.append(f"no probe: {why_not}")
@@ -244,6 +244,7 @@ def run(args: argparse.Namespace) -> int:
                 cut_off=lambda: cut_off(rehearsal), leaves=lambda: leaves(facts),
             )  # fmt: skip
             proof = probe(s.cluster, hosts, s.transport, hooks=hooks)
+            left_out = tuple(LeftOut(host, why) for host, why in proof.busy.items())
             rounds.notes += filter(None, (rehearsal.result().note,))
             rounds.observations = with_line_rates(proof.observations, port_speeds(facts))
             seen |= {
@@ -251,7 +252,7 @@ def run(args: argparse.Namespace) -> int:
                 "causes": causes(s, hosts, proof, facts),
             }  # fmt: skip
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
-    return _finish(args, rounds, started, ())
+    return _finish(args, rounds, started, left_out)
 
 
 def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_out: Sequence[LeftOut]) -> int:

@@ -127,6 +127,7 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
         leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
     )  # fmt: skip
     proof = probe(s.cluster, s.hosts, s.transport, request, hooks)
+    refused.update(proof.busy)
     observations = proof.observations
     rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
     if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):

@@ -36,6 +36,7 @@ class Conductor:
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
         self.unheard: dict[str, tuple[str, str]] = {}  # the same, of hosts for which there was no time
+        self.busy: dict[str, str] = {}  # host → whose probe it is busy with
 
     @property
     def printed(self) -> Callable[[str], Sequence[str]]:
@@ -55,7 +56,7 @@ class Conductor:
             for said in self._agents.said(_TICK):
                 call.take(said, time.monotonic())
         call.end(now)
-        self.ready, self.gone, self.unheard = call.ready, call.gone, call.unheard
+        self.ready, self.gone, self.unheard, self.busy = call.ready, call.gone, call.unheard, call.busy
         if note:
             for text in call.notes:
                 note(text)

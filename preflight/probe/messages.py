@@ -48,10 +48,12 @@ class Ready(Event, tag="ready", frozen=True):
 
 
 class Failed(Event, tag="failed", frozen=True):
-    """The agent could not get ready and has ended; `stage` is the last one it reached."""
+    """The agent could not get ready and has ended; `stage` is the last one it reached. `busy`: nothing is wrong with
+    the host, but another probe has it."""
 
     stage: _Stage
     error: _Text
+    busy: bool = False
 
 
 class Reached(Event, tag="stage", frozen=True):

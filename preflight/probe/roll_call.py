@@ -25,11 +25,12 @@ class RollCall:
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
         self.unheard: dict[str, tuple[str, str]] = {}  # the same, of those for whom there was no time
+        self.busy: dict[str, str] = {}  # host → whose probe it is busy with
         self.notes: list[str] = []  # for the user
 
     @property
     def waiting(self) -> list[str]:
-        heard = self.ready.keys() | self.gone.keys() | self.unheard.keys()
+        heard = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
         return [host for host in self._hosts if host not in heard]
 
     def take(self, said: Said, now: float) -> None:
@@ -43,9 +44,11 @@ class RollCall:
             case Ready() as ready if host not in self.gone:
                 self.ready[host] = ready
                 self._took.append(now - self._running.get(host, self._begin))
+            case Failed(error=error, busy=True):
+                self.busy.setdefault(host, error)
             case Failed(stage=stage, error=error):
                 self.gone.setdefault(host, (stage, error))
-            case Gone(why=why):  # after its failure, or after it was ready: while others were waited for
+            case Gone(why=why) if host not in self.busy:  # after it failed, or was ready while others were waited for
                 stage = "torch" if host in self.ready else self._stage(host)
                 self.gone.setdefault(host, (stage, why))
 

@@ -2,8 +2,8 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from preflight.model.cluster import Cluster, Host
@@ -31,11 +31,13 @@ TOGETHER = 0.6  # of the slowest pair's bandwidth: what all together should have
 
 @dataclass(frozen=True)
 class Seen:
-    """What was observed, test by test, in the order of rounds; whom it names; the seed of who met whom."""
+    """What was observed, test by test, in the order of rounds; whom it names; the seed of who met whom; the hosts that
+    had to be left out, and why."""
 
     observations: tuple[Observation, ...]
     located: tuple[Located, ...] = ()
     seed: int = 0
+    busy: Mapping[str, str] = field(default_factory=dict)
 
 
 def probe(
@@ -57,10 +59,11 @@ def probe(
         conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]
         conductor.deadline = step_deadline(cluster.probe, request.backend, cluster.product, variables)
-        called = _roll_called(Plan(cluster, tuple(hosts), request), conductor)
+        free = tuple(host for host in hosts if host.name not in conductor.busy)
+        called = _roll_called(Plan(cluster, free, request), conductor)
         taken = hooks.begin(conductor.present(hosts))
         if not taken:
-            return Seen(called, seed=seed)
+            return Seen(called, seed=seed, busy=conductor.busy)
         run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
         run.apart = len(taken) > 1 and hooks.cut_off()
         if run.apart:
@@ -69,7 +72,7 @@ def probe(
             )
         hooks.announce(sentence(run.plan, conductor.deadline))
         run.everything()
-        return Seen((*called, *run.seen), tuple(run.located), seed)
+        return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy)
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -145,39 +146,69 @@ def test_a_dead_host_is_named_and_the_other_is_tested_without_it(lab: LabHandle,
     assert {test["outcome"] for test in tested} == {"pass"}
 
 
-def agents(lab: LabHandle) -> list[str]:
-    """Names of the probe's processes inside the lab's hosts."""
+def agents(lab: LabHandle) -> dict[int, str]:
+    """The probe's processes inside the lab's hosts: pid → name."""
     spaces = {Path(f"/proc/{host['pid']}/ns/pid").readlink() for host in lab.status["hosts"]}
-    found = []
+    found = {}
     for entry in Path("/proc").iterdir():
         try:
             name = (entry / "comm").read_text().strip()
             if name.startswith("preflight-") and (entry / "ns/pid").readlink() in spaces:
-                found.append(name)
+                found[int(entry.name)] = name
         except OSError:
             continue  # no process, or one that has just ended
     return found
+
+
+def left_after(seconds: float, lab: LabHandle) -> dict[int, str]:
+    until = time.monotonic() + seconds
+    while agents(lab) and time.monotonic() < until:
+        time.sleep(0.1)
+    return agents(lab)
+
+
+def ranks(lab: LabHandle) -> list[int]:
+    return [pid for pid, name in agents(lab).items() if name.startswith("preflight-r")]
+
+
+@contextmanager
+def running(lab: LabHandle, count: int = 16) -> Iterator[subprocess.Popen[bytes]]:
+    """A probe, when its ranks are there."""
+    command = [sys.executable, "-m", "preflight", "probe", "--inventory", str(lab.inventory), "--sizes", "8,64M"]
+    controller = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        until = time.monotonic() + 60
+        while len(ranks(lab)) < count:
+            assert time.monotonic() < until
+            assert controller.poll() is None
+            time.sleep(0.05)
+        yield controller
+    finally:
+        controller.kill()
+        controller.wait()
+
+
+def test_hosts_that_somebody_else_probes_are_left_out_with_his_name(lab: LabHandle) -> None:
+    with running(lab):
+        os.kill(ranks(lab)[0], signal.SIGSTOP)  # so that it is still there when the other one comes
+        report = probe(lab)
+    assert left_after(30, lab) == {}
+    assert (report["verdict"], report["exit"]) == ("unknown", 3)
+    assert [left["host"] for left in report["left_out"]] == ["node01", "node02"]
+    assert all(left["why"].startswith("this host is being probed by root@") for left in report["left_out"])
+    assert {f["outcome"] for f in report["findings"]} <= {"pass", "skip"}
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_probe_leaves_nothing_on_the_hosts_after_five_seconds(
     lab: LabHandle, how: signal.Signals
 ) -> None:
-    command = [sys.executable, "-m", "preflight", "probe", "--inventory", str(lab.inventory), "--sizes", "8,64M"]
-    controller = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    until = time.monotonic() + 60
-    while sum(name.startswith("preflight-r") for name in agents(lab)) < 16:
-        assert time.monotonic() < until
-        assert controller.poll() is None
-        time.sleep(0.05)
-    controller.send_signal(how)
-    _, said = controller.communicate(timeout=5)
-    until = time.monotonic() + 5
-    while agents(lab) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert agents(lab) == []
+    with running(lab) as controller:
+        controller.send_signal(how)
+        _, said = controller.communicate(timeout=5)
+    assert left_after(5, lab) == {}
     if how is signal.SIGINT:
         assert controller.returncode == 130
         assert said.endswith(b"\npreflight: interrupted\n")

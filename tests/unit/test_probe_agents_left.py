@@ -28,7 +28,6 @@ from tests.unit.test_probe_agents import (
     mark,
     name,
     processes,
-    run,
     state,
     wait_until,
 )
@@ -112,12 +111,13 @@ def test_what_a_crashed_run_left_is_ended_by_the_next_one_which_says_so(mark: st
         assert all(f"of {getpass.getuser()}@{socket.gethostname()}, started 20" in note for note in notes), notes
 
 
-def test_an_agent_of_a_run_that_is_alive_is_left_alone_and_its_owner_named(mark: str) -> None:
+def test_an_agent_of_a_run_that_is_alive_is_left_alone_and_its_host_left_out_with_its_owner_s_name(mark: str) -> None:
     with controller(f"cluster({mark!r}, 'stop 1', deadline=300.0)", silence=3.0):
         wait_until(lambda: stuck(mark))
         before = processes(mark)
-        (called,) = run(cluster(mark))
-        assert {view.stage for view in called.ranks} == {"python"}
+        again = cluster(mark)
+        seen = probe(again, again.hosts, LocalTransport(Options()), TOGETHER)
+        assert seen.observations == ()
         who = f"this host is being probed by {getpass.getuser()}@{socket.gethostname()} (run "
-        assert all(view.error.startswith(who) for view in called.ranks), called
+        assert {host: why.startswith(who) for host, why in seen.busy.items()} == {"node01": True, "node02": True}
         assert set(before) <= set(processes(mark))

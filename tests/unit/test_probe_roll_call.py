@@ -84,6 +84,15 @@ def test_the_first_word_on_a_failure_counts_and_one_late_or_twice_changes_nothin
     assert call.waiting == ["node03"]
 
 
+def test_a_host_that_another_probe_has_is_neither_there_nor_at_fault_nor_waited_for(call: RollCall) -> None:
+    why = "this host is being probed by kim@desk (run 1) since 12:00"
+    for message in (Running(""), Failed("", "python", why, busy=True), Gone("it has ended")):
+        call.take(Said("node01", message), 101.0)
+    assert call.busy == {"node01": why}
+    assert not call.gone and not call.ready
+    assert call.waiting == ["node02", "node03"]
+
+
 def test_what_hosts_note_is_kept_on_one_line_with_their_name(call: RollCall) -> None:
     call.take(Said("node01", Noted("", "ended what\na probe had left")), 101.0)
     assert call.notes == ["node01: ended what a probe had left"]

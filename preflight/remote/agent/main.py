@@ -73,7 +73,7 @@ def main():
         if lease:
             lease.give_back()
         busy = isinstance(error, HostBusyError)
-        say({"at": "failed", "stage": stage, "error": str(error) if busy else describe(error)})
+        say({"at": "failed", "stage": stage, "error": str(error) if busy else describe(error), "busy": busy})
         os._exit(1)
     seconds = time.monotonic() - begin
     variables = {name: os.environ[name][:100] for name in hello["variables"] if name in os.environ}

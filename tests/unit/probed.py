@@ -25,8 +25,8 @@ PROBE = ("PRB101", "PRB102", "PRB103")
 
 
 def seen(id_: str, *places: str, outcome: str = "pass", stage: str = "", **more: Any) -> Observation:
-    """One test of these devices ("node01/3"). All that did not end well stopped at the communicator, unless `stage` says
-    otherwise. `ranks`: place → what differs of its view; `backend`, if not the cluster's."""
+    """One test of these devices ("node01/3"). Those that did not end well stopped at the communicator, unless
+    `stage` says otherwise. `ranks`: place → what differs of its view; `backend`, if not the cluster's."""
     split = [place.partition("/") for place in places]
     members = tuple(Member(host, int(device), rank) for rank, (host, _, device) in enumerate(split))
     stage = stage or ("peers" if outcome in ("fail", "hang") else "closed")

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from preflight.checks.named import Named, by_id, named, partners, tell
 from preflight.checks.named import evidence as with_partners
 from preflight.checks.registry import All, cluster_check
-from preflight.checks.stops import TROUBLE, Behind, Stop, by_itself, late, nearest, of_its_tests, passed_later
+from preflight.checks.stops import (
+    TROUBLE,
+    Behind,
+    Stop,
+    by_itself,
+    late,
+    nearest,
+    of_its_tests,
+    others_do_well,
+    passed_later,
+)
 from preflight.checks.whereabouts import HANDS, device_ranges, evidence, first_line, found_at, waiting
 from preflight.facts.last_words import Meaning, meaning
 from preflight.facts.stages import usual
@@ -148,7 +158,10 @@ def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
     return tell(
         run.all_, suspect.it, run.observations, run.causes, summary="; ".join(filter(None, (summary, apart))),
         trouble=_trouble(views[0]), likely=known.cause, remedy=known.remedy,
-        details=(*evidence(run.all_.cluster, first, views), _tests(own), *suspect.more, *follows),
+        details=(
+            *evidence(run.all_.cluster, first, views), _tests(own), *suspect.more, *follows,
+            *others_do_well(suspect.it, run.observations),
+        ),
         expected="closed", found=_found(first, stage), alone=by_itself(views[0]) and views[0].state != "D",
     )  # fmt: skip
 
@@ -178,9 +191,9 @@ def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Findi
     known = _meaning(all_, first, stage, errors)
     details = (*evidence(all_.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *others)
     trouble = _trouble(first.ranks[0])
+    later = passed_later(stop, run.observations)
+    once = f", and did well when tried again ({later})" if later else ""
     if len(stop.members) == 2:
-        later = passed_later(stop, run.observations)
-        once = f", and did well when tried again ({later})" if later else ""
         both = (stop.members, stop.members[::-1])
         for one, peer in both if len({member.host for member in stop.members}) == 2 and not later else both[:1]:
             yield tell(
@@ -195,7 +208,7 @@ def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Findi
     yield tell(
         all_, _group("group", stop, tuple(sorted(stop.places))), run.observations, failures,
         summary=f"all {len(stop.members)} ranks stopped after {stage}: they waited for one another "
-        f"{found_at(first.ranks[0])}", likely=f"{common}: {known.cause}" if known.cause else common,
+        f"{found_at(first.ranks[0])}{once}", likely=f"{common}: {known.cause}" if known.cause else common,
         remedy=known.remedy, details=details, trouble=trouble, expected="closed", found=stage,
     )  # fmt: skip
 

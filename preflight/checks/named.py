@@ -25,8 +25,8 @@ _LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW:
 
 @dataclass(frozen=True)
 class Named:
-    """An object that tests name. `sides`: the groups of a partition. `proven`: by tests with different partners; else
-    one test has shown it, or it is a pair or a `group` of which nobody knows who it is."""
+    """An object that tests name. `sides`: the groups of a partition, the largest first. `proven`: by tests with
+    different partners; else one test has shown it, or it is a pair or a `group` of which nobody knows who it is."""
 
     one: Located
     sides: tuple[tuple[str, ...], ...] = ()
@@ -45,6 +45,11 @@ class Named:
     def single(self) -> bool:
         """A host or a device that is convicted."""
         return self.one.kind in ("host", "device")
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Who is at fault, sorted: of a partition those that do not reach its largest group."""
+        return tuple(sorted(member for side in self.sides[1:] for member in side) or sorted(self.one.members))
 
     def part(self, places: Iterable[str]) -> set[str]:
         """Those of `places` ("node01/3") that are members, or devices of one."""
@@ -237,6 +242,6 @@ def tell(
         peer=one.members[1] if it.kind == "link" else None, cause=known.words or likely,
         remedy="; ".join(filter(None, (known.remedy or remedy, f"to see it again: {again(all_, it, tests, backend)}"))),
         evidence=(*(evidence(one, tests) if it.proven else ()), *known.evidence, *details),
-        culprit=Culprit(it.kind, tuple(sorted(one.members)), one.tests, known.words or trouble) if convicts else None,
+        culprit=Culprit(it.kind, it.outside, one.tests, known.words or trouble) if convicts else None,
         **more,
     )  # fmt: skip

@@ -17,6 +17,10 @@ UNLIKE = 0.1  # of the median: a spread beyond which peers are no peers
 _Pair = tuple[str, str]  # two devices of different hosts, "node01/3", sorted
 
 
+def _along(pair: _Pair) -> bool:
+    return pair[0].partition("/")[2] == pair[1].partition("/")[2]
+
+
 def _is_rail_pair(seen: Observation) -> bool:
     members = seen.test.members
     along = len({m.host for m in members}) == 2 and members[0].device == members[1].device
@@ -86,7 +90,8 @@ def no_slow_rail(
     and further from it than healthy ones are, is a warning; below 80 % and slow in a second round it is a failure.
     Where pairs differ from themselves by more than that from one measurement to the next, the machines are busy and
     only larger differences count. Whoever is slow with partners that are fast elsewhere is named, with the direction
-    where that is known; else the pair. Where half of the pairs are slow, no median tells who: a warning lists them.
+    where that is known, and compared with the pairs that are well; else the pair. Where half of the pairs are slow, and
+    nobody is named, no median tells who: a warning lists them.
 
     By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 
@@ -94,22 +99,47 @@ def no_slow_rail(
     """
     objects = named(located, TestOutcome.SLOW)
     bandwidth, peers = _pair_bandwidths(observations)
-    if peers is None and not objects:
+    together = _together(observations)
+    if peers is None and not objects and not together:
         planned = {seen.test.members for seen in observations if _is_rail_pair(seen)}
         if len(planned) < FEWEST:
             yield all_.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
         else:
             yield all_.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth", host=None)
         return
-    run = _Run(all_, observations, causes, peers)
-    for it in objects:
-        yield _slow(run, it, _values(observations, it.one), again=True)
     slow = bandwidth.keys() & _called_slow(observations)
+    healthy = usual([speed for pair, speed in bandwidth.items() if pair not in slow and _along(pair)]) or peers
+    for it in objects:
+        yield _slow(_Run(all_, observations, causes, healthy), it, _values(observations, it.one), again=True)
+    run = _Run(all_, observations, causes, peers)
     for pair in sorted(pair for pair in slow if not any(it.explains(pair) for it in objects)):
         again = all(_slow_rounds(observations, place) > 1 for place in pair)
         yield _slow(run, _unproven(observations, pair), {pair: bandwidth[pair]}, again=again)
+    if together and not slow and not any(it.explains({m.place for m in together.test.members}) for it in objects):
+        yield _slow_together(all_, together, observations)
     if not slow and peers and peers.spread > UNLIKE * peers.median:
         yield from _unlike(all_, observations, bandwidth)
+
+
+def _together(observations: Sequence[Observation]) -> Observation | None:
+    """The slowest test of the largest group that the probe found slow."""
+    slow = (seen for seen in observations if seen.test.scope is Scope.ALL and seen.test.outcome is TestOutcome.SLOW)
+    return min(slow, key=lambda seen: (-len(seen.test.members), seen.test.busbw_GBps or 0.0), default=None)
+
+
+def _slow_together(all_: All, together: Observation, observations: Sequence[Observation]) -> Finding:
+    """All together are much slower than each pair, and nobody is named for it."""
+    pairs = [
+        seen.test.busbw_GBps for seen in observations if _both_ways(seen) and seen.test.outcome is TestOutcome.PASS
+    ]
+    slowest = min(filter(None, pairs), default=None)
+    least = f", the slowest pair that is well has {slowest:.2f}" if slowest else ""
+    return all_.warn(
+        f"all {len(together.test.members)} ranks together are slow: {together.test.busbw_GBps or 0:.2f} GB/s{least}",
+        host=None, cause="what only all of them use: uplinks and spines, or what HCCL or NCCL makes of so many ranks",
+        evidence=(f"test {together.test.id}",),
+        remedy="load and errors of the uplinks; the same with half of the hosts: preflight probe --limit HOSTS",
+    )  # fmt: skip
 
 
 def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_Pair, float]) -> Iterator[Finding]:
@@ -185,6 +215,10 @@ def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -
         what, likely = sentence(it), ""
     usual_ = f", the median pair has {peers.median:.2f}" if peers else ""
     figures = f"{worst:.2f} GB/s{usual_}" if worst is not None else ""
+    together = _together(run.observations)
+    with_all = [
+        f"{together.test.id}: all {len(together.test.members)} ranks together: {together.test.busbw_GBps or 0:.2f} GB/s"
+    ] if together and it.explains({member.place for member in together.test.members}) else []  # fmt: skip
     far = worst is not None and peers is not None and worst < peers.limit(SLOW_FAIL, FAR)
     summary = "; ".join(filter(None, (": ".join(filter(None, (what, figures))), _directions(run.observations, it))))
     return tell(
@@ -193,6 +227,6 @@ def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -
         trouble={"sends": "sends slowly", "receives": "receives slowly"}.get(it.one.direction, "slow"), likely=likely,
         expected=f"about {peers.median:.2f} GB/s" if peers else "",
         found=f"{worst:.2f} GB/s" if worst is not None else "",
-        details=tuple(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())),
+        details=(*(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())), *with_all),
         remedy="cable, optical module and switch port; counters: hccn_tool -i N -stat -g",
     )  # fmt: skip

@@ -128,6 +128,16 @@ def passed_later(stop: Stop, observations: Sequence[Observation]) -> str:
     return later[0][-1].test.id if later and all(seen.test.outcome is TestOutcome.PASS for seen in later[0]) else ""
 
 
+def others_do_well(it: Named, observations: Sequence[Observation]) -> Iterator[str]:
+    """That a larger group without it passed, the largest that did, where one with it had failed."""
+    large = [seen for seen in observations if seen.test.scope is Scope.ALL and len(seen.test.members) > 2]
+    with_it = {seen.test.id: bool(it.part(member.place for member in seen.test.members)) for seen in large}
+    passed = [one for one in large if one.test.outcome is TestOutcome.PASS and not with_it[one.test.id]]
+    if passed and any(seen.test.outcome in TROUBLE and with_it[seen.test.id] for seen in large):
+        best = max(passed, key=lambda one: len(one.test.members)).test
+        yield f"{best.id}: {len(best.members)} other ranks did well together"
+
+
 def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Iterator[tuple[Stop, list[Stop]]]:
     """The stops nearest the cause, each with the others that follow from it.
 

@@ -106,7 +106,7 @@ def test_what_is_located_is_one_finding_and_what_failed_because_of_it_is_evidenc
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_reads_who_it_is_by_which_tests_and_the_class_of_cause(kind: str) -> None:
     (_, named), *_ = KINDS[kind]
-    members = {member for one in named for member in one.members}
+    members = named[-1].members  # of a partition those that are not in the first of its groups
     culprit = told(KINDS[kind][0]).culprit
     assert culprit == Culprit(kind, tuple(sorted(members)), named[0].tests, "stuck at communicator")
 
@@ -157,6 +157,15 @@ def test_parts_of_devices_that_lie_on_several_rails_are_one_partition() -> None:
     assert finding.summary.endswith("node[01-02]/0 | node[01-02]/1")
 
 
+def test_of_three_parts_the_two_that_do_not_reach_the_largest_are_the_culprit() -> None:
+    parts = [["node07", "node08"], list(NAMES[:5]), ["node06"]]
+    observations = [seen("r2-0", "node01/0", "node07/0", outcome="hang"), well("r2-1", "node01/0", "node02/0")]
+    finding = told((observations, [located("partition", part, ["r2-0"]) for part in parts]))
+    assert finding.summary.endswith("node[01-05] | node[07-08] | node06")
+    assert finding.culprit is not None
+    assert finding.culprit.members == ("node06", "node07", "node08")
+
+
 def test_two_rails_that_are_parted_are_two_findings() -> None:
     observations = [seen(f"r2-{rail}", f"node01/{rail}", f"node05/{rail}", outcome="hang") for rail in (0, 1)]
     named = [
@@ -166,6 +175,18 @@ def test_two_rails_that_are_parted_are_two_findings() -> None:
         ("r2-0",),
         ("r2-1",),
     ]
+
+
+def test_that_all_others_do_well_together_is_evidence() -> None:
+    others = [place for place in EVERYBODY if place != "node03/1"]
+    finding = told(([*DEVICE[0], well("r5-1", *others[:4]), well("r5-2", *others)], DEVICE[1]))
+    assert finding.evidence[-1] == "r5-2: 15 other ranks did well together"
+
+
+def test_a_group_that_stopped_and_did_well_when_tried_again_is_still_a_failure() -> None:
+    finding = told(([ALL_HUNG, well("r3-0", *EVERYBODY)], []))
+    assert finding.outcome == "fail"
+    assert finding.summary.endswith("they waited for one another at communicator, and did well when tried again (r3-0)")
 
 
 # Who fails now and then.
@@ -316,6 +337,20 @@ def test_a_slow_rail_takes_its_pairs_with_it() -> None:
     )
 
 
+def test_a_slow_uplink_is_the_failure_of_the_part_behind_it_though_half_of_the_pairs_are_slow() -> None:
+    across = [slow(f"r2-{n}", f"{one}/0", f"{other}/0") for n, (one, other) in enumerate(zip(*PARTS, strict=True))]
+    inside = [seen(f"r3-{n}", f"{part[n]}/0", f"{part[n + 1]}/0", busbw_GBps=10.0) for part in PARTS for n in (0, 2)]
+    finding = told(
+        ([*across, *inside], [located("partition", part, [f"r2-{n}" for n in range(4)], "slow") for part in PARTS])
+    )
+    assert finding.outcome == "fail"
+    assert finding.summary == (
+        "2 groups do well inside and are slow with each other: node[01-04] | node[05-08]: 2.00 GB/s, the median "
+        "pair has 10.00"
+    )
+    assert finding.culprit == Culprit("partition", PARTS[1], ("r2-0", "r2-1", "r2-2", "r2-3"), "slow")
+
+
 def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -> None:
     ranks = {"node05/1": {"wrong_values": 3, "suspect_rank": 0}, "node07/1": {"wrong_values": 3}}
     observations = [
@@ -328,6 +363,26 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
     assert any(line.startswith("node05/1 saw 3 wrong values") for line in finding.evidence)
     (by_pattern,) = (one for one in judged(observations) if one.culprit)
     assert by_pattern.culprit == Culprit("device", ("node03/1",), ("r2-1",), "wrong data")
+
+
+TOGETHER = [
+    seen("r1-9", *EVERYBODY, outcome="slow", busbw_GBps=1.0),
+    seen("r5-0", *EVERYBODY[:8], outcome="slow"),
+    *FAST,
+]
+
+
+def test_that_everybody_together_is_slow_is_a_warning_where_nobody_is_named() -> None:
+    finding = told((TOGETHER, []))
+    assert (finding.check, finding.outcome, finding.host, finding.culprit) == ("PRB103", "warn", None, None)
+    assert finding.summary == "all 16 ranks together are slow: 1.00 GB/s, the slowest pair that is well has 10.00"
+
+
+def test_that_everybody_together_is_slow_is_evidence_against_who_is_named() -> None:
+    slow_pairs = [slow("r2-8", "node01/1", "node02/1"), slow("r3-1", "node01/1", "node04/1")]
+    finding = told(([*TOGETHER, *slow_pairs], [located("device", ["node01/1"], ["r2-8", "r3-1"], "slow")]))
+    assert (finding.host, finding.device) == ("node01", 1)
+    assert finding.evidence[-1] == "r1-9: all 16 ranks together: 1.00 GB/s"
 
 
 # A training step.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from preflight.model.cluster import Host
 from preflight.model.measure import Meeting, Observation
-from preflight.probe.agents import Agents, Gone
+from preflight.probe.agents import Agents
+from preflight.probe.lines import Gone
 from preflight.probe.messages import Failed, Noted, Ready, Running, Settled
 from preflight.probe.observe import observe, with_held, with_meetings, with_printed
 from preflight.probe.patience import late

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from preflight.model.measure import STAGES, End
+from preflight.probe import lines
 
 LONGEST = 64 << 10  # bytes of one line
 
@@ -127,15 +128,9 @@ class Settled(Event, tag="settled", frozen=True):
 Message = Running | Noted | Ready | Failed | Reached | Waits | Entered | Result | Killed | Ended | Settled
 RankMessage = Reached | Waits | Entered | Result | Killed | Ended
 
-_decoder = msgspec.json.Decoder(Message)
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 def read(line: bytes, nonce: str) -> Message | None:
     """The event of a line; None for anything else that a host may print, an event of another run included."""
-    if len(line) > LONGEST or nonce.encode() not in line:
-        return None
-    try:
-        message = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return message if message.nonce == nonce else None
+    return lines.read(line, nonce, _decoder, LONGEST)

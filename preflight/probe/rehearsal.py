@@ -1,14 +1,12 @@
 """The port rehearsal: before torch, hosts listen on the ports that the job will use, and connect to each other's."""
 
 import json
-import queue
 import secrets
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -16,17 +14,17 @@ from msgspec import Meta
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
+from preflight.probe.lines import Gone, Speakers, read
 from preflight.probe.messages import Address
 from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, told, visits
 from preflight.transport.programs import source
-from preflight.transport.types import Channel, Program, Progress, Transport, TransportError
+from preflight.transport.types import Program, Progress, Transport, TransportError
 
 CONNECT = 20.0  # seconds for connecting to a host and for its Python to start
 SOON, TIMES = 5.0, 3.0  # where most hosts listen, the others get this, or so many times the median
 PATIENCE = 2.5  # seconds for one connection: the kernel sends its first packet again after one
 PATIENCE_A_HOST = 0.001  # more for each of many hosts: they all come to the first one at the same time
 VISITS = 15.0  # seconds for all of a host's connections
-FAREWELL = 3.0  # seconds for hosts to free their ports
 _TICK = 0.1
 LONGEST = 1 << 20  # bytes of one line
 
@@ -71,12 +69,7 @@ class _Visited(msgspec.Struct, frozen=True, tag_field="at", tag="visited"):
 
 
 _Message = _Listening | _Failed | _Visited
-_decoder = msgspec.json.Decoder(_Message)
-
-
-@dataclass(frozen=True)
-class _Gone:
-    why: str
+_decoder: msgspec.json.Decoder[_Message] = msgspec.json.Decoder(_Message)
 
 
 def rehearse(
@@ -136,11 +129,11 @@ class _Run:
 
     def _hear(
         self, hosts: Iterable[str], seconds: float, late: str, *, soon: bool = False
-    ) -> dict[str, _Message | _Gone]:
+    ) -> dict[str, _Message | Gone]:
         """One message of each host, or why there is none, in the order of `hosts`. With `soon`, those that take far
         longer than most are not waited for."""
         order = tuple(hosts)
-        waiting, heard = dict.fromkeys(order), dict[str, _Message | _Gone]()
+        waiting, heard = dict.fromkeys(order), dict[str, _Message | Gone]()
         begin, total, took = time.monotonic(), len(waiting), list[float]()
         seconds = min(seconds, max(0.0, self._until - begin))
         passed = 0.0
@@ -150,25 +143,26 @@ class _Run:
             self._progress(
                 Progress(len(heard), total, 0, next(iter(waiting)), passed, waiting_for="its ports", phase="ports")
             )
-            for host, message in self._stage.said(_TICK):
+            for said in self._stage.said(_TICK):
+                host, message = said.host, said.message
                 if host in waiting:
                     del waiting[host]
                     heard[host] = message
                     took.append(time.monotonic() - begin)
-                elif isinstance(message, _Gone) and isinstance(heard.get(host), _Listening):
+                elif isinstance(message, Gone) and isinstance(heard.get(host), _Listening):
                     heard[host] = message  # it listens no more
-        return {host: heard.get(host, _Gone(late.format(passed))) for host in order}
+        return {host: heard.get(host, Gone(late.format(passed))) for host in order}
 
 
-def _attendance(host: str, message: _Message | _Gone) -> Attendance:
+def _attendance(host: str, message: _Message | Gone) -> Attendance:
     if not isinstance(message, _Listening):
         return Attendance(host, error=_why(message))
     taken = tuple(Taken(one.port, one.listening, one.process, one.pid) for one in message.taken)
     return Attendance(host, message.address, tuple(message.ports), tuple(message.ephemeral), taken)
 
 
-def _why(message: _Message | _Gone) -> str:
-    if isinstance(message, _Gone):
+def _why(message: _Message | Gone) -> str:
+    if isinstance(message, Gone):
         return message.why
     return message.error if isinstance(message, _Failed) else "it said something else than it was asked"
 
@@ -188,19 +182,13 @@ class _Stage:
     """The program on all hosts, started at once. Leaving the context ends it, and waits until the ports are free."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[Host], transport: Transport, ephemeral: bool) -> None:
-        self._nonce = secrets.token_hex(16)
-        self._transport = transport
-        self._said: queue.Queue[tuple[str, _Message | _Gone]] = queue.Queue()
-        self._channels: dict[str, Channel] = {}
-        self._spoken: set[str] = set()  # hosts whose program has said that it runs
-        self._lock = threading.Lock()
-        self._closing = False
+        nonce, word = secrets.token_hex(16), secrets.token_hex(32)
         text = source("rehearse", "agent.network", "agent.processes", "collect.connects", "collect.tools")
-        word, probe = secrets.token_hex(32), cluster.probe
-        self._threads = []
+        probe = cluster.probe
+        programs = []
         for host in hosts:
             hello = {
-                "nonce": self._nonce,
+                "nonce": nonce,
                 "word": word,
                 "name": host.name,
                 "nic": host.nic,
@@ -212,76 +200,23 @@ class _Stage:
                 text, json.dumps(hello).encode() + b"\n", probe.python, probe.setup, probe.wrapper, probe.user,
                 isolated=False,
             )  # fmt: skip
-            self._threads.append(
-                threading.Thread(target=self._follow, args=(host, program), name=host.name, daemon=True)
-            )
+            programs.append((host, program))
+        self._speakers: Speakers[_Message] = Speakers(
+            transport, programs, lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT
+        )
+        self.said = self._speakers.said
 
     def __enter__(self) -> "_Stage":
-        for thread in self._threads:
-            thread.start()
+        self._speakers.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._closing = True
-            channels = dict(self._channels)
-        self.send({host: {"do": "end"} for host in channels})
-        until = time.monotonic() + FAREWELL
-        for thread in self._threads:
-            if thread.name in self._spoken:  # who never said anything holds no port, and may hang
-                thread.join(max(0.0, until - time.monotonic()))
-        for channel in channels.values():
-            channel.close()
-
-    def _follow(self, host: Host, program: Program) -> None:
-        why = "the program that listens has ended"
-        try:
-            channel = self._transport.start(host, program, timeout=CONNECT)
-            with self._lock:
-                self._channels[host.name] = channel
-                closing = self._closing
-            if closing:
-                channel.close()
-            for line in channel.lines():
-                if message := _read(line, self._nonce):
-                    self._spoken.add(host.name)
-                    self._said.put((host.name, message))
-            trouble = channel.trouble()
-            why = trouble.summary if trouble else _last_words(channel.stderr_tail()) or why
-        except TransportError as error:
-            why = error.summary
-        except Exception as error:  # a thread that dies in silence would leave the others waiting
-            why = f"{type(error).__name__}: {error}"
-        finally:
-            self._said.put((host.name, _Gone(why)))
-
-    def said(self, timeout: float) -> list[tuple[str, _Message | _Gone]]:
-        """All that hosts have said by now; waits up to `timeout` seconds for the first."""
-        said = []
-        with suppress(queue.Empty):
-            said.append(self._said.get(timeout=timeout))
-            while True:
-                said.append(self._said.get_nowait())
-        return said
+        self._speakers.end(lambda hosts: self.send({host: {"do": "end"} for host in hosts}))
 
     def send(self, commands: Mapping[str, Mapping[str, object]]) -> None:
         """Send each host its command. A host that is gone says so by itself."""
         for host, command in commands.items():
+            channel = self._speakers.channel(host)
             with suppress(TransportError):
-                self._channels[host].send(json.dumps(command).encode() + b"\n")
-
-
-def _read(line: bytes, nonce: str) -> _Message | None:
-    """What a line of a host says; None for anything else that it may print."""
-    if len(line) > LONGEST or nonce.encode() not in line:
-        return None
-    try:
-        message = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return message if message.nonce == nonce else None
-
-
-def _last_words(stderr: bytes) -> str:
-    lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    return f"the program that listens has ended: {lines[-1]}" if lines else ""
+                if channel:
+                    channel.send(json.dumps(command).encode() + b"\n")

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from preflight.probe.agents import Gone, Said
-from preflight.probe.messages import Failed, Noted, Ready, Running
+from preflight.probe.lines import Gone, Said
+from preflight.probe.messages import Failed, Message, Noted, Ready, Running
 from preflight.transport.types import Progress
 
 START = 60.0  # seconds for connecting and for importing torch
@@ -33,7 +33,7 @@ class RollCall:
         heard = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
         return [host for host in self._hosts if host not in heard]
 
-    def take(self, said: Said, now: float) -> None:
+    def take(self, said: Said[Message], now: float) -> None:
         host = said.host
         match said.message:
             case Running():

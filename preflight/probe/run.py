@@ -9,10 +9,11 @@ from functools import partial
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
 from preflight.model.measure import STAGES, Located, Observation, Scope, TestOutcome, TestResult, kept_waiting
-from preflight.probe.agents import FAREWELL, Agents, Launcher
+from preflight.probe.agents import Agents
 from preflight.probe.conductor import Conductor
 from preflight.probe.estimate import sentence
 from preflight.probe.hooks import Hooks
+from preflight.probe.lines import FAREWELL, Launcher
 from preflight.probe.observe import absent, with_printed
 from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.patience import step_deadline

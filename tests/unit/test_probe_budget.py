@@ -23,7 +23,7 @@ from preflight.model.measure import Scope, TestOutcome
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Rehearsal
-from preflight.probe import rehearsal, roll_call
+from preflight.probe import lines, rehearsal, roll_call
 from preflight.probe.estimate import sentence, without_groups
 from preflight.probe.request import Request
 from preflight.probe.rounds import Plan
@@ -61,8 +61,8 @@ def rehearsed(hung: set[str], **more: Any) -> Rehearsal:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CONNECT", "FAREWELL"):
-        monkeypatch.setattr(rehearsal, name, 600.0)
+    monkeypatch.setattr(rehearsal, "CONNECT", 600.0)
+    monkeypatch.setattr(lines, "FAREWELL", 600.0)
 
 
 def test_the_rehearsal_goes_on_without_a_host_whose_setup_line_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preflight.probe.agents import Gone, Said
+from preflight.probe.lines import Gone, Said
 from preflight.probe.messages import Failed, Noted, Ready, Running
 from preflight.probe.roll_call import RollCall
 

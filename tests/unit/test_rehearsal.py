@@ -250,17 +250,12 @@ def test_a_controller_that_goes_away_leaves_no_listener() -> None:
             channels.append(channel)
             return channel
 
-    with closing(Leaving(Options())) as leaving:
-        stage = rounds._Stage(two, two.hosts, leaving, ephemeral=False)
-        for thread in stage._threads:
-            thread.start()
+    with closing(Leaving(Options())) as leaving, rounds._Stage(two, two.hosts, leaving, ephemeral=False) as stage:
         heard: list[object] = []
         while len(heard) < 2:
             heard += stage.said(5)
         for channel in channels:
             channel.close()
-        for thread in stage._threads:
-            thread.join(5)
     with socket.socket() as sock:
         sock.bind((two.hosts[0].address, 23500))
     transport.close()

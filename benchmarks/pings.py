@@ -9,7 +9,7 @@ from dataclasses import replace
 from benchmarks.measure import machine
 from preflight.checks.losses import causes
 from preflight.facts.ping_plan import PingPlan, Wanted, plan_pings
-from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Reading, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Host, Product
 
 BEHIND_A_LEAF = 32  # hosts
@@ -48,10 +48,23 @@ def planning(hosts: int, devices: int, wanted: Wanted, runs: int = 5) -> PingPla
 
 
 def counting(plan: PingPlan, runs: int = 5) -> None:
-    """Naming a rail that is off, out of all the pings of the plan."""
-    done = [replace(ping, sent=3, received=0 if ping.device == 1 else 3) for ping in plan.pings]
-    (seconds,) = _medians(lambda: causes(done, {}), runs=runs)
-    print(f"  {len(causes(done, {}))} cause named out of {len(done):,} pings in {seconds:.2f} s")
+    """Naming a rail that is off, and a quarter of the hosts that is cut off, out of all the pings of the plan."""
+    hosts = sorted({ping.host for ping in plan.pings})
+    part = set(hosts[: len(hosts) // 4])
+
+    def off(ping: Ping) -> bool:
+        return ping.device == 1
+
+    def cut(ping: Ping) -> bool:
+        return ping.peer != "gateway" and (ping.host in part) != (ping.peer.partition("/")[0] in part)
+
+    def cut_on_one_rail(ping: Ping) -> bool:
+        return off(ping) and cut(ping)
+
+    for what, lost in (("a rail", off), ("a quarter", cut), ("a quarter of a rail", cut_on_one_rail)):
+        done = [replace(ping, sent=3, received=0 if lost(ping) else 3) for ping in plan.pings]
+        (seconds,) = _medians(lambda done=done: causes(done, {}), runs=runs)  # type: ignore[misc]
+        print(f"  {what}: {len(causes(done, {}))} cause named out of {len(done):,} pings in {seconds:.2f} s")
 
 
 def _medians(*works: Callable[[], object], runs: int) -> tuple[float, ...]:

@@ -2,83 +2,33 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 
-from preflight.checks.losses import Cause, End, Place, causes, end, is_lost, own
+from preflight.checks.losses import causes
+from preflight.checks.ping_types import Cause, Place, end, is_lost, own
+from preflight.checks.ping_words import LARGE, LARGE_DIRECT, REACH, REACH_DIRECT, Words, mend, said
 from preflight.checks.registry import NPU, All, cluster_check
 from preflight.facts.types import Hccn, HccnDevice, Ping
 from preflight.model.cluster import Fabric
 from preflight.model.finding import Finding
+from preflight.model.measure import Culprit
 
 _SHOWN = 12  # lines of evidence
-
-
-@dataclass(frozen=True)
-class _Words:
-    """How the findings of a check speak of lost pings. `mend`: kind of cause → what to look at."""
-
-    pings: str  # "pings"
-    mend: Mapping[str, str]
-
-
-def _direct(words: _Words, **mend: str) -> _Words:
-    """The same without a switch: two servers joined by cables."""
-    return replace(words, mend={**words.mend, **mend})
-
-
-_BOTH_ENDS = "the MTU of the devices at both ends: hccn_tool -i 0 -mtu -g"
-_REACH = _Words(
-    "pings",
-    {
-        "fabric": "what all devices have in common: the switch, its VLANs, or the plan of their addresses",
-        "rail": "the switch of rail {device}: is it on, and are the ports of this rail in one VLAN?",
-        "host": "cables and switch ports of {0}; on it: hccn_tool -i 0 -link -g",
-        "gateway": "the switch that should hold {0}, or the gateway in the inventory; then the way behind it",
-        "silent": "does the switch refuse ICMP to {0}, or limit it? else: the gateway in the inventory",
-        "device": "cable, optical module and switch port of device {device}",
-        "leaves": "the uplinks and the spines between {0} and {1}, and the VLAN on them",
-        "hosts": "routes, VLANs and uplinks between {0} and {1}",
-        "link": "cable, switch port, VLAN",
-    },
-)
-_REACH_DIRECT = _direct(
-    _REACH,
-    fabric="what all devices have in common: the plan of their addresses, or which cable is in which device",
-    rail="the cables of rail {device}",
-    host="the cables of {0}; on it: hccn_tool -i 0 -link -g",
-    device="cable and optical modules of device {device}",
-    hosts="the cables between {0} and {1}",
-    link="the cable, and the optical modules at both ends",
-)
-_LARGE = _Words(
-    "large pings",
-    {
-        "fabric": "the MTU of the switches' ports: it has to hold the devices' MTU and the Ethernet header",
-        "rail": "the MTU of the switch of rail {device}",
-        "host": "the MTU of the switch ports of {0}",
-        "gateway": "the MTU of the interface with {0}, and of what lies behind it",
-        "silent": "the MTU of the interface with {0}; whether packets through it pass, only a host behind it tells",
-        "device": "the MTU of the switch port of device {device}",
-        "leaves": "the MTU of the uplinks and the spines between {0} and {1}",
-        "hosts": "the MTU of all switch ports between {0} and {1}",
-        "link": "the MTU of the switch ports between them",
-    },
-)
-_LARGE_DIRECT = _direct(_LARGE, **dict.fromkeys(("fabric", "rail", "host", "device", "hosts", "link"), _BOTH_ENDS))
 
 
 @cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False, optional=("hccn",))
 def reach(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -> Iterator[Finding]:
     """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
     depends on cables, switch ports and VLANs between them, and only a packet tells. What lost pings have in common is
-    named once: a device that loses those to all its peers, a rail, a host, a gateway, two leaves. Its peers are not. A
-    gateway that does not answer while its devices reach others, is only a warning: many switches refuse ICMP, or limit
-    it. Of a device whose link is DOWN, NPU107 speaks.
+    named once: a device that loses those to all its peers, a rail, a host, a gateway, a part of the fabric that reaches
+    itself and not the rest (with the leaf, where LLDP tells it), two leaves. Its peers are not. A gateway that does not
+    answer while its devices reach others, is only a warning: many switches refuse ICMP, or limit it. Of a device whose
+    link is DOWN, NPU107 speaks. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
+    tells.
 
     By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
 
-    Mend: one device to all peers: its cable and switch port; a whole rail: its switch; two leaves: their uplinks
+    Mend: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
     """
     mine = [ping for ping in pings if ping.purpose == "reach"]
     asked = {ping.host for ping in mine}
@@ -88,7 +38,7 @@ def reach(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -
     yield from _not_made(all_, mine)
     places = _places(hccn)
     yield from _down(all_, mine, {device for device, place in places.items() if place.down})
-    words = _REACH_DIRECT if all_.cluster.fabric is Fabric.DIRECT else _REACH
+    words = REACH_DIRECT if all_.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(mine, places):
         if cause.kind == "link":
             yield from (_link(all_, ping, cause, words) for ping in cause.lost)
@@ -115,11 +65,11 @@ def path_mtu(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]
             yield all_.skip("no large ping was sent: a size was asked for, no MTU is known, or small ones are lost",
                             host=host.name)  # fmt: skip
     yield from _not_made(all_, large)
-    words = _LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else _LARGE
+    words = LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
         gateway = all(end(ping).is_gateway for ping in cause.lost)
         if cause.kind == "link":
-            yield from (_large_link(ping, words, all_.warn if gateway else all_.bad) for ping in cause.lost)
+            yield from (_large_link(ping, words, all_.warn if gateway else all_.bad, cause) for ping in cause.lost)
         else:
             yield _shared(cause, words, all_.warn if gateway else all_.bad)
     for ping in large:
@@ -175,69 +125,66 @@ def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
                            peer=one.peer if one else None)  # fmt: skip
 
 
-def _shared(cause: Cause, words: _Words, tell: Callable[..., Finding]) -> Finding:
+def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding:
     """The one finding about what many lost pings have in common."""
     host, device = cause.names[0] if cause.kind in ("host", "device") else None, cause.device
     if cause.kind == "silent" and len(alone := {own(ping) for ping in cause.lost}) == 1:
         ((host, device),) = alone
-    summary, why = _said(cause, words.pings)
+    summary, why = said(cause, words.pings)
     return tell(
         summary, host=host, device=device if host else None, rail=cause.device, cause=why,
         expected=f"{sum(ping.sent for ping in cause.lost)} answers",
         found=f"{sum(ping.received for ping in cause.lost)}", evidence=_evidence(cause.lost),
-        remedy=words.mend[cause.kind].format(*cause.names, device=cause.device),
+        remedy=mend(cause, words), culprit=_culprit(cause, words),
     )  # fmt: skip
 
 
-def _said(cause: Cause, pings: str) -> tuple[str, str]:
-    """What is lost, and what that means."""
-    count, between = f"{len(cause.lost)} of {cause.total} {pings}", " and ".join(cause.names)
+def _culprit(cause: Cause, words: Words) -> Culprit | None:
+    """Whom a program is to leave out; nobody where it is two leaves, a gateway and a device, or a gateway's silence."""
+    name = cause.names[0] if cause.names else ""
+    devices = {one for ping in cause.lost for one in (own(ping), end(ping)) if not one.is_gateway}
     match cause.kind:
         case "fabric":
-            return f"{count} between devices are lost, on all rails", "it is what all devices have in common"
-        case "rail":
-            return f"rail {cause.device}: {count} along it are lost", "all hosts, one rail"
+            kind, members = "system", []
         case "host":
-            return f"{between}: {count} from and to its devices are lost", "several devices and peers, one host"
-        case "gateway":
-            return f"gateway {between}: {count} to it and through it are lost", "its devices reach only each other"
-        case "silent":
-            devices = {own(ping) for ping in cause.lost}
-            whom = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
-            how = f"answers not all {pings}" if any(it.received for it in cause.lost) else f"does not answer {pings}"
-            return f"gateway {between} {how} of {whom}", "they reach others; a gateway may refuse ICMP, or limit it"
+            kind, members = "host", [name]
         case "device":
-            device = End(cause.names[0], cause.device or 0)
-            peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
-            silent = not any(ping.received for ping in cause.lost)
-            lost = f"loses all {pings}" if silent else f"loses {pings}"
-            why = "several peers, one device: its own link"
-            return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
-        case "leaves":
-            between = " and ".join(f"leaf {name}" for name in cause.names)
-            return f"{count} between {between} are lost", "no single host or device: what lies between"
+            kind, members = "device", [f"{name}/{cause.device}"]
+        case "rail":
+            kind, members = "rail", [str(one) for one in devices if one.device == cause.device]
+        case "partition":
+            kind, members = "partition", list(cause.members)
+        case "gateway":
+            asking = {own(ping) for ping in cause.lost if end(ping).is_gateway}
+            kind, members = "partition", [str(one) for one in asking]
+        case "hosts":
+            kind, members = "link", list(cause.names)
+        case "link" if len(devices) == 2:
+            kind, members = "link", list(cause.names)
         case _:
-            return f"{count} between {between} are lost", "no single device: what lies between"
+            return None
+    return Culprit(kind, tuple(sorted(members)), (), words.trouble)
 
 
-def _link(all_: All, ping: Ping, cause: Cause, words: _Words) -> Finding:
-    all_lost = len(cause.lost) == cause.total > 1
+def _link(all_: All, ping: Ping, cause: Cause, words: Words) -> Finding:
     return all_.bad(
         f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}", host=ping.host,
         device=ping.device, rail=_rail(ping), peer=ping.peer, expected=f"{ping.sent} of {ping.sent}",
         found=f"{ping.received} of {ping.sent}",
-        cause=f"all {cause.total} pings between {' and '.join(cause.names)} are lost, both ways" if all_lost else "",
-        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then {words.mend['link']}",
+        cause=said(cause, words.pings)[1],
+        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then {mend(cause, words)}",
+        culprit=_culprit(cause, words),
     )  # fmt: skip
 
 
-def _large_link(ping: Ping, words: _Words, tell: Callable[..., Finding]) -> Finding:
+def _large_link(ping: Ping, words: Words, tell: Callable[..., Finding], cause: Cause | None = None) -> Finding:
     return tell(
         f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) answers small pings, and {ping.received} of "
         f"{ping.sent} with {ping.size} bytes", host=ping.host, device=ping.device, rail=_rail(ping), peer=ping.peer,
         expected=f"{ping.sent} of {ping.sent}", found=f"{ping.received} of {ping.sent}",
         remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address} pkt {ping.size}; then "
-        f"{words.mend['link']}",
+        f"{mend(cause, words) if cause else words.mend['link']}", cause=said(cause, words.pings)[1] if cause else "",
+        culprit=_culprit(cause, words) if cause else None,
     )  # fmt: skip
 
 

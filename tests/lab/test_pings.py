@@ -180,3 +180,57 @@ def test_the_dies_of_an_a3_ping_each_other_over_hccs_alone(make_lab: MakeLab) ->
     device = next(host for host in lab.status["hosts"] if host["name"] == "node02")["devices"][2]
     subprocess.run(["ip", "-n", device["netns"], "link", "set", "hccs0", "down"], check=True)
     assert sorted(check(lab)[0]) == [("PNG103", "warn", "node02", 2, None), ("PNG103", "warn", "node02", 3, None)]
+
+
+# Parts that do not reach each other.
+
+
+def parts(lab: LabHandle, *arguments: str) -> list[tuple[int | None, list[str], str]]:
+    """(rail, members, cause) of each part that is named; nothing else is wrong."""
+    done = preflight("check", "--inventory", lab.inventory, "--only", "PNG", "-o", "json", *arguments, check=False)
+    document = json.loads(done.stdout)
+    wrong = [it for it in document["findings"] if it["outcome"] not in ("pass", "skip")]
+    culprits = [it["culprit"] for it in wrong]
+    assert {(it["check"], it["outcome"], it["host"]) for it in wrong} == {("PNG101", "fail", None)}
+    assert {culprit["kind"] for culprit in culprits} == {"partition"}
+    assert document["culprits"] == culprits
+    return sorted((it["rail"], it["culprit"]["members"], it["cause"]) for it in wrong)
+
+
+@pytest.fixture(scope="module")
+def two_leaves(make_lab: MakeLab) -> LabHandle:
+    """Four hosts, two behind each leaf; the gateway is on the spine."""
+    return configured(make_lab(hosts=4, devices=2, product="atlas-a2", leaves=2))
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh",), ("--mesh", "--cross-rail")], ids=" ".join)
+def test_a_leaf_without_its_uplink_is_named_as_two_groups_of_hosts(
+    two_leaves: LabHandle, options: tuple[str, ...]
+) -> None:
+    two_leaves.lab("break", "partition", "--host", "node03")
+    try:
+        found = parts(two_leaves, *options)
+    finally:
+        two_leaves.lab("mend", "partition")
+    assert found == [
+        (None, ["node01", "node02"], "a partition: just what is behind leaf01"),
+        (None, ["node03", "node04"], "a partition: just what is behind leaf02"),
+    ]
+
+
+def test_a_rail_in_two_parts_is_named_as_two_groups_of_devices(two_leaves: LabHandle) -> None:
+    hosts = {host["name"]: host for host in two_leaves.status["hosts"]}
+    fabric = hosts["node01"]["devices"][1]["fabric_netns"]
+    here, there = (
+        f"{{ {', '.join(hosts[name]['devices'][1]['address'] for name in names)} }}"
+        for names in (("node01", "node03"), ("node02", "node04"))
+    )
+    rules = f"ip saddr {here} ip daddr {there} drop; ip saddr {there} ip daddr {here} drop;"
+    table = f"table bridge cut {{ chain forward {{ type filter hook forward priority 0; {rules} }}; }}"
+    subprocess.run(["ip", "netns", "exec", fabric, "nft", table], check=True)
+    try:
+        found = parts(two_leaves, "--mesh")
+    finally:
+        subprocess.run(["ip", "netns", "exec", fabric, "nft", "delete table bridge cut"], check=True)
+    cause = "a partition: no single host or device: what lies between"
+    assert found == [(1, ["node01/1", "node03/1"], cause), (1, ["node02/1", "node04/1"], cause)]

@@ -1,11 +1,12 @@
 """Lost pings are counted: one cause is named once, whatever the plan that met it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
-from preflight.checks.losses import End, Place, Places, causes, end, own
+from preflight.checks.losses import causes
+from preflight.checks.ping_types import End, Place, Places, end, own
 from preflight.facts.ping_plan import Wanted, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
@@ -24,9 +25,11 @@ DEVICES_OF_ALL = [End(f"n{host}", index) for host in range(HOSTS) for index in r
 LEAVES: Places = {device: Place(leaf(device)) for device in DEVICES_OF_ALL}
 
 
-def pinged(wanted: Wanted, lost: Callable[[End, End], bool], *, hosts: int = HOSTS, gateway: str = "yes") -> list[Ping]:
-    """The plan's pings, of which those are lost whose ends `lost` names, in whatever order."""
-    plan = plan_pings(cluster(), rows(hosts, DEVICES, gateway=gateway, subnets=True, leaf=3), wanted).pings
+def pinged(
+    wanted: Wanted, lost: Callable[[End, End], bool], *, hosts: int = HOSTS, gateway: str = "yes", behind: int = 3
+) -> list[Ping]:
+    """The plan's pings, of which those are lost whose ends `lost` names, in whatever order; `behind`: hosts a leaf."""
+    plan = plan_pings(cluster(), rows(hosts, DEVICES, gateway=gateway, subnets=True, leaf=behind), wanted).pings
     return [
         replace(ping, sent=3, received=0 if lost(own(ping), end(ping)) or lost(end(ping), own(ping)) else 3)
         for ping in plan if ping.purpose == "reach"
@@ -76,16 +79,6 @@ def test_one_link_stays_a_link(wanted: Wanted) -> None:
     assert told(pinged(wanted, lambda one, other: (one, other) == (End("n0", 3), End("n1", 3)))) == [
         ("link", ("n0/3", "n1/3"), None)
     ]
-
-
-def test_two_leaves_that_do_not_reach_each_other_are_named_and_nobody_is_convicted() -> None:
-    def apart(one: End, other: End) -> bool:
-        return (
-            not one.is_gateway and not other.is_gateway and one.device == other.device == 1 and leaf(one) != leaf(other)
-        )
-
-    assert told(pinged(MESH, apart)) == [("leaves", ("leaf1-0", "leaf1-1"), None)]
-    assert told(pinged(NEIGHBOURS, apart)) == [("leaves", ("leaf1-0", "leaf1-1"), None)]
 
 
 def test_leaves_are_not_named_where_pings_are_lost_inside_one_of_them() -> None:
@@ -223,3 +216,154 @@ def test_beside_a_device_whose_link_is_down_another_trouble_is_named() -> None:
     (cause,) = causes(routed(lambda one, _: one in (N0, bad)), places)
     assert (cause.kind, cause.names, cause.device) == ("device", ("n4",), 1)
     assert not [ping for ping in cause.lost if N0 in (own(ping), end(ping))]
+
+
+# Parts that reach themselves and not each other.
+
+EIGHT, QUARTER = 8, {"n1", "n6"}
+RAILS = pytest.mark.parametrize("rails", [{1}, {1, 2}, set(range(DEVICES))], ids=["one rail", "two", "all"])
+Lost = Callable[[End, End], bool]
+
+
+def apart(part: Collection[str], rails: Collection[int] = range(DEVICES), beyond: Collection[str] = ()) -> Lost:
+    """Between the devices of these hosts and the others, on these rails; `beyond`: gateways that are among these."""
+
+    def lost(one: End, other: End) -> bool:
+        if one.is_gateway or other.is_gateway:
+            return bool({one.host, other.host} & set(beyond)) and bool({one.host, other.host} & set(part))
+        return (one.host in part) != (other.host in part) and {one.device, other.device} <= set(rails)
+
+    return lost
+
+
+def parted(pings: Sequence[Ping], places: Places) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The members of each part that is named, and the leaves; no other cause is."""
+    found = causes(pings, places)
+    assert {cause.kind for cause in found} == {"partition"}
+    assert {ping for cause in found for ping in cause.lost} == {ping for ping in pings if not ping.received}
+    assert all(cause.total == len(cause.lost) for cause in found)
+    return [(cause.members, cause.names) for cause in found]
+
+
+def devices_of(hosts: Collection[str], rails: Collection[int]) -> tuple[str, ...]:
+    return tuple(f"{host}/{rail}" for host in sorted(hosts) for rail in sorted(rails))
+
+
+@PLANS
+def test_of_two_leaves_that_are_apart_both_are_named_and_nobody_is_convicted(wanted: Wanted) -> None:
+    found = parted(pinged(wanted, apart({"n0", "n1", "n2"})), LEAVES)
+    assert sorted(found) == [
+        (("n0", "n1", "n2"), tuple(f"leaf{rail}-0" for rail in range(DEVICES))),
+        (("n3", "n4", "n5"), tuple(f"leaf{rail}-1" for rail in range(DEVICES))),
+    ]
+
+
+@pytest.mark.parametrize("wanted", [NEIGHBOURS, MESH], ids=["neighbours", "mesh"])
+@RAILS
+def test_leaves_may_be_apart_on_some_rails_only(wanted: Wanted, rails: set[int]) -> None:
+    some = pinged(wanted, apart({"n0", "n1", "n2"}, rails))
+    first, *_ = sorted(parted(some, LEAVES))
+    members = ("n0", "n1", "n2") if len(rails) == DEVICES else devices_of({"n0", "n1", "n2"}, rails)
+    assert first == (members, tuple(f"leaf{rail}-0" for rail in sorted(rails)))
+
+
+@RAILS
+def test_a_quarter_that_is_cut_off_is_named_and_the_three_quarters_are_not(rails: set[int]) -> None:
+    (found,) = parted(pinged(MESH, apart(QUARTER, rails), hosts=EIGHT, behind=0), {})
+    assert found == (("n1", "n6") if len(rails) == DEVICES else devices_of(QUARTER, rails), ())
+
+
+def test_what_is_cut_off_on_one_rail_from_all_rails_is_named_without_them() -> None:
+    def lost(one: End, other: End) -> bool:
+        return len({it.host in QUARTER and it.device == 1 for it in (one, other)}) == 2
+
+    (found,) = parted(pinged(ALL, lost, hosts=EIGHT, behind=0), {})
+    assert found == (("n1/1", "n6/1"), ())
+
+
+@pytest.mark.parametrize("rails", [{1}, set(range(DEVICES))], ids=["one rail", "all"])
+@pytest.mark.parametrize("bad", [End("n3", 1), End("n6", 1)], ids=["among the others", "in the part"])
+def test_beside_a_part_that_is_cut_off_a_bad_device_is_named_by_itself(rails: set[int], bad: End) -> None:
+    part, is_cut = {"n1", "n4", "n6"}, apart({"n1", "n4", "n6"}, rails)
+    pings = pinged(MESH, lambda one, other: bad in (one, other) or is_cut(one, other), hosts=EIGHT, behind=0)
+    cut, device = causes(pings, {})
+    assert (device.kind, device.names, device.device, device.part) == ("device", (bad.host,), 1, False)
+    members = sorted(part) if len(rails) > 1 else [name for name in devices_of(part, {1}) if name != str(bad)]
+    assert (cut.kind, list(cut.members)) == ("partition", members)
+    assert not set(cut.others) & {str(bad), *cut.members}
+
+
+@PLANS
+def test_a_gateway_beyond_is_lost_with_the_others_and_one_that_answers_all_joins_nothing(wanted: Wanted) -> None:
+    for beyond in ([], ["10.0.1.254"]):
+        pings = pinged(wanted, apart({"n4", "n5"}, beyond=beyond))
+        ((members, _),) = parted(pings, {})
+        assert members == ("n4", "n5")
+    larger = pinged(wanted, apart({"n0", "n1", "n2", "n3"}, beyond=["10.0.1.254"]))
+    assert [members for members, _ in parted(larger, {})] == [("n4", "n5")]
+
+
+def test_neighbours_without_lldp_tell_it_from_all_rails_together() -> None:
+    found = parted(pinged(NEIGHBOURS, apart({"n0", "n1", "n2"}), behind=0), {})
+    assert sorted(members for members, _ in found) == [("n0", "n1", "n2"), ("n3", "n4", "n5")]
+
+
+def test_neighbours_of_one_rail_ask_too_few_to_tell_a_part_from_links_and_say_so() -> None:
+    cut = apart({"n0", "n1", "n2"}, {1})
+    assert [(cause.kind, cause.part) for cause in causes(pinged(NEIGHBOURS, cut, behind=0), {})] == [("link", True)] * 2
+    assert {cause.kind for cause in causes(pinged(MESH, cut, behind=0), {})} == {"partition"}
+
+
+@pytest.mark.parametrize("rails", [{1}, set(range(DEVICES))], ids=["devices", "hosts"])
+def test_who_is_cut_off_from_all_that_it_asked_may_be_a_part_until_a_mesh_tells(rails: set[int]) -> None:
+    kind = "device" if len(rails) == 1 else "host"
+    few = causes(pinged(NEIGHBOURS, apart(QUARTER, rails), hosts=EIGHT, behind=0, gateway=""), {})
+    assert [(cause.kind, cause.names, cause.part) for cause in few] == [(kind, ("n1",), True), (kind, ("n6",), True)]
+
+    def broken(one: End, _: End) -> bool:
+        return one.host in QUARTER and one.device in rails
+
+    every = causes(pinged(MESH, broken, hosts=EIGHT, behind=0), {})
+    assert [(cause.kind, cause.names, cause.part) for cause in every] == [
+        (kind, ("n1",), False),
+        (kind, ("n6",), False),
+    ]
+
+
+def test_a_leaf_is_not_named_where_others_behind_it_are_well() -> None:
+    one_leaf: Places = {device: Place(f"leaf{int(device.host[1:]) // 3}") for device in DEVICES_OF_ALL}
+    found = parted(pinged(MESH, apart({"n0", "n1", "n2"}, {1})), one_leaf)
+    assert [leaves for _, leaves in found] == [(), ()]
+    across = causes(pinged(ALL, apart({"n0", "n1", "n2"}, {1})), one_leaf)
+    assert "partition" not in {cause.kind for cause in across}
+
+
+def test_of_three_leaves_the_one_that_is_cut_off_is_named() -> None:
+    three: Places = {device: Place(f"leaf{int(device.host[1:]) // 2}") for device in DEVICES_OF_ALL}
+    for wanted in (NEIGHBOURS, MESH):
+        assert parted(pinged(wanted, apart({"n2", "n3"}), behind=2), three) == [(("n2", "n3"), ("leaf1",))]
+
+
+def test_two_leaves_that_both_reach_a_third_are_named_without_it() -> None:
+    three: Places = {device: Place(f"leaf{int(device.host[1:]) // 2}") for device in DEVICES_OF_ALL}
+
+    def lost(one: End, other: End) -> bool:
+        return {three.get(one), three.get(other)} == {Place("leaf0"), Place("leaf2")}
+
+    assert told(pinged(MESH, lost, behind=2), three) == [("leaves", ("leaf0", "leaf2"), None)]
+
+
+def test_one_bad_cable_of_several_between_two_leaves_is_named_by_the_leaves() -> None:
+    def lost(one: End, other: End) -> bool:  # what a switch hashes to this cable
+        across = not one.is_gateway and not other.is_gateway and leaf(one) != leaf(other)
+        return across and one.device == other.device == 1 and (int(one.host[1:]) + int(other.host[1:])) % 3 == 0
+
+    assert told(pinged(MESH, lost)) == [("leaves", ("leaf1-0", "leaf1-1"), None)]
+
+
+def test_a_part_of_the_packets_that_comes_back_is_no_partition() -> None:
+    some = [
+        replace(ping, received=1) if not ping.received else ping
+        for ping in pinged(MESH, apart({"n0", "n1", "n2"}), behind=0)
+    ]
+    assert "partition" not in {cause.kind for cause in causes(some, {})}

@@ -98,9 +98,10 @@ def rehearse_ports(
     return in_background(work)
 
 
-def cut_off(rehearsal: "Future[Rehearsal]") -> bool:
-    """Whether a rehearsal that is over says so."""
-    return rehearsal.done() and not rehearsal.exception() and rehearsal.result().nobody_gets_through
+def unreached(rehearsal: "Future[Rehearsal]") -> frozenset[str]:
+    """The hosts of which a rehearsal that is over says so."""
+    known = rehearsal.done() and not rehearsal.exception()
+    return rehearsal.result().unreached if known else frozenset()
 
 
 def reached(hosts: Sequence[Host], facts: ClusterFacts) -> list[Host]:

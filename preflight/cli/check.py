@@ -197,7 +197,7 @@ def run(args: argparse.Namespace) -> int:
     if args.buddies and not args.limit:
         raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
     from preflight.checks.run import NotRun
-    from preflight.cli.background import cut_off, reached, rehearse_ports
+    from preflight.cli.background import reached, rehearse_ports, unreached
     from preflight.facts.collect import collect
     from preflight.facts.ping_plan import Wanted, plan_pings, planned_devices, refuse_too_many
     from preflight.facts.pings import foretold, ping
@@ -241,7 +241,7 @@ def run(args: argparse.Namespace) -> int:
             rehearsal = rehearse_ports(s, s.cluster.probe.backend, lambda: reached(hosts, facts))
             hooks = Hooks(
                 s.progress, s.progress.note, rounds.notes.append, ports_free=rehearsal.exception,
-                cut_off=lambda: cut_off(rehearsal), leaves=lambda: leaves(facts),
+                unreached=lambda: unreached(rehearsal), leaves=lambda: leaves(facts),
             )  # fmt: skip
             proof = probe(s.cluster, hosts, s.transport, hooks=hooks)
             left_out = tuple(LeftOut(host, why) for host, why in proof.busy.items())

@@ -79,12 +79,12 @@ def _refuse_strange_backend(backend: str | None, product: Product) -> None:
 def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     from preflight.cli.background import (
         FactsOfHosts,
-        cut_off,
         in_background,
         left,
         reached,
         rehearse_ports,
         result_by,
+        unreached,
     )
     from preflight.facts.rails import leaves
     from preflight.model.rehearsal import Rehearsal
@@ -123,7 +123,7 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     end = share(1)
     hooks = Hooks(
         s.progress, s.progress.note, notes.append, idle,
-        ports_free=lambda: rehearsal.exception(left(share(1 / 3))), cut_off=lambda: cut_off(rehearsal),
+        ports_free=lambda: rehearsal.exception(left(share(1 / 3))), unreached=lambda: unreached(rehearsal),
         leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
     )  # fmt: skip
     proof = probe(s.cluster, s.hosts, s.transport, request, hooks)

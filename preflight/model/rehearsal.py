@@ -1,5 +1,6 @@
 """What came of the port rehearsal: every host listened on the ports that the job will use, and others connected."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -79,10 +80,19 @@ class Rehearsal:
     note: str = ""
 
     @property
-    def nobody_gets_through(self) -> bool:
-        """Whether no host reached any other on what ranks of the backend connect to: ephemeral ports for gloo and nccl,
-        else the job's. Ranks of several hosts would only wait for each other."""
+    def unreached(self) -> frozenset[str]:
+        """The hosts that nobody reached on what ranks of the backend connect to (ephemeral ports for gloo and nccl,
+        else the job's), or that reached nobody else there. Whoever is in a group with one of them only waits."""
         many = self.backend in ("gloo", "nccl")
         needed = {one.host: frozenset(one.ephemeral if many else one.ports) for one in self.hosts}
-        tried = [(visit.tried & needed.get(visit.target, frozenset()), visit.dead) for visit in self.visits]
-        return bool(tried) and all(ports and ports <= dead for ports, dead in tried)
+        vain: dict[tuple[str, str], bool] = {}
+        for visit in self.visits:
+            if ports := visit.tried & needed.get(visit.target, frozenset()):
+                vain[visit.source, visit.target] = ports <= visit.dead
+        mute = _always(vain, lambda pair: pair[1])
+        return mute | _always({pair: dead for pair, dead in vain.items() if pair[1] not in mute}, lambda pair: pair[0])
+
+
+def _always(vain: Mapping[tuple[str, str], bool], of: Callable[[tuple[str, str]], str]) -> frozenset[str]:
+    """The hosts all of whose connections were in vain."""
+    return frozenset(of(pair) for pair in vain) - {of(pair) for pair, dead in vain.items() if not dead}

@@ -1,6 +1,6 @@
 """What the probe asks of whoever runs it, and tells him. Each does nothing unless it is given."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,9 @@ class Hooks:
 
     Asked once the agents are ready, and before any device is touched, so that what it takes time for passes while the
     hosts import torch: `begin`, which of the hosts that are there to take; `ports_free`, which returns when the job's
-    ports may be bound; `cut_off`, whether hosts do not reach each other: groups of several, which would only wait, are
-    not run then. `leaves`, before the pairs: behind which switch each device (host, index) is, as far as that is known.
+    ports may be bound; `unreached`, the hosts that reach nobody, or are not reached: they are left out of groups of
+    several hosts, which would only wait for them. `leaves`, before the pairs: behind which switch each device (host,
+    index) is, as far as that is known.
     """
 
     progress: Callable[[Progress], None] = _nothing
@@ -27,5 +28,5 @@ class Hooks:
     note: Callable[[str], None] = _nothing
     begin: Callable[[Sequence[Host]], Sequence[Host]] = lambda present: present
     ports_free: Callable[[], object] = _nothing
-    cut_off: Callable[[], bool] = lambda: False
+    unreached: Callable[[], Collection[str]] = tuple
     leaves: Callable[[], Mapping[tuple[str, int], str]] = dict

@@ -66,14 +66,20 @@ def probe(
         if not taken:
             return Seen(called, seed=seed, busy=conductor.busy)
         run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
-        run.apart = len(taken) > 1 and hooks.cut_off()
-        if run.apart:
-            hooks.note(
-                "no host reaches another on the ports that ranks need (PRB114): tests between hosts were not run"
-            )
+        run.unreached = frozenset(hooks.unreached()) & {host.name for host in taken}
+        _note_unreached(run, hooks.note)
         hooks.announce(sentence(run.plan, conductor.deadline))
         run.everything()
         return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy)
+
+
+def _note_unreached(run: "Run", note: Callable[[str], None]) -> None:
+    from preflight.inventory import fold  # ClusterShell is slow to load
+
+    if run.apart:
+        note("hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run")
+    elif run.unreached:
+        note(f"tests between hosts were run without {fold(sorted(run.unreached))}: see PRB114")
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
@@ -93,11 +99,17 @@ class Run:
         self._until = until
         self._seed = seed
         self._rounds = 0
-        self.apart = False  # hosts do not reach each other
+        self.unreached: frozenset[str] = frozenset()
         self.seen: list[Observation] = []
         self.located: list[Located] = []
         cores = {host.name: conductor.ready[host.name].cores for host in plan.hosts}
         self.plan = replace(plan, crowded=any(cores[host.name] < len(plan.devices_of(host)) for host in plan.hosts))
+
+    @property
+    def apart(self) -> bool:
+        """Whether there are no two hosts that may reach each other."""
+        names = {host.name for host in self.plan.hosts}
+        return bool(names & self.unreached) and len(names - self.unreached) < 2
 
     def everything(self) -> None:
         """What is cheap and needs least first; in the end, whether those do well whom nobody blames."""
@@ -107,6 +119,8 @@ class Run:
         self._everybody_else()
 
     def _over(self, scope: Scope) -> None:
+        if scope not in (Scope.DEVICE, Scope.HOST) and not self.apart:
+            self.plan = replace(self.plan, hosts=tuple(it for it in self.plan.hosts if it.name not in self.unreached))
         match scope:
             case Scope.DEVICE:
                 alone = self._play(self.plan.devices)

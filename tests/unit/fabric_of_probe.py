@@ -85,9 +85,18 @@ class _Everybody(dict[str, Ready]):
         return Ready(nonce="n", torch="2.13.0", nic="eth0", address="10.0.0.1", store=4711, cores=64)
 
 
-def played(plan: Plan, fabric: Fabric, *, seed: int = 1, leaves: Callable[[Place], str] | None = None) -> Run:
-    """A whole run. `leaves`: behind which switch a device is, where that is to be known."""
+def played(
+    plan: Plan,
+    fabric: Fabric,
+    *,
+    seed: int = 1,
+    leaves: Callable[[Place], str] | None = None,
+    unreached: Collection[str] = (),
+) -> Run:
+    """A whole run. `leaves`: behind which switch a device is, where that is to be known; `unreached`: hosts of which
+    the rehearsal knows that nobody gets through to them."""
     known = {place: leaves(place) for place in plan.places()} if leaves else {}
     run = Run(plan, fabric, Hooks(leaves=lambda: known), float("inf"), seed)  # type: ignore[arg-type]
+    run.unreached = frozenset(unreached)
     run.everything()
     return run

@@ -164,6 +164,17 @@ def test_where_all_but_one_host_die_nobody_is_named() -> None:
     assert run.located == []
 
 
+def test_a_host_that_is_known_not_to_be_reached_holds_up_nobody() -> None:
+    run = played(
+        cluster(), fabric := Fabric(cut=lambda one, other: "node05" in (one[0], other[0])), unreached=["node05"]
+    )
+    assert run.located == []
+    assert {seen.test.outcome for seen in run.seen} == {TestOutcome.PASS}
+    alone, *together = fabric.rounds
+    assert ("node05", 0) in {(member.host, member.device) for group in alone.groups for member in group.members}
+    assert "node05" not in {it.host for round_ in together for group in round_.groups for it in group.members}
+
+
 def test_devices_that_few_hosts_have_are_tried_with_those_that_have_them() -> None:
     even = cluster(6, 4)
     hosts = tuple(

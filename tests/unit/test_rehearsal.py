@@ -329,3 +329,38 @@ def test_what_a_host_invents_does_not_count() -> None:
     assert [(visit.source, visit.target, set(visit.dead)) for visit in seen.visits] == [
         ("node0001", "node0002", {23500}), ("node0002", "node0001", {23500}),
     ]  # fmt: skip
+
+
+def rehearsed(*vain: tuple[str, str], hosts: str = "abc") -> Rehearsal:
+    """All hosts visit each other, in vain where `vain` says so."""
+    there = tuple(Attendance(host, ports=(29500,), ephemeral=(40000,)) for host in hosts)
+    return Rehearsal("gloo", there, tuple(
+        Visit(one, other, (29500, 40000), (Blocked((40000,), How.TIMEOUT),) if (one, other) in vain else ())
+        for one in hosts for other in hosts if one != other
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("vain", "unreached"),
+    [
+        ((), ""),
+        ((("a", "b"), ("c", "b")), "b"),  # its inbound
+        ((("a", "b"), ("c", "b"), ("b", "a"), ("b", "c")), "b"),
+        ((("b", "a"), ("b", "c")), "b"),  # its outbound
+        ((("a", "b"),), ""),  # a path
+        ((("a", "b"), ("b", "c"), ("c", "a")), ""),
+    ],
+)
+def test_unreached_is_who_reaches_nobody_or_whom_nobody_reaches(
+    vain: tuple[tuple[str, str], ...], unreached: str
+) -> None:
+    assert rehearsed(*vain).unreached == set(unreached)
+
+
+def test_where_nobody_reaches_anybody_all_are_unreached() -> None:
+    every = [(one, other) for one in "abc" for other in "abc" if one != other]
+    assert rehearsed(*every).unreached == set("abc")
+
+
+def test_a_port_that_ranks_of_the_backend_do_not_need_cuts_nobody_off() -> None:
+    assert replace(rehearsed(("a", "b"), ("c", "b")), backend="hccl").unreached == frozenset()

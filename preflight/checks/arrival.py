@@ -60,7 +60,8 @@ def all_arrive(
     left = [seen.test.id for seen in not_run if not any(map(_not_waited_for, seen.ranks))]
     if left and not any(seen.test.outcome in TROUBLE for seen in observations):  # else they follow from those
         yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
-    yield from _stopped(_Run(all_, observations, causes), named(located, *TROUBLE))
+    objects = None if located is None else named(located, *TROUBLE)
+    yield from _stopped(_Run(all_, observations, causes), objects)
 
 
 def _not_waited_for(view: RankView) -> bool:
@@ -89,19 +90,20 @@ class _Suspect:
         return self.it.explains(stop.places) if self.it.proven else self.own.explains(stop)
 
 
-def _stopped(run: _Run, objects: Sequence[Named]) -> Iterator[Finding]:
+def _stopped(run: _Run, located: Sequence[Named] | None) -> Iterator[Finding]:
     """Hosts and devices first, then what lies between them, then what nobody is named for."""
-    convicted = [it for it in objects if it.single]
-    behind, stops = late(run.observations, convicted)
-    suspects = _suspects(run, behind, convicted)
+    behind, stops = late(run.observations, located)
+    objects = located or ()
+    suspects = _suspects(run, behind, [it for it in objects if it.single])
     for suspect in suspects:
         follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in suspect.own.seen]
         yield _blamed(run, suspect, follows)
     left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
     known = {place for suspect in suspects for place in suspect.own.places}
-    told = {it for suspect in suspects for it in convicted if it is suspect.it}
-    for it in (one for one in objects if one not in told and not one.part(known)):
-        yield _between(run, it, [stop for stop in left if it.explains(stop.places)])
+    for it in objects:
+        told = it.part(known) if it.kind in ("host", "device") else it.kind == "system" and suspects and not left
+        if not told:
+            yield _between(run, it, [stop for stop in left if it.explains(stop.places)])
     left = [stop for stop in left if not any(it.explains(stop.places) for it in objects)]
     for stop, others in nearest(left, run.observations):
         yield from _all_stopped(run, stop, [other.told for other in others])
@@ -243,5 +245,5 @@ def _how(view: RankView) -> str:
         End.LOST: _LOST,
         End.UNBORN: "was never started",
     }.get(view.end or End.OVERDUE, "died" if error else "did not go on")
-    state = f" (process state {view.state}{HANDS.get(view.state, '')})" if view.state not in ("", "S", "R") else ""
+    state = f" (process state {view.state}{HANDS.get(view.state, '')})" if view.stands_still else ""
     return how + state + (f": {error}" if error else "")

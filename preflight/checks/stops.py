@@ -55,11 +55,10 @@ class Stop:
         return f"{', '.join(self.ids[:8])}: {len(self.members)} ranks stopped after {self.stage}"
 
 
-def late(observations: Sequence[Observation], convicted: Sequence[Named]) -> tuple[list[Behind], list[Stop]]:
-    """Those that failed or hung, by who stayed behind in them, else as stops of all.
-
-    A rank that merely waited longer than others is not held to be late where somebody who is convicted took part, and
-    it is well with others.
+def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -> tuple[list[Behind], list[Stop]]:
+    """Those that failed or hung, by who stayed behind in them, else as stops of all. A rank that merely waited longer
+    than others is not held to be late where one of the `objects` explains the test; and not in a pair, if it is well in
+    others: None where nobody has sought whom to name.
     """
     well = _well(observations)
     behind: dict[tuple[str, str, End | None], tuple[dict[str, RankView], list[Observation]]] = {}
@@ -67,8 +66,7 @@ def late(observations: Sequence[Observation], convicted: Sequence[Named]) -> tup
     for seen in observations:
         if seen.test.outcome not in TROUBLE:
             continue
-        guilty = {place for it in convicted for place in it.part(member.place for member in seen.test.members)}
-        views = [view for view in kept_waiting(seen) if not (guilty - {view.member.place} and _only_waits(view, well))]
+        views = [view for view in kept_waiting(seen) if by_itself(view) or not _let_go(view, seen, objects, well)]
         if not views:
             stops.setdefault((seen.test.members, seen.test.stage), []).append(seen)
         for view in views:
@@ -84,14 +82,20 @@ def late(observations: Sequence[Observation], convicted: Sequence[Named]) -> tup
     return found, [Stop(members, stage, tuple(seen)) for (members, stage), seen in stops.items()]
 
 
-def _only_waits(view: RankView, well: set[str]) -> bool:
-    return view.member.place in well and not by_itself(view)
+def _let_go(view: RankView, seen: Observation, objects: Sequence[Named] | None, well: set[str]) -> bool:
+    if objects is None:
+        return False
+    own, places = view.member.place, {member.place for member in seen.test.members}
+    if own in well and seen.test.scope is Scope.PAIR:
+        return True
+    guilty = [it for it in objects if it.explains(places) and not it.intermittent]
+    return any((not it.single and it.part([own])) or (own in well and not it.part([own])) for it in guilty)
 
 
 def by_itself(view: RankView) -> bool:
     """Whether it failed before it met anybody, or vanished, or its process stands still: nobody else did that to it."""
     early = STAGES.index(view.stage) < STAGES.index("device")
-    return early or view.end in _VANISHED or view.state not in ("", "S", "R")
+    return early or view.end in _VANISHED or view.stands_still
 
 
 def _well(observations: Sequence[Observation]) -> set[str]:

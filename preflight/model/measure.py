@@ -138,6 +138,11 @@ class RankView:
     logs: tuple[str, ...] = ()  # what matters of its backend's own log, oldest first
     on_host: bool = False  # the test of a device alone was done by the host's processor, whose speed is nobody's figure
 
+    @property
+    def stands_still(self) -> bool:
+        """Its process neither waited nor worked when it was late. One that has told its error may just have ended."""
+        return self.state not in ("", "S", "R") and not (self.state == "Z" and self.end is End.ERROR)
+
 
 @dataclass(frozen=True)
 class Meeting:
@@ -158,7 +163,6 @@ class Observation:
     meeting: Meeting | None = None
 
 
-_SLEEPING = ("", "S", "R")  # states of a process that merely waits, or works
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 
 
@@ -181,7 +185,7 @@ def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
         return ()
     views = observation.ranks
     vanished = (End.LOST, End.KILLED, End.EXITED)
-    gone = tuple(view for view in views if view.end in vanished or view.state not in _SLEEPING)
+    gone = tuple(view for view in views if view.end in vanished or view.stands_still)
     alone = STAGES.index("store")
     errors = tuple(view for view in views if view.end is End.ERROR)
     own_error = tuple(view for view in errors if STAGES.index(view.stage) < alone or _OF_ITSELF.search(view.error))

@@ -254,6 +254,28 @@ def test_who_only_waited_longest_is_let_go_when_it_does_well_with_others() -> No
     assert (alone.host, alone.device) == ("node05", 1), "nobody else is known"
 
 
+@pytest.mark.parametrize("scene", [LINK, RAIL, PARTITION], ids=["link", "rail", "partition"])
+def test_who_only_waited_longest_is_let_go_when_what_lies_between_is_named(scene: Any) -> None:
+    observations, named = scene
+    own = named[0].members[-1] if "/" in named[0].members[0] else f"{named[0].members[-1]}/0"
+    waits = {place.replace("/", "_"): {"end": "stopped"} for place in EVERYBODY}
+    first = {"end": "error", "error": "EI0006: no socket in time", "state": "Z"}  # it has just ended
+    complains = with_views(**{**waits, own.replace("/", "_"): first})
+    (finding,) = judged([complains, *observations[1:]], named)
+    assert finding.culprit is not None
+    assert finding.culprit.kind == named[0].kind
+
+
+def test_who_complains_first_in_a_pair_is_let_go_when_it_does_well_in_others() -> None:
+    views = {"node05/1": {"end": "error", "error": "EI0006: no socket"}, "node03/1": {"end": "stopped"}}
+    pair = seen("r2-1", "node03/1", "node05/1", outcome="fail", ranks=views)
+    again = [well("r3-1", "node03/1", "node05/1"), well("r3-2", "node05/1", "node06/1")]
+    (once,) = judged([pair, *again], [])
+    assert (once.outcome, once.summary.endswith("did well when tried again (r3-1)")) == ("warn", True)
+    (unsought,) = judged([pair, *again])
+    assert (unsought.outcome, unsought.host) == ("fail", "node05"), "where nobody seeks, one test has to do"
+
+
 def test_who_was_killed_is_told_beside_somebody_who_fails_in_pairs() -> None:
     killed = with_views(node05_1={"end": "killed", "stage": "iteration"})
     findings = judged([killed, *DEVICE[0][1:]], DEVICE[1])

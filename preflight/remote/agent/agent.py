@@ -12,8 +12,6 @@ from agent.network import choose_nic, listen, network_environment
 from agent.processes import Group, Worker, end_descendants, exit_of, state_of
 from agent.sockets import connecting
 
-TAIL = 2000  # bytes kept of what a worker prints
-REPORT = 1 << 20  # bytes that a worker may write without a newline
 GATHER = 0.05  # seconds between two looks at what ranks say where nobody waits for it: many words cost as much as one
 
 
@@ -121,21 +119,22 @@ class Agent:
 
     def hear(self, worker):
         """Take all that a worker has written by now; a process that it started may write for ever."""
-        for fd, take in ((worker.report, self.take_reports), (worker.output, self.take_output)):
+        for fd in list(worker.pipes):
             try:
-                for _ in range(16 if fd in worker.pipes else 0):  # a pipe holds 64 KiB
+                for _ in range(16):  # a pipe holds 64 KiB
                     data = os.read(fd, 1 << 16)
                     if not data:
                         self.leave(worker, fd)
                         break
-                    take(worker, data)
+                    if fd == worker.report:
+                        self.take_reports(worker, data)
+                    else:
+                        worker.prints(data)
             except BlockingIOError:
                 pass
 
     def take_reports(self, worker, data):
-        *lines, worker.unread = (worker.unread + data).split(b"\n")
-        worker.unread = worker.unread[-REPORT:]
-        for line in lines:
+        for line in worker.lines_of(data):
             try:
                 self.take_report(worker, json.loads(line.decode("utf-8", "replace")))
             except (ValueError, LookupError, TypeError, AttributeError):
@@ -150,9 +149,6 @@ class Agent:
         if event["at"] != "waits":  # which is no progress
             worker.closed, worker.waiting = event.get("stage") == "closed", waits
             worker.last, worker.connecting = time.monotonic(), None
-
-    def take_output(self, worker, data):
-        worker.printed = (worker.printed + data)[-TAIL:]
 
     def leave(self, worker, fd):
         """Nobody writes there any more, or it does not count."""
@@ -170,11 +166,10 @@ class Agent:
         """Hear what workers say; notice who has ended and who is late."""
         now = time.monotonic()
         for group in list(self.groups.values()):
-            for worker in group.workers:
-                if not worker.ended:
-                    self.hear(worker)
-                    if exit_of(worker.pid):
-                        self.bury(worker)
+            for worker in [worker for worker in group.workers if not worker.ended]:
+                self.hear(worker)
+                if exit_of(worker.pid):
+                    self.bury(worker)
             alive = [worker for worker in group.workers if not worker.ended]
             for worker in alive:
                 if worker.connecting is None and now - worker.last > group.deadline / 2:
@@ -207,16 +202,7 @@ class Agent:
         for fd in list(worker.pipes):  # a process that it started may hold them
             self.leave(worker, fd)
         worker.ended = True
-        info = exit_of(worker.pid)
-        end, error = worker.killed, worker.error
-        if not end and worker.error:
-            end = "error"
-        elif not end and worker.closed:
-            end = "closed"
-        elif not end and info.si_code == os.CLD_EXITED:
-            end, error = "exited", "exit code %d" % info.si_status
-        elif not end:
-            end, error = "killed", "signal %d" % info.si_status
+        end, error = worker.outcome(exit_of(worker.pid))
         event = {"end": end, "error": error, "state": worker.state, "printed": ""}
         if end != "closed":
             event.update(printed=worker.printed.decode("utf-8", "replace"), logs=self.logs.of(worker.pid))

@@ -6,6 +6,8 @@ import signal
 import time
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # <linux/prctl.h>
+TAIL = 2000  # bytes kept of what a worker prints
+REPORT = 1 << 20  # bytes that it may write without a newline
 
 
 class Worker:
@@ -27,6 +29,27 @@ class Worker:
         self.state = ""
         self.connecting = None  # addresses that had not answered when it had been silent for long
         self.ended = False
+
+    def lines_of(self, data):
+        """The lines of its report that `data` completes."""
+        *lines, self.unread = (self.unread + data).split(b"\n")
+        self.unread = self.unread[-REPORT:]
+        return lines
+
+    def prints(self, data):
+        self.printed = (self.printed + data)[-TAIL:]
+
+    def outcome(self, info):
+        """(end, error): how it has ended; `info` as the kernel tells it."""
+        if self.killed:
+            return self.killed, self.error
+        if self.error:
+            return "error", self.error
+        if self.closed:
+            return "closed", ""
+        if info.si_code == os.CLD_EXITED:
+            return "exited", "exit code %d" % info.si_status
+        return "killed", "signal %d" % info.si_status
 
 
 class Group:

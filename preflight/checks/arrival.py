@@ -22,9 +22,9 @@ from preflight.facts.last_words import Meaning, meaning
 from preflight.facts.stages import usual
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Located, Observation, RankView, TestOutcome, kept_waiting
-from preflight.model.outcome import Outcome
 
 _LOST = "was lost"
+_MANY = 3  # pairs of which nobody is named; more of them are one finding
 
 
 @cluster_check(
@@ -105,8 +105,13 @@ def _stopped(run: _Run, located: Sequence[Named] | None) -> Iterator[Finding]:
         if not told:
             yield _between(run, it, [stop for stop in left if it.explains(stop.places)])
     left = [stop for stop in left if not any(it.explains(stop.places) for it in objects)]
-    for stop, others in nearest(left, run.observations):
-        yield from _all_stopped(run, stop, [other.told for other in others])
+    nearest_ = [(stop, [other.told for other in others]) for stop, others in nearest(left, run.observations)]
+    pairs = [stop for stop, _ in nearest_ if len(stop.members) == 2 and not passed_later(stop, run.observations)]
+    if len(pairs) > _MANY:
+        yield _many_pairs(run, pairs)
+    for stop, others in nearest_:
+        if len(pairs) <= _MANY or stop not in pairs:
+            yield from _all_stopped(run, stop, others)
 
 
 def _suspects(run: _Run, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:
@@ -185,6 +190,23 @@ def _between(run: _Run, it: Named, follows: Sequence[Stop]) -> Finding:
     )  # fmt: skip
 
 
+def _many_pairs(run: _Run, stops: Sequence[Stop]) -> Finding:
+    """So many pairs that it is not the links: what they have in common is all there is to say."""
+    first = stops[0]
+    errors = [view.error for stop in stops for one in stop.seen for view in one.ranks if view.error]
+    known = _meaning(run.all_, first.seen[0], first.stage, errors)
+    members = tuple(sorted({place for stop in stops for place in stop.places}))
+    ids = tuple(id_ for stop in stops for id_ in stop.ids)
+    return tell(
+        run.all_, Named(Located("group", members, ids, first.seen[0].test.outcome), proven=False), run.observations,
+        run.causes,
+        summary=f"{len(stops)} pairs of devices stopped together, and nobody can be named",
+        trouble=_trouble(first.seen[0].ranks[0]), likely=known.cause, remedy=known.remedy, expected="closed",
+        found=", ".join(dict.fromkeys(stop.stage for stop in stops)),
+        details=[f"{' with '.join(sorted(stop.places))}: {stop.told}" for stop in stops],
+    )  # fmt: skip
+
+
 def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
     """What is said of a group that stopped together. A pair names its link, and so both its hosts, each in a finding:
     neither is proven, and neither is well; unless it did well when it was tried again."""
@@ -205,10 +227,9 @@ def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Findi
                 report=all_.warn if later else all_.bad, trouble=trouble, expected="closed", found=stage,
             )  # fmt: skip
         return
-    failures = [cause for cause in run.causes or () if cause.outcome is Outcome.FAIL]
     common = "common to all ranks"
     yield tell(
-        all_, _group("group", stop, tuple(sorted(stop.places))), run.observations, failures,
+        all_, _group("group", stop, tuple(sorted(stop.places))), run.observations, run.causes,
         summary=f"all {len(stop.members)} ranks stopped after {stage}: they waited for one another "
         f"{found_at(first.ranks[0])}{once}", likely=f"{common}: {known.cause}" if known.cause else common,
         remedy=known.remedy, details=details, trouble=trouble, expected="closed", found=stage,

@@ -109,6 +109,8 @@ def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence
     first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing."""
     found: dict[int, list[Finding]] = defaultdict(list)
     for cause in causes or ():
+        if one.kind == "group" and cause.outcome is not Outcome.FAIL:
+            continue  # what only warns of one of many does not explain that all of them stop
         rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way, backend)), None)
         if rank is not None and _nearness(cause, one.members) is not None:
             found[rank].append(cause)

@@ -11,6 +11,7 @@ from preflight.model.measure import Located, Observation, Scope, TestOutcome
 from preflight.model.peers import FEWEST, Usual, usual
 
 SLOW_FAIL, FAR = 0.80, 5.0  # of the median, and spreads from it
+_MANY = 3  # slow pairs of which nobody is named; more of them are one finding
 UNLIKE = 0.1  # of the median: a spread beyond which peers are no peers
 
 
@@ -112,9 +113,13 @@ def no_slow_rail(
     for it in objects:
         yield _slow(_Run(all_, observations, causes, healthy), it, _values(observations, it.one), again=True)
     run = _Run(all_, observations, causes, peers)
-    for pair in sorted(pair for pair in slow if not any(it.explains(pair) for it in objects)):
-        again = all(_slow_rounds(observations, place) > 1 for place in pair)
-        yield _slow(run, _unproven(observations, pair), {pair: bandwidth[pair]}, again=again)
+    left = {pair: bandwidth[pair] for pair in sorted(slow) if not any(it.explains(pair) for it in objects)}
+    again = {pair: all(_slow_rounds(observations, place) > 1 for place in pair) for pair in left}
+    if len(left) > _MANY:
+        yield _slow(run, _unproven(observations, "group", *left), left, again=any(again.values()))
+    else:
+        for pair, speed in left.items():
+            yield _slow(run, _unproven(observations, "link", pair), {pair: speed}, again=again[pair])
     if together and not slow and not any(it.explains({m.place for m in together.test.members}) for it in objects):
         yield _slow_together(all_, together, observations)
     if not slow and peers and peers.spread > UNLIKE * peers.median:
@@ -162,11 +167,13 @@ def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_
         )  # fmt: skip
 
 
-def _unproven(observations: Sequence[Observation], pair: _Pair) -> Named:
-    """A slow pair of which neither end is named."""
-    of_pair = (seen.test for seen in observations if {member.place for member in seen.test.members} == set(pair))
-    ids = tuple(test.id for test in of_pair if test.outcome is TestOutcome.SLOW)
-    return Named(Located("link", pair, ids, TestOutcome.SLOW), proven=False)
+def _unproven(observations: Sequence[Observation], kind: str, *pairs: _Pair) -> Named:
+    """Slow pairs of which neither end is named."""
+    wanted = {frozenset(pair) for pair in pairs}
+    slow = (seen.test for seen in observations if seen.test.outcome is TestOutcome.SLOW)
+    ids = tuple(test.id for test in slow if frozenset(member.place for member in test.members) in wanted)
+    members = pairs[0] if kind == "link" else tuple(sorted({place for pair in pairs for place in pair}))
+    return Named(Located(kind, members, ids, TestOutcome.SLOW), proven=False)
 
 
 def _values(observations: Sequence[Observation], one: Located) -> dict[_Pair, float]:
@@ -209,6 +216,8 @@ def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -
     if it.kind == "link":
         what = f"{host}: {who} and {it.one.members[1]} are slow together"
         likely = "the path between them" if it.proven else "either end or the path between them"
+    elif it.kind == "group":
+        what, likely = f"{len(values)} pairs are slow, and nobody can be named", ""
     elif it.single:
         what, likely = f"{host}: {who} is slow", "slow with two partners that are fast elsewhere"
     else:

@@ -189,6 +189,19 @@ def test_a_group_that_stopped_and_did_well_when_tried_again_is_still_a_failure()
     assert finding.summary.endswith("they waited for one another at communicator, and did well when tried again (r3-0)")
 
 
+def stopped_pairs(number: int) -> list[Observation]:
+    """One pair after the other; node01 is in all of them, and well with none."""
+    return [seen(f"r{n + 2}-0", "node01/0", f"{NAMES[n + 1]}/0", outcome="hang") for n in range(number)]
+
+
+def test_many_pairs_of_which_nobody_is_named_are_one_finding_and_few_are_told_each_from_both_ends() -> None:
+    finding = told((stopped_pairs(4), []))
+    assert (finding.host, finding.culprit) == (None, None)
+    assert finding.summary == "4 pairs of devices stopped together, and nobody can be named"
+    assert finding.evidence[0] == "node01/0 with node02/0: r2-0: 2 ranks stopped after peers"
+    assert len(judged(stopped_pairs(3), [])) == 6
+
+
 # Who fails now and then.
 
 NOW_AND_THEN = [seen("r2-1", "node03/1", "node05/1", **HUNG), seen("r3-1", "node03/1", "node07/1", **HUNG),
@@ -385,6 +398,13 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
     assert any(line.startswith("node05/1 saw 3 wrong values") for line in finding.evidence)
     (by_pattern,) = (one for one in judged(observations) if one.culprit)
     assert by_pattern.culprit == Culprit("device", ("node03/1",), ("r2-1",), "wrong data")
+
+
+def test_many_slow_pairs_of_which_nobody_is_named_are_one_finding() -> None:
+    pairs = [slow(f"r2-{20 + n}", "node01/0", f"{name}/0") for n, name in enumerate(NAMES[1:5])]
+    finding = told(([*pairs, *FAST], []))
+    assert (finding.outcome, finding.host, finding.culprit) == ("warn", None, None)
+    assert finding.summary == "4 pairs are slow, and nobody can be named: 2.00 GB/s, the median pair has 10.00"
 
 
 TOGETHER = [

@@ -72,9 +72,14 @@ def prepared() -> Iterator[Path]:
     with lab(hosts=HOSTS, devices=DEVICES, product="atlas-a2", firewall="none", leaves=LEAVES) as directory:
         inventory = directory / "hosts.toml"
         _run("configure", "--inventory", str(inventory), "-y")
-        text = inventory.read_text()
-        inventory.write_text(text.replace("[probe]\n", f"[probe]\nstep_deadline = {STEP_DEADLINE}\n"))
+        text = inventory.read_text().replace("[probe]\n", f"[probe]\nstep_deadline = {STEP_DEADLINE}\n")
+        for backend in ("hccl", "gloo"):
+            _inventory(directory, backend).write_text(text.replace('backend = "hccl"', f'backend = "{backend}"'))
         yield directory
+
+
+def _inventory(directory: Path, backend: str) -> Path:
+    return directory / f"{backend}.toml"
 
 
 def play(row: Row, directory: Path) -> Result:
@@ -83,7 +88,7 @@ def play(row: Row, directory: Path) -> Result:
         for one in row.breaks:
             _run("lab", "break", one.fault, *_where(one), "--dir", str(directory))
         begin = time.monotonic()
-        done = _start(*row.command, "--inventory", str(directory / "hosts.toml"), "-o", "json")
+        done = _start(*row.command, "--inventory", str(_inventory(directory, row.backend)), "-o", "json")
         seconds = time.monotonic() - begin
     finally:
         _run("lab", "mend", "--dir", str(directory))

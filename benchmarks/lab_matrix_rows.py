@@ -29,7 +29,7 @@ class Named:
 class Row:
     """`expected`: whom the report has to name, all and nobody else; more than one answer where the tests cannot tell,
     and `untold` says why. `word`: of the cause, in what the report says of it. `left_out`: hosts that the probe may not
-    touch. `command`: what is run; a word of preflight first."""
+    touch. `command`: what is run; a word of preflight first. `backend`: that of the inventory."""
 
     name: str
     breaks: tuple[Break, ...]
@@ -38,6 +38,7 @@ class Row:
     untold: str = ""
     left_out: tuple[str, ...] = ()
     command: tuple[str, ...] = PROBE
+    backend: str = "hccl"
 
 
 def nobody() -> tuple[frozenset[Named], ...]:
@@ -60,7 +61,6 @@ def device(place: str) -> Named:
     return Named("device", (place,))
 
 
-OVER_GLOO = (*PROBE, "--backend", "gloo")
 WITH_HOSTS = (*PROBE, "--scope", "host,all,pair")
 CHECK = ("check", "--idle")
 LEAVES_APART = either(Named("partition", FIRST_LEAF), Named("partition", SECOND_LEAF))
@@ -70,11 +70,11 @@ TWO_OWNERS = "two devices have one address: either may be the one to change"
 
 ROWS = (
     Row("nothing wrong", (), nobody()),
-    Row("nothing wrong, over gloo", (), nobody(), command=OVER_GLOO),
+    Row("nothing wrong, over gloo", (), nobody(), backend="gloo"),
     Row("nothing wrong, facts and pings, too", (), nobody(), command=CHECK),
     Row("dead host", (Break("host-dead", "node03"),), these(host("node03")), "not reached"),
     Row("dead host, over gloo", (Break("host-dead", "node03"),), these(host("node03")), "not reached",
-        command=OVER_GLOO),
+        backend="gloo"),
     Row("dead device", (Break("device-dead", "node05", 1),), these(device("node05/1")), "507033"),
     Row("link down", (Break("link-down", "node02", 1),), these(device("node02/1")), "link down"),
     Row(
@@ -89,14 +89,14 @@ ROWS = (
     Row("firewall drop", (Break("firewall-block", "node05"),), these(host("node05")), "firewall"),
     Row(
         "firewall drop, over gloo", (Break("firewall-block", "node05"),), these(host("node05")), "firewall",
-        command=OVER_GLOO,
+        backend="gloo",
     ),
     Row("wrong data in one rank", (Break("wrong-data", "node06", 1),), these(device("node06/1")), "wrong"),
     Row("stuck before its backend", (Break("stuck-import", "node03", 0),), these(device("node03/0")), "backend"),
     Row("stuck before its device", (Break("stuck-open", "node03", 0),), these(device("node03/0")), "device"),
     Row("stuck before its communicator", (Break("stuck-connect", "node08", 1),), these(device("node08/1")), "peers"),
-    Row("stuck in a collective", (Break("stuck-collective", "node08", 1),), these(device("node08/1")), "iteration"),
-    Row("stuck at its end", (Break("stuck-close", "node08", 1),), these(device("node08/1")), "end"),
+    Row("stuck in a collective", (Break("stuck-collective", "node08", 1),), these(device("node08/1")), "stuck in"),
+    Row("stuck at its end", (Break("stuck-close", "node08", 1),), these(device("node08/1")), "closed"),
     Row("stuck in its setup", (Break("setup-hangs", "node04"),), these(host("node04")), "setup"),
     Row("device busy", (Break("device-busy", "node04", 0),), nobody(), "in use", left_out=("node04",)),
     Row("device held by HCCP", (Break("leftover-qp", "node04", 0),), these(device("node04/0")), "EJ0001"),
@@ -104,7 +104,8 @@ ROWS = (
     Row("wrong interface", (Break("wrong-interface", "node03"),), these(host("node03")), "docker0", command=CHECK),
     Row("wrong mask", (Break("wrong-mask", "node05", 1),), these(device("node05/1")), "mask", command=CHECK),
     Row(
-        "duplicate address", (Break("duplicate-address", "node02", 0),), either(device("node02/0"), device("node03/0")),
+        "duplicate address", (Break("duplicate-address", "node02", 0),),
+        (*either(device("node02/0"), device("node03/0")), *these(device("node02/0"), device("node03/0"))),
         "address", TWO_OWNERS,
     ),
     Row("partition of the fabric", (Break("partition", "node01"),), LEAVES_APART, "", OF_TWO),

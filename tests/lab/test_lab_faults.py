@@ -159,7 +159,7 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "random-loss": (_ping_a_lot, "some are lost"),
     "hccs-down": (_ping_sibling, "1 packets transmitted, 0 "),
     "partition": (_ping_node02, "3 packets transmitted, 0 received, 100.00% packet loss"),
-    "slow-uplink": (_rate_of_uplink, "rate 200Mbit"),
+    "slow-uplink": (_rate_of_uplink, "rate 400Mbit"),
     "stuck-import": (_rank, "stuck\n"),
     "stuck-open": (_rank, "stuck\n"),
     "stuck-connect": (_rank, "open\nstuck\n"),

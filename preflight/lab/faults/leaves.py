@@ -1,10 +1,11 @@
 """Faults between switches: the cable from a leaf to the spine. A host stands for the leaf that it is on."""
 
 from preflight.lab import kernel
-from preflight.lab.faults.fabric import SLOW_RATE
 from preflight.lab.faults.fault import Fault, Place, Undo, shape, unshape
 from preflight.lab.spec import uplink
 from preflight.model.errors import UsageError
+
+SLOW_UPLINK = "400mbit"  # for all devices of a leaf together, of which each has 1gbit
 
 
 def _uplink(place: Place) -> tuple[str, str]:
@@ -25,7 +26,7 @@ def _join(place: Place, _: Undo) -> None:
 
 def _slow(place: Place) -> Undo:
     for end in _uplink(place):
-        shape(place.fabric, end, SLOW_RATE)
+        shape(place.fabric, end, SLOW_UPLINK)
     return {}
 
 
@@ -49,7 +50,7 @@ FAULTS = (
         "host",
         ("PRB103",),
         False,
-        f"the uplink of its leaf passes {SLOW_RATE}, each way.",
+        f"the uplink of its leaf passes {SLOW_UPLINK}, each way.",
         _slow,
         _fast,
     ),

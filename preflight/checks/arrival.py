@@ -209,7 +209,7 @@ def _many_pairs(run: _Run, stops: Sequence[Stop]) -> Finding:
 
 def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
     """What is said of a group that stopped together. A pair names its link, and so both its hosts, each in a finding:
-    neither is proven, and neither is well; unless it did well when it was tried again."""
+    neither is proven, and neither is well; unless facts know which it is, or it did well when it was tried again."""
     all_, first, stage = run.all_, stop.seen[0], stop.stage
     errors = [view.error for seen in stop.seen for view in seen.ranks if view.error]
     known = _meaning(all_, first, stage, errors)
@@ -218,14 +218,18 @@ def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Findi
     later = passed_later(stop, run.observations)
     once = f", and did well when tried again ({later})" if later else ""
     if len(stop.members) == 2:
-        both = (stop.members, stop.members[::-1])
-        for one, peer in both if len({member.host for member in stop.members}) == 2 and not later else both[:1]:
-            yield tell(
+        both = [
+            tell(
                 all_, _group("link", stop, (one.place, peer.place)), run.observations, run.causes,
                 summary=f"{one.host}: device {one.device} and {peer.place} stopped together after {stage}{once}",
                 likely=known.cause or "either end, or the path between them", remedy=known.remedy, details=details,
                 report=all_.warn if later else all_.bad, trouble=trouble, expected="closed", found=stage,
-            )  # fmt: skip
+            )
+            for one, peer in (stop.members, stop.members[::-1])
+        ]  # fmt: skip
+        blamed = [told for told in both if told.culprit and {told.host, _place(told)} & set(told.culprit.members)]
+        apart = len({member.host for member in stop.members}) == 2 and not later
+        yield from blamed or (both if apart else both[:1])
         return
     common = "common to all ranks"
     yield tell(
@@ -234,6 +238,10 @@ def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Findi
         f"{found_at(first.ranks[0])}{once}", likely=f"{common}: {known.cause}" if known.cause else common,
         remedy=known.remedy, details=details, trouble=trouble, expected="closed", found=stage,
     )  # fmt: skip
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.host}/{finding.device}"
 
 
 def _group(kind: str, stop: Stop, members: tuple[str, ...]) -> Named:

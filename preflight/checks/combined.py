@@ -95,13 +95,15 @@ REASONS = (
 class Why:
     """What the facts say. `words`: the class of cause and the check that tells of it, "link down (NPU107)", empty where
     nothing explains; `remedy` is that check's. `elsewhere`: it is a failure of the probe's own about these very
-    members (`near`) or their hosts, which stands in the report and needs no second one."""
+    members (`near`) or their hosts, which stands in the report and needs no second one. `blames`: whom that check's
+    failures name, kind and members, where it is one object; None else."""
 
     words: str = ""
     remedy: str = ""
     evidence: tuple[str, ...] = ()  # what explains most first
     elsewhere: bool = False
     near: bool = False
+    blames: tuple[str, tuple[str, ...]] | None = None
 
 
 def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence[Finding] | None) -> Why:
@@ -123,7 +125,18 @@ def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence
     where = f" at {_place(first)}" if len(one.members) > 1 and one.kind in _OF_ONE and first.host else ""
     elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
     near = _nearness(first, one.members) == 0
-    return Why(f"{REASONS[rank].word}{where} ({first.check})", first.remedy, lines, elsewhere, near)
+    words = f"{REASONS[rank].word}{where} ({first.check})"
+    return Why(words, first.remedy, lines, elsewhere, near, _blamed(found[rank], one.members))
+
+
+def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+    failures = [cause for cause in same if cause.outcome is Outcome.FAIL and (_nearness(cause, members) or 0) < 2]
+    named = {
+        (cause.culprit.kind, cause.culprit.members) if cause.culprit
+        else ("host" if cause.device is None else "device", (_place(cause),))
+        for cause in failures if cause.culprit or cause.host
+    }  # fmt: skip
+    return named.pop() if len(named) == 1 else None
 
 
 def _may(reason: Reason, cause: Finding, way: Way, backend: str) -> bool:

@@ -221,7 +221,8 @@ def tell(
 ) -> Finding:
     """The one finding about an object that tests name, with what facts say of it. `trouble`: the class of cause where
     facts give none, `likely` the same in a sentence; `alone`: it needed nobody else to fail. A skip where another
-    finding of the probe has told it; without `report` a failure, or a warning of who fails now and then."""
+    finding of the probe has told it; without `report` a failure, or a warning of who fails now and then. The culprit
+    of what tests could not tell apart is whom facts name for it."""
     tests, one = by_id(observations), it.one
     report = report or (all_.warn if it.intermittent else all_.bad)
     named_one = it.kind == "link" or len(one.members) == 1
@@ -230,18 +231,19 @@ def tell(
     meetings = (seen.meeting for seen in observations if seen.test.id in one.tests)
     backend = next((met.backend for met in meetings if met), all_.cluster.probe.backend)
     known = why(all_.cluster, whole, way, backend, causes)
-    alone = it.kind in ("host", "device", "link")
-    host, _, device = one.members[0].partition("/") if alone else ("", "", "")
+    host, _, device = one.members[0].partition("/") if it.kind in ("host", "device", "link") else ("", "", "")
     summary = summary or sentence(it)
     if known.elsewhere and (known.near or not it.proven):
         return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
-    convicts = report == all_.bad and it.kind != "group"
+    unknown = not it.proven and it.kind in ("link", "group")  # then facts may know who of them it is
+    kind, members = (known.blames if unknown else None) or (it.kind, it.outside)
+    convicts = report == all_.bad and kind != "group"
     return report(
         summary, host=host or None, device=int(device) if device and named_one else None,
         rail=int(one.members[0].partition("/")[2]) if it.kind == "rail" else None,
         peer=one.members[1] if it.kind == "link" else None, cause=known.words or likely,
         remedy="; ".join(filter(None, (known.remedy or remedy, f"to see it again: {again(all_, it, tests, backend)}"))),
         evidence=(*(evidence(one, tests) if it.proven else ()), *known.evidence, *details),
-        culprit=Culprit(it.kind, it.outside, one.tests, known.words or trouble) if convicts else None,
+        culprit=Culprit(kind, members, one.tests, known.words or trouble) if convicts else None,
         **more,
     )  # fmt: skip

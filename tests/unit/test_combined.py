@@ -184,6 +184,32 @@ def test_the_devices_network_explains_nothing_of_tests_over_gloo(outcome: str) -
     assert told(scene, cause("NPU113", "node03", 1)).cause == "device ill (NPU113)"
 
 
+# Whom facts name where tests cannot.
+
+PAIR = [seen("r2-1", "node03/1", "node05/1", outcome="hang")]
+
+
+def test_of_a_pair_that_stopped_the_end_of_which_facts_know_something_is_the_culprit_once() -> None:
+    assert [finding.host for finding in judged(PAIR, [])] == ["node03", "node05"]
+    finding = told((PAIR, []), cause("NPU107", "node05", 1))
+    assert (finding.host, finding.device, finding.peer) == ("node05", 1, "node03/1")
+    assert finding.culprit == Culprit("device", ("node05/1",), ("r2-1",), "link down at node05/1 (NPU107)")
+    of_host = told((PAIR, []), cause("FWL101", "node03"))
+    assert of_host.culprit == Culprit("host", ("node03",), ("r2-1",), "port blocked by the firewall at node03 (FWL101)")
+
+
+def test_a_pair_of_which_both_ends_have_the_same_fault_stays_a_pair() -> None:
+    findings = judged(PAIR, [], [cause("NPU107", "node05", 1), cause("NPU107", "node03", 1)])
+    assert [finding.host for finding in findings] == ["node03", "node05"]
+    assert {finding.culprit.kind for finding in findings if finding.culprit} == {"link"}
+
+
+def test_a_group_that_stopped_has_the_culprit_that_pings_name() -> None:
+    parted = Culprit("partition", ("node07", "node08"), (), "pings lost")
+    finding = told(([seen("r1-1", *EVERYBODY, outcome="hang")], []), cause("PNG101", None, culprit=parted))
+    assert finding.culprit == Culprit("partition", ("node07", "node08"), ("r1-1",), "pings lost on the way (PNG101)")
+
+
 # What the probe itself has told.
 
 BLOCKED = cause("PRB114", "node03")

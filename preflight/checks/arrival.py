@@ -1,6 +1,7 @@
 """Who did not arrive, and who waited for whom: a hang as a sentence."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from preflight.checks.named import Named, by_id, named, partners, tell
@@ -61,7 +62,8 @@ def all_arrive(
     if left and not any(seen.test.outcome in TROUBLE for seen in observations):  # else they follow from those
         yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
     objects = None if located is None else named(located, *TROUBLE)
-    yield from _stopped(_Run(all_, observations, causes), objects)
+    others = {test for one in located or () if one.outcome not in TROUBLE for test in one.tests}
+    yield from _stopped(_Run(all_, observations, causes), objects, others)
 
 
 def _not_waited_for(view: RankView) -> bool:
@@ -90,8 +92,9 @@ class _Suspect:
         return self.it.explains(stop.places) if self.it.proven else self.own.explains(stop)
 
 
-def _stopped(run: _Run, located: Sequence[Named] | None) -> Iterator[Finding]:
-    """Hosts and devices first, then what lies between them, then what nobody is named for."""
+def _stopped(run: _Run, located: Sequence[Named] | None, told: AbstractSet[str]) -> Iterator[Finding]:
+    """Hosts and devices first, then what lies between them, then what nobody is named for. `told`: ids of tests that
+    speak against somebody whom another check names, for wrong data or because he is slow."""
     behind, stops = late(run.observations, located)
     objects = located or ()
     suspects = _suspects(run, behind, [it for it in objects if it.single])
@@ -101,10 +104,10 @@ def _stopped(run: _Run, located: Sequence[Named] | None) -> Iterator[Finding]:
     left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
     known = {place for suspect in suspects for place in suspect.own.places}
     for it in objects:
-        told = it.part(known) if it.kind in ("host", "device") else it.kind == "system" and suspects and not left
-        if not told:
+        known_by = it.part(known) if it.kind in ("host", "device") else it.kind == "system" and suspects and not left
+        if not known_by:
             yield _between(run, it, [stop for stop in left if it.explains(stop.places)])
-    left = [stop for stop in left if not any(it.explains(stop.places) for it in objects)]
+    left = [stop for stop in left if not any(it.explains(stop.places) for it in objects) and not told & set(stop.ids)]
     nearest_ = [(stop, [other.told for other in others]) for stop, others in nearest(left, run.observations)]
     pairs = [stop for stop, _ in nearest_ if len(stop.members) == 2 and not passed_later(stop, run.observations)]
     if len(pairs) > _MANY:

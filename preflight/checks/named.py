@@ -237,7 +237,9 @@ def tell(
         return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
     unknown = not it.proven and it.kind in ("link", "group")  # then facts may know who of them it is
     kind, members = (known.blames if unknown else None) or (it.kind, it.outside)
-    convicts = report == all_.bad and kind != "group"
+    # A pair that failed once is no link yet, unless facts say so, or nobody else is there, within a host.
+    open_ = kind == "group" or (kind == "link" and not it.proven and not known.words and len(_hosts(members)) > 1)
+    convicts = report == all_.bad and not open_
     return report(
         summary, host=host or None, device=int(device) if device and named_one else None,
         rail=int(one.members[0].partition("/")[2]) if it.kind == "rail" else None,

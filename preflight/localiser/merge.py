@@ -6,21 +6,28 @@ that a caller who has one rail only (gloo) uses them, too.
 """
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from preflight.localiser.types import Group, Tests, Verdict
+from preflight.localiser.types import Group, Outcome, Test, Tests, Verdict
 
 SLOW = 0.8  # of the median
 
 
 @dataclass(frozen=True)
 class Rail:
-    """A rail's hosts, and what its localiser says of them."""
+    """A rail's hosts, what its localiser says of them, and how the tests ended on which that rests, if it is known."""
 
     hosts: Collection[str]
     verdict: Verdict
+    outcomes: Mapping[Test, Outcome] = field(default_factory=dict)
+
+    def trouble(self, tests: Tests) -> Outcome | None:
+        """How most of them ended; hanging and failing are one."""
+        ends = (self.outcomes[test] for test in tests if test in self.outcomes)
+        ended = Counter(Outcome.FAIL if end is Outcome.HANG else end for end in ends)
+        return ended.most_common(1)[0][0] if ended else None
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,12 @@ def _by_group(rails: Mapping[int, Rail], of: Callable[[Verdict], Mapping[Group, 
 
 
 def _named(named: _Named, rails: Mapping[int, Rail], everywhere: str, somewhere: str) -> list[Found]:
-    """A group that is named on every rail that all of it has is at fault as a whole; else on each rail by itself."""
+    """A group that is named on every rail that all of it has, for the same trouble, is at fault as a whole; else on
+    each rail by itself."""
     found = []
     for group, by_rail in sorted(named.items(), key=lambda item: sorted(item[0])):
         theirs = {index for index, rail in rails.items() if group <= set(rail.hosts)}
-        if by_rail.keys() >= theirs:
+        if by_rail.keys() >= theirs and len({rails[index].trouble(tests) for index, tests in by_rail.items()}) == 1:
             found.append(Found(everywhere, tuple(sorted(group)), dict(by_rail)))
         else:
             found += [

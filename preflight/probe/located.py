@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from preflight.localiser.localise import Localiser
-from preflight.localiser.merge import Flow, Found, slow_direction, slow_link_direction
+from preflight.localiser.merge import Flow, Found, Rail, slow_direction, slow_link_direction
 from preflight.localiser.types import Outcome, Test
 from preflight.model.measure import End, Located, Observation, TestOutcome
 from preflight.probe.pairs import JUDGED
@@ -31,6 +31,12 @@ class Field:
             {test: outcome_of(seen) for test, seen in results.items()},
             {test: speed for test, speed in speeds.items() if speed},
         )
+
+    @property
+    def rail(self) -> Rail:
+        """What its localiser says, for `merge`."""
+        outcomes = {test: outcome_of(seen) for test, seen in self.seen.items()}
+        return Rail(list(self.stand), self.localiser.verdict(), outcomes)
 
     def last_pass(self, member: str) -> str:
         """The id of the last test that somebody passed, empty if there is none."""

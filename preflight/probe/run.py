@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -27,6 +27,8 @@ _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
 # Of pairs, and then of groups. What is named is named after four, parts of a cluster that do not reach each other after
 # ten; a host that fails now and then could take any number.
 MOST_ROUNDS = 24
+PIECE = 4 << 20  # bytes a rank from which a collective's time tells of bandwidth
+_BETWEEN = ("link", "partition", "rail", "system")
 TOGETHER = 0.6  # of the slowest pair's bandwidth: what all together should have at least, where no baseline says more
 
 
@@ -168,7 +170,7 @@ class Run:
             return
         self._forget_the_gone()
         below = self._slow_together()
-        judged = with_slow([seen for seen in self.seen if _of_all(seen) and seen.test.bytes >= LEAST], below)
+        judged = with_slow([seen for seen in self.seen if _of_all(seen) and _is_large(seen)], below)
         by_id = {seen.test.id: seen for seen in judged}
         self.seen = [by_id.get(seen.test.id, seen) for seen in self.seen]
         everybody = [seen for seen in self.seen if _of_all(seen)]
@@ -177,17 +179,26 @@ class Run:
             return
         before = len(self.plan.places())
         self.plan = self.plan.without({*self._named(), *_waited_for(everybody)})
-        hosts = [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
-        if len(hosts) < 2 or time.monotonic() > self._until:
+        if len(self._hosts()) < 2 or time.monotonic() > self._until:
             return
+        if any(it.kind in _BETWEEN for it in self.located):
+            return  # of a link, or parts that do not reach each other, both sides are among those who are left
         if len(self.plan.places()) < before:
-            again = self._play(partial(self.plan.together, groups=[hosts], like=failed))
-            if all(seen.test.outcome in _WELL for seen in with_slow(again, below)):
+            again = self._together([self._hosts()], failed, below)
+            if all(seen.test.outcome in _WELL for seen in again):
                 return
-        elif self.located:  # a link, or parts that do not reach each other
-            return
-        if len(hosts) > 2:
-            self._smallest_failing(hosts, failed, below)
+        if len(self._hosts()) > 2:
+            self._smallest_failing(failed, below)
+
+    def _hosts(self) -> list[str]:
+        return [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
+
+    def _together(self, groups: Sequence[Collection[str]], like: TestResult, below: float) -> list[Observation]:
+        """Groups of hosts do what failed; those that do it slowly are called slow."""
+        seen = self._play(partial(self.plan.together, groups=groups, like=like))
+        judged = with_slow(seen, below)
+        self.seen[len(self.seen) - len(seen) :] = judged
+        return judged
 
     def _named(self) -> set[Place]:
         """Hosts and devices that are named as such; a link or a partition is nobody's."""
@@ -196,30 +207,35 @@ class Run:
 
     def _slow_together(self) -> float:
         """GB/s below which all together are slow: far less than the slowest pair that is not; 0 where nobody knows,
-        or where ranks share cores, and all of them share more."""
+        because ranks share cores, or are so many that what each sends is soon sent, and latency is all there is."""
         crowded = self.plan.crowded or any(view.on_host for seen in self.seen for view in seen.ranks)
         pairs = [seen.test.busbw_GBps for seen in self.seen if seen.test.scope is Scope.PAIR and _measures_well(seen)]
-        return 0.0 if crowded else TOGETHER * min(filter(None, pairs), default=0.0)
+        latency = max(self.plan.request.sizes) < PIECE * len(self.plan.places())
+        return 0.0 if crowded or latency else TOGETHER * min(filter(None, pairs), default=0.0)
 
-    def _smallest_failing(self, hosts: Sequence[str], failed: TestResult, below: float) -> None:
-        there = set(self.plan.places())
-        known = [
-            seen for seen in self.seen
-            if seen.test.scope in (Scope.PAIR, Scope.ALL)
-            and all((member.host, member.device) in there for member in seen.test.members)
-        ]  # fmt: skip
-        search = GroupSearch(hosts, known, self._seed)
-        for _ in range(MOST_ROUNDS):
+    def _smallest_failing(self, failed: TestResult, below: float) -> None:
+        """First each host by itself: what is wrong inside one is not between them."""
+        alone = self._together([[host] for host in self._hosts()], failed, below)
+        bad = {seen.test.members[0].host: seen.test for seen in alone if seen.test.outcome in _BAD}
+        self.located += [Located("host", (host,), (test.id,), test.outcome) for host, test in bad.items()]
+        rest = [host for host in self._hosts() if host not in bad]
+        if bad and all(seen.test.outcome in _WELL for seen in self._together([rest], failed, below)):
+            return
+        places = [place for place in self.plan.places() if place[0] in rest]
+        search = GroupSearch(places, filter(_of_all, self.seen), self._seed)
+        for _ in range(search.limit):
             groups = search.next_groups()
             if not groups or time.monotonic() > self._until:
                 break
-            search.take(with_slow(self._play(partial(self.plan.together, groups=groups, like=failed)), below))
+            search.take(self._together(groups, failed, below))
         self.located += search.located()
 
     def _perform(self, round_: Round) -> list[Observation]:
         """Play it; devices that killed workers have kept are left out from here on."""
         hopeless = self.apart and any(len({m.host for m in group.members}) > 1 for group in round_.groups)
         seen = self._conductor.play(round_, 0.0 if hopeless else self._until) if round_.groups else []
+        # Once the backend has said of a failure what it has to say, nobody waits so long for its words again.
+        self._conductor.hurried |= any(part.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for part in seen)
         kept = {view.member for part in seen for view in part.ranks if view.held}
         self.plan = self.plan.without((member.host, member.device) for member in kept)
         return seen
@@ -238,6 +254,10 @@ class Run:
 
 def _of_all(seen: Observation) -> bool:
     return seen.test.scope is Scope.ALL
+
+
+def _is_large(seen: Observation) -> bool:
+    return seen.test.bytes >= PIECE * len(seen.test.members)
 
 
 def _measures_well(seen: Observation) -> bool:

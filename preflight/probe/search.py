@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.localiser.localise import Localiser
-from preflight.localiser.merge import Rail, merge
+from preflight.localiser.merge import merge
 from preflight.localiser.types import Test
 from preflight.model.measure import Located, Observation, TestOutcome
 from preflight.model.peers import FEWEST
 from preflight.probe.located import Field, located
-from preflight.probe.pairs import slow_below, with_slow
+from preflight.probe.pairs import FEW, slow_below, with_slow
 from preflight.probe.rounds import Pair, Place, Plan, pair_of
 
 Leaves = Mapping[Place, str]  # device → its switch, where that is known
@@ -52,10 +52,11 @@ class Search:
     def _given_rounds(self) -> list[list[Pair]]:
         """Rounds that are not the localiser's choice: along the rails of two hosts; all neighbours, where one round of
         pairs is too few to know what is usual, and all of them are enough."""
-        matchings = self._plan.neighbours()
+        matchings = [pairs for pairs in self._plan.neighbours() if pairs]
         if self._of_devices:
             return matchings if len(self._plan.hosts) == 2 else []
-        return matchings if len(matchings[0]) < FEWEST <= sum(map(len, matchings)) else []
+        few = matchings and len(matchings[0]) < FEWEST
+        return matchings if few and sum(map(len, matchings)) >= FEW else []
 
     def next_pairs(self) -> list[Pair]:
         """The pairs of the next round, disjoint; empty when there is nothing more to learn."""
@@ -107,23 +108,49 @@ class Search:
 
     def located(self) -> tuple[Located, ...]:
         """Whom the tests name."""
-        rails = {rail: Rail(list(one.stand), one.localiser.verdict()) for rail, one in self._fields.items()}
-        return tuple(located(found, self._fields, of_devices=self._of_devices) for found in merge(rails))
+        found = merge({rail: one.rail for rail, one in self._fields.items()})
+        named = tuple(located(one, self._fields, of_devices=self._of_devices) for one in found)
+        return _with_rails(named) if self._of_devices and len(self._plan.hosts) == 2 else named
+
+
+def _with_rails(named: Sequence[Located]) -> tuple[Located, ...]:
+    """Of two hosts, the two ends of a rail that are named for the same are the rail."""
+    ends: dict[tuple[str, TestOutcome], list[Located]] = defaultdict(list)
+    for one in named:
+        if one.kind == "device":
+            ends[one.members[0].partition("/")[2], one.outcome].append(one)
+    rails = [both for both in ends.values() if len(both) == 2]
+    inside = [one for both in rails for one in both]
+    whole = [
+        Located("rail", (a.members[0], b.members[0]), tuple(dict.fromkeys((*a.tests, *b.tests))), a.outcome)
+        for a, b in rails
+    ]
+    return (*whole, *(one for one in named if one not in inside))
 
 
 class GroupSearch:
-    """Where everybody together fails and the pairs do not: which hosts, all their devices together, is it? `seen`: what
-    was seen of everybody and of pairs."""
+    """Where everybody together fails and the pairs do not: which hosts, all their devices together, is it? `places`:
+    the devices that take part. `seen`: what was seen so far, of which tests of all devices of their hosts alone say
+    something here. `limit`: rounds, as many as it takes to halve all twice, and a few to repeat what failed."""
 
-    def __init__(self, hosts: Sequence[str], seen: Iterable[Observation], seed: int) -> None:
-        self._field = Field(Localiser(hosts, seed=seed), dict.fromkeys(hosts))
+    def __init__(self, places: Iterable[Place], seen: Iterable[Observation], seed: int) -> None:
+        own: dict[str, set[Place]] = defaultdict(set)
+        for place in places:
+            own[place[0]].add(place)
+        self._own = own
+        self._field = Field(Localiser(own, seed=seed), dict.fromkeys(own))
         self._asked: dict[frozenset[str], Test] = {}
+        self.limit = 2 * len(own).bit_length() + 4
+        self._field.add({Test(names): those for names, those in self._by_hosts(seen).items() if len(names) > 1})
+
+    def _by_hosts(self, seen: Iterable[Observation]) -> dict[frozenset[str], list[Observation]]:
         of_group = defaultdict(list)
         for one in seen:
-            names = frozenset(member.host for member in one.test.members)
-            if len(names) > 1 and names <= set(hosts):
+            members = {(member.host, member.device) for member in one.test.members}
+            names = frozenset(host for host, _ in members)
+            if names <= self._own.keys() and members == set().union(*(self._own[name] for name in names)):
                 of_group[names].append(one)
-        self._field.add({Test(names): those for names, those in of_group.items()})
+        return of_group
 
     def next_groups(self) -> list[frozenset[str]]:
         """The hosts of each group of the next round, disjoint; empty when there is nothing more to learn."""
@@ -131,11 +158,8 @@ class GroupSearch:
         return list(self._asked)
 
     def take(self, seen: Iterable[Observation]) -> None:
-        of_group = defaultdict(list)
-        for one in seen:
-            of_group[frozenset(member.host for member in one.test.members)].append(one)
-        self._field.add({test: of_group[names] for names, test in self._asked.items()})
+        of_group = self._by_hosts(seen)
+        self._field.add({test: of_group.get(names, []) for names, test in self._asked.items()})
 
     def located(self) -> tuple[Located, ...]:
-        found = merge({0: Rail(list(self._field.stand), self._field.localiser.verdict())})
-        return tuple(located(one, {0: self._field}) for one in found)
+        return tuple(located(one, {0: self._field}) for one in merge({0: self._field.rail}))

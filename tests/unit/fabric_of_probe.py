@@ -33,6 +33,7 @@ class Fabric:
     crawls: int = 10**6
     dies: dict[str, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
+    hurried: bool = False
 
     @property
     def ready(self) -> "_Everybody":

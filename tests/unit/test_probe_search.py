@@ -133,10 +133,64 @@ def test_a_fault_that_only_many_hosts_have_is_narrowed_to_the_smallest_group() -
 
 
 def test_a_crawl_of_all_together_is_looked_for_although_all_pairs_are_fast() -> None:
-    run = played(cluster(), Fabric(crawls=6))
+    large = cluster()
+    large = replace(large, request=replace(large.request, sizes=(8, 256 << 20)))
+    run = played(large, Fabric(crawls=6))
     (one,) = run.located
     assert (one.kind, len(one.members), one.outcome) == ("scale", 6, SLOW)
     assert SLOW in {seen.test.outcome for seen in run.seen if seen.test.scope is Scope.ALL}
+
+
+def test_of_small_sizes_nobody_says_that_all_together_are_slow() -> None:
+    """16 MiB for 16 ranks: what is measured is latency."""
+    assert played(cluster(), Fabric(crawls=6)).located == []
+
+
+def test_what_is_wrong_on_one_rail_and_otherwise_on_the_other_is_two_devices() -> None:
+    run = played(cluster(), Fabric(dead=[("node02", 1)], sends={("node02", 0): 2.0}))
+    assert named(run.located) == {("device", ("node02/1",), HANG), ("device", ("node02/0",), SLOW)}
+
+
+def test_devices_that_do_not_reach_each_other_across_rails_convict_nobody_else() -> None:
+    cut = {("node02", 1), ("node03", 0)}
+    run = played(cluster(4), Fabric(cut=lambda one, other: {one, other} == cut))
+    assert all(one.kind == "link" and set(one.members) == {"node02", "node03"} for one in run.located)
+    assert run.located
+
+
+def test_devices_of_one_host_that_do_not_reach_each_other_are_their_host_s() -> None:
+    cut = {("node02", 1), ("node02", 0)}
+    run = played(cluster(), Fabric(cut=lambda one, other: {one, other} == cut))
+    assert named(run.located) == {("host", ("node02",), HANG)}
+
+
+@pytest.mark.parametrize("dead", [[], [("node08", 0)]], ids=["alone", "beside a dead device"])
+def test_a_link_is_named_once(dead: list[Place]) -> None:
+    healthy = Fabric()
+    played(cluster(), healthy)  # the same seed has the same first pairs
+    ends = next(group.members for round_ in healthy.rounds for group in round_.groups if group.scope is Scope.PAIR)
+    cut = {(member.host, member.device) for member in ends}
+    run = played(cluster(), Fabric(dead=dead, cut=lambda one, other: {one, other} == cut))
+    links = [one for one in run.located if one.kind == "link"]
+    assert [set(one.members) for one in links] == [{member.place for member in ends}]
+    assert len(run.located) == 1 + len(dead)
+
+
+def test_three_hosts_with_one_slow_are_enough_to_name_it() -> None:
+    assert named(played(cluster(3, 1), Fabric(sends={("node02", 0): 2.0})).located) == {("host", ("node02",), SLOW)}
+
+
+def test_a_rail_between_two_hosts_is_a_rail() -> None:
+    run = played(cluster(2, 8), Fabric(cut=lambda one, other: 3 in (one[1], other[1]) and one[0] != other[0]))
+    assert named(run.located) == {("rail", ("node01/3", "node02/3"), HANG)}
+
+
+def test_two_hosts_without_a_rail_in_common_are_tried_across() -> None:
+    even = cluster(2, 4)
+    halves = (even.hosts[0].devices[:2], even.hosts[1].devices[2:])
+    hosts = tuple(replace(host, devices=own) for host, own in zip(even.hosts, halves, strict=True))
+    uneven = replace(even, hosts=hosts, cluster=replace(even.cluster, hosts=hosts))
+    assert named(played(uneven, Fabric(dead=[("node02", 3)])).located) == {("device", ("node02/3",), HANG)}
 
 
 def test_of_two_hosts_over_one_nic_it_is_left_open_which() -> None:

@@ -65,7 +65,8 @@ def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, f
 
 def _slow_rounds(observations: Sequence[Observation], place: str) -> int:
     """In how many rounds a device's pairs were slow: more than one is no accident of a moment."""
-    slow = (seen.test for seen in observations if seen.test.outcome is TestOutcome.SLOW)
+    pairs = (seen.test for seen in observations if seen.test.scope is Scope.PAIR)
+    slow = (test for test in pairs if test.outcome is TestOutcome.SLOW)
     return len({test.id.partition("-")[0] for test in slow if place in (member.place for member in test.members)})
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING
 
-from preflight.cli.background import FOR_EVER, left
+from preflight.checks.waive import apply_waivers
+from preflight.cli.background import FOR_EVER, in_background, result_by
 from preflight.cli.common import Session
+from preflight.facts.collect import POOL
 from preflight.facts.found import Found
 from preflight.facts.nic import Nic, NicDevice
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
@@ -13,43 +16,73 @@ from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.measure import TestOutcome
 from preflight.model.outcome import Outcome
+from preflight.model.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from preflight.probe.run import Seen
 
-_BAD = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
-_LEAST = 20.0  # seconds that a look takes, with its pings, in the worst case; with less left it is not begun
+_TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.SLOW)
+_OF_PROBE = ("PRB111", "PRB112", "PRB114")  # a device by itself, and the ports, explain what happens between devices
 
 
 def causes(
-    s: Session, hosts: Sequence[Host], seen: "Seen", before: ClusterFacts, until: float = FOR_EVER
+    s: Session,
+    hosts: Sequence[Host],
+    seen: "Seen",
+    before: ClusterFacts,
+    rehearsal: Rehearsal,
+    *,
+    until: float = FOR_EVER,
+    ignored: Iterable[str] = (),
+    pool: int = POOL,
+    deep: bool = True,
 ) -> tuple[Finding, ...]:
-    """What the checks of facts and pings find wrong now; nothing where no test failed, or no time is left. `before`:
-    facts from before the tests, so that NIC109 counts what went wrong since."""
+    """What the checks of facts and pings, and those of devices alone and of ports, find wrong now; nothing where no
+    test failed or was slow, or what was asked is not known by `until`. `before`: facts from before the tests, so that
+    NIC109 counts what went wrong since."""
+    concerned = _concerned(seen)
+    if not concerned:
+        return ()
+    s.progress.say("tests have failed: asking the hosts why")
+    looking = in_background(lambda: _look(s, hosts, seen, before, rehearsal, concerned, pool=pool, deep=deep))
+    found: list[Finding] = result_by(looking, until, [])
+    findings = apply_waivers(found, s.cluster.waivers, ignored, date.today())
+    return tuple(finding for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.WARN))
+
+
+def _look(
+    s: Session,
+    hosts: Sequence[Host],
+    seen: "Seen",
+    before: ClusterFacts,
+    rehearsal: Rehearsal,
+    concerned: set[str],
+    *,
+    pool: int,
+    deep: bool,
+) -> list[Finding]:
     from preflight.checks.registry import ROUNDS, all_checks
     from preflight.checks.run import run_checks
     from preflight.facts.collect import collect
     from preflight.facts.ping_plan import plan_pings
     from preflight.facts.pings import ping
 
-    remaining = left(until)
-    concerned = _concerned(seen)
-    if not concerned or (remaining is not None and remaining < _LEAST):
-        return ()
-    s.progress.say("tests have failed: asking the hosts why")
-    facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, deep=True)
+    facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
     facts = _counted_since(facts, before)
     plan = [one for one in plan_pings(s.cluster, facts).pings if {one.host, one.peer.partition("/")[0]} & concerned]
-    rounds = {"pings": ping(s.cluster, facts, s.transport, plan, s.progress)}
-    checks = [check for check in all_checks().values() if not (set(ROUNDS) - {"pings"}) & set(check.needs)]
-    findings = run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
-    return tuple(finding for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.WARN))
+    rounds = {
+        "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
+        "observations": seen.observations, "rehearsal": rehearsal,
+    }  # fmt: skip
+    later = set(ROUNDS) - {"pings"}
+    checks = [check for id_, check in all_checks().items() if id_ in _OF_PROBE or not later & set(check.needs)]
+    return run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
 
 
 def _concerned(seen: "Seen") -> set[str]:
     """The hosts that are named, or where nobody is, those of the tests that failed."""
     named = {member.partition("/")[0] for one in seen.located for member in one.members}
-    failed = (one.test for one in seen.observations if one.test.outcome in _BAD)
+    failed = (one.test for one in seen.observations if one.test.outcome in _TROUBLE)
     return named or {member.host for test in failed for member in test.members}
 
 
@@ -67,11 +100,9 @@ def _counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:
 
 
 def _since(now: Iterable[NicDevice], then: Iterable[NicDevice]) -> Iterable[NicDevice]:
+    """Counters whose value before is not known say nothing of the time since."""
     first = {device.index: device.packets.value or {} for device in then}
     for device in now:
-        if device.packets.value:
-            counted = {key: max(0, count - first.get(device.index, {}).get(key, 0))
-                       for key, count in device.packets.value.items()}  # fmt: skip
-            yield replace(device, packets=Found(counted))
-        else:
-            yield device
+        known, counts = first.get(device.index, {}), device.packets.value or {}
+        counted = {key: max(0, count - known[key]) for key, count in counts.items() if key in known}
+        yield replace(device, packets=Found(counted)) if counts else device

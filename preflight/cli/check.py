@@ -244,12 +244,15 @@ def run(args: argparse.Namespace) -> int:
                 unreached=lambda: unreached(rehearsal), leaves=lambda: leaves(facts),
             )  # fmt: skip
             proof = probe(s.cluster, hosts, s.transport, hooks=hooks)
-            left_out = tuple(LeftOut(host, why) for host, why in proof.busy.items())
+            left_out = tuple(LeftOut(host, why) for host, why in {**proof.busy, **proof.alone}.items())
             rounds.notes += filter(None, (rehearsal.result().note,))
             rounds.observations = with_line_rates(proof.observations, port_speeds(facts))
             seen |= {
                 "rehearsal": rehearsal.result(), "observations": rounds.observations, "located": proof.located,
-                "causes": causes(s, hosts, proof, facts),
+                "causes": causes(
+                    s, hosts, proof, facts, rehearsal.result(), ignored=rounds.ignored, pool=args.pool,
+                    deep=not args.basic,
+                ),
             }  # fmt: skip
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
     return _finish(args, rounds, started, left_out)

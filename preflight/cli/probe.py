@@ -140,10 +140,15 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     baseline = baseline_of(setting_of(s.cluster, request.backend))
     rounds = {
         "rehearsal": rehearsed, "observations": observations, "baseline": baseline, "located": proof.located,
-        "causes": causes(s, [host for host in s.hosts if host.name not in refused], proof, before, end),
+        "causes": causes(
+            s, [host for host in s.hosts if host.name not in refused], proof, before, rehearsed, until=end
+        ),
     }  # fmt: skip
     return finish_probe(
-        args, s, started, Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend)
+        args,
+        s,
+        started,
+        Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone),
     )
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from preflight.cli.common import Session
@@ -17,8 +17,8 @@ _JUDGING = {"rehearsal", "observations", "hccl_test"}  # what a check needs to b
 
 @dataclass(frozen=True)
 class Probed:
-    """`refused`: host → why it was left out; `rounds`: what checks are given; `runner`: the backend, or what took its
-    place."""
+    """`refused`: host → why it was left out; `alone`: host → why only its own devices were tested; `rounds`: what
+    checks are given; `runner`: the backend, or what took its place."""
 
     facts: ClusterFacts
     refused: Mapping[str, str]
@@ -26,6 +26,7 @@ class Probed:
     observations: Sequence[Observation]
     notes: Sequence[str]
     runner: str
+    alone: Mapping[str, str] = field(default_factory=dict)
 
 
 def finish_probe(args: argparse.Namespace, s: Session, started: datetime, probed: Probed) -> int:
@@ -45,7 +46,7 @@ def finish_probe(args: argparse.Namespace, s: Session, started: datetime, probed
         s.hosts,
         apply_waivers(findings, s.cluster.waivers, (), date.today()),
         observations=probed.observations,
-        left_out=[LeftOut(host, why) for host, why in probed.refused.items()],
+        left_out=[LeftOut(host, why) for host, why in {**probed.refused, **probed.alone}.items()],
         notes=[*limited, *probed.notes],
         setting=setting_of(s.cluster, probed.runner),
     )

@@ -35,12 +35,13 @@ TOGETHER = 0.6  # of the slowest pair's bandwidth: what all together should have
 @dataclass(frozen=True)
 class Seen:
     """What was observed, test by test, in the order of rounds; whom it names; the seed of who met whom; the hosts that
-    had to be left out, and why."""
+    had to be left out, and those that were left out of all tests with others, and why."""
 
     observations: tuple[Observation, ...]
     located: tuple[Located, ...] = ()
     seed: int = 0
     busy: Mapping[str, str] = field(default_factory=dict)
+    alone: Mapping[str, str] = field(default_factory=dict)
 
 
 def probe(
@@ -69,19 +70,19 @@ def probe(
             return Seen(called, seed=seed, busy=conductor.busy)
         run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in taken}
-        _note_unreached(run, hooks.note)
+        if run.apart:
+            hooks.note(
+                "hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run"
+            )
         hooks.announce(sentence(run.plan, conductor.deadline))
         run.everything()
-        return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy)
+        return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run))
 
 
-def _note_unreached(run: "Run", note: Callable[[str], None]) -> None:
-    from preflight.inventory import fold  # ClusterShell is slow to load
-
-    if run.apart:
-        note("hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run")
-    elif run.unreached:
-        note(f"tests between hosts were run without {fold(sorted(run.unreached))}: see PRB114")
+def _alone(run: "Run") -> dict[str, str]:
+    """Hosts without any test with others, and why."""
+    why = "not reached on the ports that ranks need, or reaching nobody (PRB114): only its own devices were tested"
+    return {} if run.apart else dict.fromkeys(sorted(run.unreached), why)
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:

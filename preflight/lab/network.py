@@ -32,8 +32,13 @@ _ROUTER = {
     "ipv4/conf/all/send_redirects": "0",
     "ipv4/conf/default/send_redirects": "0",
 }
-# A device has two ways to its siblings, and the answer may come by the other one.
-_DEVICE = {"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"}
+# A device has two ways to its siblings, and the answer may come by the other one. What loss does to it is not to depend
+# on the machine's choice (BBR hardly minds): RoCE suffers.
+_DEVICE = {
+    "ipv4/conf/all/rp_filter": "0",
+    "ipv4/conf/default/rp_filter": "0",
+    "ipv4/tcp_congestion_control": "reno",
+}
 
 
 def build(spec: Spec, names: Names) -> Management:

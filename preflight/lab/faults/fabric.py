@@ -178,7 +178,7 @@ FAULTS = (
     Fault(
         "random-loss",
         "device",
-        ("PNG101", "PRB103", "PRB101"),
+        ("PNG101", "PRB103", "PRB101", "PRB113"),
         False,
         f"of all packets to it {LOSS} % are lost, at random.",
         _lose,
@@ -214,7 +214,7 @@ FAULTS = (
     Fault(
         "hccs-down",
         "device",
-        ("PRB101",),
+        ("PRB101", "PRB113"),
         False,
         "its way to the other devices of its host is down.",
         _siblings_away,

@@ -39,7 +39,7 @@ FAULTS = (
     Fault(
         "partition",
         "host",
-        ("PNG101", "PRB101"),
+        ("PNG101", "PRB101", "PRB113"),
         False,
         "the uplink of its leaf is down: the hosts there reach one another only.",
         _cut,

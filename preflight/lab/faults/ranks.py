@@ -20,7 +20,7 @@ def _stuck() -> Iterator[Fault]:
         yield Fault(
             f"stuck-{where}",
             "device",
-            ("PRB101",),
+            ("PRB101", "PRB113"),
             True,
             f"a process that uses it gets stuck {words}.",
             told({f"fault_stuck_{where}": "1"}),

@@ -39,8 +39,9 @@ def prepare(trains=False):
     try:
         return _import_torch(trains)
     finally:
-        if hasattr(gc, "freeze"):  # Python 3.7
-            gc.freeze()
+        freeze = getattr(gc, "freeze", None)  # Python 3.7
+        if freeze:
+            freeze()
         gc.enable()
 
 

@@ -40,11 +40,10 @@ def causes(
     """What the checks of facts and pings, and those of devices alone and of ports, find wrong now; nothing where no
     test failed or was slow, or what was asked is not known by `until`. `before`: facts from before the tests, so that
     NIC109 counts what went wrong since."""
-    concerned = _concerned(seen)
-    if not concerned:
+    if not seen.located and all(one.test.outcome not in _TROUBLE for one in seen.observations):
         return ()
     s.progress.say("tests have failed: asking the hosts why")
-    looking = in_background(lambda: _look(s, hosts, seen, before, rehearsal, concerned, pool=pool, deep=deep))
+    looking = in_background(lambda: _look(s, hosts, seen, before, rehearsal, pool=pool, deep=deep))
     found: list[Finding] = result_by(looking, until, [])
     findings = apply_waivers(found, s.cluster.waivers, ignored, date.today())
     return tuple(finding for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.WARN))
@@ -56,7 +55,6 @@ def _look(
     seen: "Seen",
     before: ClusterFacts,
     rehearsal: Rehearsal,
-    concerned: set[str],
     *,
     pool: int,
     deep: bool,
@@ -69,7 +67,7 @@ def _look(
 
     facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
     facts = _counted_since(facts, before)
-    plan = [one for one in plan_pings(s.cluster, facts).pings if {one.host, one.peer.partition("/")[0]} & concerned]
+    plan = plan_pings(s.cluster, facts).pings  # all of them: who lost pings have in common is counted
     rounds = {
         "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
         "observations": seen.observations, "rehearsal": rehearsal,
@@ -77,13 +75,6 @@ def _look(
     later = set(ROUNDS) - {"pings"}
     checks = [check for id_, check in all_checks().items() if id_ in _OF_PROBE or not later & set(check.needs)]
     return run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
-
-
-def _concerned(seen: "Seen") -> set[str]:
-    """The hosts that are named, or where nobody is, those of the tests that failed."""
-    named = {member.partition("/")[0] for one in seen.located for member in one.members}
-    failed = (one.test for one in seen.observations if one.test.outcome in _TROUBLE)
-    return named or {member.host for test in failed for member in test.members}
 
 
 def _counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:

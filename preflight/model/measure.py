@@ -179,11 +179,13 @@ def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
     a code that speaks of the rank's own device; the only one with an error, while the others waited until they were
     ended; those that had no word of their own when all others had given up or left; those that stayed behind the
     others, or that the others missed where all meet. When all ranks are equally far, nobody can be named from one test
-    alone.
+    alone; of a rank by itself there is nobody else.
     """
     if observation.test.outcome not in _TROUBLE:
         return ()
     views = observation.ranks
+    if len(views) == 1:
+        return views
     vanished = (End.LOST, End.KILLED, End.EXITED)
     gone = tuple(view for view in views if view.end in vanished or view.stands_still)
     alone = STAGES.index("store")

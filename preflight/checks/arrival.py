@@ -22,7 +22,7 @@ from preflight.checks.whereabouts import HANDS, device_ranges, evidence, first_l
 from preflight.facts.last_words import Meaning, meaning
 from preflight.facts.stages import usual
 from preflight.model.finding import Finding
-from preflight.model.measure import End, Located, Observation, RankView, TestOutcome, kept_waiting
+from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, kept_waiting
 
 _LOST = "was lost"
 _MANY = 3  # pairs of which nobody is named; more of them are one finding
@@ -159,7 +159,8 @@ def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
         ranks = sum(view.member.host == member.host for view in first.ranks)
         summary = f"{member.host}: its {ranks} ranks came as far as {stage}, and the host {how}"
     elif len(views) == 1 and suspect.it.kind == "device":
-        summary = f"{member.host}: device {member.device} (rank {member.rank}) came as far as {stage} and {how}"
+        rank = f" (rank {member.rank})" if first.test.scope is Scope.ALL else ""  # of a pair it is nobody's rank
+        summary = f"{member.host}: device {member.device}{rank} came as far as {stage} and {how}"
     else:
         word = "rank" if len(views) == 1 else "ranks"
         summary = f"{member.host}: {len(views)} {word} ({device_ranges(views)}) came as far as {stage} and {how}"

@@ -66,7 +66,7 @@ SYSTEM = (
 )  # fmt: skip
 
 KINDS: dict[str, tuple[Any, str, tuple[str | None, int | None, int | None, str | None], str]] = {
-    "device": (DEVICE, "node03: device 1 (rank 0) came as far as peers and did not go on; so with node05/1 and "
+    "device": (DEVICE, "node03: device 1 came as far as peers and did not go on; so with node05/1 and "
                "node07/1, which do well with others", ("node03", 1, None, None),
                "preflight probe --limit node03,node05 --scope pair"),
     "host": (HOST, "node03: 2 ranks (devices 0-1) came as far as peers and did not go on; so with node05 and node07, "

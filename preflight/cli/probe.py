@@ -137,6 +137,8 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     before = result_by(nics, end, ClusterFacts({}))
     observations = with_line_rates(observations, ports(before))
     notes += filter(None, (rehearsed.note, _spent(observations, request.budget)))
+    if proof.located and request.seed is None:
+        notes.append(f"the same pairs again: --seed {proof.seed}")
     baseline = baseline_of(setting_of(s.cluster, request.backend))
     rounds = {
         "rehearsal": rehearsed, "observations": observations, "baseline": baseline, "located": proof.located,

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from preflight.lab import kernel, network, state, vendor
+from preflight.lab import cgroups, kernel, network, state, vendor
 from preflight.lab.addresses import Management, inventory
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.host import Host, make_key, prepare
@@ -134,6 +134,7 @@ def end(names: Names) -> None:
     namespaces = kernel.namespaces(names.prefix)
     while processes := kernel.processes_in(namespaces):
         kernel.kill_and_wait(processes)
+    cgroups.remove(names.prefix)
     network.destroy(names)
 
 

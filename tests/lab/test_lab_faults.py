@@ -170,7 +170,7 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "device-busy": (_on_node02("npu-smi info | grep sleep"), "sleep"),
     "wrong-interface": (_on_node02(f". {SET_ENV}; env | grep ^HCCL_; ip -br addr show docker0"), "172.17.0.1/16"),
     "setup-hangs": (_on_node02(f"tail -1 {SET_ENV}"), "sleep 3600"),
-    "host-overloaded": (_on_node02("nproc; pgrep -xc timeout"), "1\n8\n"),
+    "host-overloaded": (_on_node02("cat /proc/self/cgroup; pgrep -xc timeout"), "-node02\n"),
 }
 WITH_LEAVES = ("partition", "slow-uplink")
 

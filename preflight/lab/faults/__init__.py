@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.lab import state
-from preflight.lab.faults import addresses, arp, devices, fabric, host, leaves, ranks, software
+from preflight.lab.faults import addresses, arp, devices, fabric, host, leaves, overload, ranks, software
 from preflight.lab.faults.fault import Fault, Place
 from preflight.lab.lifecycle import hosts_of, require_root, selected
 from preflight.lab.state import Break, State
@@ -23,6 +23,7 @@ FAULTS: tuple[Fault, ...] = (
     *devices.FAULTS,
     *ranks.FAULTS,
     *host.FAULTS,
+    *overload.FAULTS,
     *software.FAULTS,
 )
 

@@ -1,6 +1,5 @@
 """Faults of a host: its ports, its firewall, its life."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from preflight.lab.host import Host
 from preflight.lab.kernel import Process
 
 FIREWALL_TABLE = "inet lab_block"
-BUSY, BUSY_SECONDS = 8, 600
 _JOB_PORTS = f"{{ {JOB_PORT}, {HCCL_BASE}-{HCCL_BASE + HCCL_COUNT - 1} }}"
 LISTENER = "import socket, time; s = socket.create_server(('0.0.0.0', {port})); time.sleep(1e9)"
 
@@ -67,27 +65,6 @@ def _revive_host(place: Place, _: Undo) -> None:
     network.set_host_power(place.lab.spec, place.lab.names, place.host.name, on=True)
     place.host.start(place.directory / "standins", place.directory)
     place.host.wait()
-
-
-def _overload(place: Place) -> Undo:
-    """Its processes and busy ones share one processor, so that it is this host that is slow and not the machine.
-    The busy ones have a session each: a kernel with autogroups shares time out by session."""
-    core = min(os.sched_getaffinity(0))
-    _pin(place.host, {core})
-    busy = f"for n in $(seq {BUSY}); do setsid timeout {BUSY_SECONDS} sh -c 'while :; do :; done' & done; wait"
-    return place.start("/bin/sh", "-c", busy)
-
-
-def _unload(place: Place, undo: Undo) -> None:
-    kernel.kill_and_wait(kernel.processes_below(Process(undo["pid"], undo["started"])))
-    _pin(place.host, os.sched_getaffinity(0))
-
-
-def _pin(host: Host, cores: set[int]) -> None:
-    """What runs on the host, and what will: processes inherit it."""
-    for process in kernel.processes_below(host.running()):
-        with suppress(OSError):
-            os.sched_setaffinity(process.pid, cores)
 
 
 def _hang_sshd(place: Place) -> Undo:
@@ -146,15 +123,6 @@ FAULTS = (
         "it is off: no process, no link.",
         _kill_host,
         _revive_host,
-    ),
-    Fault(
-        "host-overloaded",
-        "host",
-        ("PRB103",),
-        False,
-        f"{BUSY} busy processes share its one processor with jobs, for {BUSY_SECONDS} s.",
-        _overload,
-        _unload,
     ),
     Fault(
         "sshd-hung",

@@ -1,0 +1,54 @@
+"""A host whose processors are busy with something else, while those of the machine, and so of other hosts, are not."""
+
+from pathlib import Path
+
+from preflight.lab import cgroups, kernel
+from preflight.lab.faults.fault import Fault, Place, Undo
+from preflight.lab.kernel import Process
+from preflight.model.errors import UsageError
+
+SHARE = 50  # % of one processor that all of the host have together
+BUSY, BUSY_SECONDS = 2, 600
+_PERIOD = 20_000  # microseconds; short, so that it is slow and does not stutter
+
+
+def _overload(place: Place) -> Undo:
+    init, limit = place.host.running(), _PERIOD * SHARE // 100
+    usual = cgroups.group_of(init.pid)
+    try:
+        group = cgroups.make(place.host.netns, limit, _PERIOD)
+    except OSError as error:
+        raise UsageError(f"host-overloaded needs cgroups with the controller cpu: {error}") from None
+    _move(init, group)
+    # A session each: a kernel with autogroups shares time out by session.
+    busy = f"for n in $(seq {BUSY}); do setsid timeout {BUSY_SECONDS} sh -c 'while :; do :; done' & done; wait"
+    started = place.start("/bin/sh", "-c", busy)
+    _move(Process(**started), group)
+    return {**started, "group": str(group), "usual": str(usual)}
+
+
+def _unload(place: Place, undo: Undo) -> None:
+    kernel.kill_and_wait(kernel.processes_below(Process(undo["pid"], undo["started"])))
+    if place.host.init is not None:
+        _move(place.host.init, Path(undo["usual"]))
+    Path(undo["group"]).rmdir()
+
+
+def _move(root: Process, group: Path) -> None:
+    """With all below it; what they start is born there. Twice: some may have been starting others."""
+    for _ in range(2):
+        for process in kernel.processes_below(root):
+            cgroups.move(process, group)
+
+
+FAULTS = (
+    Fault(
+        "host-overloaded",
+        "host",
+        ("PRB103",),
+        False,
+        f"its processes get {SHARE} % of a processor, and {BUSY} busy ones take part of that, for {BUSY_SECONDS} s.",
+        _overload,
+        _unload,
+    ),
+)

@@ -82,7 +82,7 @@ def probe(
 def _alone(run: "Run") -> dict[str, str]:
     """Hosts without any test with others, and why."""
     why = "not reached on the ports that ranks need, or reaching nobody (PRB114): only its own devices were tested"
-    return {} if run.apart else dict.fromkeys(sorted(run.unreached), why)
+    return {host: why for host in sorted(run.unreached) if host not in {one.name for one in run.plan.hosts}}
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
@@ -110,9 +110,8 @@ class Run:
 
     @property
     def apart(self) -> bool:
-        """Whether there are no two hosts that may reach each other."""
-        names = {host.name for host in self.plan.hosts}
-        return bool(names & self.unreached) and len(names - self.unreached) < 2
+        """Whether no host reaches another."""
+        return bool(self.unreached) and self.unreached >= {host.name for host in self.plan.hosts}
 
     def everything(self) -> None:
         """What is cheap and needs least first; in the end, whether those do well whom nobody blames."""
@@ -122,8 +121,9 @@ class Run:
         self._everybody_else()
 
     def _over(self, scope: Scope) -> None:
-        if scope not in (Scope.DEVICE, Scope.HOST) and not self.apart:
-            self.plan = replace(self.plan, hosts=tuple(it for it in self.plan.hosts if it.name not in self.unreached))
+        reached = [host for host in self.plan.hosts if host.name not in self.unreached]
+        if scope not in (Scope.DEVICE, Scope.HOST) and len(reached) > 1:
+            self.plan = replace(self.plan, hosts=tuple(reached))
         match scope:
             case Scope.DEVICE:
                 alone = self._play(self.plan.devices)

@@ -159,7 +159,7 @@ def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
         ranks = sum(view.member.host == member.host for view in first.ranks)
         summary = f"{member.host}: its {ranks} ranks came as far as {stage}, and the host {how}"
     elif len(views) == 1 and suspect.it.kind == "device":
-        rank = f" (rank {member.rank})" if first.test.scope is Scope.ALL else ""  # of a pair it is nobody's rank
+        rank = "" if first.test.scope is Scope.PAIR else f" (rank {member.rank})"  # of a pair it is nobody's rank
         summary = f"{member.host}: device {member.device}{rank} came as far as {stage} and {how}"
     else:
         word = "rank" if len(views) == 1 else "ranks"

@@ -113,7 +113,7 @@ def test_a_rank_that_stops_ends_in_the_sentence_that_names_it(observations: tupl
     device = list(STOPS).index(word)
     (finding,) = findings(of_device(observations, device))
     how, says = STOPS[word]
-    assert finding.summary.startswith(f"node02: device {device} (rank 1) {says}")
+    assert finding.summary.startswith(f"node02: device {device} {says}")
     assert (finding.host, finding.device) == ("node02", device)
     assert finding.remedy
     assert how != "stop" or finding.cause.startswith("something stopped that process")

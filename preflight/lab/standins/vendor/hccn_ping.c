@@ -10,7 +10,8 @@
 
 #define PING_PACKETS 3
 #define PING_TIMEOUT_MS 500
-#define HEALTH_TRIES 3
+/* A first request for the gateway's MAC may be lost, and the kernel repeats it after a second. */
+#define HEALTH_TRIES 6
 #define HEALTH_TIMEOUT_MS 250
 
 /* The real one reports what a probe in the background saw last; this one looks now. */

@@ -29,7 +29,7 @@ class Named:
 class Row:
     """`expected`: whom the report has to name, all and nobody else; more than one answer where the tests cannot tell,
     and `untold` says why. `word`: of the cause, in what the report says of it. `left_out`: hosts that the probe may not
-    touch. `command`: what is run; a word of preflight first. `backend`: that of the inventory."""
+    touch, beside culprits. `command`: what is run; a word of preflight first. `backend`: that of the inventory."""
 
     name: str
     breaks: tuple[Break, ...]

@@ -49,7 +49,8 @@ def finding(host: str | None, device: int | None) -> dict[str, object]:
         ([{**RIGHT, "kind": "host", "members": ["node02"]}], [], [], ["not those expected"]),
         ([RIGHT], [finding("node03", 1)], [], ["accuses node03/1"]),
         ([{**RIGHT, "cause": "slow"}], [], [], ["says nothing of 'link down'"]),
-        ([RIGHT], [], [{"host": "node02", "why": "busy"}], ["leaves out others than it should"]),
+        ([RIGHT], [], [{"host": "node02", "why": "not reached"}], []),
+        ([RIGHT], [], [{"host": "node03", "why": "busy"}], ["leaves out others than it should"]),
     ],
 )
 def test_the_judge_is_content_with_the_right_answer_alone(

@@ -1,6 +1,8 @@
 """Bus bandwidths that the probe reports, against a loop written by hand: two ranks on two hosts, over gloo, in turns.
 
-The loop lines its ranks up, times each call, and takes the median of the slower rank's times; nothing else.
+The loop lines its ranks up, times each call, and takes the median of the slower rank's times; nothing else. Hosts send
+at a set rate, as a link has one: without it (`--rate none`) two cores measure whom the scheduler lets run first, and
+single calls of the loop itself take one or two times as long as the quickest.
 """
 
 import argparse
@@ -47,6 +49,18 @@ dist.destroy_process_group()
 """
 
 
+def shape(directory: Path, rate: str) -> None:
+    """What the hosts send is held to a rate, in tc's words (2gbit)."""
+    status = subprocess.run(
+        [*PREFLIGHT, "lab", "status", "--dir", str(directory), "-o", "json"], check=True, capture_output=True
+    )
+    nics = {host.name: host.nic for host in load(directory / "hosts.toml").hosts}
+    for host in json.loads(status.stdout)["hosts"]:
+        shaper = f"root tbf rate {rate} burst 256k latency 50ms"
+        argv = ["tc", "-netns", host["netns"], "qdisc", "replace", "dev", str(nics[host["name"]]), *shaper.split()]
+        subprocess.run(argv, check=True)
+
+
 def reported(directory: Path) -> dict[str, float]:
     """GB/s by operation, as the probe says."""
     options = ["--inventory", str(directory / "hosts.toml"), "--backend", "gloo", "--scope", "all", "--quick"]
@@ -80,8 +94,12 @@ def by_hand(directory: Path) -> Callable[[], dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
-    runs = parser.parse_args().runs
+    parser.add_argument("--rate", default="2gbit", help="what each host can send, in tc's words, or none (2gbit)")
+    options = parser.parse_args()
+    runs = options.runs
     with lab(hosts=2, devices=1, firewall="none") as directory:
+        if options.rate != "none":
+            shape(directory, options.rate)
         ways = {"preflight probe": lambda: reported(directory), "a loop by hand": by_hand(directory)}
         taken = {way: [] for way in ways}  # type: dict[str, list[dict[str, float]]]
         for turn in range(runs + 1):
@@ -89,7 +107,7 @@ def main() -> None:
                 found = measure()
                 if turn:
                     taken[way].append(found)
-    print(f"bus bandwidth over gloo, 2 ranks, {SIZE >> 20} MiB, GB/s: median of {runs}, lowest and highest")
+    print(f"bus bandwidth over gloo, 2 ranks, {SIZE >> 20} MiB, rate {options.rate}, GB/s: median of {runs}, lowest, highest")
     for op in OPS:
         figures = {way: sorted(found[op] for found in founds) for way, founds in taken.items()}
         for way, all_ in figures.items():

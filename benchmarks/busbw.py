@@ -107,7 +107,9 @@ def main() -> None:
                 found = measure()
                 if turn:
                     taken[way].append(found)
-    print(f"bus bandwidth over gloo, 2 ranks, {SIZE >> 20} MiB, rate {options.rate}, GB/s: median of {runs}, lowest, highest")
+    print(
+        f"bus bandwidth over gloo, 2 ranks, {SIZE >> 20} MiB, rate {options.rate}, GB/s: median of {runs} (lowest, highest)"
+    )
     for op in OPS:
         figures = {way: sorted(found[op] for found in founds) for way, founds in taken.items()}
         for way, all_ in figures.items():

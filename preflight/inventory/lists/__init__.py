@@ -1,0 +1,1 @@
+"""Host lists of other tools ⇄ what an inventory can take from them: a module a format. Pure."""

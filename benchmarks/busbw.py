@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.measure import PREFLIGHT, lab, machine
+from benchmarks.measure import PREFLIGHT, lab, machine, shape
 from preflight.inventory import load
 
 SIZE = 16 << 20  # bytes
@@ -47,18 +47,6 @@ if dist.get_rank() == 0:
     print(json.dumps(seconds))
 dist.destroy_process_group()
 """
-
-
-def shape(directory: Path, rate: str) -> None:
-    """What the hosts send is held to a rate, in tc's words (2gbit)."""
-    status = subprocess.run(
-        [*PREFLIGHT, "lab", "status", "--dir", str(directory), "-o", "json"], check=True, capture_output=True
-    )
-    nics = {host.name: host.nic for host in load(directory / "hosts.toml").hosts}
-    for host in json.loads(status.stdout)["hosts"]:
-        shaper = f"root tbf rate {rate} burst 256k latency 50ms"
-        argv = ["tc", "-netns", host["netns"], "qdisc", "replace", "dev", str(nics[host["name"]]), *shaper.split()]
-        subprocess.run(argv, check=True)
 
 
 def reported(directory: Path) -> dict[str, float]:
@@ -107,9 +95,7 @@ def main() -> None:
                 found = measure()
                 if turn:
                     taken[way].append(found)
-    print(
-        f"bus bandwidth over gloo, 2 ranks, {SIZE >> 20} MiB, rate {options.rate}, GB/s: median of {runs} (lowest, highest)"
-    )
+    print(f"gloo, 2 ranks, {SIZE >> 20} MiB, at {options.rate}: GB/s of busbw, median of {runs}, lowest, highest")
     for op in OPS:
         figures = {way: sorted(found[op] for found in founds) for way, founds in taken.items()}
         for way, all_ in figures.items():

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lab_matrix_rows import DEVICES, HOSTS, LEAVES, ROWS, Break, Named, Row
-from benchmarks.measure import PREFLIGHT, lab, machine
+from benchmarks.measure import PREFLIGHT, lab, machine, shape
 
 STEP_DEADLINE = 8  # seconds; a hang costs no more than that a round
 LIMIT = 60.0  # seconds for a row
+RATE = "1gbit"  # what a host sends over gloo; the lab holds its device NICs to the same
 _SHOWN = 160  # characters of a cause in the table
 _HEAD = f"""# How accurate the probe is, in the lab
 
 Written by `python -m benchmarks.lab_matrix`: each fault is really made in a lab of {HOSTS} hosts of {DEVICES} devices
 (`preflight lab break`; {LEAVES} leaves below a spine), the command is run, the fault is mended. The backend hccl is
-the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab, held to 1 Gbit/s; nothing here
-has run on an NPU. `step_deadline` is {STEP_DEADLINE} s, so that a hang takes seconds. How it decides:
-[localise.md](localise.md).
+the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab; nothing here has run on an NPU.
+Host and device NICs are held to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang takes seconds. How it
+decides: [localise.md](localise.md).
 
 *right*: the culprits of the report are those expected, all and nobody else; no failure accuses anybody else; the cause
 is told; and it took less than {LIMIT:.0f} s. Where tests cannot tell who it is, more than one answer is right, and the
@@ -72,6 +73,7 @@ def prepared() -> Iterator[Path]:
     """A lab with addresses and open ports; yields its directory."""
     with lab(hosts=HOSTS, devices=DEVICES, product="atlas-a2", firewall="none", leaves=LEAVES) as directory:
         inventory = directory / "hosts.toml"
+        shape(directory, RATE)
         _run("configure", "--inventory", str(inventory), "-y")
         text = inventory.read_text().replace("[probe]\n", f"[probe]\nstep_deadline = {STEP_DEADLINE}\n")
         for backend in ("hccl", "gloo"):

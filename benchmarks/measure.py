@@ -1,5 +1,6 @@
 """Run commands in turns and compare their medians; a lab to run them against."""
 
+import json
 import os
 import platform
 import statistics
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from preflight.inventory import load
 
 PREFLIGHT = (sys.executable, "-m", "preflight")
 
@@ -80,6 +83,18 @@ def lab(
             yield Path(directory)
         finally:
             subprocess.run([*PREFLIGHT, "lab", "down", "--dir", directory], check=True, stdout=subprocess.DEVNULL)
+
+
+def shape(directory: Path, rate: str) -> None:
+    """What the hosts of a lab send is held to a rate, in tc's words (2gbit)."""
+    status = subprocess.run(
+        [*PREFLIGHT, "lab", "status", "--dir", str(directory), "-o", "json"], check=True, capture_output=True
+    )
+    nics = {host.name: host.nic for host in load(directory / "hosts.toml").hosts}
+    for host in json.loads(status.stdout)["hosts"]:
+        shaper = f"root tbf rate {rate} burst 256k latency 50ms"
+        argv = ["tc", "-netns", host["netns"], "qdisc", "replace", "dev", str(nics[host["name"]]), *shaper.split()]
+        subprocess.run(argv, check=True)
 
 
 def machine() -> str:

@@ -140,8 +140,8 @@ class RankView:
 
     @property
     def stands_still(self) -> bool:
-        """Its process neither waited nor worked when it was late. One that has told its error may just have ended."""
-        return self.state not in ("", "S", "R") and not (self.state == "Z" and self.end is End.ERROR)
+        """Its process neither waited nor worked when it was late. One that has told its error was just ending."""
+        return self.state not in ("", "S", "R") and not (self.state == "Z" and self.error)
 
 
 @dataclass(frozen=True)

@@ -267,12 +267,13 @@ def test_who_only_waited_longest_is_let_go_when_it_does_well_with_others() -> No
     assert (alone.host, alone.device) == ("node05", 1), "nobody else is known"
 
 
+@pytest.mark.parametrize("end", ["error", "overdue"])  # it was just ending by itself when its agent came to kill it
 @pytest.mark.parametrize("scene", [LINK, RAIL, PARTITION], ids=["link", "rail", "partition"])
-def test_who_only_waited_longest_is_let_go_when_what_lies_between_is_named(scene: Any) -> None:
+def test_who_only_waited_longest_is_let_go_when_what_lies_between_is_named(scene: Any, end: str) -> None:
     observations, named = scene
     own = named[0].members[-1] if "/" in named[0].members[0] else f"{named[0].members[-1]}/0"
     waits = {place.replace("/", "_"): {"end": "stopped"} for place in EVERYBODY}
-    first = {"end": "error", "error": "EI0006: no socket in time", "state": "Z"}  # it has just ended
+    first = {"end": end, "error": "EI0006: no socket in time", "state": "Z"}
     complains = with_views(**{**waits, own.replace("/", "_"): first})
     (finding,) = judged([complains, *observations[1:]], named)
     assert finding.culprit is not None

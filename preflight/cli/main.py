@@ -31,6 +31,7 @@ COMMANDS = {
     "learn": "write an inventory from a cluster that is already configured",
     "facts": "collect the facts of every host in one round trip, and print or save them",
     "capture": "keep what the hosts' tools print, redacted, for a later look or somebody else's",
+    "launch": "print a job's command and environment of every host; say what is wrong with start scripts",
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",
     "explain": "explain a check: why it matters, how to look by hand, how to mend it",

@@ -1,0 +1,179 @@
+"""Print the exact command and environment of every host for a job; or read start scripts and say what is wrong.
+
+  preflight launch --launcher torchrun -- train.py --epochs 10
+  preflight launch --launcher mpirun --devices 0,1 -o json -- train.py
+  preflight launch --launcher shell -o scripts --dir start -- train.py
+  preflight launch --check run-node01.sh run-node02.sh
+
+Nothing is started. The name of the host NIC, where the inventory has none, is asked of the hosts in one look;
+--from FACTS takes it from saved facts, and --offline leaves out what would need it. After -- stands the program with
+its arguments, which are passed on as they are. Launchers, variables and all that is looked for: docs/launch.md.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preflight.cli.common import add_inventory_arguments, session, write_whole
+from preflight.launch.job import Job, Launcher
+from preflight.model.errors import PreflightError, UsageError
+from preflight.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from preflight.facts.types import ClusterFacts
+    from preflight.launch.job import HostLaunch
+    from preflight.model.cluster import Cluster, Host
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.add_argument(
+        "--launcher", choices=[str(it) for it in Launcher], default="torchrun", help="default: torchrun"
+    )
+    parser.add_argument("--devices", metavar="LIST", help="of every host only these, such as 0-1 (default: all)")
+    parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
+    parser.add_argument("--rank-table", metavar="PATH", help="where the rank table is on every host, for HCCL")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one more variable, or ours otherwise (repeatable)",
+    )
+    parser.add_argument(
+        "--forward",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="mpirun: pass on a variable of the shell (-x NAME)",
+    )
+    parser.add_argument("--mpi-home", default="", metavar="DIR", help="mpirun is DIR/bin/mpirun (default: on PATH)")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="the host NICs from saved facts")
+    parser.add_argument("--offline", action="store_true", help="contact nobody; without what only the hosts know")
+    parser.add_argument("-o", "--output", choices=("shell", "json", "scripts"), default="shell")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="where -o scripts writes HOST.sh")
+    parser.add_argument("--force", action="store_true", help="write over scripts that are there")
+    parser.add_argument("--check", nargs="+", type=Path, metavar="SCRIPT", help="read start scripts, one or one a host")
+    parser.add_argument("program", nargs="*", metavar="-- PROGRAM", help="what is started, with its arguments")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.check:
+        from preflight.cli.launch_check import check
+
+        return check(args)
+    _refuse_wrong_usage(args)
+    job, notes = _job(args)
+    from preflight.launch.launchers import launches
+
+    started = launches(job)
+    if args.output == "json":
+        from preflight.launch.document import document
+
+        print(document(job, started, notes))
+    elif args.output == "scripts":
+        _write(args, job, started, notes)
+    else:
+        from preflight.inventory import fold
+        from preflight.launch.text import blocks
+
+        print(blocks(started, job.cluster.probe, notes, fold), end="")
+    return 0
+
+
+def _refuse_wrong_usage(args: argparse.Namespace) -> None:
+    """Raises UsageError, before anybody is contacted."""
+    if not args.program or not args.program[0] or args.program == ["-m"]:
+        raise UsageError("say what is to be started: preflight launch --launcher torchrun -- train.py")
+    if (args.output == "scripts") != bool(args.dir):
+        raise UsageError("-o scripts and --dir DIR go together")
+    if args.master_port is not None and not 1024 <= args.master_port <= 65535:
+        raise UsageError(f"--master-port {args.master_port} is not a port from 1024 to 65535")
+    if args.source and args.offline:
+        raise UsageError("--from has what --offline would do without; leave out one of them")
+    if args.rank_table and not args.rank_table.startswith("/"):
+        raise UsageError(f"--rank-table {args.rank_table}: HCCL wants an absolute path")
+    for name in args.forward:
+        if not name.isidentifier() or not name.isascii():
+            raise UsageError(f"--forward {name!r} is no variable's name")
+
+
+def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
+    """The job, and what is to be said of it."""
+    from preflight.inventory import limit, load
+    from preflight.launch.environment import checked
+    from preflight.launch.places import common_network, devices, must_look, place
+
+    cluster = load(args.inventory)
+    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    own = checked(args.env, cluster.product)
+    wanted = devices(args.devices) if args.devices else None
+    for host in hosts:
+        place(cluster, host, wanted, None)  # what is wrong with devices is said before anybody is contacted
+    launcher = Launcher(args.launcher)
+    port = args.master_port or _port(cluster, launcher)
+    facts, notes = None, [f"{launcher}, printed by preflight for bash; docs/launch.md says what for"]
+    if args.source:
+        from preflight.facts.document import load_file
+
+        facts = load_file(args.source)
+        notes.append(f"host NICs: from the facts in {args.source}")
+    elif must_look(hosts) and not args.offline:
+        facts = _look(args, cluster, hosts)
+        notes.append("host NICs: from a look at the hosts just now")
+    elif must_look(hosts):
+        notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
+    if args.rank_table and not cluster.product.is_npu:
+        raise UsageError(f"--rank-table is HCCL's, for NPUs; the hosts are {cluster.product}")
+    places = tuple(place(cluster, host, wanted, facts) for host in hosts)
+    job = Job(
+        launcher, cluster, places, tuple(args.program), port, own, tuple(args.forward), args.rank_table or "",
+        common_network(hosts, facts), args.mpi_home.rstrip("/"),
+    )  # fmt: skip
+    if cluster.ports and port not in cluster.ports:
+        notes.append(f"port {port} is none of the inventory's: nobody has reserved it or let it through the firewall")
+    return job, notes
+
+
+def _port(cluster: "Cluster", launcher: Launcher) -> int:
+    """The inventory's port of that name, its first, or what the launcher takes by itself."""
+    wanted, otherwise = ("mindspore", 8118) if launcher is Launcher.MSRUN else ("master", 29500)
+    named = {name: port for port, name in cluster.port_names.items()}
+    return named.get(wanted, otherwise)
+
+
+def _look(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]") -> "ClusterFacts":
+    from preflight.facts.collect import collect
+
+    with session(args, cluster) as s:
+        return collect(
+            cluster, hosts, s.transport, progress=s.progress, ports=cluster.ports, pool=args.pool, sections=("network",)
+        )
+
+
+def _write(args: argparse.Namespace, job: Job, started: "Sequence[HostLaunch]", notes: list[str]) -> None:
+    """All or none: a folder with the scripts of two jobs would be started as one."""
+    from preflight.launch.text import script
+
+    paths = [args.dir / f"{launch.host}.sh" for launch in started]
+    there = next((path for path in paths if path.exists() or path.is_symlink()), None)
+    if there and not args.force:
+        raise UsageError(f"{there} is there already; name another folder, or say --force")
+    try:
+        args.dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PreflightError(f"{args.dir}: no folder for the scripts: {error.strerror}") from error
+    for path, launch in zip(paths, started, strict=True):
+        write_whole(
+            path, script(launch, job.cluster.probe, [f"{launch.host}: {notes[0]}", *notes[1:]]), "the script", 0o755
+        )
+    for note in notes[1:]:
+        print(printable(note), file=sys.stderr)
+    alone = f"; it starts the ranks of all {len(job.places)} hosts" if len(started) < len(job.places) else ""
+    print(
+        printable(f"{len(paths)} {'script is' if len(paths) == 1 else 'scripts are'} in {args.dir}{alone}"),
+        file=sys.stderr,
+    )

@@ -1,0 +1,126 @@
+"""The variables that a job needs on each host, and why. Pure.
+
+What HCCL's variables may be is said in `preflight.checks.variable_rules`, which of them follow from the inventory in
+`preflight.checks.setup_files`; here is only what a start script adds to them."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from preflight.checks.setup_files import profile_file
+from preflight.checks.variable_rules import RULES, meant, rule
+from preflight.launch.job import FROM_ONE_HOST, Job, Launcher, Place, Variable
+from preflight.model.cluster import Cluster, Product
+from preflight.model.errors import UsageError
+
+# From so many NPUs on, the seconds that the HCCL user guide advises for HCCL_CONNECT_TIMEOUT.
+_CONNECT_TIMEOUTS = ((5000, 600), (3000, 240), (0, 120))
+_RANKS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "RANK_ID",
+                    "DEVICE_ID", "RANK_SIZE", "FIRST_RANK", "NPROC_PER_NODE"})  # fmt: skip
+_TORCH_SETS_THEM = frozenset({Launcher.TORCHRUN, Launcher.LAUNCH, Launcher.TORCH_NPU_RUN, Launcher.DEEPSPEED,
+                              Launcher.MSRUN, Launcher.PERSEUSRUN})  # fmt: skip
+_VISIBLE = {Product.NVIDIA: "CUDA_VISIBLE_DEVICES", Product.CPU: ""}  # else ASCEND_RT_VISIBLE_DEVICES
+_WHY = {
+    "HCCL_SOCKET_IFNAME": "the host NIC, exactly this one (the second = says so); unset, HCCL takes the first by name",
+    "HCCL_IF_BASE_PORT": "the first of the ports that HCCL binds on the host: those that the inventory reserves",
+    "HCCL_HOST_SOCKET_PORT_RANGE": "the ports that HCCL binds on the host: those that the inventory reserves",
+}
+
+
+def variables(job: Job, place: Place) -> tuple[Variable, ...]:
+    """What is exported on a host; the caller's own count before ours. Launchers that give all ranks one environment
+    get what is right on every host, and nothing else."""
+    found = {it.name: it for it in _variables(job, place)}
+    found |= {name: Variable(name, value, "asked for with --env") for name, value in job.own.items()}
+    return tuple(found.values())
+
+
+def _variables(job: Job, place: Place) -> Iterator[Variable]:
+    yield from _meeting(job)
+    yield from _devices(job, place)
+    if job.cluster.product.is_npu and job.cluster.probe.backend == "hccl":
+        yield from _hccl(job, place)
+    elif job.cluster.probe.backend == "nccl":
+        if place.nic:
+            yield Variable(
+                "NCCL_SOCKET_IFNAME", f"={place.nic}", "the host NIC, exactly this one (the second = says so)"
+            )
+        yield Variable(
+            "NCCL_DEBUG", "WARN", "errors of NCCL are printed with their cause; INFO prints what it chooses, too"
+        )
+    if place.nic and job.launcher is not Launcher.MSRUN:
+        yield Variable(
+            "GLOO_SOCKET_IFNAME", place.nic, "the host NIC for groups on the CPU; unset, what the host name means"
+        )
+
+
+def _meeting(job: Job) -> Iterator[Variable]:
+    if job.launcher not in _TORCH_SETS_THEM:
+        yield Variable("MASTER_ADDR", job.master, f"rank 0 is on {job.places[0].name}; all ranks meet there")
+        yield Variable("MASTER_PORT", str(job.port), "the port that rank 0 listens on for that")
+    if job.launcher in (Launcher.SPAWN, Launcher.SHELL):
+        yield Variable("WORLD_SIZE", str(job.size), "processes on all hosts together")
+
+
+def _devices(job: Job, place: Place) -> Iterator[Variable]:
+    name = _VISIBLE.get(job.cluster.product, "ASCEND_RT_VISIBLE_DEVICES")
+    itself = job.launcher is Launcher.DEEPSPEED  # which hands its --include on
+    if name and not itself and place.devices != _planned(job.cluster, place.name):
+        told = "the devices that the job sees; in it they are counted anew, from 0"
+        yield Variable(name, ",".join(map(str, place.devices)), told)
+
+
+def _planned(cluster: Cluster, name: str) -> tuple[int, ...]:
+    return next(tuple(device.index for device in host.devices) for host in cluster.hosts if host.name == name)
+
+
+def _hccl(job: Job, place: Place) -> Iterator[Variable]:
+    if job.launcher not in FROM_ONE_HOST and place.nic_address:
+        yield Variable(
+            "HCCL_IF_IP", place.nic_address, "this host's own address on the host NIC; another on every host"
+        )
+    for name, value in of_profile(job.cluster, place.nic).items():
+        yield Variable(name, value, _WHY.get(name, "from [host_setup] of the inventory"))
+    yield Variable("HCCL_WHITELIST_DISABLE", "1", "no whitelist of addresses: all hosts of the job may connect")
+    wait = next(seconds for cards, seconds in _CONNECT_TIMEOUTS if job.size >= cards)
+    if "HCCL_CONNECT_TIMEOUT" not in (job.cluster.setup.profile or {}):
+        told = f"seconds that ranks wait for each other; what the vendor advises for {job.size} NPUs"
+        yield Variable("HCCL_CONNECT_TIMEOUT", str(wait), told)
+    if job.launcher is not Launcher.MSRUN:
+        yield Variable(
+            "NPU_ASD_ENABLE", "1", "torch_npu looks for silent data errors (up to 7.0.0; then NPU_ASD_CONFIG)"
+        )
+    if job.rank_table:
+        yield Variable("RANK_TABLE_FILE", job.rank_table, "who has which rank; the same file on every host")
+    if job.rank_table or job.launcher is Launcher.SHELL:
+        yield Variable("RANK_SIZE", str(job.size), "what WORLD_SIZE is to torch, for CANN")
+
+
+def of_profile(cluster: Cluster, nic: str) -> Mapping[str, str]:
+    """HCCL's variables that follow from the inventory: those of the profile that configure-environment writes, whether
+    it is asked for or not."""
+    setup = replace(cluster.setup, profile=cluster.setup.profile or {})
+    words = shlex.split(profile_file(replace(cluster, setup=setup), nic) or "", comments=True)
+    told = (word.partition("=") for word in words if word != "export")
+    return {name: value for name, _, value in told}
+
+
+def checked(pairs: list[str], product: Product) -> dict[str, str]:
+    """--env NAME=VALUE, read; raises UsageError for names that are none, slips, and values that HCCL would not take."""
+    found = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"--env {pair!r} is not NAME=VALUE")
+        if not value.isprintable():
+            raise UsageError(f"--env {name}: {value!r} has more than one line, or control characters")
+        if name in _RANKS:
+            raise UsageError(f"--env {name}: that is the launcher's to say; see --master-port, --devices and --limit")
+        if slip := meant(name):
+            raise UsageError(f"--env {name} is no variable of HCCL; did you mean {slip}?")
+        allowed = rule(name, product) if name in RULES and product.is_npu else None
+        if allowed and not allowed.allows(value):
+            raise UsageError(f"--env {name}={value}: it takes {allowed.wants}")
+        found[name] = value
+    return found

@@ -1,0 +1,27 @@
+"""A module a launcher: from a job to what is started on each host. Pure."""
+
+from collections.abc import Callable, Mapping
+
+from preflight.launch.job import HostLaunch, Job, Launcher
+from preflight.launch.launchers import deepspeed, mpirun, msrun, perseusrun, shell, spawn, srun, torch_elastic
+from preflight.model.errors import UsageError
+
+_LAUNCHERS: Mapping[Launcher, Callable[[Job], tuple[HostLaunch, ...]]] = {
+    Launcher.TORCHRUN: torch_elastic.launches,
+    Launcher.LAUNCH: torch_elastic.launches,
+    Launcher.TORCH_NPU_RUN: torch_elastic.launches,
+    Launcher.SPAWN: spawn.launches,
+    Launcher.SHELL: shell.launches,
+    Launcher.MPIRUN: mpirun.launches,
+    Launcher.PERSEUSRUN: perseusrun.launches,
+    Launcher.SRUN: srun.launches,
+    Launcher.DEEPSPEED: deepspeed.launches,
+    Launcher.MSRUN: msrun.launches,
+}
+
+
+def launches(job: Job) -> tuple[HostLaunch, ...]:
+    """What is started on each host. Raises UsageError where the launcher cannot start such a job."""
+    if job.launcher is Launcher.TORCH_NPU_RUN and not job.cluster.product.is_npu:
+        raise UsageError(f"torch_npu_run comes with torch_npu, and the hosts are {job.cluster.product}; take torchrun")
+    return _LAUNCHERS[job.launcher](job)

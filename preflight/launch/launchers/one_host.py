@@ -1,0 +1,36 @@
+"""What launchers have in common that are started on the first host alone, and reach the others by themselves."""
+
+from preflight.launch.environment import variables
+from preflight.launch.job import Job, Variable
+from preflight.model.errors import UsageError
+
+
+def environment(job: Job) -> tuple[Variable, ...]:
+    """The one environment of all ranks. Raises UsageError where no such is right on every host."""
+    several = len(job.places) > 1
+    around = job.cluster.probe.wrapper
+    if around and several:
+        raise UsageError(
+            f"{job.launcher} would start the other hosts' ranks outside of {' '.join(around)} (exec of the inventory); "
+            "start the job with torchrun or shell, on every host"
+        )
+    of_hosts = [variables(job, place) for place in job.places]
+    for name, first in ((it.name, it.value) for it in of_hosts[0]):
+        for place, told in zip(job.places, of_hosts, strict=True):
+            value = next((it.value for it in told if it.name == name), "nothing")
+            if value != first:
+                raise UsageError(
+                    f"{job.launcher} gives all ranks one environment, and {name} is {first} on {job.places[0].name}, "
+                    f"{value} on {place.name}; start the job with torchrun or shell, or --limit it to hosts that agree"
+                )
+    return of_hosts[0]
+
+
+def of_rank(job: Job, rank: str, local: str, size: str) -> tuple[str, ...]:
+    """argv that gives a program its ranks under torch's names, taken from those of the launcher, in the jobs' place.
+
+    `rank`, `local`, `size`: names of the launcher's variables.
+    """
+    setup = f"{job.cluster.probe.setup}; " if job.cluster.probe.setup else ""
+    told = f'export RANK="${rank}" LOCAL_RANK="${local}" WORLD_SIZE="${size}"'
+    return ("bash", "-c", f'{setup}{told}; exec "$@"', "rank", *job.interpreter, *job.program)

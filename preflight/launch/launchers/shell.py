@@ -1,0 +1,39 @@
+"""A for loop of the shell: a process a device, each told its rank in its environment."""
+
+from preflight.launch.environment import variables
+from preflight.launch.job import HostLaunch, Job, Place, Process, Variable
+from preflight.launch.words import folded
+
+# No `exit`: in a terminal that it is pasted into, that would end the shell. The last line is its status.
+_LOOP = """\
+pids=()
+for LOCAL_RANK in {ranks}; do
+    export LOCAL_RANK RANK=$((FIRST_RANK + LOCAL_RANK)){npu}
+    {command} &
+    pids+=($!)
+done
+status=0
+for pid in "${{pids[@]}}"; do wait "$pid" || status=$?; done
+test "$status" = 0"""
+_NPU = " RANK_ID=$((FIRST_RANK + LOCAL_RANK)) DEVICE_ID=$LOCAL_RANK"
+
+
+def launches(job: Job) -> tuple[HostLaunch, ...]:
+    return tuple(_launch(job, place) for place in job.places)
+
+
+def _launch(job: Job, place: Place) -> HostLaunch:
+    first, npu = job.first_rank(place), job.cluster.product.is_npu
+    argv = (*job.interpreter, *job.program)
+    ranks = range(len(place.devices))
+    return HostLaunch(
+        place.name,
+        (Variable("FIRST_RANK", str(first), "the rank of this host's first process"), *variables(job, place)),
+        _LOOP.format(ranks=" ".join(map(str, ranks)), npu=_NPU if npu else "", command=folded(argv)),
+        tuple(Process(argv, _own(first + local, local, npu=npu)) for local in ranks),
+    )
+
+
+def _own(rank: int, local: int, *, npu: bool) -> dict[str, str]:
+    own = {"LOCAL_RANK": str(local), "RANK": str(rank)}
+    return own | ({"RANK_ID": str(rank), "DEVICE_ID": str(local)} if npu else {})

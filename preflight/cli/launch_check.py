@@ -1,0 +1,93 @@
+"""`preflight launch --check`: start scripts are read, never run."""
+
+import argparse
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.model.errors import UsageError
+from preflight.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from preflight.launch.lint.types import Fault
+
+_LARGEST = 256 << 10  # bytes of a script or host file
+_LONGEST = 120  # characters of what was found, and of what was expected
+
+
+def check(args: argparse.Namespace) -> int:
+    from preflight.inventory import limit, load
+    from preflight.launch.lint.check import faults, host_files
+
+    if args.program or args.dir or args.output == "scripts":
+        raise UsageError("--check reads scripts and starts nothing; leave out the program and -o scripts")
+    asked = args.inventory is not DEFAULT_INVENTORY or args.limit
+    cluster = load(args.inventory) if asked or DEFAULT_INVENTORY.is_file() else None
+    hosts = () if not cluster else limit(cluster, args.limit) if args.limit else cluster.hosts
+    texts = {path: _text(path) for path in args.check}
+    named = list(dict.fromkeys(host_files(texts)))
+    files = {path: _text(path) for path in named if path.is_file()}
+    notes = [f"{path} is not here, and was not looked at" for path in named if path not in files]
+    notes += [] if cluster else ["no inventory: addresses, ports and devices were not held against one"]
+    found = faults(texts, files, cluster, hosts)
+    print(_document(found, notes, args.check) if args.output == "json" else _lines(found, notes, args.check))
+    return 1 if found else 0
+
+
+def _text(path: Path) -> str:
+    """Raises UsageError for what cannot be read, is no text, or is too long for a start script."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UsageError(f"{path} is no ordinary file; name a script")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > _LARGEST:
+        raise UsageError(f"{path} has more than {_LARGEST >> 10} KiB; that is no start script")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{path}:{line}: this is no UTF-8 text; iconv -f GB18030 -t UTF-8 mends that of old editors"
+        ) from None
+    if "\0" in text:
+        raise UsageError(f"{path} holds a NUL character; that is no script")
+    return text.removeprefix("\ufeff")
+
+
+def _lines(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
+    lines = []
+    for it in found:
+        lines.append(printable(f"{it.path}:{it.spot.line}:{it.spot.column}: {it.what}"))
+        lines.append(printable(f"    found {_short(it.found)}; expected {_short(it.expected)}"))
+        lines.append(printable(f"    {it.do}"))
+    lines += [printable(f"note: {note}") for note in notes]
+    of = "1 script" if len(scripts) == 1 else f"{len(scripts)} scripts"
+    count = "nothing is wrong" if not found else f"{len(found)} {'thing is' if len(found) == 1 else 'things are'} wrong"
+    return "\n".join([*lines, f"{of}: {count}"])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _document(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
+    return json.dumps(
+        {
+            "schema": "preflight.launch-check/1",
+            "scripts": [str(path) for path in scripts],
+            "faults": [
+                {"file": str(it.path), "line": it.spot.line, "column": it.spot.column, "what": it.what,
+                 "found": it.found, "expected": it.expected, "do": it.do}
+                for it in found
+            ],
+            "notes": list(notes),
+        },
+        indent=1,
+    )  # fmt: skip

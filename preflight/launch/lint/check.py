@@ -1,0 +1,76 @@
+"""Start scripts → what is wrong with them, in the order in which it stands there. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from preflight.launch.lint import rules_job, rules_places, rules_words
+from preflight.launch.lint.expand import expanded
+from preflight.launch.lint.reader import Reader
+from preflight.launch.lint.starts import dashes, starts
+from preflight.launch.lint.types import Fault, Script
+from preflight.model.cluster import Cluster, Host
+
+
+def read(path: Path, text: str) -> tuple[Script, list[Fault]]:
+    """The script as it was meant, and what had to be taken otherwise than it is written."""
+    reader = Reader(text, path)
+    commands, settings = expanded(reader.commands())
+    commands, of_dashes = dashes(path, commands)
+    begun, of_options = starts(path, commands)
+    script = Script(path, commands, begun, settings)
+    found = [*reader.faults, *of_dashes, *of_options, *rules_words.carriage_returns(script, text)]
+    return script, found
+
+
+def faults(
+    texts: Mapping[Path, str], files: Mapping[Path, str], cluster: Cluster | None, hosts: Sequence[Host]
+) -> list[Fault]:
+    """What is wrong with the scripts, each by itself and all together. `files`: the host files that could be read;
+    `cluster`, `hosts`: the inventory's, where there is one."""
+    found: list[Fault] = []
+    scripts = []
+    for path, text in texts.items():
+        script, first = read(path, text)
+        found += [*first, *_of_one(script, files, cluster, hosts)]
+        scripts.append(script)
+    found += rules_job.loopback(scripts, len(hosts))
+    found += rules_job.shared_file(scripts, len(hosts), cluster.probe.shared_dir if cluster else "")
+    if len(scripts) > 1:
+        found += rules_job.between_scripts(scripts)
+    if cluster:
+        found += rules_places.master_host(scripts, hosts)
+    order = list(texts)
+    return sorted(
+        dict.fromkeys(found),
+        key=lambda it: (order.index(it.path) if it.path in texts else len(order), it.spot.line, it.spot.column),
+    )
+
+
+def _of_one(
+    script: Script, files: Mapping[Path, str], cluster: Cluster | None, hosts: Sequence[Host]
+) -> Iterator[Fault]:
+    rules = (rules_job.no_master, rules_job.rank_beyond, rules_job.world_size, rules_job.mpi_ranks)
+    for rule in (*rules_words.RULES_OF_ONE, *rules):
+        yield from rule(script)
+    for start, word in rules_places.host_files(script):
+        path = beside(script.path, word.text)
+        if path in files:
+            yield from rules_places.host_file(script, start, word, path, files[path])
+    if cluster:
+        yield from rules_places.own_address(script, cluster, hosts)
+        yield from rules_places.planned_ports(script, cluster)
+        yield from rules_places.device_counts(script, hosts)
+
+
+def beside(script: Path, name: str) -> Path:
+    """A file that a script names, from the folder in which the script stands."""
+    return script.parent / name
+
+
+def host_files(texts: Mapping[Path, str]) -> list[Path]:
+    """The host files that the scripts name."""
+    return [
+        beside(path, word.text)
+        for path, text in texts.items()
+        for _, word in rules_places.host_files(read(path, text)[0])
+    ]

@@ -1,0 +1,142 @@
+"""What a script says of hosts, against host files and the inventory. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+from preflight.launch.lint.rules_job import nodes, ranks
+from preflight.launch.lint.rules_words import LOOPBACK, addresses, ports
+from preflight.launch.lint.types import Fault, Script, Spot, Start, Word
+from preflight.model.cluster import Cluster, Host
+
+_SLOTS = re.compile(r"\s(?:max[_-])?slots\s*=\s*([0-9]{1,9})|:([0-9]{1,9})")
+
+
+def host_files(script: Script) -> Iterator[tuple[Start, Word]]:
+    """The host files that its commands name."""
+    for start in script.starts:
+        word = start.value("hostfile", "machinefile", "f") if start.family != "srun" else None
+        if word and "$" not in word.text:
+            yield start, word
+
+
+def host_file(script: Script, start: Start, word: Word, path: Path, text: str) -> Iterator[Fault]:
+    """What is wrong with the host file of one command."""
+    slots, bare = 0, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        told = line.partition("#")[0].strip()
+        if not told:
+            continue
+        count = _SLOTS.search(told)
+        slots += int(count[1] or count[2]) if count else 1
+        if count:
+            continue
+        bare += 1
+        if bare == 1:
+            why = (
+                "DeepSpeed refuses such a line"
+                if start.family == "deepspeed"
+                else "how many ranks it gets is left to MPI"
+            )
+            yield Fault(
+                path, Spot(number, 1), f"a host without slots: {why}", told[:80], f"{told.split()[0][:80]} slots=N",
+                "write the number of devices behind every host",
+            )  # fmt: skip
+    wanted = ranks(start)
+    if not bare and wanted and slots < wanted:
+        yield Fault(
+            script.path, word.spot, f"{path} has {slots} slots for {wanted} ranks", str(slots), str(wanted),
+            "correct the slots, or -np",
+        )  # fmt: skip
+
+
+def host_of(script: Script, hosts: Sequence[Host]) -> Host | None:
+    """The host that a script is for: by the name of its file, else by its node rank, where it counts all hosts."""
+    words = set(re.split(r"[^A-Za-z0-9-]+", script.path.stem)) | {script.path.stem}
+    named = [
+        host for host in hosts if host.name in words or script.path.stem.endswith((f"-{host.name}", f"_{host.name}"))
+    ]
+    if len(named) == 1:
+        return named[0]
+    for start in script.starts:
+        rank = start.number("node-rank")
+        if rank is not None and nodes(start) == len(hosts) and rank < len(hosts):
+            return hosts[rank]
+    return None
+
+
+def own_address(script: Script, cluster: Cluster, hosts: Sequence[Host]) -> Iterator[Fault]:
+    """HCCL_IF_IP, against the host that the script is for."""
+    if "HCCL_IF_IP" not in script.settings:
+        return
+    value, word = script.settings["HCCL_IF_IP"]
+    host = host_of(script, hosts)
+    whose = next((it.name for it in cluster.hosts if it.address == value), None)
+    if "$" in value or (host and value == host.address):
+        return
+    expected = f"{host.address}, the address of {host.name}" if host else "the address of the host it runs on"
+    if LOOPBACK.fullmatch(value) or (host and whose) or (whose is None and not _may_be_own(value, cluster, host)):
+        what = f"HCCL_IF_IP is the address of {whose}" if whose else "HCCL_IF_IP is no address of the inventory's hosts"
+        yield Fault(script.path, word.spot, what, value, expected, "write this host's own address")
+
+
+def _may_be_own(value: str, cluster: Cluster, host: Host | None) -> bool:
+    """Whether it is in a network of the hosts; a host may have more addresses than the inventory says."""
+    try:
+        address = ip_address(value)
+    except ValueError:
+        return True  # another rule's
+    networks = [
+        *cluster.cidrs,
+        *([ip_network(host.nic, strict=False)] if host and host.nic and "/" in host.nic else []),
+    ]
+    return any(address in network for network in networks) or not networks
+
+
+def master_host(scripts: Sequence[Script], hosts: Sequence[Host]) -> Iterator[Fault]:
+    """The master's address, against the host of the script with node rank 0."""
+    first = next((it for it in scripts for start in it.starts if start.number("node-rank") == 0), None)
+    host = host_of(first, hosts) if first else None
+    if not host:
+        return
+    others = {it.address: it.name for it in hosts if it is not host}
+    for script in scripts:
+        for address, _, word in list(addresses(script))[:1]:
+            if address in others:
+                yield Fault(
+                    script.path, word.spot, f"the master is {others[address]} by its address, and rank 0 is on {host.name}",
+                    address, host.address, "name the host that has node_rank 0",
+                )  # fmt: skip
+
+
+def planned_ports(script: Script, cluster: Cluster) -> Iterator[Fault]:
+    """The master's port, against the inventory's plan."""
+    master = next((port for port, name in cluster.port_names.items() if name == "master"), None)
+    for text, word in list(dict.fromkeys(ports(script))):
+        if not (text.isascii() and text.isdigit()) or int(text[:9]) == master:
+            continue
+        port, expected = int(text[:9]), str(master or "a port of the inventory")
+        if port not in cluster.ports:
+            yield Fault(
+                script.path, word.spot, f"port {port} is none of the inventory's: neither reserved nor let through",
+                text, expected, f"take {expected}, or add it to [ports] and run preflight configure",
+            )  # fmt: skip
+        elif cluster.purpose(port) not in ("job", "master", "rendezvous", "volcano", "mindspore"):
+            yield Fault(
+                script.path, word.spot, f"port {port} is {cluster.purpose(port)}'s in the inventory", text, expected,
+                "take another port",
+            )  # fmt: skip
+
+
+def device_counts(script: Script, hosts: Sequence[Host]) -> Iterator[Fault]:
+    host = host_of(script, hosts)
+    least = min((len(it.devices) for it in ([host] if host else hosts)), default=0)
+    for start in script.starts:
+        names = ("nproc-per-node", "npernode", "local-worker-num", "num-gpus")
+        each, word = start.number(*names), start.value(*names)
+        if each and word and least and each > least:
+            yield Fault(
+                script.path, word.spot, f"{each} processes on a host with {least} devices: one process a device",
+                str(each), f"at most {least}", "start as many processes as there are devices",
+            )  # fmt: skip

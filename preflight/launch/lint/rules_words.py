@@ -1,0 +1,140 @@
+"""What is wrong with a script by itself: names, values, addresses. Pure; a function a rule."""
+
+import re
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+
+from preflight.checks.variable_rules import RULES, meant
+from preflight.launch.lint.types import Fault, Script, Word, number
+
+LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1|0\.0\.0\.0|\[::1\]")
+_URL = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:/\s'\"]*):?([0-9]*)")
+_CURLY = re.compile("[‘’“”]")
+_WRONG_PASSED = {"LD_LIBRARY": "LD_LIBRARY_PATH", "LIBRARY_PATH": "LD_LIBRARY_PATH", "LD_PATH": "LD_LIBRARY_PATH",
+                 "PYTHON_PATH": "PYTHONPATH", "LD_LIBRARYPATH": "LD_LIBRARY_PATH"}  # fmt: skip
+
+
+def carriage_returns(script: Script, text: str) -> Iterator[Fault]:
+    at = text.find("\r\n")
+    if at >= 0:
+        line = text.count("\n", 0, at) + 1
+        word = script.commands[0].words[0].spot if script.commands else None
+        if word:
+            yield Fault(
+                script.path, word, f"the lines end as Windows ends them (line {line}); bash takes \\r for a character",
+                "\\r\\n", "\\n", "dos2unix, or sed -i 's/\\r$//'",
+            )  # fmt: skip
+
+
+def curly_quotes(script: Script) -> Iterator[Fault]:
+    for word in _words(script):
+        wrong = _CURLY.search(word.text)
+        if wrong and not any(part.quote and _CURLY.search(part.text) for part in word.parts):
+            yield Fault(
+                script.path, word.spot, f"{wrong[0]} is no quote to bash, but a part of the word", word.text,
+                _CURLY.sub("'", word.text), "type the quotes anew",
+            )  # fmt: skip
+
+
+def passed_names(script: Script) -> Iterator[Fault]:
+    """Of mpirun's -x: names that nobody sets, next to one that is meant."""
+    for start in script.starts:
+        for word in start.passed:
+            name = word.text.partition("=")[0]
+            right = _WRONG_PASSED.get(name) or meant(name)
+            if right:
+                yield Fault(
+                    script.path, word.spot, f"-x passes on {name}, which nobody sets; {right} is left behind",
+                    name, right, f"-x {right}",
+                )  # fmt: skip
+
+
+def variable_names(script: Script) -> Iterator[Fault]:
+    for name, (value, word) in script.settings.items():
+        right = meant(name)
+        if right:
+            yield Fault(script.path, word.spot, f"{name} is no variable of HCCL", name, right, f"write {right}")
+        elif name in RULES and "$" not in value and not any(rule.allows(value) for rule in RULES[name]):
+            wants = " or ".join(dict.fromkeys(rule.wants for rule in RULES[name]))
+            yield Fault(
+                script.path, word.spot, f"{name} has a value that HCCL does not take", value, wants, f"correct {name}"
+            )
+
+
+def addresses(script: Script) -> Iterator[tuple[str, str, Word]]:
+    """(address, port or "", where) of everybody's master that the script names."""
+    for start in script.starts:
+        for name in ("master-addr", "rdzv-endpoint"):
+            if value := start.value(name):
+                address, _, port = value.text.rpartition(":") if name == "rdzv-endpoint" else (value.text, "", "")
+                yield (address, port, value) if address else (port, "", value)
+        for _, (url, port), word in urls(script, "tcp"):
+            if word in start.program:
+                yield url, port, word
+    if "MASTER_ADDR" in script.settings:
+        value_, word = script.settings["MASTER_ADDR"]
+        yield value_, "", word
+
+
+def urls(script: Script, scheme: str) -> Iterator[tuple[str, tuple[str, str], Word]]:
+    """(whole, (host, port), word) of each `tcp://host:port`, or (whole, (path, ""), word) of each `file://path`."""
+    for word in _words(script):
+        if scheme == "tcp":
+            for found in _URL.finditer(word.text):
+                yield found[0], (found[1], found[2]), word
+        elif "file://" in word.text:
+            path = re.split(r"[\s'\"‘’“”,)]", word.text.partition("file://")[2], maxsplit=1)[0]
+            yield f"file://{path}", (path, ""), word
+
+
+def ports(script: Script) -> Iterator[tuple[str, Word]]:
+    """The ports on which somebody's master listens."""
+    for start in script.starts:
+        if value := start.value("master-port"):
+            yield value.text, value
+    for _, port, word in addresses(script):
+        if port:
+            yield port, word
+    if "MASTER_PORT" in script.settings:
+        yield script.settings["MASTER_PORT"]
+
+
+def port_numbers(script: Script) -> Iterator[Fault]:
+    for text, word in dict.fromkeys(ports(script)):
+        if "$" in text:
+            continue
+        if not (text.isascii() and text.isdigit()) or not 0 < int(text[:9]) <= 65535:
+            yield Fault(script.path, word.spot, "this is no port", text, "1024 to 65535", "name a port")
+        elif int(text) < 1024:
+            yield Fault(
+                script.path, word.spot, f"only root may listen on port {text}", text, "1024 to 65535",
+                "take a port above 1023 that nobody uses, such as 29500",
+            )  # fmt: skip
+
+
+def half_addresses(script: Script) -> Iterator[Fault]:
+    """Addresses with digits replaced, as examples print them: 192.168.xx.22."""
+    for address, _, word in addresses(script):
+        if re.fullmatch(r"[0-9xX*.]+", address) and "." in address and not _is_address(address):
+            yield Fault(
+                script.path, word.spot, f"{address} is no address", address, "the address of the host of rank 0",
+                "write the address out",
+            )  # fmt: skip
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
+
+
+def _words(script: Script) -> Iterator[Word]:
+    for command in script.commands:
+        yield from command.words
+
+
+Rule = Callable[[Script], Iterator[Fault]]
+RULES_OF_ONE: tuple[Rule, ...] = (curly_quotes, passed_names, variable_names, port_numbers, half_addresses)
+
+__all__ = ["LOOPBACK", "RULES_OF_ONE", "addresses", "carriage_returns", "number", "ports", "urls"]

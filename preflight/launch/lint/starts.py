@@ -1,0 +1,131 @@
+"""Which commands of a script start a job, and with which options; what is wrong with the options as such. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from preflight.launch.lint.expand import assignment
+from preflight.launch.lint.options import MODULES, OPTIONS, PROGRAMS, known, slip, spelled
+from preflight.launch.lint.reader import DASHES
+from preflight.launch.lint.types import Command, Fault, Part, Spot, Start, Word
+
+_TALK = ("echo", "printf", "which", "grep", "pkill", "kill", "alias", "man", "type", "#", "pip", "conda", "apt")
+_GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
+_OTHER_DASH = re.compile(rf"[{DASHES}]*[{DASHES[1:]}][{DASHES}]*(?=[A-Za-z])")
+
+
+def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ...], list[Fault]]:
+    """The commands with plain dashes in front of options, and where there were others."""
+    faults: list[Fault] = []
+
+    def mended(word: Word, family: str) -> Word:
+        wrong = _OTHER_DASH.match(word.text)
+        if not (wrong and word.bare):
+            return word
+        name = word.text[wrong.end() :]
+        right = spelled(family, name.partition("=")[0]) if family else f"--{name}"
+        right = right if right.lstrip("-").startswith(name.partition("=")[0]) else f"--{name}"
+        faults.append(
+            Fault(
+                path, word.spot, f"{word.text} begins with another dash than an option does", word.text, right,
+                "type the dash anew: editors and web pages turn -- into one long dash",
+            )
+        )  # fmt: skip
+        return Word(word.spot, (Part(right.partition("=")[0] + "".join(name.partition("=")[1:])),))
+
+    done = []
+    for command in commands:
+        found = _family(command.words)
+        family = found[0] if found else ""
+        done.append(replace(command, words=tuple(mended(word, family) for word in command.words)))
+    return tuple(done), faults
+
+
+def _family(words: tuple[Word, ...]) -> tuple[str, int] | None:
+    """(family, where its options begin) of the first launcher among the words."""
+    if words and words[0].text.rpartition("/")[2] in _TALK:
+        return None
+    for at, word in enumerate(words):
+        name = word.text.rpartition("/")[2]
+        if name in PROGRAMS:
+            return PROGRAMS[name], at + 1
+        if at and words[at - 1].text == "-m" and word.text in MODULES:
+            return MODULES[word.text], at + 1
+        if re.fullmatch(r"python[0-9.]*", name) and at + 1 < len(words) and words[at + 1].text.endswith(".py"):
+            return "python", at + 1
+    return None
+
+
+def starts(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Start, ...], list[Fault]]:
+    """The jobs that the commands start, with their options as they were meant."""
+    found: list[Start] = []
+    faults: list[Fault] = []
+    for command in commands:
+        launcher = _family(command.words)
+        if launcher:
+            family, at = launcher
+            rest = list(_parted(path, family, command.words[at:], faults))
+            own = {read[0]: word for word in command.words[:at] if (read := assignment(word))}
+            own = {name: Word(word.spot, (Part(assignment(word)[1]),)) for name, word in own.items()}  # type: ignore[index]
+            found.append(_start(path, family, command.words[at - 1], rest, own, faults))
+    return tuple(found), faults
+
+
+def _parted(path: Path, family: str, words: tuple[Word, ...], faults: list[Fault]) -> Iterator[Word]:
+    """The words, with `VALUE--option` taken apart where the launcher has such an option."""
+    for word in words:
+        glued = _GLUED.fullmatch(word.text) if word.bare and len(word.text) < 300 else None
+        if not (glued and family in OPTIONS and known(family, glued["option"])):
+            yield word
+            continue
+        here = Spot(word.spot.line, word.spot.column + len(glued["value"]))
+        faults.append(
+            Fault(
+                path, here, f"a blank is missing before {glued['option']}", word.text,
+                f"{glued['value']} {glued['option']}{glued['rest'] or ''}", "put a blank between value and option",
+            )
+        )  # fmt: skip
+        yield Word(word.spot, (Part(glued["value"]),))
+        yield Word(here, (Part(glued["option"] + (glued["rest"] or "")),))
+
+
+def _start(
+    path: Path, family: str, launcher: Word, words: list[Word], own: dict[str, Word], faults: list[Fault]
+) -> Start:
+    if family == "python":
+        return Start(family, launcher, {}, (), tuple(words), own)
+    given: dict[str, tuple[Word, ...]] = {}
+    passed: list[Word] = []
+    at = 0
+    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+        option, sign, value = words[at].text.partition("=")
+        name = known(family, option) or _slip(path, family, words[at], option, faults)
+        count = OPTIONS[family].get(name or "", 0)
+        values = (Word(words[at].spot, (Part(value),)),) if sign else tuple(words[at + 1 : at + 1 + count])
+        if name == "x":
+            passed += values
+        elif name:
+            given[name] = values
+        at += 1 + (0 if sign else count)
+        if name in ("m", "module"):
+            break
+    program = words[at + 1 :] if at < len(words) and words[at].text == "--" else words[at:]
+    return Start(family, launcher, given, tuple(passed), tuple(program), own)
+
+
+def _slip(path: Path, family: str, word: Word, option: str, faults: list[Fault]) -> str | None:
+    meant = slip(family, option) if "$" not in option else None
+    if meant:
+        right = spelled(family, meant)
+        faults.append(
+            Fault(
+                path,
+                word.spot,
+                f"the launcher has no option {option}",
+                option,
+                right,
+                f"write {right}, if that is meant",
+            )
+        )
+    return meant

@@ -1,0 +1,101 @@
+"""A start script as it is read, and what is found wrong with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a word; `quote` is the kind it stands in, or empty."""
+
+    text: str
+    quote: str = ""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the shell, without its quotes."""
+
+    spot: Spot
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing of it stands in quotes."""
+        return not any(part.quote for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command. `end`: what it ends with: a newline, an operator, or nothing at the end of the file. `array`:
+    the elements, where its last word is `NAME=(`."""
+
+    words: tuple[Word, ...]
+    end: str = "\n"
+    array: tuple[Word, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong. `what` is a sentence without an end, `do` what to do about it."""
+
+    path: Path
+    spot: Spot
+    what: str
+    found: str
+    expected: str
+    do: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """A command that starts a job. `family`: whose options it takes, see `options`; `given`: option → the words of its
+    value, the last time it is given; `passed`: the names that mpirun's -x passes on; `program`: what it starts, with
+    its arguments; `own`: variables in front of the command itself."""
+
+    family: str
+    word: Word
+    given: Mapping[str, tuple[Word, ...]]
+    passed: tuple[Word, ...]
+    program: tuple[Word, ...]
+    own: Mapping[str, Word] = field(default_factory=dict)
+
+    def value(self, *names: str) -> Word | None:
+        """The value of the first of these options that is given."""
+        return next((self.given[name][0] for name in names if self.given.get(name)), None)
+
+    def number(self, *names: str) -> int | None:
+        return number(self.value(*names))
+
+
+@dataclass(frozen=True)
+class Script:
+    """`settings`: variables that it sets, to a value that is known; the word is the whole assignment."""
+
+    path: Path
+    commands: tuple[Command, ...]  # with the script's own variables put in
+    starts: tuple[Start, ...]
+    settings: Mapping[str, tuple[str, Word]]
+
+    def setting(self, name: str, start: Start | None = None) -> tuple[str, Word] | None:
+        if start and name in start.own:
+            return start.own[name].text, start.own[name]
+        return self.settings.get(name)
+
+
+def number(word: Word | None) -> int | None:
+    """The number that a word is; None where it is none, or not known before the script runs."""
+    return int(word.text) if word and word.text.isascii() and word.text.isdigit() and len(word.text) < 10 else None

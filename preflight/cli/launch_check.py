@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from preflight.launch.lint.types import Fault
 
-_LARGEST = 256 << 10  # bytes of a script or host file
+_LARGEST = 64 << 10  # bytes of a script
+_LARGEST_HOST_FILE = 1 << 20
+_MOST = 100  # faults that are shown
 _LONGEST = 120  # characters of what was found, and of what was expected
 
 
@@ -30,25 +32,25 @@ def check(args: argparse.Namespace) -> int:
     hosts = () if not cluster else limit(cluster, args.limit) if args.limit else cluster.hosts
     texts = {path: _text(path) for path in args.check}
     named = list(dict.fromkeys(host_files(texts)))
-    files = {path: _text(path) for path in named if path.is_file()}
+    files = {path: _text(path, _LARGEST_HOST_FILE) for path in named if path.is_file()}
     notes = [f"{path} is not here, and was not looked at" for path in named if path not in files]
-    notes += [] if cluster else ["no inventory: addresses, ports and devices were not held against one"]
+    notes.append(f"held against {args.inventory}" if cluster else "no inventory to hold addresses and ports against")
     found = faults(texts, files, cluster, hosts)
     print(_document(found, notes, args.check) if args.output == "json" else _lines(found, notes, args.check))
     return 1 if found else 0
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, largest: int = _LARGEST) -> str:
     """Raises UsageError for what cannot be read, is no text, or is too long for a start script."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UsageError(f"{path} is no ordinary file; name a script")
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(largest + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > _LARGEST:
-        raise UsageError(f"{path} has more than {_LARGEST >> 10} KiB; that is no start script")
+    if len(data) > largest:
+        raise UsageError(f"{path} has more than {largest >> 10} KiB: no start script, nor a host file, is so long")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -63,10 +65,11 @@ def _text(path: Path) -> str:
 
 def _lines(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
     lines = []
-    for it in found:
+    for it in found[:_MOST]:
         lines.append(printable(f"{it.path}:{it.spot.line}:{it.spot.column}: {it.what}"))
         lines.append(printable(f"    found {_short(it.found)}; expected {_short(it.expected)}"))
         lines.append(printable(f"    {it.do}"))
+    lines += [f"… and {len(found) - _MOST} more"] if len(found) > _MOST else []
     lines += [printable(f"note: {note}") for note in notes]
     of = "1 script" if len(scripts) == 1 else f"{len(scripts)} scripts"
     count = "nothing is wrong" if not found else f"{len(found)} {'thing is' if len(found) == 1 else 'things are'} wrong"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 _TORCH = {
     1: "nnodes nproc-per-node node-rank master-addr master-port local-addr rdzv-backend rdzv-endpoint rdzv-id "
-    "rdzv-conf max-restarts monitor-interval start-method role log-dir redirects tee local-ranks-filter numa-binding logs-specs "
-    "event-log-handler duplicate-stdout-filters duplicate-stderr-filters enable-tiered-parallel-tcpstore",
+    "rdzv-conf max-restarts monitor-interval start-method role log-dir redirects tee local-ranks-filter "
+    "numa-binding logs-specs event-log-handler duplicate-stdout-filters duplicate-stderr-filters "
+    "enable-tiered-parallel-tcpstore",
     0: "standalone module m no-python run-path use-env virtual-local-rank signals-to-handle help h",
 }
 _MPI = {

@@ -25,14 +25,16 @@ class Reader:
 
     def commands(self) -> tuple[Command, ...]:
         found: list[Command] = []
+        words: list[list[Word]] = []  # of each
         while self._at < len(self._text):
             command = self._command()
-            if not command.words:
-                continue
-            if found and self._goes_on(found[-1], command):
-                command = replace(command, words=found.pop().words + command.words)
-            found.append(command)
-        return tuple(found)
+            if command.words and found and self._goes_on(found[-1], command):
+                found[-1] = command
+                words[-1] += command.words
+            elif command.words:
+                found.append(command)
+                words.append(list(command.words))
+        return tuple(replace(command, words=tuple(all_)) for command, all_ in zip(found, words, strict=True))
 
     def _goes_on(self, before: Command, command: Command) -> bool:
         """Whether a command that begins like an option is the rest of the one in the line before. What ends with `)` or

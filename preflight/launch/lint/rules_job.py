@@ -45,16 +45,13 @@ def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[Fault]:
         return
     for script in scripts:
         told = [(a, w) for a, _, w in addresses(script) if LOOPBACK.fullmatch(a)]
-        in_options = [one for one in told if not _is_setting(script, one[1])]
+        settings = {id(word) for _, word in script.settings.values()}
+        in_options = [one for one in told if id(one[1]) not in settings]
         for address, word in dict.fromkeys(in_options or told):
             yield Fault(
                 script.path, word.spot, f"{address} is another host on each of the {most} hosts: they never meet",
                 address, "the address of the host of rank 0", "write the address at which the other hosts reach it",
             )  # fmt: skip
-
-
-def _is_setting(script: Script, word: Word) -> bool:
-    return any(word is setting for _, setting in script.settings.values())
 
 
 def no_master(script: Script) -> Iterator[Fault]:
@@ -96,16 +93,18 @@ def world_size(script: Script) -> Iterator[Fault]:
         for text, word in told:
             if text.isascii() and text.isdigit() and int(text[:9]) != count * each:
                 yield Fault(
-                    script.path, word.spot, f"world size {text}, but {count} hosts × {each} processes make {count * each}",
-                    text, str(count * each), "correct the one that is not meant",
+                    script.path, word.spot,
+                    f"world size {text}, but {count} hosts × {each} processes are running", text,
+                    str(count * each), "correct the one that is not meant",
                 )  # fmt: skip
         for name in ("nproc-per-node", "node-rank"):
             mine = start.value(name)
             for text, word in _of_program(start, name):
                 if mine and mine.text != text and "$" not in text + mine.text:
                     yield Fault(
-                        script.path, word.spot, f"the program is told another {name.replace('-', '_')} than the launcher",
-                        text, mine.text, "give both the same: the program counts its rank from it",
+                        script.path, word.spot,
+                        f"the program has another {name.replace('-', '_')} than the launcher", text,
+                        mine.text, "give both the same: the program counts its rank from it",
                     )  # fmt: skip
 
 
@@ -151,11 +150,12 @@ def shared_file(scripts: Sequence[Script], hosts: int, shared: str) -> Iterator[
     if most_nodes(scripts, hosts) < 2:
         return
     for script in scripts:
-        for url, (path, _), word in urls(script, "file"):
+        for url, (path, _), word in urls(script.words, "file"):
             own = path.startswith(_OWN_FOLDERS)
             if own or (shared and not path.startswith(shared.rstrip("/") + "/")):
                 yield Fault(
-                    script.path, word.spot, f"{url} has to be one file for all hosts" + ", and each has its own" * own, path,
+                    script.path, word.spot,
+                    f"{url} has to be one file for all hosts" + "; each has its own" * own, path,
                     f"a file in {shared}" if shared else "a file on a shared file system",
                     "take a path that all hosts share, new for every run, or tcp://",
                 )  # fmt: skip

@@ -105,8 +105,9 @@ def master_host(scripts: Sequence[Script], hosts: Sequence[Host]) -> Iterator[Fa
         for address, _, word in list(addresses(script))[:1]:
             if address in others:
                 yield Fault(
-                    script.path, word.spot, f"the master is {others[address]} by its address, and rank 0 is on {host.name}",
-                    address, host.address, "name the host that has node_rank 0",
+                    script.path, word.spot,
+                    f"this is the address of {others[address]}, and rank 0 is on {host.name}", address,
+                    host.address, "name the host that has node_rank 0",
                 )  # fmt: skip
 
 

@@ -1,11 +1,11 @@
 """What is wrong with a script by itself: names, values, addresses. Pure; a function a rule."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address
 
 from preflight.checks.variable_rules import RULES, meant
-from preflight.launch.lint.types import Fault, Script, Word, number
+from preflight.launch.lint.types import Fault, Script, Word
 
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1|0\.0\.0\.0|\[::1\]")
 _URL = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:/\s'\"]*):?([0-9]*)")
@@ -27,7 +27,7 @@ def carriage_returns(script: Script, text: str) -> Iterator[Fault]:
 
 
 def curly_quotes(script: Script) -> Iterator[Fault]:
-    for word in _words(script):
+    for word in script.words:
         wrong = _CURLY.search(word.text)
         if wrong and not any(part.quote and _CURLY.search(part.text) for part in word.parts):
             yield Fault(
@@ -68,17 +68,16 @@ def addresses(script: Script) -> Iterator[tuple[str, str, Word]]:
             if value := start.value(name):
                 address, _, port = value.text.rpartition(":") if name == "rdzv-endpoint" else (value.text, "", "")
                 yield (address, port, value) if address else (port, "", value)
-        for _, (url, port), word in urls(script, "tcp"):
-            if word in start.program:
-                yield url, port, word
+        for _, (url, port), word in urls(start.program, "tcp"):
+            yield url, port, word
     if "MASTER_ADDR" in script.settings:
         value_, word = script.settings["MASTER_ADDR"]
         yield value_, "", word
 
 
-def urls(script: Script, scheme: str) -> Iterator[tuple[str, tuple[str, str], Word]]:
+def urls(words: Iterable[Word], scheme: str) -> Iterator[tuple[str, tuple[str, str], Word]]:
     """(whole, (host, port), word) of each `tcp://host:port`, or (whole, (path, ""), word) of each `file://path`."""
-    for word in _words(script):
+    for word in words:
         if scheme == "tcp":
             for found in _URL.finditer(word.text):
                 yield found[0], (found[1], found[2]), word
@@ -129,12 +128,5 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _words(script: Script) -> Iterator[Word]:
-    for command in script.commands:
-        yield from command.words
-
-
 Rule = Callable[[Script], Iterator[Fault]]
 RULES_OF_ONE: tuple[Rule, ...] = (curly_quotes, passed_names, variable_names, port_numbers, half_addresses)
-
-__all__ = ["LOOPBACK", "RULES_OF_ONE", "addresses", "carriage_returns", "number", "ports", "urls"]

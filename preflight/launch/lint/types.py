@@ -1,6 +1,6 @@
 """A start script as it is read, and what is found wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,6 +89,10 @@ class Script:
     commands: tuple[Command, ...]  # with the script's own variables put in
     starts: tuple[Start, ...]
     settings: Mapping[str, tuple[str, Word]]
+
+    @property
+    def words(self) -> Iterator[Word]:
+        return (word for command in self.commands for word in command.words)
 
     def setting(self, name: str, start: Start | None = None) -> tuple[str, Word] | None:
         if start and name in start.own:

@@ -29,6 +29,8 @@ COMMANDS = {
     "configure-firewall": "open the firewall for the cluster (or switch it off, as the inventory says)",
     "configure-environment": "names in /etc/hosts, limits and a profile, as far as the inventory asks for them",
     "learn": "write an inventory from a cluster that is already configured",
+    "ranktable": "write the rank table of the hosts, judge one, bring one to all hosts",
+    "inventory": "take hosts from other tools' lists (MPI, Slurm, Ansible, …) and give them back",
     "facts": "collect the facts of every host in one round trip, and print or save them",
     "capture": "keep what the hosts' tools print, redacted, for a later look or somebody else's",
     "launch": "print a job's command and environment of every host; say what is wrong with start scripts",

@@ -41,7 +41,7 @@ def expand(text: str) -> tuple[str, ...]:
     if not names:
         raise ValueError(f"{shown(text)} names no host")
     for name in names:
-        _check_name(name)
+        check_name(name)
     return tuple(names)
 
 
@@ -89,7 +89,7 @@ def _check_order(content: str) -> None:
         raise ValueError(f"{padded} and {other} are padded differently")
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Raise ValueError unless `name` can be a host's name or address. It never looks like an option."""
     try:
         if re.fullmatch(r"[0-9.]+", name):

@@ -1,0 +1,191 @@
+"""Other tools' host lists: into an inventory, and out of it again. Nobody is contacted.
+
+  preflight inventory import hostfile -o hosts.toml
+  preflight inventory import --from slurm-env --product nvidia -o hosts.toml
+  ansible-inventory --list | preflight inventory import --group npu --base old.toml -
+  preflight inventory export --to openmpi --limit 'node[01-04]' -o hostfile
+
+Formats: docs/import-export.md.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from preflight.cli.common import DEFAULT_INVENTORY, write_whole
+from preflight.inventory.lists.formats import FORMATS, read
+from preflight.inventory.lists.listed import Listed, Source
+from preflight.model.cluster import Product
+from preflight.model.errors import PreflightError, UsageError
+
+_LARGEST_LIST = 64 << 20  # bytes; Ansible's list of 65,536 hosts takes half of it
+_STDIN = "-"
+_FROM_ENVIRONMENT = ("slurm", "slurm-env")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    taking = actions.add_parser("import", help="a host list to an inventory", allow_abbrev=False)
+    taking.add_argument("file", metavar="FILE", nargs="?", help="the list; - is stdin; none with --from slurm-env")
+    taking.add_argument("--from", dest="format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    taking.add_argument("--group", metavar="GROUP", default="", help="of Ansible or ClusterShell (all)")
+    taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but its hosts")
+    taking.add_argument("--name", default="", help="of the cluster")
+    taking.add_argument("--product", default="", choices=list(Product), metavar="PRODUCT", help=", ".join(Product))
+    taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
+    taking.add_argument("--devices", type=_devices, metavar="N", help="of every host, whatever the list's slots are")
+    taking.add_argument("--device-prefix", type=_prefix, metavar="LENGTH", dest="prefix",
+                        help="netmask of the addresses in a rank table, such as 24; 0: leave them out")  # fmt: skip
+    taking.add_argument("-o", "--out", type=Path, metavar="FILE", help="the inventory to write (stdout)")
+    taking.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+    taking.set_defaults(act=_import)
+
+    giving = actions.add_parser("export", help="an inventory to a host list", allow_abbrev=False)
+    giving.add_argument(
+        "--to", dest="format", choices=FORMATS, metavar="FORMAT", required=True, help=", ".join(FORMATS)
+    )
+    giving.add_argument("-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="hosts.toml")
+    giving.add_argument("--limit", metavar="HOSTS", help="only these hosts, such as node[01-04],node09")
+    giving.add_argument("--addresses", action="store_true", help="the hosts' addresses in the place of their names")
+    giving.add_argument("-o", "--out", type=Path, metavar="FILE", help="the list to write (stdout)")
+    giving.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+    giving.set_defaults(act=_export)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.out and args.out.exists() and not args.force:
+        raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
+    return int(args.act(args))
+
+
+def _import(args: argparse.Namespace) -> int:
+    from preflight.inventory import dump
+    from preflight.inventory.lists.into_inventory import Wishes, document_of
+
+    source = _source(args)
+    format_, listed = read(source, "slurm-env" if source.name == "the environment" else args.format or "")
+    if args.group and not FORMATS[format_].groups:
+        raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
+    wishes = Wishes(args.name, args.product, args.user, args.devices, args.prefix)
+    document, assumed = document_of(listed, wishes, _base(args))
+    head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
+    text = dump(document, {(): head})
+    _read_back(text, listed)
+    _give(args, text, "the inventory")
+    for sentence in assumed:
+        _say(f"! {sentence}")
+    _say(f"{len(listed.hosts)} host{'s' * (len(listed.hosts) != 1)} from {source.name}, read as {format_}")
+    save = "" if args.out else f"save this as {DEFAULT_INVENTORY}, then: "
+    _say(f"next: {save}preflight check --inventory {shlex.quote(str(args.out or DEFAULT_INVENTORY))}")
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from preflight.inventory import limit, load
+    from preflight.inventory.lists.of_cluster import left_out, listed_of
+
+    cluster = load(args.inventory)
+    form = FORMATS[args.format]
+    listed = listed_of(limit(cluster, args.limit) if args.limit else cluster.hosts, by_address=args.addresses)
+    try:
+        text = form.write(listed)
+    except ValueError as error:
+        raise UsageError(f"--to {args.format}: {error}") from error
+    _give(args, text, "the host list")
+    if missing := left_out(listed, form):
+        _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
+    _say(f"next: {form.use.format(shlex.quote(str(args.out or 'FILE')))}")
+    return 0
+
+
+def _source(args: argparse.Namespace) -> Source:
+    """The list's text, from a file, stdin or the environment."""
+    from preflight.inventory.lists.slurm_environment import text_of
+
+    if args.file is None:
+        if args.format not in _FROM_ENVIRONMENT:
+            raise UsageError("name the file with the host list, or - for stdin; --from slurm-env needs none")
+        return Source("the environment", text_of(os.environ))
+    name = "stdin" if args.file == _STDIN else args.file
+    try:
+        if args.file == _STDIN:
+            content = sys.stdin.buffer.read(_LARGEST_LIST + 1)
+        else:
+            with Path(args.file).open("rb") as file:
+                content = file.read(_LARGEST_LIST + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+    if len(content) > _LARGEST_LIST:
+        raise UsageError(f"{name}: larger than {_LARGEST_LIST >> 20} MiB, so hardly a host list")
+    return Source(name, _text(name, content), args.group)
+
+
+def _text(name: str, content: bytes) -> str:
+    """UTF-8, with or without a byte order mark, with line breaks of any system."""
+    nul = content.find(b"\0")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        nul = error.start if nul < 0 else min(nul, error.start)
+    if nul >= 0:
+        line, column = content.count(b"\n", 0, nul) + 1, nul - content.rfind(b"\n", 0, nul)
+        raise UsageError(f"{name}:{line}:{column}: not text in UTF-8, so no host list")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _base(args: argparse.Namespace) -> Mapping[str, Any] | None:
+    """The inventory that is kept but for its hosts; its relative paths start where the new one will stand."""
+    from preflight.inventory import load, tables
+
+    if args.base is None:
+        return None
+    load(args.base)  # tells what is wrong with the file by its lines
+    base = tables(args.base)
+    here, there = args.base.absolute().parent, (args.out or DEFAULT_INVENTORY).absolute().parent
+    ssh = dict(base.get("ssh", {}))
+    for key in ("key", "known_hosts"):
+        if here != there and ssh.get(key, "/")[0] not in "/~":
+            ssh[key] = str(here / ssh[key])
+    return {**base, "ssh": ssh} if ssh else base
+
+
+def _read_back(text: str, listed: Listed) -> None:
+    """Raises PreflightError unless the inventory is sound and has the list's hosts in the list's order."""
+    from preflight.inventory import InventoryError, parse
+
+    try:
+        cluster = parse(text, Path("as imported"))
+    except InventoryError as error:
+        raise UsageError(f"what was imported makes no inventory, so nothing was written:\n{error}") from error
+    wanted = [(host.name, host.address or host.name) for host in listed.hosts]
+    if [(host.name, host.address) for host in cluster.hosts] != wanted:
+        raise PreflightError("the inventory would have other hosts than the list, so nothing was written")
+
+
+def _give(args: argparse.Namespace, text: str, what: str) -> None:
+    if args.out:
+        write_whole(args.out, text, what)
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _say(sentence: str) -> None:
+    print("".join(c if c.isprintable() else "?" for c in sentence), file=sys.stderr)
+
+
+def _devices(text: str) -> int:
+    if not text.isdigit() or len(text) > 2 or int(text) > 64:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 64")
+    return int(text)
+
+
+def _prefix(text: str) -> int:
+    if not text.isdigit() or len(text) > 2 or int(text) > 30:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length from 1 to 30, or 0")
+    return int(text)

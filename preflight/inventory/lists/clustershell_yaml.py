@@ -1,0 +1,53 @@
+"""Sources of ClusterShell's groups in YAML (groups.d/*.yaml): `source: {group: nodes}`."""
+
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from preflight.inventory.errors import InventoryError
+from preflight.inventory.lists.clustershell import ALL, Group, listed_of
+from preflight.inventory.lists.folding import fold
+from preflight.inventory.lists.listed import Listed, Source
+
+
+def read(source: Source) -> Listed:
+    """`source: {group: nodes}`; nodes may be a list. Without a group asked for, those of the first source."""
+    try:
+        root = yaml.compose(source.text, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        source.wrong(mark.index if mark else 0, f"not YAML: {error.problem}")
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InventoryError(f"{source.name}: not YAML: {str(error).splitlines()[0][:120]}") from error
+    sources = {
+        name: {group: _texts(source, nodes) for group, nodes in _members(source, groups, "a source of groups").items()}
+        for name, groups in _members(source, root, "the file").items()
+    }
+    if not sources:
+        raise InventoryError(f"{source.name}: has no group")
+    return listed_of(source, sources, next(iter(sources)))
+
+
+def write(listed: Listed) -> str:
+    return f"cluster:\n    {ALL}: '{fold(host.name for host in listed.hosts)}'\n"
+
+
+def _members(source: Source, node: Any, what: str) -> dict[str, Any]:
+    """A mapping's values by their keys."""
+    if not isinstance(node, yaml.MappingNode):
+        source.wrong(node.start_mark.index if node else 0, f"{what} should be a mapping of names")
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.value in found:
+            source.wrong(key.start_mark.index, f"{what} has a name that is none, or stands there twice")
+        found[key.value] = value
+    return found
+
+
+def _texts(source: Source, node: Any) -> Group:
+    if isinstance(node, yaml.SequenceNode):
+        return [text for item in node.value for text in _texts(source, item)]
+    if not isinstance(node, yaml.ScalarNode):
+        source.wrong(node.start_mark.index, "nodes should be text such as node[01-16], or a list of it")
+    quote = 1 if node.style in ("'", '"') else 0
+    return [] if node.tag.endswith(":null") else [(node.value, node.start_mark.index + quote)]

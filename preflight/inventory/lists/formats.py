@@ -1,0 +1,120 @@
+"""The formats: what each holds, who reads and writes it, and which ones a text may be in."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from preflight.inventory.errors import InventoryError
+from preflight.inventory.lists import (
+    ansible,
+    clustershell,
+    clustershell_yaml,
+    host_file,
+    names,
+    rank_table,
+    slurm_environment,
+    ssh_config,
+)
+from preflight.inventory.lists.listed import Listed, Source
+
+_OF_SSH = ("address", "user", "port", "key", "bastion")
+
+Lines = Sequence[str]  # those of a text that say something
+
+
+@dataclass(frozen=True)
+class Format:
+    """`looks`: whether a text may be in it; `holds`: the fields of ListedHost that it has a place for; `use`: a command
+    for a file of it, {}; `groups`: whether a group can be asked for."""
+
+    what: str
+    read: Callable[[Source], Listed]
+    write: Callable[[Listed], str]
+    looks: Callable[[Lines], bool]
+    use: str
+    holds: frozenset[str] = frozenset()
+    groups: bool = False
+
+
+def _every(pattern: str) -> Callable[[Lines], bool]:
+    form = re.compile(pattern)
+    return lambda lines: all(form.fullmatch(line) for line in lines)
+
+
+def _some(pattern: str) -> Callable[[Lines], bool]:
+    form = re.compile(pattern)
+    return lambda lines: any(form.match(line) for line in lines)
+
+
+def _json(*keys: str) -> Callable[[Lines], bool]:
+    return lambda lines: _brace(lines) and any(f'"{key}"' in line for key in keys for line in lines)
+
+
+def _brace(lines: Lines) -> bool:
+    """Also below a line or two that `kubectl describe` has written above."""
+    return any(line.startswith("{") for line in lines[:3])
+
+
+def _option(lines: Lines) -> bool:
+    return len(lines) == 1 and "," in lines[0] and ":" in lines[0] and not re.search(r"[\s\[\]{=]", lines[0])
+
+
+def _yaml(lines: Lines) -> bool:
+    first = lines[lines[0] == "---" :][:1]
+    return _every(r"[^\s{:]+:")(first) and len(lines) > 1 and not _brace(lines)
+
+
+FORMATS = {
+    "openmpi": Format("Open MPI and Horovod: node01 slots=8", host_file.read_open_mpi, host_file.write_open_mpi,
+                      _some(r"\S+\s+(slots|max_slots|max-slots)\s*="), "mpirun --hostfile {} hostname",
+                      frozenset({"slots", "user"})),
+    "deepspeed": Format("DeepSpeed: node01 slots=8", host_file.read_deepspeed, host_file.write_deepspeed,
+                        _every(r"\S+\s+slots=\S*"), "deepspeed --hostfile {} train.py", frozenset({"slots"})),
+    "hydra": Format("MPICH and Intel MPI: node01:8", host_file.read_hydra, host_file.write_hydra,
+                    _every(r"[^\s:,=]+:\d\S*(\s.*)?"), "mpiexec -f {} hostname", frozenset({"slots", "user"})),
+    "horovod": Format("-H of horovodrun, perseusrun, mpirun: node01:8,node02:8", host_file.read_option,
+                      host_file.write_option, _option, 'horovodrun -H "$(cat {})" hostname', frozenset({"slots"})),
+    "names": Format("names, one a line, for pdsh and others", names.read, names.write_lines,
+                    _every(r"[^:=@{}]*"), "pdsh -w ^{} hostname"),
+    "slurm": Format("Slurm's node list: node[01-16,20]", names.read, names.write_slurm,
+                    _every(r"[^:=@{}]*"), 'srun --nodelist "$(cat {})" hostname'),
+    "slurm-env": Format("a job's allocation in the environment: SLURM_JOB_NODELIST=…", slurm_environment.read,
+                        slurm_environment.write, _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="), ". {}", frozenset({"slots"})),
+    "clustershell": Format("ClusterShell's groups: all: node[01-16]", clustershell.read, clustershell.write,
+                           _every(r"[\w.-]+:(\s.*|\D.*)?"), "clush -g all --conf {}", groups=True),
+    "clustershell-yaml": Format("ClusterShell's groups in YAML", clustershell_yaml.read, clustershell_yaml.write,
+                                _yaml, "clush -g all", groups=True),
+    "ansible": Format("Ansible: what ansible-inventory --list prints", ansible.read, ansible.write,
+                      _json("_meta", "hosts", "children"), "ansible -i {} all -m ping",
+                      frozenset({"slots", "sudo", *_OF_SSH}), groups=True),
+    "ssh-config": Format("ssh_config", ssh_config.read, ssh_config.write,
+                         _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"), "ssh -F {}",
+                         frozenset(_OF_SSH)),
+    "rank-table": Format("rank tables 1.0 and 1.2, hccl.json of MindCluster", rank_table.read, rank_table.write,
+                         _json("server_list", "group_list", "rank_list"), "export RANK_TABLE_FILE={}",
+                         frozenset({"address", "slots", "device_ips"})),
+}  # fmt: skip
+
+
+def read(source: Source, name: str = "") -> tuple[str, Listed]:
+    """The format's name, and what the text says in it. Without a name the one format that the text can be in, or the
+    first of several in which it says the same. Raises InventoryError."""
+    if name:
+        return name, FORMATS[name].read(source)
+    lines = [line.text for line in source.lines()]
+    if not lines:
+        raise InventoryError(f"{source.name}: names no host")
+    read, errors = {}, {}
+    for candidate, form in FORMATS.items():
+        if form.looks(lines):
+            try:
+                read[candidate] = form.read(source)
+            except InventoryError as error:
+                errors[candidate] = error
+    if len({listed.hosts for listed in read.values()}) == 1:
+        return next(iter(read.items()))
+    if read:
+        raise InventoryError(f"{source.name}: may be {' or '.join(read)}; say which with --from")
+    if errors:
+        raise next(iter(errors.values()))
+    raise InventoryError(f"{source.name}: is in no format that is known; say which with --from: {', '.join(FORMATS)}")

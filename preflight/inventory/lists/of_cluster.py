@@ -1,0 +1,53 @@
+"""A cluster → its hosts as a list, and what a format has no place for. Pure."""
+
+from collections.abc import Sequence
+
+from preflight.inventory.lists.formats import Format
+from preflight.inventory.lists.listed import Listed, ListedHost
+from preflight.model.cluster import Bastion, Host
+
+_WORDS = {
+    "address": "the hosts' addresses",
+    "slots": "the number of devices",
+    "user": "the users of ssh",
+    "port": "the ports of ssh",
+    "key": "the keys of ssh",
+    "bastion": "the jump hosts of ssh",
+    "sudo": "sudo",
+    "device_ips": "the devices' addresses",
+}
+
+
+def listed_of(hosts: Sequence[Host], *, by_address: bool = False) -> Listed:
+    """`by_address`: a host's address in the place of its name."""
+    return Listed(tuple(_host(host, by_address) for host in hosts))
+
+
+def left_out(listed: Listed, form: Format) -> list[str]:
+    """What the hosts have, and the format cannot hold, in words."""
+    return [
+        words
+        for field, words in _WORDS.items()
+        if field not in form.holds and any(getattr(host, field) not in (None, ()) for host in listed.hosts)
+    ]
+
+
+def _host(host: Host, by_address: bool) -> ListedHost:
+    ips = tuple(device.address.ip for device in host.devices if device.address)
+    return ListedHost(
+        host.address if by_address else host.name,
+        None if by_address or host.address == host.name else host.address,
+        len(host.devices) or None,
+        host.ssh.user,
+        host.ssh.port,
+        host.ssh.key,
+        _bastion(host.ssh.bastion) if host.ssh.bastion else None,
+        host.ssh.sudo or None,
+        ips if len(ips) == len(host.devices) else (),
+    )
+
+
+def _bastion(bastion: Bastion) -> str:
+    user = f"{bastion.user}@" if bastion.user else ""
+    host = f"[{bastion.host}]" if ":" in bastion.host else bastion.host
+    return user + host + (f":{bastion.port}" if bastion.port else "")

@@ -1,0 +1,85 @@
+"""A job's allocation, as Slurm puts it into the environment (srun(1), sbatch(1); a Prolog has SLURM_NODELIST alone)."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, groupby, repeat
+
+from preflight.inventory.errors import InventoryError
+from preflight.inventory.lists import names
+from preflight.inventory.lists.listed import Listed, Source, whole_number
+
+_NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+_LINE = re.compile(r"^(?:export |declare -x )?(SLURM_\w+)=(.*)$", re.MULTILINE)
+_MOST_SLOTS = 4096
+_TIMES = re.compile(r"(?P<slots>[0-9]{1,6})(?:\(x(?P<times>[0-9]{1,6})\))?")
+
+
+def text_of(environment: Mapping[str, str]) -> str:
+    """What `env` would print of Slurm's variables."""
+    said = {name: value for name, value in environment.items() if name.startswith("SLURM_") and "\n" not in value}
+    return "".join(f"{name}={value}\n" for name, value in said.items())
+
+
+def read(source: Source) -> Listed:
+    """The hosts of SLURM_JOB_NODELIST, with the devices that a variable for GPUs tells, else the tasks a node."""
+    said = {match[1]: match[2].strip().strip("\"'") for match in _LINE.finditer(source.text)}
+    said = {name: value for name, value in said.items() if value and value != "(null)"}
+    key = next((name for name in _NODES if name in said), None)
+    if key is None:
+        raise InventoryError(f"{source.name}: no {_NODES[0]} there; run this in a job of Slurm, or give a file")
+    nodes = names.read(Source(f"{source.name}: {key}", said[key]))
+    cpus = _per_node(source, said, "SLURM_JOB_CPUS_PER_NODE", len(nodes.hosts))
+    tasks = _per_node(source, said, "SLURM_TASKS_PER_NODE", len(nodes.hosts))
+    slots: list[int] | None = None
+    notes: tuple[str, ...] = ("the CPUs a node were not taken for devices",) if cpus and not tasks else ()
+    product = ""
+    if gpus := _gpus(said):
+        variable, number = gpus
+        slots, product = [number] * len(nodes.hosts), "nvidia"
+        notes = (f"devices of every host as {variable} tells",)
+    elif tasks and set(tasks) != {1}:
+        slots, notes = tasks, ("a task was taken for a device (SLURM_TASKS_PER_NODE)",)
+    elif tasks:
+        notes = ("one task a node was not taken for one device, since launchers are started like that",)
+    hosts = nodes.hosts
+    if slots:
+        hosts = tuple(replace(host, slots=count) for host, count in zip(hosts, slots, strict=True))
+    cluster = said.get("SLURM_CLUSTER_NAME", "")
+    return Listed(hosts, name=cluster, product=product, notes=(*nodes.notes, *notes))
+
+
+def write(listed: Listed) -> str:
+    """Lines for `source`, with `export`."""
+    said = {"SLURM_JOB_NODELIST": names.write_slurm(listed).strip(), "SLURM_JOB_NUM_NODES": str(len(listed.hosts))}
+    if all(host.slots for host in listed.hosts):
+        runs = [(slots, len(list(run))) for slots, run in groupby(host.slots for host in listed.hosts)]
+        said["SLURM_TASKS_PER_NODE"] = ",".join(f"{slots}(x{n})" if n > 1 else f"{slots}" for slots, n in runs)
+    return "".join(f"export {name}='{value}'\n" for name, value in said.items())
+
+
+def _gpus(said: Mapping[str, str]) -> tuple[str, int] | None:
+    """SLURM_GPUS_PER_NODE may be `a100:8`, SLURM_GPUS_ON_NODE is this node's number."""
+    for variable in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
+        if number := whole_number(said.get(variable, "").rpartition(":")[2], 1, _MOST_SLOTS):
+            return variable, number
+    return None
+
+
+def _per_node(source: Source, said: Mapping[str, str], key: str, nodes: int) -> list[int] | None:
+    """`8(x3),4` → [8, 8, 8, 4]"""
+    if key not in said:
+        return None
+    runs = list(_runs(Source(f"{source.name}: {key}", said[key])))
+    if sum(times for _, times in runs) != nodes:
+        raise InventoryError(f"{source.name}: {key} speaks of {sum(n for _, n in runs)} nodes; there are {nodes}")
+    return list(chain.from_iterable(repeat(slots, times) for slots, times in runs))
+
+
+def _runs(source: Source) -> Iterator[tuple[int, int]]:
+    for item in re.finditer(r"[^,]*", source.text) if source.text else ():
+        match = _TIMES.fullmatch(item[0])
+        if match:
+            yield int(match["slots"]), int(match["times"] or 1)
+        elif item[0]:
+            source.wrong(item.start(), f"{item[0][:40]!r} is not like 8 or 8(x3)")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from preflight.checks.combined import ON_THE_WIRE
 from preflight.checks.named import Named, by_id, named, partners, tell
 from preflight.checks.named import evidence as with_partners
 from preflight.checks.registry import All, cluster_check
@@ -98,14 +99,19 @@ def _stopped(run: _Run, located: Sequence[Named] | None, told: AbstractSet[str])
     behind, stops = late(run.observations, located)
     objects = located or ()
     suspects = _suspects(run, behind, [it for it in objects if it.single])
+    on_the_wire: set[str] = set()
     for suspect in suspects:
         follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in suspect.own.seen]
-        yield _blamed(run, suspect, follows)
+        blamed = _blamed(run, suspect, follows)
+        yield blamed
+        if any(f"({check})" in blamed.cause for check in ON_THE_WIRE):
+            on_the_wire.add(blamed.host or "")
     left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
     known = {place for suspect in suspects for place in suspect.own.places}
     for it in objects:
         known_by = it.part(known) if it.kind in ("host", "device") else it.kind == "system" and suspects and not left
-        if not known_by:
+        # Groups of hosts that fail without the device, whose port answers all the same.
+        if not known_by and not (it.kind in ("link", "scale") and on_the_wire & set(it.one.members)):
             yield _between(run, it, [stop for stop in left if it.explains(stop.places)])
     left = [stop for stop in left if not any(it.explains(stop.places) for it in objects) and not told & set(stop.ids)]
     nearest_ = [(stop, [other.told for other in others]) for stop, others in nearest(left, run.observations)]

@@ -83,12 +83,16 @@ REASONS = (
     Reason("NPU124", "topology differs", {Way.SLOW}, fabric=True),
     Reason("PRB112", "copies slow or wrong", {Way.SLOW, Way.WRONG}),
     Reason("PRB111", "computes slowly or wrongly", {Way.SLOW, Way.WRONG}),
+    Reason("PRB118", "processors slow or busy", {Way.SLOW, Way.TOGETHER}),
     Reason("NPU120", "driver and firmware do not suit", _ANY),
     Reason("ENV105", "variables of HCCL", _MEETING),
     Reason("ENV106", "variables of HCCL differ", _MEETING),
     Reason("VER", "versions", {Way.ALONE, Way.TOGETHER, Way.WRONG}),
     Reason("NPU114", "device in use", {Way.ALONE, Way.TOGETHER, Way.SLOW}),
 )
+
+# A device whose address this is about answers for another one, also where nobody uses it.
+ON_THE_WIRE = ("NPU102", "NIC106")
 
 
 @dataclass(frozen=True)

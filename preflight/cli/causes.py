@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from preflight.probe.run import Seen
 
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.SLOW)
-_OF_PROBE = ("PRB111", "PRB112", "PRB114")  # a device by itself, and the ports, explain what happens between devices
+_OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # what a device or host does alone, and ports, explain
 
 
 def causes(

@@ -35,7 +35,7 @@ class Planner:
 
     def fill(self) -> list[Group]:
         nobody_busy = len(self.free) == sum(not self.evidence.absent(member) for member in self.order)
-        seekers = self._with_good_partners(self._with_friends(self._seekers()))
+        seekers = self._with_good_partners(self._with_friends(self._behind_one_leaf(self._seekers())))
         self._among_themselves(seekers)
         self._failed_pairs_again(within=True)
         self._company()
@@ -75,6 +75,20 @@ class Planner:
         asked = {member for pair in self.evidence.open_pairs() for member in self.rules.stale(pair)}
         asked.update(self.rules.doubtful, self.evidence.not_run)
         return [member for member in self.order if member in self.free and (member in asked or self._unproven(member))]
+
+    def _behind_one_leaf(self, seekers: Sequence[Member]) -> list[Member]:
+        """Those behind a leaf of whom nobody has passed yet with each other, once: the leaf may be cut off, and then
+        everybody elsewhere accuses them. Those who got no partner are returned."""
+        leaf, tried = self.topology.get, self.evidence.tried
+        well = {leaf(member) for member in self.evidence.last_pass}
+        behind: dict[object, list[Member]] = defaultdict(list)
+        for member in seekers:
+            if leaf(member) is not None and leaf(member) not in well and tried[member]:
+                behind[leaf(member)].append(member)
+        for neighbours in behind.values():
+            for pair in pair_up(neighbours, lambda one, other: other not in tried[one] and self.may_meet(one, other)):
+                self._take(pair)
+        return [member for member in seekers if member in self.free]
 
     def _with_friends(self, seekers: Sequence[Member]) -> list[Member]:
         """Those whose whole island has come under suspicion with each other, first. On the far side of a partition,

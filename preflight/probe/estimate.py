@@ -32,8 +32,9 @@ def _rounds(plan: Plan) -> list[Round]:
 
 def _of_scope(plan: Plan, scope: Scope) -> list[Round]:
     """The rounds that have groups."""
+    if scope is Scope.DEVICE:
+        return [round_ for round_ in (plan.devices(0), plan.processors(0)) if round_.groups]
     make = {
-        Scope.DEVICE: plan.devices,
         Scope.HOST: plan.within_hosts,
         Scope.ALL: plan.everybody,
         Scope.RAIL: plan.rails,

@@ -6,7 +6,8 @@ from preflight.model.cluster import Product
 from preflight.probe.operation import Operation
 
 COPIES = ("memory", "copy_in", "copy_out")  # within the device; from the host to it; from it to the host
-ALONE = (*COPIES, "matmul")
+PROCESSOR = "processor"  # a matrix product of one thread on the host's processor: the device has no part in it
+ALONE = (*COPIES, "matmul", PROCESSOR)
 TRAINING = "training_step"
 
 # What jobs use on Atlas A2 and A3 is bfloat16. Atlas A1 and some GPUs have only float16, which older releases of torch
@@ -37,6 +38,11 @@ def device_tests(product: Product, backend: str, quick: bool) -> tuple[Operation
     copies = [test(op, "int32") for op in COPIES]
     products = [test("matmul", dtype) for dtype in ("float32", short)]
     return (*copies, *products) * _TWICE
+
+
+def processor_tests() -> tuple[Operation, ...]:
+    """On the host of each device, twice like what devices do; a product takes some milliseconds."""
+    return (Operation(PROCESSOR, "float32", 512**2 * _ITEMSIZE["float32"], iterations=5, warmup=1),) * _TWICE
 
 
 def training_test() -> Operation:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from preflight.model.cluster import Cluster, Device, Fabric, Host
 from preflight.model.measure import Member, Scope, TestResult
 from preflight.probe.collectives import collectives
-from preflight.probe.local_tests import device_tests, training_test
+from preflight.probe.local_tests import device_tests, processor_tests, training_test
 from preflight.probe.operation import Operation
 from preflight.probe.request import Request
 
@@ -79,8 +79,14 @@ class Plan:
         """Every device by itself, all at once: they share no network, and where they share cores nobody is judged."""
         alone = [[place] for host in self.hosts for place in self._places(host)]
         tests = device_tests(self.cluster.product, self.request.backend, self.request.quick)
+        tests += () if self.crowded else processor_tests()
         made = self._round(number, Scope.DEVICE, alone, lambda _: tests)
         return replace(made, lanes=max(1, len(alone)))
+
+    def processors(self, number: int) -> Round:
+        """The hosts' own processors, one after the other, where they could not be measured beside their devices."""
+        first = [self._places(host)[:1] for host in self.hosts if self._places(host)]
+        return self._round(number, Scope.DEVICE, first if self.crowded else [], lambda _: processor_tests())
 
     def within_hosts(self, number: int) -> Round:
         """The devices of each host, where it has more than one."""

@@ -129,6 +129,7 @@ class Run:
                 alone = self._play(self.plan.devices)
                 bad = {member for seen in alone if seen.test.outcome in _BAD for member in seen.test.members}
                 self.plan = self.plan.without((member.host, member.device) for member in bad)
+                self._play(self.plan.processors)
             case Scope.HOST:
                 self._play(self.plan.within_hosts)
             case Scope.ALL:

@@ -15,6 +15,7 @@ SPIN = 0.3  # seconds of work on a device before the first timed run, so that it
 LONGEST = 2.0  # seconds for a test's iterations, comparing included; but
 FEWEST = 3  # are timed in any case
 COPIES = ("memory", "copy_in", "copy_out")
+PROCESSOR = "processor"
 _PERIOD = 7
 
 
@@ -63,14 +64,16 @@ def device_test(test, spec, access, say):
     """Warm up, then time each iteration; the target is wiped before and compared after it.
 
     The result says how many `bytes` were really worked on: at most those of the test, and less where memory is short;
-    `on_host`: by the host's processor, whose speed is nobody's figure.
+    `on_host`: by the host's processor in the device's place, whose speed is nobody's figure.
     """
     import torch
 
-    device = torch.device(access.place(spec["device"]))
+    of_host = test["op"] == PROCESSOR
+    device = torch.device("cpu" if of_host else access.place(spec["device"]))
     on_host = is_host(device)
     itemsize = torch.empty(0, dtype=getattr(torch, test["dtype"])).element_size()
-    most = min(test["bytes"], HOST_BYTES if on_host else room(spec, access) // 3)  # a product has three matrices
+    room_there = HOST_BYTES if on_host else room(spec, access) // 3  # a product has three matrices
+    most = test["bytes"] if of_host else min(test["bytes"], room_there)
     side = 1 << (int((most // itemsize) ** 0.5).bit_length() - 1)
     work = Copy(test["op"], side, device) if test["op"] in COPIES else Product(side, test["dtype"], device)
     begin = time.monotonic()
@@ -101,7 +104,7 @@ def device_test(test, spec, access, say):
             "first": first,
             "suspect": spec["rank"] if wrong else None,
             "bytes": side * side * itemsize,
-            "on_host": on_host,
+            "on_host": on_host and not of_host,
         }
     )
 

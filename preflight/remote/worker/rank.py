@@ -22,6 +22,7 @@ TESTS = {
     "copy_in": device_test,
     "copy_out": device_test,
     "matmul": device_test,
+    "processor": device_test,
     "training_step": training_step,
 }
 

@@ -18,6 +18,7 @@ from benchmarks.lab_matrix_rows import DEVICES, HOSTS, LEAVES, ROWS, Break, Name
 from benchmarks.measure import PREFLIGHT, lab, machine, shape
 
 STEP_DEADLINE = 8  # seconds; a hang costs no more than that a round
+LARGEST = "8MiB"  # a rank: a tenth of a second on a link that is well, one on a slow one
 LIMIT = 60.0  # seconds for a row
 RATE = "1gbit"  # what a host sends over gloo; the lab holds its device NICs to the same
 _SHOWN = 160  # characters of a cause in the table
@@ -26,8 +27,8 @@ _HEAD = f"""# How accurate the probe is, in the lab
 Written by `python -m benchmarks.lab_matrix`: each fault is really made in a lab of {HOSTS} hosts of {DEVICES} devices
 (`preflight lab break`; {LEAVES} leaves below a spine), the command is run, the fault is mended. The backend hccl is
 the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab; nothing here has run on an NPU.
-Host and device NICs are held to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang takes seconds. How it
-decides: [localise.md](localise.md).
+Host and device NICs are held to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang takes seconds; a rank
+sends {LARGEST} at most. How it decides: [localise.md](localise.md).
 
 *right*: the culprits of the report are those expected, all and nobody else; no failure accuses anybody else; the cause
 is told; and it took less than {LIMIT:.0f} s. Where tests cannot tell who it is, more than one answer is right, and the
@@ -75,7 +76,8 @@ def prepared() -> Iterator[Path]:
         inventory = directory / "hosts.toml"
         shape(directory, RATE)
         _run("configure", "--inventory", str(inventory), "-y")
-        text = inventory.read_text().replace("[probe]\n", f"[probe]\nstep_deadline = {STEP_DEADLINE}\n")
+        settings = f'[probe]\nstep_deadline = {STEP_DEADLINE}\nsizes = ["8B", "1MiB", "{LARGEST}"]\n'
+        text = inventory.read_text().replace("[probe]\n", settings)
         for backend in ("hccl", "gloo"):
             _inventory(directory, backend).write_text(text.replace('backend = "hccl"', f'backend = "{backend}"'))
         yield directory

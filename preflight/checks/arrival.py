@@ -64,7 +64,8 @@ def all_arrive(
         yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
     objects = None if located is None else named(located, *TROUBLE)
     others = {test for one in located or () if one.outcome not in TROUBLE for test in one.tests}
-    yield from _stopped(_Run(all_, observations, causes), objects, others)
+    slow = named(located, TestOutcome.SLOW)
+    yield from _stopped(_Run(all_, observations, causes), objects, slow, others)
 
 
 def _not_waited_for(view: RankView) -> bool:
@@ -93,9 +94,12 @@ class _Suspect:
         return self.it.explains(stop.places) if self.it.proven else self.own.explains(stop)
 
 
-def _stopped(run: _Run, located: Sequence[Named] | None, told: AbstractSet[str]) -> Iterator[Finding]:
-    """Hosts and devices first, then what lies between them, then what nobody is named for. `told`: ids of tests that
-    speak against somebody whom another check names, for wrong data or because he is slow."""
+def _stopped(
+    run: _Run, located: Sequence[Named] | None, slow: Sequence[Named], told: AbstractSet[str]
+) -> Iterator[Finding]:
+    """Hosts and devices first, then what lies between them, then what nobody is named for. `slow`: who is named for
+    that, and may be too slow for a deadline. `told`: ids of tests that speak against somebody whom another check names,
+    for wrong data or because he is slow."""
     behind, stops = late(run.observations, located)
     objects = located or ()
     suspects = _suspects(run, behind, [it for it in objects if it.single])
@@ -107,6 +111,7 @@ def _stopped(run: _Run, located: Sequence[Named] | None, told: AbstractSet[str])
         if any(f"({check})" in blamed.cause for check in ON_THE_WIRE):
             on_the_wire.add(blamed.host or "")
     left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
+    left = [stop for stop in left if not (stop.moving and any(it.explains(stop.places) for it in slow))]
     known = {place for suspect in suspects for place in suspect.own.places}
     for it in objects:
         known_by = it.part(known) if it.kind in ("host", "device") else it.kind == "system" and suspects and not left

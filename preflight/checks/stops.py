@@ -51,6 +51,11 @@ class Stop:
         return tuple(seen.test.id for seen in self.seen)
 
     @property
+    def moving(self) -> bool:
+        """Whether its ranks had met, and data was on its way."""
+        return STAGES.index(self.stage) >= STAGES.index("communicator")
+
+    @property
     def told(self) -> str:
         return f"{', '.join(self.ids[:8])}: {len(self.members)} ranks stopped after {self.stage}"
 

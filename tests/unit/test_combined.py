@@ -234,3 +234,14 @@ def test_a_device_that_alone_of_its_host_hangs_is_told_though_ports_are_blocked_
 def test_a_device_that_is_slow_by_itself_is_not_told_again_when_it_is_slow_in_pairs() -> None:
     assert judged(*SCENES[Way.SLOW], [cause("PRB112", "node03", 1)]) == []
     assert told(SCENES[Way.TOGETHER], cause("PRB112", "node03", 1)) == told(SCENES[Way.TOGETHER])
+
+
+def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once() -> None:
+    observations, named = SCENES[Way.TOGETHER]
+    (device,) = named[0].members
+    host, other = device.partition("/")[0], "node08"
+    rest = [f"{host}/{0 if device.endswith('/1') else 1}", f"{other}/0", f"{other}/1"]
+    groups = [seen(f"r{number}-0", *rest, outcome="hang") for number in (8, 9)]
+    scene = [*observations, *groups], [*named, located("link", [host, other], ["r8-0", "r9-0"])]
+    assert len(judged(*scene, [cause("NPU102", host, int(device[-1]))])) == 1
+    assert len(judged(*scene, [cause("NPU108", host, int(device[-1]))])) == 2

@@ -387,6 +387,16 @@ def test_a_slow_uplink_is_the_failure_of_the_part_behind_it_though_half_of_the_p
     assert finding.culprit == Culprit("partition", PARTS[1], ("r2-0", "r2-1", "r2-2", "r2-3"), "slow")
 
 
+@pytest.mark.parametrize(("stage", "findings"), [("iteration", 1), ("device", 3)])
+def test_what_is_too_slow_for_its_deadline_is_told_with_what_is_slow(stage: str, findings: int) -> None:
+    across = [slow(f"r2-{n}", f"{one}/0", f"{other}/0") for n, (one, other) in enumerate(zip(*PARTS, strict=True))]
+    inside = [seen(f"r3-{n}", f"{part[n]}/0", f"{part[n + 1]}/0", busbw_GBps=10.0) for part in PARTS for n in (0, 2)]
+    late = seen("r4-0", "node01/0", "node06/0", outcome="hang", stage=stage)
+    ids = [f"r2-{n}" for n in range(4)]
+    told_ = judged([*across, *inside, late], [located("partition", part, ids, "slow") for part in PARTS])
+    assert len([finding for finding in told_ if finding.outcome == "fail"]) == findings
+
+
 def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -> None:
     ranks = {"node05/1": {"wrong_values": 3, "suspect_rank": 0}, "node07/1": {"wrong_values": 3}}
     observations = [

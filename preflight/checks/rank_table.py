@@ -1,14 +1,19 @@
 """The rank table that jobs would read, beside what the devices have."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from preflight.checks.npu import has_planned_address, planned_device
 from preflight.checks.registry import NPU, Here, host_check
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
-from preflight.facts.rank_table import RankedServer, read
 from preflight.facts.types import Hccn, Network
 from preflight.model.finding import Finding
+from preflight.ranktable.live import other_addresses, own_server
+from preflight.ranktable.read import read
+from preflight.ranktable.rules import shared
+from preflight.ranktable.super_pods import without_sdid
+from preflight.ranktable.types import Server
 
 _VARIABLE = "RANK_TABLE_FILE"
 
@@ -29,14 +34,14 @@ def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | No
     if own.value is None:
         return
     path = job.variables[_VARIABLE]
-    for device in hccn.devices:
-        listed, has = own.value.addresses.get(device.index), device.address.value
-        if listed and has and listed != has and has_planned_address(here.host, device):
-            planned = planned_device(here.host, device.index).address
+    devices = {device.index: device for device in hccn.devices}
+    for ranked, has in other_addresses(own.value.server, hccn):
+        if has_planned_address(here.host, devices[ranked.device_id]):
+            planned = planned_device(here.host, ranked.device_id).address
             yield here.bad(
-                f"{here.host.name}: device {device.index}: the rank table has {listed}, the device {has}",
-                device=device.index, expected=has + (", as planned" if planned else ""), found=f"{listed} in {path}",
-                remedy=f"write {path} again from what the devices have",
+                f"{here.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, the device {has}",
+                device=ranked.device_id, expected=has + (", as planned" if planned else ""),
+                found=f"{ranked.device_ip} in {path}", remedy=f"write {path} again from what the devices have",
             )  # fmt: skip
 
 
@@ -56,20 +61,26 @@ def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator
     if own.value is None:
         return
     path = job.variables[_VARIABLE]
-    for device in own.value.twice:
+    for device in shared(own.value.server):
         yield here.bad(
             f"{here.host.name}: device {device}: the rank table gives it to several ranks", device=device,
             expected="a rank a device", found=path, remedy=f"write {path} again, or give each a device_port of its own",
         )  # fmt: skip
-    if own.value.without_sdid:
-        listed = ", ".join(map(str, own.value.without_sdid[:16]))
+    if own.value.version == "1.2" and (without := without_sdid(own.value.server)):
+        listed = ", ".join(str(device.device_id) for device in without[:16])
         yield here.bad(
             f"{here.host.name}: the rank table has no super_device_id of device {listed}", found=path,
             expected="a super_device_id for each, in a table of version 1.2", remedy=f"write {path} again, with SDIDs",
         )  # fmt: skip
 
 
-def _own_server(here: Here, job: Job, network: Network | None) -> Found[RankedServer]:
+@dataclass(frozen=True)
+class _Own:
+    version: str
+    server: Server
+
+
+def _own_server(here: Here, job: Job, network: Network | None) -> Found[_Own]:
     """What the rank table of the host's jobs has of it; an error where one is named and this cannot be said."""
     path = job.variables.get(_VARIABLE)
     if not path:
@@ -77,19 +88,15 @@ def _own_server(here: Here, job: Job, network: Network | None) -> Found[RankedSe
     file = job.files.get(path)
     if file is None or file.error or file.kind == "missing":  # ENV108 says what is wrong with it
         return Found(error=f"{path} could not be read: {_why(file)}")
-    table = read(file.text)
-    servers = table.value.servers if table.value else None
-    if servers is None or servers.value is None:
-        return Found(error=f"{path} could not be read: {servers.error if servers else 'it is no JSON: ' + table.error}")
-    own = next((servers.value[name] for name in _names(here, network) if name in servers.value), None)
-    return Found(own) if own else Found(error=f"{path} names no server with an address of {here.host.name}")
-
-
-def _names(here: Here, network: Network | None) -> Iterator[str]:
-    """What a rank table may call this host."""
-    yield from (here.host.address, here.host.name)
-    for interface in network.interfaces if network else ():
-        yield from (one.partition("/")[0] for one in interface.addresses if not one.startswith(("127.", "::1/")))
+    found = read(file.text)
+    if found.table is None:
+        return Found(error=f"{path} could not be read: {found.why}")
+    if found.table.version == "2.0":
+        return Found(error=f"{path} is of version 2.0, which names no servers")
+    own = own_server(found.table, here.host, network)
+    if own is None:
+        return Found(error=f"{path} names no server with an address of {here.host.name}")
+    return Found(_Own(found.table.version, own))
 
 
 def _why(file: SeenFile | None) -> str:

@@ -6,8 +6,8 @@ from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, cluster_check
 from preflight.facts.job import NOWHERE, Job, SeenFile
 from preflight.facts.quote import quote
-from preflight.facts.rank_table import read
 from preflight.model.finding import Finding
+from preflight.ranktable.read import read
 
 _VARIABLE = "RANK_TABLE_FILE"
 
@@ -67,9 +67,9 @@ def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:
     if file.error:
         return "", f"{quote(path)} cannot be read: {file.error}"
     table = read(file.text)
-    if table.value is None:
-        return f"{quote(path)} is not JSON: {table.error}; comments and trailing commas are not allowed", ""
-    if table.value.status != "completed":
-        status = quote(table.value.status)
+    if not table.is_json:
+        return f"{quote(path)} is not JSON: {table.why}; comments and trailing commas are not allowed", ""
+    if table.status != "completed":
+        status = quote(str(table.status))
         return f"the status of {quote(path)} is {status} instead of 'completed': it is not finished", ""
     return "", ""

@@ -1,70 +1,160 @@
-"""Rank tables: what is read of them, and that whatever else lies there ends in one sentence."""
+"""Rank tables: what is read of them, and that whatever else lies there ends in one sentence with its place."""
 
 import json
-from collections.abc import Mapping
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from preflight.facts.found import Found
-from preflight.facts.rank_table import RankedServer, read
+from preflight.ranktable.read import read
+from preflight.ranktable.rules import judge
+from preflight.ranktable.syntax import find, places, position
+from preflight.ranktable.types import Problem
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 
-DEVICES = [{"device_id": "0", "device_ip": "10.20.0.10"}, {"device_id": "1"}]
-PLAIN = {"version": "1.0", "server_list": [{"server_id": "10.1.0.1", "device": DEVICES}]}
+CASES = Path(__file__).parents[1] / "cases" / "rank_tables"
+DEVICES = [{"device_id": "0", "device_ip": "10.20.0.10", "rank_id": "0"}, {"device_id": "1", "rank_id": "1"}]
+PLAIN: dict[str, Any] = {"version": "1.0", "server_list": [{"server_id": "10.1.0.1", "device": DEVICES}]}
 
 
-def servers(text: str) -> Found[Mapping[str, RankedServer]]:
-    """The servers of a table, or why there are none."""
-    found = read(text)
-    return found.value.servers if found.value else Found(error=found.error)
+def place(text: str, problem: Problem) -> tuple[int, int]:
+    """Line and column, as the command tells them."""
+    if problem.offset is not None:
+        return position(text, problem.offset)
+    return position(text, find(places(text), problem.path or ()))
 
 
-def test_names_and_addresses_are_read_and_a_device_without_address_is_left_out() -> None:
-    assert servers(json.dumps(PLAIN)).value == {"10.1.0.1": RankedServer(frozenset({"10.1.0.1"}), {0: "10.20.0.10"})}
+def test_names_and_addresses_are_read_and_a_device_may_have_none() -> None:
+    table = read(json.dumps(PLAIN)).table
+    assert table is not None
+    [server] = table.servers
+    assert server.names == {"10.1.0.1"}
+    assert [(device.rank, device.device_id, device.device_ip) for device in server.devices] == [
+        (0, 0, "10.20.0.10"), (1, 1, ""),
+    ]  # fmt: skip
 
 
 def test_a_table_of_super_pods_names_its_servers_by_host_ip_too() -> None:
     entry = {"server_id": "node_0", "host_ip": "10.1.0.1", "device": []}
-    found = servers(json.dumps({"version": "1.2", "server_list": [entry], "super_pod_list": []}))
-    server = RankedServer(frozenset({"node_0", "10.1.0.1"}), {})
-    assert found.value == {"node_0": server, "10.1.0.1": server}
+    table = read(json.dumps({"version": "1.2", "server_list": [entry], "super_pod_list": []})).table
+    assert table is not None
+    assert set(table.by_name) == {"node_0", "10.1.0.1"}
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("good-*")), ids=lambda path: path.stem)
+def test_the_formats_are_read_and_no_rule_is_broken(path: Path) -> None:
+    found = read(path.read_text())
+    assert found.table is not None
+    assert found.table.size > 0
+    assert judge(found) == ()
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("bad-*")), ids=lambda path: path.stem)
+def test_what_is_wrong_is_said_with_line_and_column(path: Path) -> None:
+    expected = tomllib.loads((CASES / "expect.toml").read_text())[path.name]
+    text = path.read_text()
+    [problem] = judge(read(text))
+    assert (problem.rule, [*place(text, problem)], problem.warning) == (expected["rule"], expected["at"], False)
+    assert expected["says"] in problem.text
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("", (1, 1), "the file is empty"),
+        ("  \n", (2, 1), "the file is empty"),
+        ("{\n/* why */}", (2, 1), "a comment"),
+        ('{"status": "completed"\n  # why\n}', (2, 3), "a comment"),
+        ('{"status": "completed",\n}', (1, 23), "a comma with nothing after it"),
+        ('{"status": ["a", ]}', (1, 16), "a comma with nothing after it"),
+        ('{"status": "completed"', (1, 23), "and the text ends here"),
+        ("{'status': 1}", (1, 2), "enclosed in double quotes, found \"'status': 1}\""),
+        ('{"a": NaN}', None, "NaN is no number there"),
+        ('{"a": -Infinity}', None, "-Infinity is no number there"),
+        ("[" * 100000, None, "recursion"),
+        ('{"a": ' + "9" * 5000 + "}", None, "4300 digits"),
+        ('{"a": "\x1b[2J"}', (1, 8), "invalid control character"),
+    ],
+)
+def test_what_is_no_json_is_said_in_one_line(text: str, at: tuple[int, int] | None, says: str) -> None:
+    found = read(text)
+    [problem] = found.problems
+    assert not found.is_json
+    assert problem.rule == "json"
+    assert says in problem.text
+    assert len(problem.text) < 300
+    assert problem.text.isprintable()
+    assert at is None or place(text, problem) == at
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "Expecting value"),
-        ('{"version": "1.0", // comment\n}', "in double quotes: line 1"),
-        ("[]", "not shaped like a rank table"),
-        ("null", "not shaped like a rank table"),
-        ('{"version": "2.0"}', "version '2.0' is not read"),
-        ('{"version": ["1.0"]}', "is not read"),
-        ('{"version": "1.0"}', "not shaped like a rank table"),
-        ('{"version": "1.0", "server_list": [3]}', "not shaped like a rank table"),
-        ('{"version": "1.0", "server_list": [{"device": [{"device_id": "x", "device_ip": "1"}]}]}', "not shaped"),
-        ('{"version": "1.0", "server_list": [{"device": [{"device_id": Infinity, "device_ip": "1"}]}]}', "not shaped"),
-        ('{"version": "1.0", "server_list": [{"device": [{"device_id": 1e999, "device_ip": "1"}]}]}', "not shaped"),
-        ('{"version": "1.0", "server_list": [{"device": [{"device_id": 1.5, "device_ip": "1"}]}]}', "not shaped"),
-        ('{"version": "1.0", "server_list": [{"device": {"device_id": "0"}}]}', "device is no list"),
-        ("[" * 100000, "recursion"),
+        ("[]", "it is a list, not an object"),
+        ("null", "it is null, not an object"),
+        ("{}", "it has neither version nor group_list"),
+        ('{"version": "3.0"}', "version '3.0' is not read, only 1.0, 1.2, 2.0"),
+        ('{"version": ["1.0"]}', "a list: it has to be a string"),
+        ('{"version": 1.0}', "version is '1.0', a number: it has to be a string"),
+        ('{"version": "1.0"}', "the table has no server_list"),
+        ('{"version": "1.0", "server_list": {}}', "server_list is an object, not a list"),
+        ('{"version": "1.0", "server_list": [3]}', "server_list[0] is a number, not an object"),
+        ('{"version": "1.0", "server_list": [{}]}', "server_list[0] has no device"),
+        ('{"version": "1.0", "server_list": [{"device": [{"device_id": "0"}]}]}', "device[0] has no rank_id"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": "0"}]}]}', "device[0] has no device_id"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": "x"}]}]}', "is 'x', which is no number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": 1.5}]}]}', "is '1.5', which is no number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": -1}]}]}', "is '-1', which is no number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": 1e999}]}]}', "is 'inf', which is no number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": true}]}]}', "is 'True', which is no number"),
+        ('{"version": "1.0", "server_list": [{"device": {"device_id": "0"}}]}', "device is an object, not a list"),
+        ('{"version": "1.0", "server_list": [{"server_id": [], "device": []}]}', "server_id is a list, not a string"),
+        ('{"version": "2.0", "rank_list": [{"rank_id": 0}]}', "rank_list[0] has no level_list"),
+        ('{"group_list": [{"instance_list": [{"server_id": "a"}]}]}', "instance_list[0] has no devices"),
         ('{"version": "\\u001b[2J"}', "is not read"),
     ],
-)
-def test_anything_else_is_an_error_in_one_line(text: str, says: str) -> None:
-    found = servers(text)
-    assert found.value is None
-    assert says in found.error
-    assert len(found.error) < 300
-    assert found.error.isprintable()
+)  # fmt: skip
+def test_what_is_no_rank_table_is_said_in_one_line(text: str, says: str) -> None:
+    found = read(text)
+    assert found.is_json
+    assert found.table is None
+    assert says in found.why
+    assert len(found.why) < 300
+    assert found.why.isprintable()
+
+
+def test_a_number_where_hccl_wants_a_string_is_named_by_its_path_and_read_all_the_same() -> None:
+    text = json.dumps(PLAIN, indent=1).replace('"rank_id": "1"', '"rank_id": 1')
+    found = read(text)
+    [problem] = found.problems
+    assert (problem.rule, found.table is not None) == ("strings", True)
+    wanted = 'server_list[0].device[1].rank_id is a number: it has to be the string "1", as all numbers of this version'
+    assert problem.text == wanted
+    assert place(text, problem)[0] == next(
+        number for number, line in enumerate(text.splitlines(), 1) if '"rank_id": 1' in line
+    )
+
+
+def test_version_2_has_numbers_and_a_string_is_named() -> None:
+    text = (CASES / "good-v2.0.json").read_text().replace('"rank_id": 1,', '"rank_id": "1",')
+    [problem] = read(text).problems
+    assert problem.text == "rank_list[1].rank_id is a string: it has to be the number 1, as all numbers of this version"
+
+
+def test_a_key_that_is_given_twice_is_named_where_it_stands_again() -> None:
+    text = '{"version": "1.0",\n "status": "a", "status": "completed", "server_count": "0", "server_list": []}'
+    [problem] = read(text).problems
+    assert (problem.text, place(text, problem)) == ("status is given twice; the last one counts", (2, 17))
 
 
 def test_an_address_has_a_bounded_length() -> None:
     long = json.loads(json.dumps(PLAIN))
     long["server_list"][0]["device"][0]["device_ip"] = "1" * 100000
-    found = servers(json.dumps(long)).value
-    assert found is not None
-    assert len(found["10.1.0.1"].addresses[0]) == 64
+    table = read(json.dumps(long)).table
+    assert table is not None
+    assert len(table.servers[0].devices[0].device_ip) == 64
 
 
 def test_a_table_that_all_hosts_have_is_read_once() -> None:

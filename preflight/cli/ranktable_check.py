@@ -1,0 +1,211 @@
+"""`preflight ranktable --check`: a rank table by HCCL's rules, and beside live hosts where there is an inventory."""
+
+import argparse
+import hashlib
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.cli.common import DEFAULT_INVENTORY, session
+from preflight.model.cluster import Product
+from preflight.model.errors import UsageError
+from preflight.ranktable.live import Comparison, compare
+from preflight.ranktable.read import Reading, read
+from preflight.ranktable.rules import judge
+from preflight.ranktable.syntax import find, places, position
+from preflight.ranktable.types import Difference, Problem, spelled
+from preflight.report.text import Line, printable
+
+SCHEMA = "preflight.ranktable/1"
+_SHOWN = 5  # problems of a rule, and hosts that were not seen
+_LARGEST = 64 << 20  # bytes; a table of 32,768 devices has 4 MB
+
+
+@dataclass(frozen=True)
+class _Table:
+    path: Path
+    text: str
+    reading: Reading
+
+    def judged(self, product: Product | None) -> tuple[Problem, ...]:
+        """Its problems, in the order of the text; a link is one, whatever it leads to."""
+        problems = judge(self.reading, product)
+        if self.path.is_symlink():
+            target = f"{self.path} is a link: HCCL wants RANK_TABLE_FILE to be the file itself, {self.path.resolve()}"
+            problems = (Problem("link", target, offset=0), *problems)
+        return problems
+
+
+def check(args: argparse.Namespace) -> int:
+    """2 where the table is wrong in itself: then no host is asked; 1 where hosts are otherwise; 3 where one was not
+    seen."""
+    if args.out not in (None, "console", "json"):
+        raise UsageError(f"--check writes no table: -o is console or json, not {args.out}")
+    if args.push or args.force or args.devices or args.format:
+        raise UsageError("--check judges a table that is there; --push, --force, --devices and --format make one")
+    table = _load(args.check)
+    if args.inventory is None and args.source is None:
+        return _finish(args, table, table.judged(None))
+    args.inventory = args.inventory or DEFAULT_INVENTORY
+    version = table.reading.table.version if table.reading.table else ""
+    if args.source:
+        from preflight.cli.saved import load_saved
+
+        saved = load_saved(args)
+        problems = table.judged(saved.cluster.product)
+        if _wrong(problems) or table.reading.table is None or version == "2.0":
+            return _finish(args, table, problems)
+        found = compare(table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit))
+        return _finish(args, table, problems, found)
+    from preflight.cli.ranktable_look import look
+    from preflight.inventory import load
+
+    cluster = load(args.inventory)
+    problems = table.judged(cluster.product)
+    if _wrong(problems) or table.reading.table is None or version == "2.0":
+        return _finish(args, table, problems)
+    with session(args, cluster) as s:
+        facts = look(s, args.pool, version)
+        found = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit))
+        s.progress.clear()
+        return _finish(args, table, problems, found)
+
+
+def _load(path: Path) -> _Table:
+    """Raises UsageError for what is no text in a file."""
+    try:
+        if not path.is_file():
+            what = "a directory" if path.is_dir() else "no ordinary file" if path.exists() else "no such file"
+            raise UsageError(f"{path}: {what}; --check wants a rank table")
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{path} is larger than {_LARGEST >> 20} MiB, and no rank table is")
+        data = path.read_bytes()
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        line, column = position(before, len(before))
+        raise UsageError(f"{path}:{line}:{column}: this is no text in UTF-8, so no JSON") from None
+    return _Table(path, text, read(text))
+
+
+def _wrong(problems: Sequence[Problem]) -> bool:
+    return any(not problem.warning for problem in problems)
+
+
+def described(text: str) -> str:
+    """What a text is as a rank table, in a few words."""
+    table = read(text).table
+    if table is None:
+        return "no rank table that can be read"
+    version = f"version {table.version}" if table.version != "0" else "a group_list"
+    servers = f"{_count(len(table.servers), 'server')}, " if table.servers else ""
+    return f"{version}, {servers}{_count(table.size, 'rank')}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _finish(
+    args: argparse.Namespace, table: _Table, problems: Sequence[Problem], found: Comparison | None = None
+) -> int:
+    """Say what was found; the exit code."""
+    differences = found.differences if found else ()
+    exit_code = 2 if _wrong(problems) else 1 if _wrong(differences) else 3 if found and found.unseen else 0
+    where = places(table.text) if table.reading.is_json else {}
+
+    def place(problem: Problem) -> tuple[int, int]:
+        offset = problem.offset if problem.offset is not None else find(where, problem.path or ())
+        return position(table.text, offset)
+
+    everything = (*problems, *differences)
+    if args.out == "json":
+        listed = [_entry(problem, place(problem)) for problem in everything]
+        print(_document(table, exit_code, listed, found))
+        return exit_code
+    from preflight.report.console import show, width
+
+    lines = [Line(f"{table.path}: {described(table.text)}", "title"), Line(f"sha256 {_digest(table.text)}", "dim")]
+    lines += _lines(table.path, [(problem, place(problem)) for problem in everything], width())
+    lines += _ending(args, table, problems, found)
+    show(Line(printable(line.text), line.style) for line in lines)
+    return exit_code
+
+
+def _lines(path: Path, found: Sequence[tuple[Problem, tuple[int, int]]], width: int) -> Iterator[Line]:
+    """A few of each rule, and how many there are more."""
+    rules: dict[tuple[str, bool, bool], list[tuple[Problem, tuple[int, int]]]] = {}
+    for problem, place in found:
+        rules.setdefault((problem.rule, isinstance(problem, Difference), problem.warning), []).append((problem, place))
+    for (rule, _, warning), of_rule in rules.items():
+        style = "warn" if warning else "fail"
+        for problem, (line, column) in of_rule[:_SHOWN]:
+            said = f"{path}:{line}:{column}: {'warning: ' if warning else ''}{problem.text} [{rule}]"
+            yield from (Line(one, style) for one in _wrapped(said, width))
+        if more := of_rule[_SHOWN:]:
+            ranks = sorted({problem.rank for problem, _ in more if problem.rank is not None})
+            which = f": ranks {ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else ""
+            yield Line(f"  … and {len(more)} more [{rule}]{which}", style)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _ending(
+    args: argparse.Namespace, table: _Table, problems: Sequence[Problem], found: Comparison | None
+) -> Iterator[Line]:
+    """What was not looked at, the verdict, and what to run next."""
+    name = table.path
+    unseen = found.unseen if found else ()
+    yield from (Line(f"! could not look: {sentence}", "unknown") for sentence in unseen[:_SHOWN])
+    if len(unseen) > _SHOWN:
+        yield Line(f"! … and {len(unseen) - _SHOWN} more", "unknown")
+    if _wrong(problems):
+        asked = "; the hosts were not asked" if args.inventory else ""
+        yield Line(f"HCCL would not take it{asked}", "fail")
+        yield Line("next: mend it, or write another: preflight ranktable --inventory hosts.toml -o FILE", "next")
+    elif found is None:
+        if args.inventory:
+            yield Line("not compared with the hosts: version 2.0 names no servers", "warn")
+            return
+        yield Line("no rule is broken; whether the hosts are so was not asked", "pass")
+        yield Line(f"next: preflight ranktable --check {name} --inventory hosts.toml", "next")
+    elif _wrong(found.differences):
+        yield Line("the hosts are otherwise", "fail")
+        yield Line(f"next: preflight ranktable --inventory {args.inventory} -o {name} --force", "next")
+    elif not unseen:
+        yield Line("no rule is broken, and the hosts are so", "pass")
+        yield Line(f"next: preflight check --inventory {args.inventory}", "next")
+
+
+def _entry(problem: Problem, place: tuple[int, int]) -> dict[str, object]:
+    line, column = place
+    entry: dict[str, object] = {
+        "rule": problem.rule, "severity": "warning" if problem.warning else "error", "text": problem.text,
+        "line": line, "column": column, "path": spelled(problem.path) if problem.path else "", "rank": problem.rank,
+    }  # fmt: skip
+    if isinstance(problem, Difference):
+        entry |= {"host": problem.host, "server": problem.server, "device": problem.device,
+                  "listed": problem.listed, "live": problem.live}  # fmt: skip
+    return entry
+
+
+def _document(table: _Table, exit_code: int, problems: Sequence[dict[str, object]], found: Comparison | None) -> str:
+    """`preflight.ranktable/1`, as docs/rank-tables.md has it."""
+    held = table.reading.table
+    body = {
+        "schema": SCHEMA, "file": str(table.path), "sha256": _digest(table.text),
+        "version": held.version if held else None, "servers": len(held.servers) if held else None,
+        "ranks": held.size if held else None, "exit": exit_code, "compared": found is not None,
+        "problems": list(problems), "unseen": list(found.unseen) if found else [],
+    }  # fmt: skip
+    return json.dumps(body, indent=2, ensure_ascii=False)

@@ -1,0 +1,163 @@
+"""`preflight ranktable --push`: one rank table to the same place on every host, with its checksum read back.
+
+A change like any other: compared with what is there, asked for, journaled on the host, and taken back by rollback.
+"""
+
+import argparse
+import hashlib
+import json
+import posixpath
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from preflight.cli.changing import PENDING, agreed, carry_out, shown
+from preflight.cli.common import Session, again
+from preflight.cli.ranktable_check import described
+from preflight.model.change import Area, Change, Kind, Plan, StepState
+from preflight.model.errors import PreflightError, UsageError
+
+_LARGEST = 1 << 20  # bytes that the hosts' part of a change reads and writes of a file: preflight/remote/apply/files.py
+_MOST_LINES = 200  # of a table that is shown; that of 16 servers of 8 has 166
+_CHECK = "ENV108"  # whose subject it is
+
+
+def refuse_path(path: str) -> None:
+    """Raises UsageError for a path that HCCL would not take, or that means another one on the hosts."""
+    if not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
+        raise UsageError(f"--push {path}: RANK_TABLE_FILE has to be an absolute path, such as /data/hccl.json")
+    if not path.isprintable() or len(path) > 1024:
+        raise UsageError(f"--push {path[:80]}: that is no path of a file")
+
+
+def push(args: argparse.Namespace, s: Session, text: str) -> int:
+    """Bring `text` to every host, or to none; the exit code. Raises PreflightError where it cannot be put somewhere."""
+    from preflight.cli.configure_output import finish_run, say, show_plan
+
+    if len(text.encode()) > _LARGEST:
+        raise PreflightError(f"the table has more than {_LARGEST >> 10} KiB: write it with -o, and copy it yourself")
+    started = datetime.now(UTC)
+    plan = _plan(args, s, text)
+    if text.count("\n") <= _MOST_LINES:
+        shown(show_plan, s, plan, (), "every host has it already")
+    else:
+        shown(_show_briefly, s, plan, text)
+    if args.dry_run:
+        say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
+        return 0
+    if plan.changes and not agreed(args, plan):
+        return PENDING
+    run_id, applied = carry_out(args, s, plan, started)
+    well = _checksums(args, s, text)
+    return finish_run(args, s, run_id, applied.results, (), short=not well, at_work=applied.at_work)
+
+
+def _show_briefly(s: Session, plan: Plan, text: str) -> None:
+    from preflight.inventory import fold
+
+    s.progress.clear()
+    for what, before in (("+", True), ("~", False)):
+        if names := [change.host for change in plan.changes if (change.before is None) is before]:
+            print(f"{what} {plan.changes[0].target} on {fold(names)}")
+    print(f"{described(text)}; -o FILE writes it here, to be read" if plan.changes else "every host has it already")
+
+
+def _change(host: str, path: str, before: str | None, text: str) -> Change:
+    return Change(host, Area.ENVIRONMENT, Kind.FILE, path, before, text, _CHECK)
+
+
+def _plan(args: argparse.Namespace, s: Session, text: str) -> Plan:
+    """What has to be written where. Nothing is written over but a rank table, and nothing through a link: raises
+    PreflightError where something else is there, on whatever host, since a table is the same on all or useless."""
+    from preflight.provision.apply import Way, compare
+    from preflight.report.build import new_run_id
+
+    hindered = {name: _hindrance(args.push, *seen) for name, seen in _look(args, s).items()}
+    _refuse_hindered(s, hindered)
+    wanted = Plan(tuple(_change(host.name, args.push, None, text) for host in s.hosts))
+    way = Way(s.hosts, s.transport, args.pool, s.progress)
+    changes: list[Change] = []
+    for met in compare(wanted, way, new_run_id(datetime.now(UTC))):
+        name, there = met.change.host, met.found or ""
+        if met.state is StepState.FAILED:
+            hindered[name] = met.message.removeprefix(f"{name}: ")
+        elif met.state is StepState.MOVED and not args.force and not _is_rank_table(there):
+            hindered[name] = f"{args.push} is there already and is no rank table; --force writes over it"
+        elif met.state is not StepState.ALREADY:
+            changes.append(_change(name, args.push, met.found, text))
+    _refuse_hindered(s, hindered)
+    return Plan(tuple(changes))
+
+
+def _refuse_hindered(s: Session, hindered: Mapping[str, str]) -> None:
+    from preflight.inventory import fold
+
+    s.progress.clear()
+    alike: dict[str, list[str]] = {}
+    for name, why in hindered.items():
+        if why:
+            alike.setdefault(why, []).append(name)
+    if alike:
+        sentences = (f"{fold(names)}: {why}" for why, names in alike.items())
+        raise PreflightError("\n".join((*sentences, "nothing was pushed, to any host")))
+
+
+def _hindrance(path: str, kind: str, more: str) -> str:
+    """Why the table cannot be put there; `kind` and `more` are those of `_look`."""
+    if kind == "link":
+        return f"{path} is a link there, which HCCL does not take for a rank table; remove it"
+    return "" if kind in ("file", "missing") else f"{path} is a {kind} there" if kind else more
+
+
+def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
+    """Host → (what stands at the path, its sha256); or ("", why that is not known). On the host itself, wherever jobs
+    run."""
+    from preflight.facts.collect import collect
+    from preflight.facts.job import Job
+    from preflight.facts.types import Missing, Unreachable
+    from preflight.model.cluster import JobInputs
+
+    here = replace(s.cluster.probe, setup="", wrapper=(), user="")
+    cluster = replace(s.cluster, probe=here, job=JobInputs(requirements=(args.push,)))
+    facts = collect(cluster, s.hosts, s.transport, progress=s.progress, ports=cluster.ports, pool=args.pool,
+                    sections=("os", "job"), deep=True)  # fmt: skip
+    seen: dict[str, tuple[str, str]] = {}
+    for host, found in facts.hosts.items():
+        if isinstance(found, Unreachable):
+            seen[host] = "", found.summary.removeprefix(f"{host}: ")
+        elif not isinstance(found.job, Job):
+            seen[host] = "", found.job.error if isinstance(found.job, Missing) else "not looked at"
+        else:
+            file = found.job.files.get(args.push)
+            seen[host] = (file.kind, file.error or file.digest) if file else ("", "not looked at")
+    s.progress.clear()
+    return seen
+
+
+def _is_rank_table(text: str) -> bool:
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(held, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(held)
+
+
+def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
+    """Read the file's sha256 on every host, and say who has which; whether all have this one."""
+    from preflight.inventory import fold
+
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    found = _look(args, s)
+    same = [host for host, (_, digest) in found.items() if digest == wanted]
+    if same:
+        print(f"sha256 {wanted} on {fold(same)}")
+    others: dict[str, list[str]] = {}
+    for host, (kind, more) in found.items():
+        if host not in same:
+            others.setdefault(f"{kind or 'could not look'}: {more}" if more else f"it is {kind}", []).append(host)
+    for what, hosts in others.items():
+        print(f"! another one on {fold(hosts)}: {what}")
+    if not others:
+        print(f"on every host: export RANK_TABLE_FILE={shlex.quote(args.push)}")
+    return not others

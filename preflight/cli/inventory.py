@@ -99,7 +99,7 @@ def _export(args: argparse.Namespace) -> int:
     _give(args, text, "the host list")
     if missing := left_out(listed, form):
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
-    _say(f"next: {form.use.format(shlex.quote(str(args.out or 'FILE')))}")
+    _say(f"next: {form.use.format(shlex.quote(str(args.out or 'FILE')), host=listed.hosts[0].name)}")
     return 0
 
 

@@ -1,4 +1,6 @@
-"""Ansible's inventory as `ansible-inventory --list` prints it: {"_meta": {"hostvars": …}, "all": {"children": […]}}."""
+"""Ansible's inventory: read as `ansible-inventory --list` prints it, {"_meta": {"hostvars": …}, "all": {"hosts": […]}},
+and written as one that `ansible -i FILE` reads, {"all": {"hosts": {NAME: {…}}}}, which is read, too.
+"""
 
 import json
 import shlex
@@ -25,43 +27,41 @@ def read(source: Source) -> Listed:
     begin = [wanted] if wanted in groups else list(groups)
     names: dict[str, Node] = {}
     for name in begin:
-        for node in _hosts(groups, name, set()):
-            names.setdefault(node.text(), node)
+        for host, node in _hosts(groups, name, set()):
+            names.setdefault(host, node)
     notes: set[str] = set()
-    hosts = tuple(_host(node, variables.get(name), notes) for name, node in names.items())
-    return source.listed(Listed(hosts, notes=tuple(sorted(notes))))
+    hosts = tuple(_host(name, node, variables.get(name), notes) for name, node in names.items())
+    return source.listed(Listed(hosts, slots_are_devices=True, notes=tuple(sorted(notes))))
 
 
 def write(listed: Listed) -> str:
-    names = [host.name for host in listed.hosts]
-    return (
-        json.dumps(
-            {
-                "_meta": {"hostvars": {host.name: _variables(host) for host in listed.hosts}},
-                "all": {"children": ["ungrouped"]},
-                "ungrouped": {"hosts": names},
-            },
-            indent=4,
-        )
-        + "\n"
-    )
+    hosts = {host.name: _variables(host) for host in listed.hosts}
+    return json.dumps({"all": {"hosts": hosts}}, indent=4) + "\n"
 
 
-def _hosts(groups: Mapping[str, Node], name: str, seen: set[str]) -> Iterator[Node]:
-    """A group's own hosts, then those of its children; a child that is not listed is empty."""
+def _hosts(groups: Mapping[str, Node], name: str, seen: set[str]) -> Iterator[tuple[str, Node]]:
+    """A group's own hosts, each with the node that names it, then those of its children; a child that is not listed
+    is empty."""
     if name in seen or name not in groups:
         return
     seen.add(name)
     members = groups[name].members()
-    if "hosts" in members:
-        yield from members["hosts"].elements()
-    for child in members["children"].elements() if "children" in members else ():
+    if "vars" in members:
+        members["vars"].wrong(
+            "variables of groups are not read; give what ansible-inventory --list prints, no --export"
+        )
+    hosts, children = members.get("hosts"), members.get("children")
+    if hosts and isinstance(hosts.value, dict):
+        yield from hosts.members().items()
+    elif hosts:
+        yield from ((node.host(), node) for node in hosts.elements())
+    for child in children.elements() if children else ():
         yield from _hosts(groups, child.text(), seen)
 
 
-def _host(node: Node, variables: Node | None, notes: set[str]) -> ListedHost:
-    name = node.host()
-    said = variables.members() if variables else {}
+def _host(name: str, node: Node, variables: Node | None, notes: set[str]) -> ListedHost:
+    """`node`: where the name stands, or its variables, if it has none in hostvars."""
+    said = variables.members() if variables else node.members() if isinstance(node.value, dict) else {}
     said |= {new: said[old] for new, old in _OLD.items() if old in said and new not in said}
 
     def text(key: str) -> str | None:
@@ -80,19 +80,19 @@ def _host(node: Node, variables: Node | None, notes: set[str]) -> ListedHost:
             said[key].wrong(f"{key} should be a number from 1 to {high}, found {str(said[key].value)[:40]!r}")
         return found
 
+    node.checked(name)
     address = said["ansible_host"].host() if text("ansible_host") else None
     arguments = " ".join(filter(None, map(text, _ARGUMENTS)))
-    bastion = jump.of_arguments(_options(said, arguments), notes)
     sudo = said["ansible_become"].value if "ansible_become" in said else None
     return ListedHost(
         name,
         None if address == name else address,
-        number(DEVICES, 64),
-        text("ansible_user"),
-        number("ansible_port", 65535),
-        text("ansible_ssh_private_key_file"),
-        bastion,
-        sudo if isinstance(sudo, bool) else None,
+        slots=number(DEVICES, 64),
+        user=text("ansible_user"),
+        port=number("ansible_port", 65535),
+        key=text("ansible_ssh_private_key_file"),
+        bastion=jump.of_arguments(_options(said, arguments), notes),
+        sudo=sudo if isinstance(sudo, bool) else None,
     )
 
 

@@ -9,15 +9,22 @@ from preflight.inventory.lists.clustershell import ALL, Group, listed_of
 from preflight.inventory.lists.folding import fold
 from preflight.inventory.lists.listed import Listed, Source
 
+_DEEPEST = 8  # of brackets and indentation; sources of groups need 3
+_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_BEGIN = (yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken, yaml.FlowMappingStartToken,
+          yaml.FlowSequenceStartToken)  # fmt: skip
+_END = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
+
 
 def read(source: Source) -> Listed:
     """`source: {group: nodes}`; nodes may be a list. Without a group asked for, those of the first source."""
     try:
-        root = yaml.compose(source.text, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
+        _refuse_what_grows(source)
+        root = yaml.compose(source.text, _LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         source.wrong(mark.index if mark else 0, f"not YAML: {error.problem}")
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise InventoryError(f"{source.name}: not YAML: {str(error).splitlines()[0][:120]}") from error
     sources = {
         name: {group: _texts(source, nodes) for group, nodes in _members(source, groups, "a source of groups").items()}
@@ -26,6 +33,17 @@ def read(source: Source) -> Listed:
     if not sources:
         raise InventoryError(f"{source.name}: has no group")
     return listed_of(source, sources, next(iter(sources)))
+
+
+def _refuse_what_grows(source: Source) -> None:
+    """Aliases, which may stand for ever more, and depths at which libyaml overruns its stack."""
+    depth = 0
+    for token in yaml.scan(source.text, _LOADER):
+        depth += isinstance(token, _BEGIN) - isinstance(token, _END)
+        if depth > _DEEPEST:
+            source.wrong(token.start_mark.index, "nested too deeply for groups of nodes")
+        if isinstance(token, yaml.AliasToken):
+            source.wrong(token.start_mark.index, "aliases are not read; write out what it stands for")
 
 
 def write(listed: Listed) -> str:

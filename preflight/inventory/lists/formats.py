@@ -19,13 +19,13 @@ from preflight.inventory.lists.listed import Listed, Source
 
 _OF_SSH = ("address", "user", "port", "key", "bastion")
 
-Lines = Sequence[str]  # those of a text that say something
+Lines = Sequence[str]  # those of a text that say something, without what stands behind them
 
 
 @dataclass(frozen=True)
 class Format:
     """`looks`: whether a text may be in it; `holds`: the fields of ListedHost that it has a place for; `use`: a command
-    for a file of it, {}; `groups`: whether a group can be asked for."""
+    for a file of it, {}, and {host}, its first host; `groups`: whether a group can be asked for."""
 
     what: str
     read: Callable[[Source], Listed]
@@ -38,12 +38,12 @@ class Format:
 
 def _every(pattern: str) -> Callable[[Lines], bool]:
     form = re.compile(pattern)
-    return lambda lines: all(form.fullmatch(line) for line in lines)
+    return lambda lines: all(form.fullmatch(line.strip()) for line in lines)
 
 
 def _some(pattern: str) -> Callable[[Lines], bool]:
     form = re.compile(pattern)
-    return lambda lines: any(form.match(line) for line in lines)
+    return lambda lines: any(form.match(line.strip()) for line in lines)
 
 
 def _json(*keys: str) -> Callable[[Lines], bool]:
@@ -52,16 +52,21 @@ def _json(*keys: str) -> Callable[[Lines], bool]:
 
 def _brace(lines: Lines) -> bool:
     """Also below a line or two that `kubectl describe` has written above."""
-    return any(line.startswith("{") for line in lines[:3])
+    return any(line.lstrip().startswith("{") for line in lines[:3])
 
 
 def _option(lines: Lines) -> bool:
-    return len(lines) == 1 and "," in lines[0] and ":" in lines[0] and not re.search(r"[\s\[\]{=]", lines[0])
+    return len(lines) == 1 and "," in lines[0] and ":" in lines[0] and not re.search(r"[\s\[\]{=]", lines[0].strip())
 
 
 def _yaml(lines: Lines) -> bool:
-    first = lines[lines[0] == "---" :][:1]
-    return _every(r"[^\s{:]+:")(first) and len(lines) > 1 and not _brace(lines)
+    """A name alone, and something indented below."""
+    first, *others = lines[lines[0] == "---" :] or ("",)
+    return first.endswith(":") and first == first.lstrip() and bool(others) and others[0] != others[0].lstrip()
+
+
+def _groups(lines: Lines) -> bool:
+    return not _yaml(lines) and _every(r"[\w.-]+:(\s.*|\D.*)?")(lines)
 
 
 FORMATS = {
@@ -75,20 +80,20 @@ FORMATS = {
     "horovod": Format("-H of horovodrun, perseusrun, mpirun: node01:8,node02:8", host_file.read_option,
                       host_file.write_option, _option, 'horovodrun -H "$(cat {})" hostname', frozenset({"slots"})),
     "names": Format("names, one a line, for pdsh and others", names.read, names.write_lines,
-                    _every(r"[^:=@{}]*"), "pdsh -w ^{} hostname"),
+                    _every(r"[^\s:=@{}]*"), "pdsh -w ^{} hostname"),
     "slurm": Format("Slurm's node list: node[01-16,20]", names.read, names.write_slurm,
-                    _every(r"[^:=@{}]*"), 'srun --nodelist "$(cat {})" hostname'),
+                    _every(r"[^:=@{}]*[\[\],][^:=@{}]*"), 'srun --nodelist "$(cat {})" hostname'),
     "slurm-env": Format("a job's allocation in the environment: SLURM_JOB_NODELIST=…", slurm_environment.read,
                         slurm_environment.write, _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="), ". {}", frozenset({"slots"})),
     "clustershell": Format("ClusterShell's groups: all: node[01-16]", clustershell.read, clustershell.write,
-                           _every(r"[\w.-]+:(\s.*|\D.*)?"), "clush -g all --conf {}", groups=True),
+                           _groups, "install -m 644 {} /etc/clustershell/groups.d/local.cfg", groups=True),
     "clustershell-yaml": Format("ClusterShell's groups in YAML", clustershell_yaml.read, clustershell_yaml.write,
-                                _yaml, "clush -g all", groups=True),
+                                _yaml, "install -m 644 {} /etc/clustershell/groups.d/cluster.yaml", groups=True),
     "ansible": Format("Ansible: what ansible-inventory --list prints", ansible.read, ansible.write,
                       _json("_meta", "hosts", "children"), "ansible -i {} all -m ping",
                       frozenset({"slots", "sudo", *_OF_SSH}), groups=True),
     "ssh-config": Format("ssh_config", ssh_config.read, ssh_config.write,
-                         _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"), "ssh -F {}",
+                         _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"), "ssh -F {} {host}",
                          frozenset(_OF_SSH)),
     "rank-table": Format("rank tables 1.0 and 1.2, hccl.json of MindCluster", rank_table.read, rank_table.write,
                          _json("server_list", "group_list", "rank_list"), "export RANK_TABLE_FILE={}",
@@ -101,7 +106,7 @@ def read(source: Source, name: str = "") -> tuple[str, Listed]:
     first of several in which it says the same. Raises InventoryError."""
     if name:
         return name, FORMATS[name].read(source)
-    lines = [line.text for line in source.lines()]
+    lines = [line.text for line in source.lines(indented=True)]
     if not lines:
         raise InventoryError(f"{source.name}: names no host")
     read, errors = {}, {}

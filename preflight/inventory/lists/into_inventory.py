@@ -40,7 +40,7 @@ def document_of(listed: Listed, wishes: Wishes, base: Mapping[str, Any] | None =
     _name_and_product(cluster, listed, wishes, assumed)
     product = Product(cluster["product"])
     counts = _counts(cluster, listed, wishes, product, assumed)
-    if len(set(counts)) == 1:
+    if len(set(counts)) == 1 and counts[0] is not None:
         cluster["devices"], counts = counts[0], [None] * len(counts)
     elif None not in counts:
         cluster.pop("devices", None)
@@ -87,8 +87,8 @@ def _counts(cluster: Table, listed: Listed, wishes: Wishes, product: Product, as
         if most > MOST_DEVICES:
             name = next(host.name for host in listed.hosts if host.slots == most)
             raise UsageError(f"{most} slots of {name} are no devices; say how many a host has with --devices")
-        if not any(host.device_ips for host in listed.hosts):
-            assumed.append("a slot was taken for a device; say how many a host has with --devices if that is wrong")
+        if not listed.slots_are_devices:
+            assumed.append("a slot (a task of Slurm) was taken for a device; say with --devices if that is wrong")
     if None in slots and "devices" not in cluster:
         usual = 0 if product is Product.CPU else _USUAL_DEVICES
         if usual:

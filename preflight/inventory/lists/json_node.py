@@ -49,11 +49,15 @@ class Node:
 
     def host(self) -> str:
         """A host's name or address; raises InventoryError for what can be neither."""
+        return self.checked(self.text())
+
+    def checked(self, name: str) -> str:
+        """A host's name that stands here; raises InventoryError for what can be none."""
         try:
-            check_name(self.text())
+            check_name(name)
         except ValueError as error:
             self.wrong(str(error))
-        return self.text()
+        return name
 
     @property
     def _what(self) -> str:

@@ -34,6 +34,7 @@ class Listed:
     name: str = ""  # of the cluster
     product: str = ""
     superpod: bool = False
+    slots_are_devices: bool = False  # by the list's own words
     notes: tuple[str, ...] = ()
 
 
@@ -67,13 +68,15 @@ class Source:
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         raise InventoryError(f"{self.name}:{line}:{column}: {sentence}") from None
 
-    def lines(self) -> Iterator[Line]:
-        """Those that are neither empty nor a comment; `#` begins one, also behind a blank."""
+    def lines(self, *, indented: bool = False) -> Iterator[Line]:
+        """Those that are neither empty nor a comment; `#` begins one, also behind a blank. `indented`: with the blanks
+        in front."""
         at = 0
         for number, line in enumerate(self.text.split("\n"), 1):
             text = re.sub(r"(^|\s)#.*", "", line).rstrip()
-            if text.strip():
-                yield Line(number, at + len(text) - len(text.lstrip()), text.strip())
+            begin = 0 if indented else len(text) - len(text.lstrip())
+            if text:
+                yield Line(number, at + begin, text[begin:])
             at += len(line) + 1
 
     def checked(self, name: str, at: int) -> str:

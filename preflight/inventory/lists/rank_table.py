@@ -40,6 +40,7 @@ def read(source: Source) -> Listed:
         Listed(
             tuple(host for host, _ in hosts),
             product=_product(top, version),
+            slots_are_devices=True,
             superpod=version == _SUPER_POD,
             notes=tuple(notes[:1]) if len(notes) < 2 else (f"{notes[0]}; so it is of {len(notes)} hosts",),
         )

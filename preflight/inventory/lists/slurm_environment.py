@@ -39,14 +39,14 @@ def read(source: Source) -> Listed:
         slots, product = [number] * len(nodes.hosts), "nvidia"
         notes = (f"devices of every host as {variable} tells",)
     elif tasks and set(tasks) != {1}:
-        slots, notes = tasks, ("a task was taken for a device (SLURM_TASKS_PER_NODE)",)
+        slots = tasks
     elif tasks:
         notes = ("one task a node was not taken for one device, since launchers are started like that",)
     hosts = nodes.hosts
     if slots:
         hosts = tuple(replace(host, slots=count) for host, count in zip(hosts, slots, strict=True))
     cluster = said.get("SLURM_CLUSTER_NAME", "")
-    return Listed(hosts, name=cluster, product=product, notes=(*nodes.notes, *notes))
+    return Listed(hosts, cluster, product, slots_are_devices=bool(product), notes=(*nodes.notes, *notes))
 
 
 def write(listed: Listed) -> str:

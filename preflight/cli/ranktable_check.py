@@ -183,7 +183,8 @@ def _ending(
         yield Line("the hosts are otherwise", "fail")
         yield Line(f"next: preflight ranktable --inventory {args.inventory} -o {name} --force", "next")
     elif not unseen:
-        yield Line("no rule is broken, and the hosts are so", "pass")
+        hosts = f"the hosts of --limit {args.limit}" if args.limit else "the hosts"
+        yield Line(f"no rule is broken, and {hosts} are so", "pass")
         yield Line(f"next: preflight check --inventory {args.inventory}", "next")
 
 

@@ -1,6 +1,6 @@
 """A rank table beside what its hosts show: which host a server is, and what of it is otherwise. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.facts.chips import Chips
@@ -73,7 +73,29 @@ def compare(table: RankTable, hosts: Sequence[Host], facts: ClusterFacts, *, lim
         else:
             of_host = _Host(host, own, found)
             differences += [*of_host.devices(), *of_host.addresses(unseen), *of_host.sdids(table, unseen)]
+    differences += _super_pods(table, servers, seen)
     return Comparison(tuple(differences), tuple(unseen))
+
+
+def _super_pods(
+    table: RankTable, servers: Mapping[str, Server | None], seen: Mapping[str, HostFacts | Unreachable | None]
+) -> Iterator[Difference]:
+    """Servers that the table has in one super-pod, and npu-smi in several. What the table calls a super-pod is free."""
+    home = {server: pod for pod in table.super_pods for server in pod.servers}
+    first: dict[str, tuple[str, int]] = {}
+    for host, server in servers.items():
+        found = seen[host]
+        pod = home.get(server.id) if server else None
+        if server is None or pod is None or not isinstance(found, HostFacts) or not isinstance(found.chips, Chips):
+            continue
+        live = next((chip.superpod.value.pod for chip in found.chips.chips if chip.superpod.value), None)
+        other, usual = first.setdefault(pod.id, (host, live)) if live is not None else ("", None)
+        if live != usual:
+            text = (
+                f"server {server.id}: the table has it in super-pod {pod.id} with {other}, but {host} is in super-pod "
+                f"{live}, and {other} in {usual}"
+            )
+            yield Difference("super-pod", text, pod.path, host=host, server=server.id, listed=pod.id, live=str(live))
 
 
 def _ranks(server: Server) -> str:

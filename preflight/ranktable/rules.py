@@ -70,6 +70,13 @@ def server_ids(table: RankTable) -> Iterator[Problem]:
         first.setdefault(server.id, server)
 
 
+def host_ips(table: RankTable) -> Iterator[Problem]:
+    for server in table.servers:
+        if server.host_ip and ip(server.host_ip) is None:
+            text = f"server {server.id}: host_ip {quote(server.host_ip)} is no address"
+            yield Problem("host-ip", text, (*server.path, "host_ip"))
+
+
 def ranks(table: RankTable) -> Iterator[Problem]:
     """0 to N-1, each once."""
     named: dict[int, str] = {}
@@ -115,8 +122,8 @@ def mindspore_order(table: RankTable) -> Iterator[Problem]:
 
 def sound_ranks(table: RankTable) -> list[tuple[Server, RankedDevice]]:
     """In the order of ranks, without those that are given twice or out of range."""
-    times = Counter(device.rank for _, device in table.placed)
-    sound = (pair for pair in table.placed if times[pair[1].rank] == 1 and pair[1].rank < table.size)
+    times, size = Counter(device.rank for _, device in table.placed), table.size
+    sound = (pair for pair in table.placed if times[pair[1].rank] == 1 and pair[1].rank < size)
     return sorted(sound, key=lambda pair: pair[1].rank)
 
 
@@ -249,6 +256,6 @@ def device_sets(table: RankTable, product: Product | None) -> Iterator[Problem]:
 
 
 _RULES: tuple[Callable[[RankTable], Iterable[Problem]], ...] = (
-    counts, empty, server_ids, ranks, interleaved, mindspore_order, shared_devices, addresses, ports,
+    counts, empty, server_ids, host_ips, ranks, interleaved, mindspore_order, shared_devices, addresses, ports,
     addresses_of_ranks,
 )  # fmt: skip

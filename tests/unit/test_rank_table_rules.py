@@ -50,7 +50,7 @@ def test_what_is_written_is_read_again_and_breaks_no_rule(size: tuple[str, int, 
     assert judge(found, Product.ATLAS_A3) == ()
 
 
-words = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=40)
+words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 
 
 @given(st.lists(st.tuples(words, st.lists(st.tuples(st.integers(0, 99), words), max_size=4)), max_size=4), words)
@@ -109,6 +109,7 @@ EVERYWHERE: dict[str, tuple[Callable[[Document], None], str, str]] = {
     "a server twice": (server_key("server_id", "10.1.0.10"), "server-id", "server_id 10.1.0.10 is given twice"),
     "too long a name": (server_key("server_id", "10.1.0.11" + "x" * 60), "server-id", "is longer than 64 characters"),
     "no name": (server_key("server_id", ""), "server-id", "server_list[1] has no server_id"),
+    "a host_ip that is none": (server_key("host_ip", "node_0"), "host-ip", "host_ip 'node_0' is no address"),
     "no device": (server_key("device", []), "rank", "has no device"),
     "a device twice": (change("device_id", "0"), "device", "the device is also that of rank"),
     "a number as rank": (lambda d: _number(d, "rank_id"), "strings", "rank_id is a number: it has to be the string"),

@@ -1,0 +1,281 @@
+"""The rank table of live hosts, and a table beside them: from facts, offline."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.cli.main import main
+from preflight.facts.document import dump, load
+from preflight.ranktable.build import Built, Order, Wanted, build
+from preflight.ranktable.live import compare
+from preflight.ranktable.read import read
+from preflight.ranktable.types import Difference, RankTable
+from preflight.ranktable.write import text_of
+from tests.unit.healthy import Scene, scene
+
+SUPER_PODS = {"cluster": {"product": "atlas-a3", "superpod": True}}
+AWAY = {"facts": {"node02": {"hccn": {"missing": "hccn_tool is not there"}}}}
+
+INVENTORY = """
+[cluster]
+name = "case"
+product = "atlas-a1"
+[[hosts]]
+name = "node[01-02]"
+address = "10.1.0.[1-2]"
+"""
+
+
+def built(case: dict[str, Any], wanted: Wanted | None = None) -> Built:
+    made = scene(case)
+    return build(made.cluster, made.cluster.hosts, made.facts, wanted or Wanted())
+
+
+def table_of(case: dict[str, Any], wanted: Wanted | None = None) -> RankTable:
+    table = built(case, wanted).table
+    assert table is not None
+    return table
+
+
+def differences(table: RankTable, case: dict[str, Any]) -> tuple[list[Difference], list[str]]:
+    made: Scene = scene(case)
+    found = compare(table, made.cluster.hosts, made.facts)
+    return list(found.differences), list(found.unseen)
+
+
+def device(number: int, **changes: Any) -> dict[str, Any]:
+    return {"facts": {"node02": {"hccn": {"devices": {str(number): changes}}}}}
+
+
+def test_the_table_has_the_addresses_that_the_devices_have() -> None:
+    made = built(device(3, address={"value": "10.20.3.99"}))
+    assert made.table is not None
+    assert made.table.servers[1].devices[3].device_ip == "10.20.3.99"
+    assert made.differences == ("node02: device 3 has 10.20.3.99, the inventory plans 10.20.3.20",)
+
+
+@pytest.mark.parametrize(
+    ("case", "part", "says"),
+    [
+        (device(3, address={"value": None}), "lacking", "node02: device 3 has no address, which those of Atlas A1"),
+        (device(3, address={"error": "busy"}), "unseen", "node02: device 3: its address could not be read: busy"),
+        (AWAY, "unseen", "node02: hccn_tool is not there"),
+        (SUPER_PODS | {"facts": {"node02": {"chips": {"missing": "no npu-smi"}}}}, "unseen",
+         "node02: its super device ids: no npu-smi"),
+    ],
+)  # fmt: skip
+def test_without_a_device_there_is_no_table(case: dict[str, Any], part: str, says: str) -> None:
+    made = built(case)
+    assert made.table is None
+    [sentence] = getattr(made, part)
+    assert says in sentence
+
+
+def test_servers_of_super_pods_have_their_super_device_ids_and_stand_together() -> None:
+    pod = {"facts": {"node01": {"chips": {"chips": {str(number): {"superpod": {"value": {
+        "sdid": number, "pod": 7, "server": 3, "size": 8}}} for number in range(8)}}}}}  # fmt: skip
+    table = table_of(SUPER_PODS | pod)
+    assert (table.version, [pod.id for pod in table.super_pods]) == ("1.2", ["7", "0"])
+    assert [pod.servers for pod in table.super_pods] == [("10.1.0.1",), ("10.1.0.2",)]
+    assert [device.super_device_id for device in table.servers[0].devices] == [str(number) for number in range(8)]
+    assert read(text_of(table)).table == table
+
+
+def test_servers_stand_in_lexical_order_unless_the_inventory_s_is_asked_for() -> None:
+    case = {"cluster": {"hosts": {"node01": {"address": "10.1.0.20"}, "node02": {"address": "10.1.0.141"}}}}
+    assert [server.id for server in table_of(case).servers] == ["10.1.0.141", "10.1.0.20"]
+    kept = table_of(case, Wanted(order=Order.INVENTORY))
+    assert [server.id for server in kept.servers] == ["10.1.0.20", "10.1.0.141"]
+
+
+def test_a_table_of_what_is_there_is_not_otherwise() -> None:
+    assert differences(table_of({}), {}) == ([], [])
+    assert differences(table_of(SUPER_PODS), SUPER_PODS) == ([], [])
+
+
+def test_rank_server_device_and_both_values_are_named() -> None:
+    [found], unseen = differences(table_of({}), device(3, address={"value": "10.20.3.99"}))
+    assert found.text == (
+        "rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, node02 has 10.20.3.99"
+    )
+    assert (found.host, found.server, found.device, found.rank) == ("node02", "10.1.0.2", 3, 11)
+    assert (found.listed, found.live, unseen) == ("10.20.3.20", "10.20.3.99", [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "case", "says"),
+    [
+        (None, device(3, address={"value": None}), "the table has device_ip 10.20.3.20, node02 has none"),
+        (Wanted((0, 1)), {}, "node01: device 2 has no rank (server 10.1.0.1)"),
+        (None, {"cluster": {"hosts": {"node02": {"address": "10.1.0.9"}}}},
+         "node02 (10.1.0.9) is not in the table: no server has one of its addresses"),
+        (None, {"cluster": {"hosts": {"node02": {"address": "10.1.0.9"}}}},
+         "server 10.1.0.2 (ranks 8-15) is no host of the inventory"),
+    ],
+)  # fmt: skip
+def test_what_is_otherwise_is_named(wanted: Wanted | None, case: dict[str, Any], says: str) -> None:
+    if "cluster" in case:
+        case = case | {"facts": {"node02": {"network": {"interfaces": []}}}}
+    found, _ = differences(table_of({}, wanted), case)
+    assert any(says in one.text for one in found), found
+
+
+def test_a_device_that_the_host_has_not_is_named() -> None:
+    table = table_of({})
+    made = scene({})
+    one_less = json.loads(dump(made.facts))
+    one_less["hosts"]["node02"]["hccn"]["value"]["devices"].pop()
+    found = compare(table, made.cluster.hosts, load(json.dumps(one_less)))
+    assert [one.text for one in found.differences] == ["rank 15 (server 10.1.0.2, device 7): node02 has no device 7"]
+
+
+def test_another_super_device_id_is_named_and_a_super_pod_of_two() -> None:
+    other = {"facts": {"node02": {"chips": {"chips": {"0": {"superpod": {"value": {
+        "sdid": 5, "pod": 3, "server": 2, "size": 384}}}}}}}}  # fmt: skip
+    found, _ = differences(table_of(SUPER_PODS), SUPER_PODS | other)
+    assert [one.text for one in found] == [
+        "rank 8 (server 10.1.0.2, device 0): the table has super_device_id 8388608, node02 has 5",
+        "server 10.1.0.2: the table has it in super-pod 0 with node01, but node02 is in super-pod 3, and node01 in 0",
+    ]
+
+
+def test_what_was_not_seen_is_no_difference() -> None:
+    assert differences(table_of({}), AWAY) == ([], ["node02: device addresses: hccn_tool is not there"])
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`preflight ranktable` in a folder with hosts.toml, facts.json of a healthy cluster, and other facts."""
+    monkeypatch.chdir(tmp_path)
+    Path("hosts.toml").write_text(INVENTORY)
+    Path("facts.json").write_text(dump(scene({}).facts))
+    Path("other.json").write_text(dump(scene(device(3, address={"value": "10.20.3.99"})).facts))
+    Path("away.json").write_text(dump(scene(AWAY).facts))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(["ranktable", *arguments])
+        except SystemExit as end:  # of argparse
+            code = int(end.code or 0)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def unwrapped(out: str) -> str:
+    return " ".join(out.split())
+
+
+def test_a_table_is_written_from_saved_facts_and_is_right(run: Run) -> None:
+    assert run("--from", "facts.json", "-o", "table.json")[:2] == (
+        0,
+        "table.json: version 1.0, 2 servers, 16 ranks\n"
+        "next: preflight ranktable --check table.json --inventory hosts.toml\n",
+    )
+    code, out, err = run("--check", "table.json")
+    assert (code, err) == (0, "")
+    assert "no rule is broken; whether the hosts are so was not asked" in out
+    code, out, _ = run("--check", "table.json", "--from", "facts.json")
+    assert (code, "no rule is broken, and the hosts are so" in out) == (0, True)
+
+
+def test_hosts_that_are_otherwise_end_with_one_and_one_that_was_not_seen_with_three(run: Run) -> None:
+    assert run("--from", "facts.json", "-o", "table.json")[0] == 0
+    code, out, _ = run("--check", "table.json", "--from", "other.json")
+    assert code == 1
+    assert (
+        "table.json:19:39: rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, node02 has "
+        "10.20.3.99 [device-ip]"
+    ) in unwrapped(out)
+    code, out, _ = run("--check", "table.json", "--from", "away.json")
+    assert (code, "! could not look: node02: device addresses: hccn_tool is not there" in out) == (3, True)
+    assert run("--from", "away.json", "-o", "none.json")[0] == 3
+    assert not Path("none.json").exists()
+
+
+def test_a_table_that_breaks_a_rule_ends_with_two_and_says_where(run: Run) -> None:
+    _, text, _ = run("--from", "facts.json", "-o", "-")
+    Path("bad.json").write_text(text.replace('"rank_id": "9"', '"rank_id": "8"'))
+    code, out, _ = run("--check", "bad.json")
+    assert code == 2
+    assert "bad.json:17:64: rank 8 (server 10.1.0.2, device 1): rank_id 8 is also that of rank 8 (" in unwrapped(out)
+    code, out, _ = run("--check", "bad.json", "--from", "facts.json", "-o", "json")
+    document = json.loads(out)
+    assert (code, document["exit"], document["compared"]) == (2, 2, False)
+    assert document["problems"][0] == {
+        "rule": "rank", "severity": "error", "line": 17, "column": 64, "path": "server_list[1].device[1].rank_id",
+        "rank": 8, "text": "rank 8 (server 10.1.0.2, device 1): rank_id 8 is also that of rank 8 (server 10.1.0.2, "
+        "device 0)",
+    }  # fmt: skip
+
+
+def test_many_of_a_kind_are_folded(run: Run) -> None:
+    _, text, _ = run("--from", "facts.json", "-o", "-")
+    Path("bad.json").write_text(text.replace('"device_ip": "10.', '"device_ip": "x.'))
+    code, out, _ = run("--check", "bad.json")
+    assert (code, unwrapped(out).count(" is no address"), "  … and 11 more [device-ip]: ranks 5 to 15" in out) == (
+        2,
+        5,
+        True,
+    )
+
+
+def test_a_link_is_refused(run: Run) -> None:
+    run("--from", "facts.json", "-o", "table.json")
+    Path("link.json").symlink_to("table.json")
+    code, out, _ = run("--check", "link.json")
+    assert (code, "link.json is a link" in out) == (2, True)
+
+
+def test_nothing_is_written_over_unless_that_is_said(run: Run) -> None:
+    Path("mine.json").write_text("mine")
+    code, _, err = run("--from", "facts.json", "-o", "mine.json")
+    assert (code, Path("mine.json").read_text()) == (2, "mine")
+    assert "mine.json is there already; name another file, or write over it with --force" in err
+    assert run("--from", "facts.json", "-o", "mine.json", "--force")[0] == 0
+    assert read(Path("mine.json").read_text()).table is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "say where the table goes"),
+        (("-o", "json"), "belongs to --check"),
+        (("--from", "facts.json", "-o", "-", "--devices", "3,4"), "2 or 4 devices are all of 0-3, or all of 4-7"),
+        (("--from", "facts.json", "-o", "-", "--devices", "0-2"), "Atlas A1 takes 1, 2, 4 or 8 of a server"),
+        (("--from", "facts.json", "-o", "-", "--devices", "9"), "node01 has no device 9, by the inventory"),
+        (("--from", "facts.json", "-o", "-", "--devices", "3-1"), "names a device twice, none, or one above 63"),
+        (("--from", "facts.json", "-o", "-", "--devices", "a"), "'a' is no list of devices such as 0-3 or 0,1"),
+        (("--from", "facts.json", "-o", "-", "--format", "1.2"), "version 1.2 is of super-pods of atlas-a3"),
+        (("--from", "facts.json", "--push", "/data/t.json"), "--push goes to the hosts, and --from contacts nobody"),
+        (("--push", "data/t.json", "-y"), "has to be an absolute path"),
+        (("--push", "/data/../t.json", "-y"), "has to be an absolute path"),
+        (("--push", "/data/", "-y"), "has to be an absolute path"),
+        (("--check", "nowhere.json"), "no such file"),
+        (("--check", "."), "a directory"),
+        (("--check", "facts.json", "-o", "x.json"), "--check writes no table"),
+        (("--check", "facts.json", "--devices", "0"), "--check judges a table that is there"),
+        (("--check", "latin.json"), "latin.json:2:2: this is no text in UTF-8, so no JSON"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(run: Run, arguments: tuple[str, ...], says: str) -> None:
+    Path("latin.json").write_bytes(b"{\n \xe9}")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_two_or_four_devices_of_a_ring_are_a_table(run: Run) -> None:
+    code, out, err = run("--from", "facts.json", "-o", "-", "--devices", "4-7")
+    table = read(out).table
+    assert code == 0
+    assert table is not None
+    assert [device.device_id for device in table.servers[1].devices] == [4, 5, 6, 7]
+    assert "MindSpore's tutorial does not" in err

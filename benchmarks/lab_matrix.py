@@ -19,7 +19,6 @@ from benchmarks.measure import PREFLIGHT, lab, machine, shape
 
 STEP_DEADLINE = 8  # seconds; a hang costs no more than that a round
 LARGEST = "8MiB"  # a rank: a tenth of a second on a link that is well, one on a slow one
-LIMIT = 60.0  # seconds for a row
 RATE = "1gbit"  # what a host sends over gloo; the lab holds its device NICs to the same
 _SHOWN = 160  # characters of a cause in the table
 _HEAD = f"""# How accurate the probe is, in the lab
@@ -31,8 +30,8 @@ Host and device NICs are held to {RATE}. `step_deadline` is {STEP_DEADLINE} s, s
 sends {LARGEST} at most. How it decides: [localise.md](localise.md).
 
 *right*: the culprits of the report are those expected, all and nobody else; no failure accuses anybody else; the cause
-is told; and it took less than {LIMIT:.0f} s. Where tests cannot tell who it is, more than one answer is right, and the
-row says why.
+is told; and it took less than {Row.limit:.0f} s. Where tests cannot tell who it is, more than one answer is right, and
+the row says why, as where it may take longer.
 
 | fault | expected | named | cause | s | right |
 |---|---|---|---|---:|---|
@@ -159,7 +158,7 @@ def line(result: Result) -> str:
 
 
 def complaints(result: Result) -> list[str]:
-    return [*result.wrong(), *(["too slow"] if result.seconds > LIMIT else [])]
+    return [*result.wrong(), *(["too slow"] if result.seconds > result.row.limit else [])]
 
 
 def _words(names: frozenset[Named]) -> str:

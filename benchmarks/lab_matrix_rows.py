@@ -28,7 +28,8 @@ class Named:
 class Row:
     """`expected`: whom the report has to name, all and nobody else; more than one answer where the tests cannot tell,
     and `untold` says why. `word`: of the cause, in what the report says of it. `left_out`: hosts that the probe may not
-    touch, beside culprits. `command`: what is run; a word of preflight first. `backend`: that of the inventory."""
+    touch, beside culprits. `command`: what is run; a word of preflight first. `backend`: that of the inventory.
+    `limit`: seconds."""
 
     name: str
     breaks: tuple[Break, ...]
@@ -38,6 +39,7 @@ class Row:
     left_out: tuple[str, ...] = ()
     command: tuple[str, ...] = PROBE
     backend: str = "hccl"
+    limit: float = 60.0
 
 
 def nobody() -> tuple[frozenset[Named], ...]:
@@ -95,10 +97,16 @@ ROWS = (
     Row("stuck before its communicator", (Break("stuck-connect", "node08", 1),), these(device("node08/1")), "peers"),
     Row("stuck in a collective", (Break("stuck-collective", "node08", 1),), these(device("node08/1")), "stuck in"),
     Row("stuck at its end", (Break("stuck-close", "node08", 1),), these(device("node08/1")), "closed"),
-    Row("stuck in its setup", (Break("setup-hangs", "node04"),), these(host("node04")), "setup"),
+    Row(
+        "stuck in its setup", (Break("setup-hangs", "node04"),), these(host("node04")), "setup",
+        "a host has a minute to start", limit=120.0,
+    ),
     Row("device busy", (Break("device-busy", "node04", 0),), nobody(), "in use", left_out=("node04",)),
     Row("device held by HCCP", (Break("leftover-qp", "node04", 0),), these(device("node04/0")), "EJ0001"),
-    Row("overloaded host", (Break("host-overloaded", "node06"),), these(host("node06")), "slow"),
+    Row(
+        "overloaded host", (Break("host-overloaded", "node06"),), these(host("node06")), "other processes",
+        command=CHECK,
+    ),
     Row("wrong interface", (Break("wrong-interface", "node03"),), these(host("node03")), "docker0", command=CHECK),
     Row("wrong mask", (Break("wrong-mask", "node05", 1),), these(device("node05/1")), "mask", command=CHECK),
     Row(

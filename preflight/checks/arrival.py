@@ -103,13 +103,14 @@ def _stopped(
     behind, stops = late(run.observations, located)
     objects = located or ()
     suspects = _suspects(run, behind, [it for it in objects if it.single])
-    on_the_wire: set[str] = set()
+    on_the_wire: set[str] = set()  # hosts
     for suspect in suspects:
         follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in suspect.own.seen]
         blamed = _blamed(run, suspect, follows)
         yield blamed
-        if any(f"({check})" in blamed.cause for check in ON_THE_WIRE):
-            on_the_wire.add(blamed.host or "")
+        for cause in run.causes or ():
+            if cause.check in ON_THE_WIRE and blamed.cause.endswith(f"({cause.check})"):
+                on_the_wire |= {place.partition("/")[0] for place in (cause.host, cause.peer) if place}
     left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
     left = [stop for stop in left if not (stop.moving and any(it.explains(stop.places) for it in slow))]
     known = {place for suspect in suspects for place in suspect.own.places}

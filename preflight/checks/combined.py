@@ -81,6 +81,7 @@ REASONS = (
     Reason("NIC105", "cabled in another way", _NETWORK, fabric=True),
     Reason("PNG103", "pings over HCCS lost", _NETWORK, fabric=True),
     Reason("NPU124", "topology differs", {Way.SLOW}, fabric=True),
+    Reason("HST116", "processors kept busy", {Way.SLOW, Way.TOGETHER}),
     Reason("PRB112", "copies slow or wrong", {Way.SLOW, Way.WRONG}),
     Reason("PRB111", "computes slowly or wrongly", {Way.SLOW, Way.WRONG}),
     Reason("PRB118", "processors slow or busy", {Way.SLOW, Way.TOGETHER}),
@@ -91,7 +92,7 @@ REASONS = (
     Reason("NPU114", "device in use", {Way.ALONE, Way.TOGETHER, Way.SLOW}),
 )
 
-# A device whose address this is about answers for another one, also where nobody uses it.
+# Of two devices: one answers for the other's address, also where nobody uses it.
 ON_THE_WIRE = ("NPU102", "NIC106")
 
 
@@ -154,7 +155,7 @@ def _place(cause: Finding) -> str:
 
 
 def _nearness(cause: Finding, members: Collection[str]) -> int | None:
-    """0: it is about a member, or the device of one; 1: about a member's host, or about no host at all; 2: about
+    """0: it is about a member, or the device of one, or equally about a member and another device; 1: about a member's host, or about no host at all; 2: about
     somebody to whom a member is the other end."""
     hosts = {member.partition("/")[0] for member in members}
     if cause.host is None:
@@ -164,7 +165,8 @@ def _nearness(cause: Finding, members: Collection[str]) -> int | None:
         return 0
     if cause.host in hosts and cause.device is None:
         return 1
-    return 2 if cause.peer and (cause.peer in members or cause.peer in hosts) else None
+    peer = cause.peer is not None and (cause.peer in members or cause.peer in hosts)
+    return (0 if cause.check in ON_THE_WIRE else 2) if peer else None
 
 
 def _weight(cluster: Cluster, one: Located, same: Sequence[Finding]) -> tuple[bool, int, bool]:

@@ -116,10 +116,10 @@ def test_the_device_s_own_facts_go_before_its_host_s() -> None:
 
 
 def test_its_host_s_facts_go_before_those_of_whom_it_is_the_other_end() -> None:
-    other = cause("NPU102", "node06", 1, peer="node03/1")
+    other = cause("NIC105", "node06", 1, peer="node03/1")
     finding = told(SCENES[Way.TOGETHER], other, cause("FWL101", "node03"))
     assert finding.cause == "port blocked by the firewall (FWL101)"
-    assert told(SCENES[Way.TOGETHER], other).cause == "device address twice (NPU102)"
+    assert told(SCENES[Way.TOGETHER], other).cause == "cabled in another way (NIC105)"
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,20 @@ def test_a_device_that_is_slow_by_itself_is_not_told_again_when_it_is_slow_in_pa
     assert told(SCENES[Way.TOGETHER], cause("PRB112", "node03", 1)) == told(SCENES[Way.TOGETHER])
 
 
-def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once() -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once(turned: bool) -> None:
     observations, named = SCENES[Way.TOGETHER]
-    (device,) = named[0].members
-    host, other = device.partition("/")[0], "node08"
-    rest = [f"{host}/{0 if device.endswith('/1') else 1}", f"{other}/0", f"{other}/1"]
-    groups = [seen(f"r{number}-0", *rest, outcome="hang") for number in (8, 9)]
-    scene = [*observations, *groups], [*named, located("link", [host, other], ["r8-0", "r9-0"])]
-    assert len(judged(*scene, [cause("NPU102", host, int(device[-1]))])) == 1
-    assert len(judged(*scene, [cause("NPU108", host, int(device[-1]))])) == 2
+    own, other, third = "node03/1", "node08/1", "node02"
+    groups = [
+        seen(f"r{number}-0", "node03/0", f"{host}/0", f"{host}/1", outcome="hang")
+        for number, host in ((8, "node08"), (9, "node08"))
+    ]
+    more = [seen(f"r{number}-0", "node08/0", "node08/1", f"{third}/0", outcome="hang") for number in (10, 11)]
+    links = [located("link", ["node03", "node08"], ["r8-0", "r9-0"]), located("link", [third, "node08"], ["r10-0"])]
+    scene = [*observations, *groups, *more], [*named, *links]
+    place, peer = (other, own) if turned else (own, other)
+    host, _, device = place.partition("/")
+    lost = cause("PNG101", "node03", 1)
+    (finding,) = judged(*scene, [lost, cause("NPU102", host, int(device), peer=peer)])
+    assert (finding.host, finding.cause) == ("node03", "device address twice (NPU102)")
+    assert len(judged(*scene, [lost])) == 3

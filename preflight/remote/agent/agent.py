@@ -9,7 +9,7 @@ import time
 from agent.children import TEXT, be_store, be_waiting, be_worker, fork
 from agent.logs import Logs
 from agent.network import choose_nic, listen, network_environment
-from agent.processes import Group, Worker, end_descendants, exit_of, state_of
+from agent.processes import Group, Worker, end_descendants, exit_of, lasting_state_of
 from agent.sockets import connecting
 
 GATHER = 0.05  # seconds between two looks at what ranks say where nobody waits for it: many words cost as much as one
@@ -186,7 +186,7 @@ class Agent:
         for worker in group.workers:
             if not (worker.ended or worker.killed):
                 worker.killed = "overdue" if worker in late else "stopped"
-                worker.state = state_of(worker.pid)
+                worker.state = lasting_state_of(worker.pid)
                 if worker.connecting is None:
                     worker.connecting = connecting(worker.pid)
                 event = {"end": worker.killed, "state": worker.state, "connecting": worker.connecting}

@@ -8,6 +8,7 @@ import time
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # <linux/prctl.h>
 TAIL = 2000  # bytes kept of what a worker prints
 REPORT = 1 << 20  # bytes that it may write without a newline
+_LOOKS, _PAUSE = 4, 0.05  # times, and seconds between them, that a process in a driver is looked at again
 
 
 class Worker:
@@ -138,6 +139,18 @@ def state_of(pid):
             return stat.read().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return ""
+
+
+def lasting_state_of(pid):
+    """The same; "D" only of a process that is in a driver every time that it is looked at: on a busy machine others are
+    there for a moment, reading a page."""
+    state = state_of(pid)
+    for _ in range(_LOOKS):
+        if state != "D":
+            break
+        time.sleep(_PAUSE)
+        state = state_of(pid)
+    return state
 
 
 def exit_of(pid):

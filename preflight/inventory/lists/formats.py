@@ -19,6 +19,8 @@ from preflight.inventory.lists.listed import Listed, Source
 
 _OF_SSH = ("address", "user", "port", "key", "bastion")
 
+_OF_OPEN_MPI = r"[^\s:@]+@[^\s:=]+$|\S+\s+(slots|max_slots|max-slots|user|username)\s*="
+
 Lines = Sequence[str]  # those of a text that say something, without what stands behind them
 
 
@@ -59,6 +61,10 @@ def _option(lines: Lines) -> bool:
     return len(lines) == 1 and "," in lines[0] and ":" in lines[0] and not re.search(r"[\s\[\]{=]", lines[0].strip())
 
 
+def _hydra(lines: Lines) -> bool:
+    return _some(r"[^\s:]+:\d")(lines) and _every(r"[^\s:,={\[]+(:\d\S*)?(\s+\w+=\S+)*")(lines)
+
+
 def _yaml(lines: Lines) -> bool:
     """A name alone, and something indented below."""
     first, *others = lines[lines[0] == "---" :] or ("",)
@@ -71,12 +77,12 @@ def _groups(lines: Lines) -> bool:
 
 FORMATS = {
     "openmpi": Format("Open MPI and Horovod: node01 slots=8", host_file.read_open_mpi, host_file.write_open_mpi,
-                      _some(r"\S+\s+(slots|max_slots|max-slots)\s*="), "mpirun --hostfile {} hostname",
+                      _some(_OF_OPEN_MPI), "mpirun --hostfile {} hostname",
                       frozenset({"slots", "user"})),
     "deepspeed": Format("DeepSpeed: node01 slots=8", host_file.read_deepspeed, host_file.write_deepspeed,
                         _every(r"\S+\s+slots=\S*"), "deepspeed --hostfile {} train.py", frozenset({"slots"})),
     "hydra": Format("MPICH and Intel MPI: node01:8", host_file.read_hydra, host_file.write_hydra,
-                    _every(r"[^\s:,=]+:\d\S*(\s.*)?"), "mpiexec -f {} hostname", frozenset({"slots", "user"})),
+                    _hydra, "mpiexec -f {} hostname", frozenset({"slots", "user"})),
     "horovod": Format("-H of horovodrun, perseusrun, mpirun: node01:8,node02:8", host_file.read_option,
                       host_file.write_option, _option, 'horovodrun -H "$(cat {})" hostname', frozenset({"slots"})),
     "names": Format("names, one a line, for pdsh and others", names.read, names.write_lines,

@@ -116,5 +116,8 @@ def _block(host: ListedHost) -> Iterator[str]:
 
 
 def _quoted(value: str) -> str:
+    """Raises ValueError for what ssh_config cannot say."""
+    if re.search(r'["#]', value):
+        raise ValueError(f"{value!r} cannot stand there: ssh_config has no way to write it")
     text = value.replace("%", "%%")
-    return f'"{text}"' if re.search(r"\s|#", text) else text
+    return f'"{text}"' if re.search(r"\s", text) else text

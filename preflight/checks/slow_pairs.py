@@ -10,7 +10,8 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Located, Observation, Scope, TestOutcome
 from preflight.model.peers import FEWEST, Usual, usual
 
-SLOW_FAIL, FAR = 0.80, 5.0  # of the median, and spreads from it
+SLOW_FAIL, FAR = 0.80, 5.0  # of the median, and spreads from it; or
+HALF = 0.5  # of the slowest pair that is not slow: however restless the machines are
 _MANY = 3  # slow pairs of which nobody is named; more of them are one finding
 UNLIKE = 0.1  # of the median: a spread beyond which peers are no peers
 
@@ -78,6 +79,11 @@ class _Run:
     observations: Sequence[Observation]
     causes: Sequence[Finding] | None
     peers: Usual | None
+    slowest_well: float  # GB/s of a pair along a rail; 0 if there is none
+
+    def far(self, speed: float) -> bool:
+        """Whether a pair is so slow that it is a failure."""
+        return speed < HALF * self.slowest_well or (self.peers is not None and speed < self.peers.limit(SLOW_FAIL, FAR))
 
 
 @cluster_check("PRB103", "No rail is slow", optional=("located", "causes"))
@@ -88,12 +94,13 @@ def no_slow_rail(
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
     """Why: a collective is as slow as its slowest link; a port that came up at a lower speed, or loses packets, slows
-    every job and fails none. Pairs along the rails are compared with their own median: one that stays below 93 % of it,
-    and further from it than healthy ones are, is a warning; below 80 % and slow in a second round it is a failure.
-    Where pairs differ from themselves by more than that from one measurement to the next, the machines are busy and
-    only larger differences count. Whoever is slow with partners that are fast elsewhere is named, with the direction
-    where that is known, and compared with the pairs that are well; else the pair. Where half of the pairs are slow, and
-    nobody is named, no median tells who: a warning lists them.
+    every job and fails none. Pairs along the rails are compared with their own median: one that stays below 93 % of
+    it, and further from it than healthy ones are, is a warning; below 80 %, or half of the slowest one that is well,
+    and slow in a second round it is a failure. Where pairs differ from themselves by more than that from one
+    measurement to the next, the machines are busy and only larger differences count. Whoever is slow with partners
+    that are fast elsewhere is named, with the direction where that is known, and compared with the pairs that are
+    well; else the pair. Where half of the pairs are slow, and nobody is named, no median tells who: a warning lists
+    them.
 
     By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 
@@ -110,10 +117,16 @@ def no_slow_rail(
             yield all_.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth", host=None)
         return
     slow = bandwidth.keys() & _called_slow(observations)
-    healthy = usual([speed for pair, speed in bandwidth.items() if pair not in slow and _along(pair)]) or peers
+    well = [speed for pair, speed in bandwidth.items() if pair not in slow and _along(pair)]
+    slowest_well = min(well, default=0.0)
     for it in objects:
-        yield _slow(_Run(all_, observations, causes, healthy), it, _values(observations, it.one), again=True)
-    run = _Run(all_, observations, causes, peers)
+        yield _slow(
+            _Run(all_, observations, causes, usual(well) or peers, slowest_well),
+            it,
+            _values(observations, it.one),
+            again=True,
+        )
+    run = _Run(all_, observations, causes, peers, slowest_well)
     left = {pair: bandwidth[pair] for pair in sorted(slow) if not any(it.explains(pair) for it in objects)}
     again = {pair: all(_slow_rounds(observations, place) > 1 for place in pair) for pair in left}
     if len(left) > _MANY:
@@ -229,7 +242,7 @@ def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -
     with_all = [
         f"{together.test.id}: all {len(together.test.members)} ranks together: {together.test.busbw_GBps or 0:.2f} GB/s"
     ] if together and it.explains({member.place for member in together.test.members}) else []  # fmt: skip
-    far = worst is not None and peers is not None and worst < peers.limit(SLOW_FAIL, FAR)
+    far = worst is not None and run.far(worst)
     summary = "; ".join(filter(None, (": ".join(filter(None, (what, figures))), _directions(run.observations, it))))
     return tell(
         all_, it, run.observations, run.causes, summary=summary,

@@ -387,6 +387,18 @@ def test_a_slow_uplink_is_the_failure_of_the_part_behind_it_though_half_of_the_p
     assert finding.culprit == Culprit("partition", PARTS[1], ("r2-0", "r2-1", "r2-2", "r2-3"), "slow")
 
 
+def test_what_is_many_times_slower_than_all_others_is_a_failure_however_much_those_differ() -> None:
+    across = [slow(f"r2-{n}", f"{one}/0", f"{other}/0") for n, (one, other) in enumerate(zip(*PARTS, strict=True))]
+    speeds = iter((6.0, 10.9, 11.2, 6.4))
+    inside = [
+        seen(f"r3-{n}", f"{part[n]}/0", f"{part[n + 1]}/0", busbw_GBps=next(speeds)) for part in PARTS for n in (0, 2)
+    ]
+    parts = [located("partition", part, [f"r2-{n}" for n in range(4)], "slow") for part in PARTS]
+    assert told(([*across, *inside], parts)).outcome == "fail"
+    closer = [slow(f"r2-{n}", f"{a}/0", f"{b}/0", busbw=4.0) for n, (a, b) in enumerate(zip(*PARTS, strict=True))]
+    assert told(([*closer, *inside], parts)).outcome == "warn"
+
+
 @pytest.mark.parametrize(("stage", "findings"), [("iteration", 1), ("device", 3)])
 def test_what_is_too_slow_for_its_deadline_is_told_with_what_is_slow(stage: str, findings: int) -> None:
     across = [slow(f"r2-{n}", f"{one}/0", f"{other}/0") for n, (one, other) in enumerate(zip(*PARTS, strict=True))]

@@ -17,9 +17,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.cli.changing import add_change_arguments, refuse_what_cannot_be_asked
+from preflight.cli.changing import refuse_what_cannot_be_asked
 from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, session, write_whole
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
+from preflight.provision.host_run import CONFIRM_SECONDS
+from preflight.provision.rollout import Batch
+from preflight.report.text import printable
 
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
@@ -49,8 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--push", metavar="PATH", help="put the table there on every host, at this absolute path")
     parser.add_argument("--dry-run", action="store_true", help="with --push: only show what would be changed")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="judge this rank table, and write none")
-    add_change_arguments(parser)
+    parser.add_argument(
+        "--check", type=Path, metavar="FILE", help="judge this rank table; with -i or --from, beside its hosts"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="with --push: do not ask")
+    # As all changes have it; a file disturbs nobody, and needs no confirmation.
+    parser.set_defaults(canary=None, batch=Batch(), max_fail=0, confirm_within=CONFIRM_SECONDS)
 
 
 def _devices(text: str) -> tuple[int, ...]:
@@ -106,6 +113,8 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UsageError(f"-o {args.out} belongs to --check; to write a file of that name: -o ./{args.out}")
     if args.out and args.out != "-" and Path(args.out).exists() and not args.force:
         raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
+    if args.dry_run and not args.push:
+        raise UsageError("--dry-run belongs to --push; -o - writes the table on stdout alone")
     if args.push:
         from preflight.cli.ranktable_push import refuse_path
 
@@ -179,7 +188,7 @@ def _refuse_devices(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequen
 
 def _say(sentences: Sequence[str]) -> None:
     for sentence in sentences[:_SHOWN]:
-        print(f"! {sentence}", file=sys.stderr)
+        print(f"! {printable(sentence)}", file=sys.stderr)
     if len(sentences) > _SHOWN:
         print(f"! … and {len(sentences) - _SHOWN} more", file=sys.stderr)
 

@@ -17,6 +17,7 @@ from preflight.cli.common import Session, again
 from preflight.cli.ranktable_check import described
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.errors import PreflightError, UsageError
+from preflight.report.text import printable
 
 _LARGEST = 1 << 20  # bytes that the hosts' part of a change reads and writes of a file: preflight/remote/apply/files.py
 _MOST_LINES = 200  # of a table that is shown; that of 16 servers of 8 has 166
@@ -42,7 +43,8 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
     if text.count("\n") <= _MOST_LINES:
         shown(show_plan, s, plan, (), "every host has it already")
     else:
-        shown(_show_briefly, s, plan, text)
+        s.progress.clear()
+        shown(show_briefly, plan, text)
     if args.dry_run:
         say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
         return 0
@@ -53,10 +55,10 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
     return finish_run(args, s, run_id, applied.results, (), short=not well, at_work=applied.at_work)
 
 
-def _show_briefly(s: Session, plan: Plan, text: str) -> None:
+def show_briefly(plan: Plan, text: str) -> None:
+    """Where a table goes that is too long to be shown."""
     from preflight.inventory import fold
 
-    s.progress.clear()
     for what, before in (("+", True), ("~", False)):
         if names := [change.host for change in plan.changes if (change.before is None) is before]:
             print(f"{what} {plan.changes[0].target} on {fold(names)}")
@@ -157,7 +159,7 @@ def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
         if host not in same:
             others.setdefault(f"{kind or 'could not look'}: {more}" if more else f"it is {kind}", []).append(host)
     for what, hosts in others.items():
-        print(f"! another one on {fold(hosts)}: {what}")
+        print(f"! another one on {fold(hosts)}: {printable(what)}")
     if not others:
         print(f"on every host: export RANK_TABLE_FILE={shlex.quote(args.push)}")
     return not others

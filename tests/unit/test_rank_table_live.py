@@ -1,19 +1,25 @@
 """The rank table of live hosts, and a table beside them: from facts, offline."""
 
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from preflight.cli.common import ProgressLine, Session
 from preflight.cli.main import main
+from preflight.cli.ranktable_push import push, show_briefly
 from preflight.facts.document import dump, load
+from preflight.model.change import Area, Change, Kind, Plan
+from preflight.model.errors import PreflightError
 from preflight.ranktable.build import Built, Order, Wanted, build
 from preflight.ranktable.live import compare
 from preflight.ranktable.read import read
 from preflight.ranktable.types import Difference, RankTable
 from preflight.ranktable.write import text_of
+from preflight.transport.types import Transport
 from tests.unit.healthy import Scene, scene
 
 SUPER_PODS = {"cluster": {"product": "atlas-a3", "superpod": True}}
@@ -255,6 +261,7 @@ def test_nothing_is_written_over_unless_that_is_said(run: Run) -> None:
         (("--from", "facts.json", "-o", "-", "--devices", "a"), "'a' is no list of devices such as 0-3 or 0,1"),
         (("--from", "facts.json", "-o", "-", "--format", "1.2"), "version 1.2 is of super-pods of atlas-a3"),
         (("--from", "facts.json", "--push", "/data/t.json"), "--push goes to the hosts, and --from contacts nobody"),
+        (("-o", "new.json", "--dry-run"), "--dry-run belongs to --push"),
         (("--push", "data/t.json", "-y"), "has to be an absolute path"),
         (("--push", "/data/../t.json", "-y"), "has to be an absolute path"),
         (("--push", "/data/", "-y"), "has to be an absolute path"),
@@ -279,3 +286,24 @@ def test_two_or_four_devices_of_a_ring_are_a_table(run: Run) -> None:
     assert table is not None
     assert [device.device_id for device in table.servers[1].devices] == [4, 5, 6, 7]
     assert "MindSpore's tutorial does not" in err
+
+
+def test_of_a_large_table_the_plan_shows_where_it_goes_and_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """16 servers of 8 are the most that is shown line by line."""
+    names = [f"node{number:02}" for number in range(1, 5)]
+    befores = [None, None, None, "{}"]
+    changes = [Change(name, Area.ENVIRONMENT, Kind.FILE, "/data/t.json", before, "", "ENV108")
+               for name, before in zip(names, befores, strict=True)]  # fmt: skip
+    show_briefly(Plan(tuple(changes)), text_of(table_of({})))
+    assert capsys.readouterr().out.splitlines() == [
+        "+ /data/t.json on node[01-03]",
+        "~ /data/t.json on node04",
+        "version 1.0, 2 servers, 16 ranks; -o FILE writes it here, to be read",
+    ]
+
+
+def test_a_table_that_hosts_would_not_take_is_refused_before_anything_is_pushed() -> None:
+    cluster = scene({}).cluster
+    nobody = Session(cluster, cluster.hosts, cast(Transport, None), ProgressLine())
+    with pytest.raises(PreflightError, match="the table has more than 1024 KiB: write it with -o"):
+        push(Namespace(push="/data/t.json"), nobody, " " * (1 << 21))

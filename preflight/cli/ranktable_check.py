@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.cli.common import DEFAULT_INVENTORY, session
-from preflight.model.cluster import Product
+from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
 from preflight.ranktable.live import Comparison, compare
 from preflight.ranktable.read import Reading, read
@@ -54,8 +54,8 @@ def check(args: argparse.Namespace) -> int:
         from preflight.cli.saved import load_saved
 
         saved = load_saved(args)
-        problems = table.judged(saved.cluster.product)
-        if _wrong(problems) or table.reading.table is None or version == "2.0":
+        problems = _judged(table, saved.cluster)
+        if _wrong(problems) or table.reading.table is None:
             return _finish(args, table, problems)
         found = compare(table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit))
         return _finish(args, table, problems, found)
@@ -63,14 +63,20 @@ def check(args: argparse.Namespace) -> int:
     from preflight.inventory import load
 
     cluster = load(args.inventory)
-    problems = table.judged(cluster.product)
-    if _wrong(problems) or table.reading.table is None or version == "2.0":
+    problems = _judged(table, cluster)
+    if _wrong(problems) or table.reading.table is None:
         return _finish(args, table, problems)
     with session(args, cluster) as s:
         facts = look(s, args.pool, version)
         found = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit))
         s.progress.clear()
         return _finish(args, table, problems, found)
+
+
+def _judged(table: _Table, cluster: Cluster) -> tuple[Problem, ...]:
+    if not cluster.product.is_npu:
+        raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
+    return table.judged(cluster.product)
 
 
 def _load(path: Path) -> _Table:
@@ -174,9 +180,6 @@ def _ending(
         yield Line(f"HCCL would not take it{asked}", "fail")
         yield Line("next: mend it, or write another: preflight ranktable --inventory hosts.toml -o FILE", "next")
     elif found is None:
-        if args.inventory:
-            yield Line("not compared with the hosts: version 2.0 names no servers", "warn")
-            return
         yield Line("no rule is broken; whether the hosts are so was not asked", "pass")
         yield Line(f"next: preflight ranktable --check {name} --inventory hosts.toml", "next")
     elif _wrong(found.differences):

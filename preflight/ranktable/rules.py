@@ -5,7 +5,7 @@ Where one value is wrong, one rule speaks: each is silent about what another one
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 
@@ -29,6 +29,8 @@ def judge(reading: Reading, product: Product | None = None) -> tuple[Problem, ..
     if reading.table is not None:
         for rule in (*_RULES, *SUPER_POD_RULES):
             found += rule(reading.table)
+        found += version(reading.table, product)
+        found += shared_devices(reading.table, product)
         found += addresses_needed(reading.table, product)
         found += device_sets(reading.table, product)
     return tuple(found)
@@ -40,6 +42,24 @@ def status(reading: Reading) -> Iterator[Problem]:
     elif reading.status not in (None, "completed"):
         text = f"status is {quote(str(reading.status))} instead of 'completed': the table is not finished"
         yield Problem("status", text, ("status",))
+
+
+_VERSIONS: Mapping[Product, tuple[str, ...]] = {
+    Product.ATLAS_A1: (OLD, "1.0"),
+    Product.ATLAS_A2: ("1.0",),
+    Product.ATLAS_A3: ("1.0", "1.2"),
+}
+
+
+def version(table: RankTable, product: Product | None) -> Iterator[Problem]:
+    """The format follows the chip: a table of another one ends in EI0014."""
+    known = _VERSIONS.get(product, ()) if product else ()
+    if known and table.version not in known:
+        what = "a group_list" if table.version == OLD else f"version {table.version}"
+        taken = " or ".join(one for one in known if one != OLD)
+        yield Problem(
+            "version", f"the table is {what}, which {product} does not take, but version {taken}", ("version",)
+        )
 
 
 def counts(table: RankTable) -> Iterator[Problem]:
@@ -127,15 +147,16 @@ def sound_ranks(table: RankTable) -> list[tuple[Server, RankedDevice]]:
     return sorted(sound, key=lambda pair: pair[1].rank)
 
 
-def shared_devices(table: RankTable) -> Iterator[Problem]:
-    """Two ranks on one device end with EJ0001, or fight for its port (EI0020), unless each has a device_port."""
+def shared_devices(table: RankTable, product: Product | None) -> Iterator[Problem]:
+    """Two ranks on one device end with EJ0001, or fight for its port (EI0020), unless each has a device_port; on Atlas
+    A1 even so (constraints.md)."""
     for server in table.servers:
-        for device in shared(server):
+        several = Counter(device.device_id for device in server.devices)
+        never = product is Product.ATLAS_A1
+        for device in tuple(one for one, ranks in several.items() if ranks > 1) if never else shared(server):
             first, *_, last = (one for one in server.devices if one.device_id == device)
-            text = (
-                f"{called(server, last)}: the device is also that of rank {first.rank}, and they have no device_port "
-                "of their own"
-            )
+            why = "Atlas A1 takes one a device" if never else "they have no device_port of their own"
+            text = f"{called(server, last)}: the device is also that of rank {first.rank}, and {why}"
             yield Problem("device", text, (*last.path, "device_id"), rank=last.rank)
 
 
@@ -256,6 +277,6 @@ def device_sets(table: RankTable, product: Product | None) -> Iterator[Problem]:
 
 
 _RULES: tuple[Callable[[RankTable], Iterable[Problem]], ...] = (
-    counts, empty, server_ids, host_ips, ranks, interleaved, mindspore_order, shared_devices, addresses, ports,
+    counts, empty, server_ids, host_ips, ranks, interleaved, mindspore_order, addresses, ports,
     addresses_of_ranks,
 )  # fmt: skip

@@ -1,7 +1,9 @@
 """The rules of rank tables: what is written is read again, and of a good table with one thing wrong one rule speaks."""
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,9 @@ from preflight.ranktable.read import read
 from preflight.ranktable.rules import judge
 from preflight.ranktable.types import Problem, RankedDevice, RankTable, Server
 from preflight.ranktable.write import text_of
+
+ROOT = Path(__file__).parents[2]
+RANK_TABLES = ROOT / "tests" / "cases" / "rank_tables"
 
 Document = dict[str, Any]
 
@@ -216,6 +221,40 @@ def test_servers_of_atlas_a1_have_the_same_number_and_elsewhere_it_is_recommende
     )  # fmt: skip
     [sets] = [problem for problem in judge(found, Product.ATLAS_A1) if problem.rule == "device-set"]
     assert not sets.warning
+
+
+def test_ranks_with_ports_of_their_own_share_a_device_but_on_atlas_a1() -> None:
+    found = read((RANK_TABLES / "good-v1.0-several-ranks-a-device.json").read_text())
+    assert judge(found, Product.ATLAS_A2) == ()
+    assert [problem.text for problem in judge(found, Product.ATLAS_A1)] == [
+        "rank 1 (server host_0, device 0): the device is also that of rank 0, and Atlas A1 takes one a device"
+    ]
+
+
+def test_the_page_has_every_rule() -> None:
+    sources = (ROOT / "preflight" / "ranktable").glob("*.py")
+    rules = {rule for source in sources for rule in re.findall(r'Problem\(\s*"([a-z-]+)"', source.read_text())}
+    page = (ROOT / "docs" / "rank-tables.md").read_text()
+    assert len(rules) > 15
+    assert [rule for rule in sorted(rules) if f"| `{rule}` |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "product", "says"),
+    [("1.2", Product.ATLAS_A2, "the table is version 1.2, which atlas-a2 does not take, but version 1.0"),
+     ("1.2", Product.ATLAS_A1, "the table is version 1.2, which atlas-a1 does not take, but version 1.0"),
+     ("1.0", Product.ATLAS_A3, ""), ("1.2", Product.ATLAS_A3, ""), ("1.0", Product.ATLAS_A2, "")],
+)  # fmt: skip
+def test_the_version_is_one_of_the_product(version: str, product: Product, says: str) -> None:
+    found = [problem for problem in judge(read(text_of(table(version, 3, 8))), product) if not problem.warning]
+    assert [problem.text for problem in found] == ([says] if says else [])
+
+
+def test_a_group_list_and_version_2_are_of_other_products() -> None:
+    for name in ("good-group-list.json", "good-v2.0.json"):
+        found = judge(read((RANK_TABLES / name).read_text()), Product.ATLAS_A3)
+        [problem] = [problem for problem in found if not problem.warning]
+        assert problem.text.endswith("which atlas-a3 does not take, but version 1.0 or 1.2")
 
 
 @pytest.mark.parametrize(("key", "where"), [("group_count", ()), ("instance_count", (0,)), ("device_count", (0,))])

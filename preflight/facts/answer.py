@@ -3,7 +3,7 @@ as a value or as `Missing` with a sentence, never as an exception.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
@@ -16,6 +16,7 @@ from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
 from preflight.facts.firewall_answer import RawFirewall, firewall
 from preflight.facts.job_answer import RawDriver, RawJob
+from preflight.facts.load import Load
 from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
 from preflight.facts.output import Output
 from preflight.facts.quote import quote
@@ -35,6 +36,8 @@ from preflight.model.ports import PortSet
 from preflight.transport.types import Answer
 
 _FAR_FUTURE = 1e11  # seconds since 1970
+_MOST_PROCESSORS = 1e6  # of any host; also what its processes may want
+_NAME = 60  # characters kept of a process's name, or a user's
 
 # What the collector sends, section by section: see preflight/remote/collect.
 
@@ -195,6 +198,14 @@ def _names(raw: _Names) -> Names | Missing:
     return Names(tuple(dict.fromkeys(raw.hostname)), unique)
 
 
+def _load(raw: Load) -> Load | Missing:
+    figures = (raw.processors, raw.limit or 1, raw.wanted + 1, *(busy.wanted + 1 for busy in raw.busiest))
+    if not all(0 < figure < _MOST_PROCESSORS for figure in figures):
+        return Missing("the processors, or what processes want of them, are numbers that no host has")
+    busiest = (replace(one, name=one.name[:_NAME], user=one.user and one.user[:_NAME]) for one in raw.busiest)
+    return replace(raw, busiest=tuple(busiest))
+
+
 def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
     """The host's clock was read after `sent` and before `received` (both the controller's), which bounds the offset
     from both sides; nothing is assumed about how the time in between divides."""
@@ -237,6 +248,7 @@ def host_facts(
         limits=made("job", RawJob, job_answer.limits),
         versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),
         job=made("job", RawJob, job_answer.job) if deep else None,
+        load=made("load", Load, _load) if deep else None,
         hccn=made("hccn", RawHccn, lambda raw: npu_answer.hccn(raw, devices)) if npu else None,
         hccn_conf=made("hccn_conf", RawHccnConf, npu_answer.hccn_conf_file) if npu else None,
         npu_smi=made("npu_smi", RawNpuSmi, npu_answer.npu_smi_table) if npu else None,

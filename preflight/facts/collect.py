@@ -33,7 +33,7 @@ HOST_SECTIONS = {
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
-DEEP_HOST_SECTIONS = {"job": 45.0}
+DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
 EXTRAS = {"extras": 100.0}  # what is only kept for `preflight capture`; it waits for `hccn`
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top

@@ -13,6 +13,7 @@ from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrivals, Firewall
 from preflight.facts.found import Found
 from preflight.facts.job import Job
+from preflight.facts.load import Load
 from preflight.facts.nic import Nic
 from preflight.facts.packages import Package
 
@@ -253,6 +254,7 @@ class HostFacts:
     chips: Chips | Missing | None = None
     device_nodes: DeviceNodes | Missing | None = None
     job: Job | Missing | None = None
+    load: Load | Missing | None = None
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one
@@ -263,7 +265,7 @@ class HostFacts:
 
 
 SECTIONS = tuple(section.name for section in fields(HostFacts))
-DEEP = ("nic", "chips", "device_nodes", "job")  # sections that --basic leaves out
+DEEP = ("nic", "chips", "device_nodes", "job", "load")  # sections that --basic leaves out
 
 
 @dataclass(frozen=True)

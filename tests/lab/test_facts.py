@@ -55,7 +55,7 @@ def test_a_basic_look_asks_the_tools_nothing_more(lab: LabHandle) -> None:
         found = facts(lab, "--limit", "node01", "--basic")["node01"]
         asked = set(lab.ssh("node01", "cat /tmp/asked; rm /tmp/asked").stdout.split())
     assert {name for name, section in found.items() if section == {"skipped": "--basic"}} == {
-        "nic", "chips", "device_nodes", "job"
+        "nic", "chips", "device_nodes", "job", "load"
     }  # fmt: skip
     assert asked == {"-cfg", "-link", "-gateway", "-netdetect", "-net_health", "-mtu", "-tls", "-lldp", "-ip"}
 

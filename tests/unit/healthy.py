@@ -39,6 +39,7 @@ from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.job import NPU_FILES, Job, SeenFile
+from preflight.facts.load import Busy, Load
 from preflight.facts.nic import (
     Band,
     Bandwidth,
@@ -211,6 +212,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             Found(DriverInstall("HwHiAiUser", "HwHiAiUser", "/usr/local/Ascend", False, "complete", "normal")),
         ),
         job=_job(),
+        load=Load(192, None, 2.3, 1, 0.3, (Busy(812, "rsyslogd", 0.25, 0.03, "root"),)),
     )  # fmt: skip
 
 

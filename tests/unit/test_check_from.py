@@ -143,7 +143,7 @@ def test_a_check_of_what_was_left_out_with_basic_is_skipped_and_one_of_what_an_o
     check: Check,
 ) -> None:
     facts = healthy()
-    deep = ("nic", "chips", "device_nodes", "job")
+    deep = ("nic", "chips", "device_nodes", "job", "load")
     for host in facts["hosts"].values():
         host.update({name: {"skipped": "--basic"} for name in deep})
     _, out, _ = check("--all", "-o", "json", facts=facts)

@@ -45,7 +45,7 @@ FAULTS = (
     Fault(
         "host-overloaded",
         "host",
-        ("PRB103",),
+        ("HST116", "PRB103"),
         False,
         f"its processes get {SHARE} % of a processor, and {BUSY} busy ones take part of that, for {BUSY_SECONDS} s.",
         _overload,

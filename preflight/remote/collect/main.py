@@ -44,6 +44,7 @@ MODULES = {
     "names": "system",
     "environment": "system",
     "job": "job",
+    "load": "load",
     "driver": "devices",
     "device_nodes": "devices",
     "hccn": "hccn",

@@ -31,7 +31,7 @@ def ask_mapping(tool, deadline):
 def owner(pid):
     """Whose process it is: the real user, None where the process is not to be seen."""
     try:
-        with open("/proc/%s/status" % pid) as file:
+        with open("/proc/%s/status" % pid, errors="replace") as file:  # a process chooses its name
             uid = next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
     except (OSError, StopIteration):
         return None

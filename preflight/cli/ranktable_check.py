@@ -43,8 +43,10 @@ def check(args: argparse.Namespace) -> int:
     seen."""
     if args.out not in (None, "console", "json"):
         raise UsageError(f"--check writes no table: -o is console or json, not {args.out}")
-    if args.push or args.force or args.devices or args.format:
+    if args.push or args.dry_run or args.force or args.devices or args.format:
         raise UsageError("--check judges a table that is there; --push, --force, --devices and --format make one")
+    if args.limit and args.inventory is None and args.source is None:
+        raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
     table = _load(args.check)
     if args.inventory is None and args.source is None:
         return _finish(args, table, table.judged(None))

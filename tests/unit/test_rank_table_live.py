@@ -269,6 +269,7 @@ def test_nothing_is_written_over_unless_that_is_said(run: Run) -> None:
         (("--check", "."), "a directory"),
         (("--check", "facts.json", "-o", "x.json"), "--check writes no table"),
         (("--check", "facts.json", "--devices", "0"), "--check judges a table that is there"),
+        (("--check", "facts.json", "--limit", "node01"), "--limit names hosts to compare the table with"),
         (("--check", "latin.json"), "latin.json:2:2: this is no text in UTF-8, so no JSON"),
     ],
 )

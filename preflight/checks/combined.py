@@ -109,6 +109,7 @@ class Why:
     elsewhere: bool = False
     near: bool = False
     blames: tuple[str, tuple[str, ...]] | None = None
+    facts_decide: bool = False  # tests convict either of two, facts know which of them is wrong
 
 
 def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence[Finding] | None) -> Why:
@@ -127,11 +128,14 @@ def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence
         return Why(evidence=lines)
     rank = ranked[0][-1]
     first = _foremost(one, found[rank])
-    where = f" at {_place(first)}" if len(one.members) > 1 and one.kind in _OF_ONE and first.host else ""
+    of_several = len(one.members) > 1 and one.kind in _OF_ONE
+    elsewhere_too = first.check in ON_THE_WIRE and _place(first) not in one.members
+    where = f" at {_place(first)}" if (of_several or elsewhere_too) and first.host else ""
     elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
     near = _nearness(first, one.members) == 0
     words = f"{REASONS[rank].word}{where} ({first.check})"
-    return Why(words, first.remedy, lines, elsewhere, near, _blamed(found[rank], one.members))
+    blames = _blamed(found[rank], one.members)
+    return Why(words, first.remedy, lines, elsewhere, near, blames, facts_decide=first.check in ON_THE_WIRE)
 
 
 def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
@@ -155,8 +159,8 @@ def _place(cause: Finding) -> str:
 
 
 def _nearness(cause: Finding, members: Collection[str]) -> int | None:
-    """0: it is about a member, or the device of one, or equally about a member and another device; 1: about a member's host, or about no host at all; 2: about
-    somebody to whom a member is the other end."""
+    """0: it is about a member, or the device of one, or as much about a member as about another device; 1: about a
+    member's host, or about no host at all; 2: about somebody to whom a member is the other end."""
     hosts = {member.partition("/")[0] for member in members}
     if cause.host is None:
         rails = {member.partition("/")[2] for member in members}
@@ -165,8 +169,9 @@ def _nearness(cause: Finding, members: Collection[str]) -> int | None:
         return 0
     if cause.host in hosts and cause.device is None:
         return 1
-    peer = cause.peer is not None and (cause.peer in members or cause.peer in hosts)
-    return (0 if cause.check in ON_THE_WIRE else 2) if peer else None
+    if cause.peer is None or not {cause.peer, cause.peer.partition("/")[0]} & {*members, *hosts}:
+        return None
+    return 0 if cause.check in ON_THE_WIRE else 2
 
 
 def _weight(cluster: Cluster, one: Located, same: Sequence[Finding]) -> tuple[bool, int, bool]:

@@ -1,5 +1,7 @@
 """Rounds of pairs, and of larger groups: the localiser says who is tried with whom, and what that means. Pure.
 
+Who fails comes first, and who is slow after that, among those that do not fail: a slow pair is connected all the same.
+
 Each rail has a localiser of its own over its hosts, and their verdicts are merged. Of two hosts nobody is there to ask
 along a rail: the devices of both are the members of one localiser, those of different hosts are tried with each other,
 and the first round goes along the rails. A single host's devices are the members of one, too.
@@ -19,6 +21,7 @@ from preflight.probe.rounds import Pair, Place, Plan, pair_of
 
 Leaves = Mapping[Place, str]  # device → its switch, where that is known
 _Asked = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
+_FAILED = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.NOT_RUN)
 
 
 class Search:
@@ -28,25 +31,37 @@ class Search:
         self._plan, self._leaves, self._seed = plan, leaves, seed
         hosts = len(plan.hosts)
         self._of_devices = hosts == 1 or (hosts == 2 and plan.request.backend != "gloo")
-        self._below = 0.0  # GB/s
+        self._below = 0.0  # GB/s; a pair that is slower is slow. Known once it is known who fails
         self._played: list[tuple[_Asked, Sequence[Observation]]] = []
         self._asked: _Asked = {}
-        self._fields = self._new_fields()
+        self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, of whom it is not asked how fast
+        self._apart: set[Pair] = set()  # they are, and pairs
+        self._failing = self._new_fields()
+        self._slow: dict[int, Field] | None = None
         self._given = self._given_rounds()
 
     def _new_fields(self) -> dict[int, Field]:
         plan = self._plan
         if self._of_devices:
             places = {f"{host}/{device}": (host, device) for host, device in plan.places()}
+            taking_part = places.keys() - self._out.get(0, ())
 
             def may_meet(one: str, other: str) -> bool:
-                return len(plan.hosts) == 1 or plan.may_meet(places[one], places[other])
+                allowed = len(plan.hosts) == 1 or plan.may_meet(places[one], places[other])
+                return allowed and _pair(places, one, other) not in self._apart
 
-            return {0: Field(Localiser(places, seed=self._seed, may_meet=may_meet), places)}
+            return {0: Field(Localiser(taking_part, seed=self._seed, may_meet=may_meet), places)}
         fields = {}
         for rail, of_rail in plan.rail_places().items():
-            topology = {host: self._leaves[place] for host, place in of_rail.items() if place in self._leaves}
-            fields[rail] = Field(Localiser(of_rail, topology=topology, seed=self._seed), of_rail)
+            taking_part = of_rail.keys() - self._out.get(rail, ())
+            topology = {host: self._leaves[of_rail[host]] for host in taking_part if of_rail[host] in self._leaves}
+
+            def are_not_apart(one: str, other: str, of_rail: Mapping[str, Place] = of_rail) -> bool:
+                return _pair(of_rail, one, other) not in self._apart
+
+            fields[rail] = Field(
+                Localiser(taking_part, topology=topology, seed=self._seed, may_meet=are_not_apart), of_rail
+            )
         return fields
 
     def _given_rounds(self) -> list[list[Pair]]:
@@ -62,40 +77,65 @@ class Search:
         """The pairs of the next round, disjoint; empty when there is nothing more to learn."""
         if self._given:
             self._asked = {self._as_asked(pair): pair for pair in self._given.pop(0)}
-        else:
-            self._asked = {
-                (rail, test): pair_of(sorted(one.stand[member] for member in test.members))
-                for rail, one in self._fields.items()
-                for test in one.localiser.next_round()
-            }
+            return list(self._asked.values())
+        self._asked = self._wanted(self._failing if self._slow is None else self._slow)
+        if not self._asked and self._slow is None:
+            self._slow = self._fields_of_speed()
+            self._asked = self._wanted(self._slow)
         return list(self._asked.values())
+
+    def _wanted(self, fields: Mapping[int, Field]) -> _Asked:
+        return {
+            (rail, test): pair_of(sorted(one.stand[member] for member in test.members))
+            for rail, one in fields.items()
+            for test in one.localiser.next_round()
+        }
+
+    def _fields_of_speed(self) -> dict[int, Field]:
+        """Localisers that know how fast the pairs were that did not fail; none where nothing is slow, or where parts do
+        not reach each other: then it is known what is wrong, and most pairs are not to be had."""
+        seen = [one for _, round_ in self._played for one in round_]
+        self._below = slow_below(seen)
+        verdicts = {rail: one.localiser.verdict() for rail, one in self._failing.items()}
+        if not self.any_slow or any(verdict.partitions or verdict.systemic for verdict in verdicts.values()):
+            return {}
+        self._out = {rail: frozenset(verdict.convicted) for rail, verdict in verdicts.items()}
+        self._apart = {one.test.members for one in seen if one.test.outcome in _FAILED}
+        fields = self._new_fields()
+        for asked, round_ in self._played:
+            self._weigh(fields, asked, with_slow(round_, self._below))
+        return fields
 
     def _as_asked(self, pair: Pair) -> tuple[int, Test]:
         if self._of_devices:
             return 0, Test(frozenset(member.place for member in pair))
         first = (pair[0].host, pair[0].device)
-        rail = next(rail for rail, one in self._fields.items() if one.stand.get(first[0]) == first)
+        rail = next(rail for rail, one in self._failing.items() if one.stand.get(first[0]) == first)
         return rail, Test(frozenset(member.host for member in pair))
 
     def take(self, seen: Sequence[Observation]) -> None:
-        """What came of the pairs asked for; those of which there is nothing were not run. Once it is known what is
-        usual, all that was seen before is judged anew."""
+        """What came of the pairs asked for; those of which there is nothing were not run."""
         self._played.append((self._asked, seen))
+        if self._slow is None:
+            self._weigh(self._failing, self._asked, seen)
+        else:
+            self._weigh(self._slow, self._asked, with_slow(seen, self._below))
         self._asked = {}
-        news = self._played[-1:]
-        if not self._below and not self._given:
-            self._below = slow_below([one for _, round_ in self._played for one in round_])
-            if self._below:
-                self._fields, news = self._new_fields(), self._played
-        for asked, round_ in news:
-            self._weigh(asked, with_slow(round_, self._below))
 
-    def _weigh(self, asked: _Asked, seen: Iterable[Observation]) -> None:
+    def _weigh(self, fields: Mapping[int, Field], asked: _Asked, seen: Iterable[Observation]) -> None:
+        """Without what was seen of members that a field does not have, or that failed when it is asked who is slow."""
         of_pair = defaultdict(list)
         for one in seen:
             of_pair[one.test.members].append(one)
-        for rail, one_field in self._fields.items():
-            one_field.add({test: of_pair[pair] for (of, test), pair in asked.items() if of == rail})
+        for rail, one_field in fields.items():
+            own = {test: of_pair[pair] for (of, test), pair in asked.items() if of == rail}
+            if fields is not self._failing:
+                own = {
+                    test: those for test, those in own.items()
+                    if not test.members & self._out[rail]
+                    and not any(one.test.outcome in _FAILED for one in those)
+                }  # fmt: skip
+            one_field.add(own)
 
     @property
     def observations(self) -> list[Observation]:
@@ -108,9 +148,17 @@ class Search:
 
     def located(self) -> tuple[Located, ...]:
         """Whom the tests name."""
-        found = merge({rail: one.rail for rail, one in self._fields.items()})
-        named = tuple(located(one, self._fields, of_devices=self._of_devices) for one in found)
-        return _with_rails(named) if self._of_devices and len(self._plan.hosts) == 2 else named
+        named: list[Located] = []
+        for fields in (self._failing, self._slow or {}):
+            found = merge({rail: one.rail for rail, one in fields.items()})
+            of_these = tuple(located(one, fields, of_devices=self._of_devices) for one in found)
+            whole = self._of_devices and len(self._plan.hosts) == 2
+            named += _with_rails(of_these) if whole else of_these
+        return tuple(named)
+
+
+def _pair(places: Mapping[str, Place], one: str, other: str) -> Pair:
+    return pair_of(sorted((places[one], places[other])))
 
 
 def _with_rails(named: Sequence[Located]) -> tuple[Located, ...]:

@@ -21,7 +21,7 @@ class Fabric:
     """`ill` devices fail alone, `dead` ones with others, `wrong` ones send wrong data; `sends`, `receives`: GB/s of
     devices that are slow one way; `cut`: whether two devices do not reach each other; `too_many`: hosts from which on
     all their devices together hang; `crawls`: from which on they are slow; `dies`: hosts that are there for so many
-    rounds only."""
+    rounds only; `restless`: in every second round everybody has this share of its speed."""
 
     ill: Collection[Place] = ()
     dead: Collection[Place] = ()
@@ -32,6 +32,7 @@ class Fabric:
     too_many: int = 10**6
     crawls: int = 10**6
     dies: dict[str, int] = field(default_factory=dict)
+    restless: float = 1.0
     rounds: list[Round] = field(default_factory=list)
     hurried: bool = False
 
@@ -78,7 +79,7 @@ class Fabric:
             return FULL / 5
         out = [self.sends.get(place, FULL) for number, place in enumerate(places) if root in (None, number)]
         into = [self.receives.get(place, FULL) for number, place in enumerate(places) if root is None or root != number]
-        return min(out + into)
+        return min(out + into) * (self.restless if len(self.rounds) % 2 else 1.0)
 
 
 class _Everybody(dict[str, Ready]):

@@ -251,5 +251,10 @@ def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once(
     host, _, device = place.partition("/")
     lost = cause("PNG101", "node03", 1)
     (finding,) = judged(*scene, [lost, cause("NPU102", host, int(device), peer=peer)])
-    assert (finding.host, finding.cause) == ("node03", "device address twice (NPU102)")
+    assert (finding.host, finding.cause) == (
+        "node03",
+        f"device address twice{' at ' + other if turned else ''} (NPU102)",
+    )
+    assert finding.culprit
+    assert (finding.culprit.kind, finding.culprit.members) == ("device", (place,)), "facts know which of the two"
     assert len(judged(*scene, [lost])) == 3

@@ -106,6 +106,22 @@ def test_two_halves_that_do_not_reach_each_other_are_named_as_groups() -> None:
     assert len(run.located) == 2
 
 
+@pytest.mark.parametrize("restless", [1.0, 0.6])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leaf_that_is_cut_off_is_found_in_six_rounds_also_where_machines_are_restless(
+    seed: int, restless: float
+) -> None:
+    def leaf(place: Place) -> str:
+        return f"leaf{(int(place[0][-2:]) - 1) // 2}"
+
+    fabric = Fabric(cut=lambda one, other: (leaf(one) == "leaf0") != (leaf(other) == "leaf0"), restless=restless)
+    run = played(cluster(8), fabric, leaves=leaf, seed=seed)
+    apart = {members for kind, members, _ in named(run.located) if kind == "partition"}
+    assert ("node01", "node02") in apart
+    assert {kind for kind, _, _ in named(run.located)} == {"partition"}
+    assert rounds(fabric, Scope.PAIR) <= 6
+
+
 def test_one_leaf_whose_uplink_is_slow_is_a_group_by_itself() -> None:
     def leaf(place: Place) -> str:
         return f"leaf{(int(place[0][4:]) - 1) // 2}"
@@ -254,4 +270,4 @@ def test_any_mix_of_few_faults_is_named_exactly(seed: int) -> None:
     }  # fmt: skip
     assert found == set(bad)
     assert {one.kind for one in run.located} <= {"host", "device"}
-    assert rounds(fabric, Scope.PAIR) <= 6
+    assert rounds(fabric, Scope.PAIR) <= 8  # who fails first, then who is slow

@@ -68,7 +68,10 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
 
 def _rank_table(host: Host) -> str:
     """What a host sends of a table of many."""
-    devices = [{"device_id": str(one.index), "device_ip": str(one.address and one.address.ip)} for one in host.devices]
+    devices = [
+        {"device_id": str(one.index), "device_ip": str(one.address and one.address.ip), "rank_id": str(one.index)}
+        for one in host.devices
+    ]
     servers = [{"server_id": host.address, "device": devices}]
     return json.dumps({"version": "1.0", "status": "completed", "server_list": servers})
 

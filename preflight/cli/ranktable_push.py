@@ -19,7 +19,7 @@ from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
-_LARGEST = 1 << 20  # bytes that the hosts' part of a change reads and writes of a file: preflight/remote/apply/files.py
+_LARGEST = 8 << 20  # bytes that the hosts' part of a change reads and writes of a file: preflight/remote/apply/files.py
 _MOST_LINES = 200  # of a table that is shown; that of 16 servers of 8 has 166
 _CHECK = "ENV108"  # whose subject it is
 

@@ -306,5 +306,5 @@ def test_of_a_large_table_the_plan_shows_where_it_goes_and_what_it_is(capsys: py
 def test_a_table_that_hosts_would_not_take_is_refused_before_anything_is_pushed() -> None:
     cluster = scene({}).cluster
     nobody = Session(cluster, cluster.hosts, cast(Transport, None), ProgressLine())
-    with pytest.raises(PreflightError, match="the table has more than 1024 KiB: write it with -o"):
-        push(Namespace(push="/data/t.json"), nobody, " " * (1 << 21))
+    with pytest.raises(PreflightError, match="the table has more than 8192 KiB: write it with -o"):
+        push(Namespace(push="/data/t.json"), nobody, " " * (9 << 20))

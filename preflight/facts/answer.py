@@ -36,8 +36,9 @@ from preflight.model.ports import PortSet
 from preflight.transport.types import Answer
 
 _FAR_FUTURE = 1e11  # seconds since 1970
-_MOST_PROCESSORS = 1e6  # of any host; also what its processes may want
-_NAME = 60  # characters kept of a process's name, or a user's
+_MOST_PROCESSORS = 1e6  # of any host; also processes, and what they may want
+_BUSIEST = 5  # processes kept; of a name, or a user's:
+_NAME = 60  # characters
 
 # What the collector sends, section by section: see preflight/remote/collect.
 
@@ -199,11 +200,12 @@ def _names(raw: _Names) -> Names | Missing:
 
 
 def _load(raw: Load) -> Load | Missing:
-    figures = (raw.processors, raw.limit or 1, raw.wanted + 1, *(busy.wanted + 1 for busy in raw.busiest))
-    if not all(0 < figure < _MOST_PROCESSORS for figure in figures):
+    shares = (figure for one in raw.busiest for figure in (one.wanted, one.used))
+    wanted = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
+    if not (wanted and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
         return Missing("the processors, or what processes want of them, are numbers that no host has")
     busiest = (replace(one, name=one.name[:_NAME], user=one.user and one.user[:_NAME]) for one in raw.busiest)
-    return replace(raw, busiest=tuple(busiest))
+    return replace(raw, busiest=tuple(busiest)[:_BUSIEST])
 
 
 def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:

@@ -16,6 +16,7 @@ from preflight.facts.document import dump, load
 from preflight.facts.formats import unknown
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
+from preflight.facts.load import Busy, Load
 from preflight.facts.nic import Nic
 from preflight.facts.redact import redact
 from preflight.facts.types import (
@@ -293,6 +294,31 @@ def test_numbers_that_no_kernel_prints_and_addresses_that_are_none_are_not_taken
     assert isinstance(facts.sysctl, Missing)
     assert facts.sysctl.error.isprintable()
     assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is no address")
+
+
+@pytest.mark.parametrize(
+    "said", [{"processors": 0}, {"wanted": -0.1}, {"wanted": 1e300}, {"others": -1}, {"limit": 0.0}, {"limit": -1}]
+)
+def test_a_load_that_no_host_has_is_missing(said: dict[str, float]) -> None:
+    document = sections()
+    document["load"]["value"].update(said)
+    load = facts_of(framed(document)).load
+    assert load == Missing("the processors, or what processes want of them, are numbers that no host has")
+
+
+def test_of_busy_processes_the_first_few_are_kept_and_what_they_are_called_is_bounded() -> None:
+    document = sections()
+    one = {"pid": 1, "name": "x" * 1000, "user": "y" * 1000, "wanted": 1.0, "used": 0.5}
+    document["load"]["value"]["busiest"] = [one] * 1000
+    load = facts_of(framed(document)).load
+    assert isinstance(load, Load)
+    assert load.busiest == (Busy(1, "x" * 60, 1.0, 0.5, "y" * 60),) * 5
+
+
+def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> None:
+    document = sections()
+    del document["load"]
+    assert facts_of(framed(document)).load == Missing("the collector's answer has no section load")
 
 
 @pytest.mark.parametrize(

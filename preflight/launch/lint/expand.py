@@ -28,7 +28,7 @@ def expanded(commands: Sequence[Command]) -> tuple[tuple[Command, ...], Mapping[
     left = LONGEST
     for command in commands:
         words = tuple(found for word in command.words for found in _words(word, values, left))
-        left = max(0, left - sum(len(word.text) for word in words if word not in command.words))
+        left = max(0, left - max(0, _length(words) - _length(command.words)))
         done.append(Command(words, command.end))
         for name, word in _assigned(words):
             value: Word | tuple[Word, ...] = word
@@ -40,6 +40,10 @@ def expanded(commands: Sequence[Command]) -> tuple[tuple[Command, ...], Mapping[
             if known and command.array is None:
                 settings[name] = (_text(word), word)
     return tuple(done), settings
+
+
+def _length(words: Sequence[Word]) -> int:
+    return sum(len(word.text) for word in words)
 
 
 def _assigned(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:

@@ -11,6 +11,7 @@ from preflight.launch.lint.reader import DASHES
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Start, Word
 
 _TALK = ("echo", "printf", "which", "grep", "pkill", "kill", "alias", "man", "type", "#", "pip", "conda", "apt")
+_KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
 _GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
 _OTHER_DASH = re.compile(rf"[{DASHES}]*[{DASHES[1:]}][{DASHES}]*(?=[A-Za-z])")
 
@@ -36,15 +37,24 @@ def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ..
 
     done = []
     for command in commands:
+        if _talks(command.words):
+            done.append(command)
+            continue
         found = _family(command.words)
         family = found[0] if found else ""
         done.append(replace(command, words=tuple(mended(word, family) for word in command.words)))
     return tuple(done), faults
 
 
+def _talks(words: tuple[Word, ...]) -> bool:
+    """Whether the command only speaks of what stands behind it."""
+    head = next((word.text for word in words if word.text not in _KEYWORDS), "")
+    return head.rpartition("/")[2] in _TALK
+
+
 def _family(words: tuple[Word, ...]) -> tuple[str, int] | None:
     """(family, where its options begin) of the first launcher among the words."""
-    if words and words[0].text.rpartition("/")[2] in _TALK:
+    if _talks(words):
         return None
     for at, word in enumerate(words):
         name = word.text.rpartition("/")[2]

@@ -1,0 +1,146 @@
+"""Start scripts that are read: a case is a file of tests/cases/launch.
+
+[scripts]      name → text; line 1 is the first after the quotes
+[files]        host files that stand beside them
+[inventory]    there is one, of node01 and node02, 10.1.0.11 and .12, with eight NPUs; its shared_dir
+[[expect]]     all that is wrong: at = "file:line:column", fragments of `what`, and whole `found` and `expected`;
+               absent = true: that this is not said
+"""
+
+import random
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preflight.inventory import parse
+from preflight.launch.lint.check import faults, host_files, read
+from preflight.launch.lint.types import Fault
+from preflight.model.cluster import Cluster
+
+CASES = sorted((Path(__file__).parents[1] / "cases" / "launch").glob("*.toml"))
+
+
+def cluster(shared: str = "") -> Cluster:
+    return parse(
+        f"""
+[cluster]
+name = "test"
+product = "atlas-a2"
+cidrs = ["10.1.0.0/24"]
+devices = 8
+[probe]
+{f'shared_dir = "{shared}"' if shared else ""}
+[[hosts]]
+name = "node[01-02]"
+address = "10.1.0.[11-12]"
+""",
+        Path("hosts.toml"),
+    )
+
+
+def found(case: dict[str, Any]) -> list[Fault]:
+    texts = {Path(name): text for name, text in case["scripts"].items()}
+    files = {Path(name): text for name, text in case.get("files", {}).items()}
+    inventory = cluster(case["inventory"].get("shared_dir", "")) if "inventory" in case else None
+    return faults(texts, files, inventory, inventory.hosts if inventory else ())
+
+
+def is_said(expect: dict[str, Any], fault: Fault) -> bool:
+    at = f"{fault.path}:{fault.spot.line}:{fault.spot.column}"
+    right = expect["at"] == at and expect.get("what", "") in fault.what
+    return right and all(
+        expect.get(name, getattr(fault, name)) == getattr(fault, name) for name in ("found", "expected")
+    )
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_what_is_wrong_is_said_and_nothing_else(path: Path) -> None:
+    case = tomllib.loads(path.read_text(encoding="utf-8"))
+    said = found(case)
+    for expect in case.get("expect", []):
+        matching = [fault for fault in said if is_said(expect, fault)]
+        if expect.get("absent"):
+            assert not matching, expect
+            continue
+        assert len(matching) == 1, (expect, said)
+        assert matching[0].do
+        said.remove(matching[0])
+    assert said == []
+
+
+def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_all_is_right() -> None:
+    silent = [path.stem for path in CASES if "expect" not in tomllib.loads(path.read_text(encoding="utf-8"))]
+    assert silent == ["hosts-agree", "inventory-agrees", "loopback-of-one-host"]
+
+
+def test_a_fault_that_is_mended_is_not_found_again() -> None:
+    """What is expected, put where it was found, leaves nothing wrong there."""
+    text = (
+        "torchrun --nnodes=2 --node_rank=0 --master_adderss 10.1.0.11--master_port 29500 –nproc_per_node 8 train.py\n"
+    )
+    path = Path("start.sh")
+    for _ in range(5):
+        wrong = faults({path: text}, {}, None, ())
+        if not wrong:
+            break
+        text = text.replace(wrong[0].found, wrong[0].expected)
+    assert text == (
+        "torchrun --nnodes=2 --node_rank=0 --master_addr 10.1.0.11 --master_port 29500 --nproc_per_node 8 train.py\n"
+    )
+
+
+def test_variables_that_have_several_values_are_not_guessed() -> None:
+    text = """
+if [ "$1" = first ]; then RANK=0; ADDR=127.0.0.1; else RANK=5; ADDR=10.1.0.11; fi
+torchrun --nnodes 2 --node_rank $RANK --nproc_per_node 8 --master_addr $ADDR train.py
+"""
+    assert faults({Path("a.sh"): text}, {}, None, ()) == []
+
+
+def test_host_files_are_looked_for_beside_the_script() -> None:
+    texts = {Path("jobs/a.sh"): "mpirun -np 2 --hostfile hosts ./x\nmpirun -np 2 -hostfile /etc/hosts.mpi ./x\n"}
+    assert host_files(texts) == [Path("jobs/hosts"), Path("/etc/hosts.mpi")]
+
+
+PIECES = (
+    "torchrun", "mpirun", "--nnodes", "=", "2", " ", "\\", "\n", "'", '"', "$(", ")", "(", "$A", "A=", "${A}", "–", "#",
+    "<<END", "END", ";", "|", "&", ">", "-x", "tcp://", "--master_addr", "127.0.0.1", "\t", "\r", "é", "--", "-",
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(max_size=80))
+def test_no_text_is_too_strange_to_be_read(text: str) -> None:
+    all_ = cluster()
+    for fault in faults({Path("a.sh"): text, Path("b.sh"): text[::-1]}, {}, all_, all_.hosts):
+        assert fault.spot.line >= 1 and fault.spot.column >= 1
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["-a\n", "\\ \n", "$(", "'", "A=$A$A\n", "torchrun --mastr_addr x\n", "\\" + " " * 50, "A=1 ", "x=(\n", "<<E\n",
+     "python a.py tcp://127.0.0.1:1\n", "HCCL_AAAA=1\n", "torchrun --nnodes 99999999 --node_rank 1 x\n", "#"],
+    ids=repr,
+)  # fmt: skip
+def test_the_longest_script_is_read_in_seconds(piece: str) -> None:
+    began = time.process_time()
+    all_ = cluster()
+    faults({Path("a.sh"): piece * ((64 << 10) // len(piece)), Path("b.sh"): piece}, {}, all_, all_.hosts)
+    assert time.process_time() - began < 20
+
+
+def test_words_are_what_bash_makes_of_them() -> None:
+    """The reader's own quoting, against shlex's: what it writes, this reads."""
+    import shlex
+
+    generator = random.Random(7)
+    for _ in range(200):
+        words = ["".join(generator.choices("ab'\"\\ $#;()\t-–", k=generator.randint(1, 8))) for _ in range(4)]
+        script, _ = read(Path("a.sh"), f"true {shlex.join(words)}\n")
+        (command,) = script.commands
+        assert [word.text for word in command.words[1:]] == words

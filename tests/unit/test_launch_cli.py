@@ -1,0 +1,162 @@
+"""`preflight launch` as a user meets it: what it refuses, writes and says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from preflight.cli.main import main
+
+INVENTORY = """
+[cluster]
+name = "test"
+product = "atlas-a2"
+devices = 2
+[network]
+nic = "eth0"
+[[hosts]]
+name = "node[01-02]"
+address = "10.1.0.[11-12]"
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.toml").write_text(INVENTORY)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(["launch", *arguments])
+    except SystemExit as end:
+        code = int(str(end.code))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "say what is to be started"),
+        (["--launcher", "torchrunn", "--", "t.py"], "invalid choice: 'torchrunn'"),
+        (["-o", "scripts", "--", "t.py"], "-o scripts and --dir DIR go together"),
+        (["--dir", "x", "--", "t.py"], "-o scripts and --dir DIR go together"),
+        (["--master-port", "80", "--", "t.py"], "not a port from 1024 to 65535"),
+        (["--devices", "0-2", "--", "t.py"], "node01 has devices 0 to 1 in the inventory, and no 2"),
+        (["--devices", "x", "--", "t.py"], "not a list of devices"),
+        (["--rank-table", "hccl.json", "--", "t.py"], "HCCL wants an absolute path"),
+        (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "it takes a number from 0 to 7"),
+        (["--forward", "A-B", "--", "t.py"], "is no variable's name"),
+        (["--limit", "node07", "--", "t.py"], "the inventory has no host node07"),
+        (["--from", "nowhere.json", "--", "t.py"], "nowhere.json"),
+        (["--from", "x", "--offline", "--", "t.py"], "leave out one of them"),
+        (["--launcher", "perseusrun", "--", "t.py"], "for NVIDIA GPUs"),
+        (["--check", "nowhere.sh"], "nowhere.sh cannot be read"),
+        (["--check", "."], "no ordinary file"),
+        (["--check", "hosts.toml", "--dir", "x"], "--check reads scripts and starts nothing"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_one_sentence(
+    arguments: list[str], says: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert sorted(path.name for path in here.iterdir()) == ["hosts.toml"]
+
+
+def test_with_named_nics_nobody_is_contacted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    code, out, err = said(capsys, "--", "train.py", "--", "-x")
+    assert (code, err) == (0, "")
+    assert "export HCCL_SOCKET_IFNAME==eth0\n" in out.replace("'", "")
+    assert "HCCL_IF_IP" not in out, "whether the address is on eth0 was not looked at"
+    assert out.endswith("    train.py -- -x\n")
+
+
+def test_scripts_are_written_whole_and_never_over_others(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write = ("-o", "scripts", "--dir", "start", "--launcher", "shell")
+    code, out, err = said(capsys, *write, "--", "train.py")
+    assert (code, out) == (0, "")
+    assert "2 scripts are in start" in err
+    assert [(path.name, path.stat().st_mode & 0o700) for path in sorted((here / "start").iterdir())] == [
+        ("node01.sh", 0o700), ("node02.sh", 0o700),
+    ]  # fmt: skip
+    (here / "start" / "node01.sh").unlink()
+    (here / "start" / "node02.sh").write_text("mine")
+    code, _, err = said(capsys, *write, "--", "train.py")
+    assert code == 2
+    assert "node02.sh is there already" in err
+    assert [path.read_text() for path in (here / "start").iterdir()] == ["mine"]
+    code, _, _ = said(capsys, *write, "--force", "--", "train.py")
+    assert code == 0
+    assert "mine" not in (here / "start" / "node02.sh").read_text()
+    code, _, err = said(capsys, "-o", "scripts", "--dir", "hosts.toml", "--", "train.py")
+    assert code in (1, 2)
+    assert "hosts.toml" in err
+
+
+def test_a_launcher_of_one_host_has_one_script(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = said(capsys, "-o", "scripts", "--dir", "start", "--launcher", "mpirun", "--", "train.py")
+    assert "1 script is in start; it starts the ranks of all 2 hosts" in err
+    assert [path.name for path in (here / "start").iterdir()] == ["node01.sh"]
+
+
+def test_a_port_that_nobody_has_reserved_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    _, out, _ = said(capsys, "--master-port", "7777", "-o", "json", "--", "t.py")
+    assert any("port 7777 is none of the inventory's" in note for note in json.loads(out)["notes"])
+
+
+def test_offline_takes_the_address_that_the_network_proves(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "hosts.toml").write_text(INVENTORY.replace('"eth0"', '"10.1.0.0/24"'))
+    _, out, _ = said(capsys, "--offline", "--", "t.py")
+    assert "export HCCL_IF_IP=10.1.0.11\n" in out and "export HCCL_IF_IP=10.1.0.12\n" in out
+    assert "IFNAME" not in out
+    (here / "hosts.toml").write_text(INVENTORY.replace('"eth0"', '"10.9.0.0/24"'))
+    _, out, _ = said(capsys, "--offline", "--", "t.py")
+    assert "HCCL_IF_IP" not in out
+    _, out, _ = said(capsys, "--offline", "--launcher", "mpirun", "--", "t.py")
+    assert "--mca btl_tcp_if_include 10.9.0.0/24" in out
+
+
+def test_check_tells_by_its_exit_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "good.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
+    (here / "bad.sh").write_text("torchrun –nproc_per_node \x1b[31m train.py\n")
+    code, out, _ = said(capsys, "--check", "good.sh")
+    assert (code, out) == (0, "note: held against hosts.toml\n1 script: nothing is wrong\n")
+    code, out, _ = said(capsys, "--check", "bad.sh")
+    assert code == 1
+    assert out.startswith("bad.sh:1:10: –nproc_per_node begins with another dash")
+    code, out, _ = said(capsys, "--check", "bad.sh", "-o", "json")
+    assert code == 1
+    assert json.loads(out)["faults"][0] == {
+        "file": "bad.sh", "line": 1, "column": 10,
+        "what": "–nproc_per_node begins with another dash than an option does",
+        "found": "–nproc_per_node", "expected": "--nproc_per_node",
+        "do": "type the dash anew: editors and web pages turn -- into one long dash",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a" * (65 << 10), "more than 64 KiB"),
+        (b"echo\0", "NUL"),
+        (b"echo 1\n\xc8\xf1", "2: this is no UTF-8 text"),
+    ],
+)
+def test_what_is_no_script_is_not_read(
+    content: bytes, says: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "a.sh").write_bytes(content)
+    code, out, err = said(capsys, "--check", "a.sh")
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_nothing_of_a_script_reaches_the_terminal_raw(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text("torchrun –\x1b]0;x\x07 –a\x1b[2J t.py\nmpirun -np 4 -H a\x1b[1m,b ./x\n")
+    _, out, _ = said(capsys, "--check", "a.sh")
+    assert "\x1b" not in out and "\x07" not in out

@@ -15,9 +15,9 @@ FAIL = 0.9  # not 1: what many threads use stays a little below all that there i
 def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None) -> Iterator[Finding]:
     """Why: a rank whose host is busy with something else (a job that was left behind, a build, a scan) launches its
     kernels and reads its data late, and every other rank waits for it, while all devices and links are well. Processes
-    that run or wait for a processor are counted for a third of a second, for longer where it is much. Half of the
-    processors is a warning, all of them a failure. The processes of a job count, too: where one runs, or may run, all
-    of them is a warning, and half is skipped.
+    that run or wait for a processor are counted for 0.3 s, for 1.5 s where they are many. That they want half of the
+    processors is a warning, all of them a failure. Where a job runs, or may run, all of them is a warning and half is
+    skipped, since its processes count, too.
 
     By hand: top; cat /sys/fs/cgroup/cpu.max   (what a container has)
 

@@ -17,6 +17,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -46,8 +47,9 @@ def device_of(backend: str, local_rank: int) -> torch.device:
     import torch_npu
 
     torch_npu.npu.set_device(local_rank)
-    # `.npu()` is what puts a tensor there, whatever device type this torch_npu calls it.
-    return torch.ones(1).npu().device
+    # `.npu()`, which torch_npu adds, puts a tensor there, whatever it calls that device.
+    there: torch.device = torch.ones(1).npu().device  # type: ignore[attr-defined]
+    return there
 
 
 def make_data(samples: int) -> TensorDataset:
@@ -66,7 +68,9 @@ def train(args: argparse.Namespace, rank: int, world_size: int, local_rank: int)
     ids = [device.index] if device.type != "cpu" else None
     model = DistributedDataParallel(net, device_ids=ids)
     data = make_data(args.samples)
-    sampler = DistributedSampler(data, num_replicas=world_size, rank=rank)  # the rank among all, not the local one
+    sampler: DistributedSampler[object] = DistributedSampler(
+        data, num_replicas=world_size, rank=rank
+    )  # the rank among all, not the local one
     loader = DataLoader(data, batch_size=args.batch_size, sampler=sampler)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate)
     for epoch in range(args.epochs):
@@ -75,7 +79,7 @@ def train(args: argparse.Namespace, rank: int, world_size: int, local_rank: int)
         for inputs, targets in loader:
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total += loss.detach()
         dist.all_reduce(total)
@@ -106,7 +110,7 @@ def main() -> None:
     args = arguments()
     if args.spawn:
         here, node = int(os.environ["NPROC_PER_NODE"]), int(os.environ["NODE_RANK"])
-        torch.multiprocessing.spawn(spawned, (args, node * here, int(os.environ["WORLD_SIZE"])), nprocs=here)
+        spawn(spawned, (args, node * here, int(os.environ["WORLD_SIZE"])), nprocs=here)  # type: ignore[no-untyped-call]
         return
     rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     raise SystemExit(not train(args, rank, world_size, local_rank))

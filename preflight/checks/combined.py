@@ -69,6 +69,8 @@ REASONS = (
     Reason("HST103", "host NIC", _MEETING),
     Reason("HST104", "host name is loopback", _MEETING),
     Reason("HST110", "another host NIC than the others reach", _MEETING),
+    Reason("HST117", "another host NIC than the others reach", _MEETING),
+    Reason("HST118", "another host NIC than the others reach", _MEETING),
     Reason("HST112", "not on HCCL's whitelist", _MEETING),
     Reason("NPU125", "wrong rank table", _MEETING),
     Reason("NPU127", "wrong rank table", _MEETING),

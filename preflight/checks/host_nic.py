@@ -1,26 +1,32 @@
-"""The host NIC that HCCL chooses: one that exists, and that the other hosts reach."""
+"""The host NICs that jobs' libraries choose: ones that exist, and that the other hosts reach."""
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
 
+from preflight.checks import library_nics
+from preflight.checks.chosen_nics import Library, judged
 from preflight.checks.hccl_nic import FIRST, Choice, choose
-from preflight.checks.hosts import named_by
-from preflight.checks.majority import Odd, odd_ones
-from preflight.checks.registry import NPU, All, cluster_check
+from preflight.checks.registry import EVERY, NPU, All, Here, cluster_check, host_check
 from preflight.facts.firewall import Arrivals
 from preflight.facts.job import Job
-from preflight.facts.types import Network, Route
-from preflight.model.cluster import Host
+from preflight.facts.quote import quote
+from preflight.facts.types import Names, Network
+from preflight.model.cluster import Product
 from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
 
-Place = IPv4Network | IPv6Network
-_REMEDY = "export HCCL_SOCKET_IFNAME==NIC in the jobs' environment (the second = means: exactly this one)"
+_EXACTLY = "export {0}_SOCKET_IFNAME==NIC in the jobs' environment (the second = means: exactly this one)"
+HCCL, NCCL = (Library(name, _EXACTLY.format(name)) for name in ("HCCL", "NCCL"))
+GLOO = Library("gloo", "export GLOO_SOCKET_IFNAME=NIC in the jobs' environment")
+MPI = Library(
+    "Open MPI", "export OMPI_MCA_btl_tcp_if_include=NIC in the jobs' environment, or a network such as 10.1.0.0/24"
+)
+_ArrivalsOf = Mapping[str, Arrivals | None]
 
 
 @cluster_check("HST110", "HCCL chooses a host NIC that every other host reaches", products=NPU, several=False,
                optional=("arrivals",))  # fmt: skip
 def reached(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: Mapping[str, Arrivals | None]
+    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
     """Why: the ranks meet on the host NICs (port 60000), and each host chooses its own: HCCL_IF_IP, else the NIC that
     HCCL_SOCKET_IFNAME names, else the first by name that is not docker's. A storage NIC or a bridge whose name comes
@@ -31,90 +37,110 @@ def reached(
 
     Mend: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
     """
-    choices: dict[str, Choice] = {}
-    for host in all_.hosts:
-        choice = choose(job[host.name].variables, network[host.name])
-        if isinstance(choice, Choice) and choice.address.ip.is_loopback and choice.why == FIRST:
-            continue  # no other one is up: HST103
-        if isinstance(choice, str):
-            yield all_.bad(f"{host.name}: HCCL finds no host NIC: {choice}", host=host.name, remedy=_REMEDY)
-        else:
-            choices[host.name] = choice
-    unreached = list(_unreached(all_, choices, network, arrivals)) if len(all_.hosts) > 1 else []
-    yield from unreached
-    named = {finding.host for finding in unreached}
-    for host in all_.hosts:
-        if host.name in choices and host.name not in named:
-            yield from _other_than_planned(all_, host, choices[host.name], network[host.name])
+    chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in all_.hosts}
+    yield from judged(all_, HCCL, _not_alone(chosen), network, arrivals)
 
 
-def _unreached(
-    all_: All, choices: Mapping[str, Choice], network: Mapping[str, Network], arrivals: Mapping[str, Arrivals | None]
+@cluster_check("HST117", "NCCL chooses a host NIC that every other host reaches", products=frozenset({Product.NVIDIA}),
+               several=False, optional=("arrivals",))  # fmt: skip
+def reached_by_nccl(
+    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    places: dict[str, Place] = {}
-    first: dict[str, str] = {}  # address → the host that has it
-    for name, choice in choices.items():
-        what = f"{name}: HCCL would take {choice.nic} {choice.address} ({choice.why})"
-        other = first.setdefault(str(choice.address.ip), name)
-        if choice.address.ip.is_loopback:
-            yield all_.bad(f"{what}, which no other host reaches", host=name, found=choice.nic, remedy=_REMEDY)
-        elif other != name:
-            yield all_.bad(f"{what}, as {other} does", host=name, peer=other, found=choice.nic, remedy=_REMEDY)
-        else:
-            places[name] = choice.address.network
-    crossed = _crossed(choices, places, arrivals)
-    for odd in odd_ones(places):
-        if odd.value not in crossed:
-            yield from _apart(all_, odd, choices, network[odd.host])
+    """Why: every rank tells the others one address of its host NIC. NCCL_SOCKET_IFNAME is a list of beginnings: eth1
+    fits eth10, too; = before it means whole names, ^ all others. Where nothing fits, a job ends with "no socket
+    interface found"; ^docker alone lets the loopback in. Without it NCCL takes ib* first, then the first that is
+    neither docker's nor the loopback, which on one host may be a bridge that no other host reaches.
+
+    By hand: env | grep NCCL_SOCKET; ip -brief address show; NCCL_DEBUG=INFO says which NIC it took
+
+    Mend: name the NIC in the jobs' environment: NCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    """
+    chosen = {host.name: library_nics.nccl(job[host.name].variables, network[host.name]) for host in all_.hosts}
+    yield from judged(all_, NCCL, _not_alone(chosen), network, arrivals)
+    for host in all_.hosts:
+        names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")
+        more = library_nics.more_than_meant(names, network[host.name])
+        if more:
+            word, others = more
+            yield all_.warn(
+                f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(others)} beside {word}: NCCL takes "
+                "names by their beginning, and spreads its traffic over all that fit",
+                host=host.name, expected=f"={word}", found=names, remedy=NCCL.remedy.replace("NIC", word, 1),
+            )  # fmt: skip
 
 
-def _other_than_planned(all_: All, host: Host, choice: Choice, network: Network) -> Iterator[Finding]:
-    wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
-    if len(wanted) == 1 and choice.nic not in wanted:
-        yield all_.warn(
-            f"{host.name}: HCCL would take {choice.nic} ({choice.why}), and the inventory's host NIC is {wanted[0]}",
-            host=host.name, expected=wanted[0], found=choice.nic, remedy=_REMEDY.replace("NIC", wanted[0], 1),
+@cluster_check("HST118", "gloo chooses a host NIC that every other host reaches", several=False, optional=("arrivals",))
+def reached_by_gloo(
+    all_: All,
+    job: Mapping[str, Job],
+    network: Mapping[str, Network],
+    names: Mapping[str, Names],
+    arrivals: _ArrivalsOf,
+) -> Iterator[Finding]:
+    """Why: groups of torch that work on the host (gloo) meet on an interface of GLOO_SOCKET_IFNAME: whole names between
+    commas, all of which must exist, so that a value made for NCCL or HCCL (a beginning, ^ or =) ends the job. Without
+    it they take the address of the host's own name; where jobs use NPUs, that is HST104's to judge.
+
+    By hand: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
+
+    Mend: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
+    """
+    chosen: dict[str, Choice | str] = {}
+    for host in all_.hosts:
+        choice = library_nics.gloo(job[host.name].variables, network[host.name], names[host.name].hostname)
+        by_itself = isinstance(choice, Choice) and choice.why == library_nics.BY_NAME
+        if choice is not None and not (by_itself and all_.cluster.product.is_npu):
+            chosen[host.name] = choice
+    yield from judged(all_, GLOO, chosen, network, arrivals)
+
+
+@cluster_check("HST119", "Open MPI is told a host NIC that every other host reaches", several=False,
+               optional=("arrivals",))  # fmt: skip
+def reached_by_mpi(
+    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+) -> Iterator[Finding]:
+    """Why: btl_tcp_if_include is a list of whole names and of networks; a name that a host does not have leaves it
+    without Open MPI's TCP, and the job says that processes cannot reach each other. It is read from
+    OMPI_MCA_btl_tcp_if_include, then from the user's file, then from that of the installation; what stands behind
+    `mpirun --mca` cannot be seen here. A network serves hosts whose NICs have different names.
+
+    By hand: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
+
+    Mend: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
+    """
+    found = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
+    yield from judged(all_, MPI, {name: choice for name, choice in found.items() if choice}, network, arrivals)
+
+
+@host_check("ENV111", "The libraries' variables lead to the same host NIC", products=EVERY, severity=Outcome.WARN)
+def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
+    """Why: HCCL, NCCL and gloo read their interface variables by different rules, so that one value may name two NICs:
+    eth is every NIC that begins so for HCCL and NCCL, and one of that name for gloo. A job whose groups of the devices
+    meet in one network and those of the hosts in another needs both, and fails in half of its steps if one is closed.
+
+    By hand: env | grep SOCKET_IFNAME; ip -brief address show
+
+    Mend: name one NIC to each in its own way: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
+    """
+    libraries = {"HCCL": choose(job.variables, network), "NCCL": library_nics.nccl(job.variables, network),
+                 "gloo": library_nics.gloo(job.variables, network, names.hostname)}  # fmt: skip
+    told = {
+        library: choice
+        for library, choice in libraries.items()
+        if isinstance(choice, Choice) and "_SOCKET_IFNAME" in choice.why
+    }
+    if len({choice.nic for choice in told.values()}) > 1:
+        nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in told.items())
+        yield here.bad(
+            f"{here.host.name}: {nics}", found=", ".join(choice.nic for choice in told.values()), expected="one NIC",
+            remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
         )  # fmt: skip
 
 
-def _crossed(
-    choices: Mapping[str, Choice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
-) -> set[Place]:
-    """The networks into which connections from another one were tried, to an address that HCCL would take: they came
-    through, or FWL104 speaks about them."""
+def _not_alone(chosen: Mapping[str, Choice | str]) -> dict[str, Choice | str]:
+    """Without hosts on which nothing but the loopback is up, and nobody asked for it: HST103."""
     return {
-        place
-        for target, place in places.items()
-        for one in (arrivals[target] or Arrivals()).tries
-        if places.get(one.source, place) != place
-        and one.address == str(choices[target].address.ip)
-        and (one.came_through or one.died)
+        name: choice
+        for name, choice in chosen.items()
+        if not (isinstance(choice, Choice) and choice.address.ip.is_loopback and choice.why == FIRST)
     }
-
-
-def _apart(all_: All, odd: Odd[Place], choices: Mapping[str, Choice], network: Network) -> Iterator[Finding]:
-    """A host whose NIC is in another network than that of the others: the way to them has to lead through that NIC."""
-    own, peer = choices[odd.host], choices[odd.others[0]]
-    route = _route(network, peer)
-    if route and route.interface == own.nic and route.destination != "default":
-        return
-    told, way = all_.bad, "no route between them"
-    if route and route.interface != own.nic:
-        way = f"the way to {peer.address.ip} leads through {route.interface}"
-    elif route:
-        told, way = all_.warn, "only the default route leads there"
-    yield told(
-        f"{odd.host}: HCCL would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
-        f"{peer.address}: two networks, and {way}",
-        host=odd.host, peer=odd.others[0], found=str(own.address), remedy=_REMEDY,
-    )  # fmt: skip
-
-
-def _route(network: Network, peer: Choice) -> Route | None:
-    """The route that the kernel takes to the peer's address: the longest that fits."""
-    fitting = [(place.prefixlen, route) for route in network.routes if peer.address.ip in (place := _place(route))]
-    return max(fitting, key=lambda one: one[0])[1] if fitting else None
-
-
-def _place(route: Route) -> Place:
-    return ip_network("0.0.0.0/0" if route.destination == "default" else route.destination, strict=False)

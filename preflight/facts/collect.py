@@ -105,6 +105,7 @@ def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
     return {
         "prefixes": job.PREFIXES,
         "named_by": job.NAMED_BY,
+        "mpi_parameters": job.MPI_PARAMETERS,
         "files": job.NPU_FILES if cluster.product.is_npu else (),
         "requirements": cluster.job.requirements,
         "datasets": cluster.job.datasets,

@@ -11,6 +11,7 @@ PREFIXES = (
     "LD_LIBRARY_PATH", "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
 NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
+MPI_PARAMETERS = ("btl_tcp_if_include", "btl_tcp_if_exclude")
 NOWHERE = "the link leads nowhere"  # the collector's word for it
 
 
@@ -44,6 +45,22 @@ class SeenFile:
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """`source`: the variable or the file that sets it."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """Open MPI in the job's view. `parameters`: those of MPI_PARAMETERS that are set, from the source that counts."""
+
+    mpirun: str = ""  # its path, by PATH; "": not on it
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Job:
     """`variables`: those of PREFIXES in the environment that jobs start with, secrets redacted. `files`: by path.
     `groups`: ids of the user's groups, its own first. `contained`: runs in a container."""
@@ -60,3 +77,4 @@ class Job:
     )  # mindspore, torch, torch_npu, numpy, scipy, decorator, attrs
     devices: tuple[int, ...] = ()  # N of /dev/davinciN in the job's view
     hccl_test: Found[str] = field(default_factory=Found)  # where the built all_reduce_test is
+    mpi: Mpi = field(default_factory=Mpi)

@@ -5,12 +5,18 @@ from pathlib import PurePosixPath
 
 from preflight.facts import versions
 from preflight.facts.found import Found
-from preflight.facts.job import Job, SeenFile
+from preflight.facts.job import Job, Mpi, Parameter, SeenFile
 from preflight.facts.packages import Package, package
 from preflight.facts.redact import redacted
 from preflight.facts.types import Limits, Missing, Reading, Versions
 
 _NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
+
+
+@dataclass
+class RawMpi:
+    mpirun: str
+    parameters: list[tuple[str, str, str]]  # name, value, source; what counts first
 
 
 @dataclass
@@ -26,6 +32,7 @@ class RawDeep:
     files: list[SeenFile]
     devices: list[int]
     hccl_test: str
+    mpi: RawMpi = field(default_factory=lambda: RawMpi("", []))
 
 
 @dataclass
@@ -109,4 +116,7 @@ def job(raw: RawJob) -> Job | Missing:
         packages=dict(sorted(raw.packages.items())),
         devices=tuple(deep.devices),
         hccl_test=Found(deep.hccl_test or None),
+        mpi=Mpi(
+            deep.mpi.mpirun, {name: Parameter(value, source) for name, value, source in reversed(deep.mpi.parameters)}
+        ),
     )

@@ -7,7 +7,8 @@ importing torch costs over a second. The rest of stdin is {"marker", "wanted"}; 
     wanted     {"npu": whether there are NPUs, "deep": null or what else is to be looked at, "called": names and
                addresses of this host, by which a rank table may name it}
     deep       {"prefixes": of variables, "files": paths to look at, "named_by": variables that name files whose text is
-               wanted, "requirements": files and "datasets": folders whose digests are wanted}
+               wanted, "requirements": files and "datasets": folders whose digests are wanted, "mpi_parameters": of
+               Open MPI}
 """
 
 import os
@@ -126,6 +127,7 @@ def deeper(wanted, called):
         "files": list(files.values()),
         "devices": sorted(int(name[7:]) for name in os.listdir("/dev") if name[:7] == "davinci" and name[7:].isdigit()),
         "hccl_test": hccl_test(),
+        "mpi": mpi(wanted["mpi_parameters"]),
     }
 
 
@@ -301,6 +303,25 @@ def hccl_test():
         if place and os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return ""
+
+
+def mpi(wanted):
+    """Where mpirun is on PATH, and [name, value, source] of Open MPI's parameters: what counts first is first."""
+    places = [os.path.join(folder, "mpirun") for folder in os.environ.get("PATH", "").split(":") if folder]
+    mpirun = next((path for path in places if os.access(path, os.X_OK) and os.path.isfile(path)), "")
+    found = [
+        [name, os.environ["OMPI_MCA_" + name], "OMPI_MCA_" + name]
+        for name in wanted
+        if "OMPI_MCA_" + name in os.environ
+    ]
+    prefix = os.path.dirname(os.path.dirname(os.path.realpath(mpirun))) if mpirun else ""
+    installed = [os.path.join(prefix, "etc/openmpi-mca-params.conf")] if prefix else []
+    for path in [os.path.expanduser("~/.openmpi/mca-params.conf"), *installed, "/etc/openmpi/openmpi-mca-params.conf"]:
+        for line in (read(path) or "").splitlines():
+            name, _, value = (part.strip() for part in line.partition("="))
+            if name in wanted:
+                found.append([name, plain(value), path])
+    return {"mpirun": plain(mpirun), "parameters": [[name, plain(value), plain(path)] for name, value, path in found]}
 
 
 def main():

@@ -87,7 +87,8 @@ def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(path: Path) -
 def at_home(check: Check) -> dict[str, Any]:
     """What the inventory says of a cluster to which the check applies."""
     superpod = {"product": "atlas-a3", "superpod": True}
-    return {} if Product.ATLAS_A1 in check.products else {"cluster": superpod}
+    other = superpod if Product.ATLAS_A3 in check.products else {"product": "nvidia"}
+    return {} if Product.ATLAS_A1 in check.products else {"cluster": other}
 
 
 @pytest.mark.parametrize("id_", all_checks())

@@ -48,7 +48,8 @@ def test_bytes_of_a_file_that_are_no_text_can_be_told_apart_and_given_back(tmp_p
 
 
 def deep_job(**wanted: Any) -> dict[str, Any]:
-    nothing: dict[str, Any] = {"prefixes": [], "files": [], "named_by": [], "requirements": [], "datasets": []}
+    lists = ("prefixes", "files", "named_by", "requirements", "datasets", "mpi_parameters")
+    nothing: dict[str, Any] = {name: [] for name in lists}
     return {**nothing, **wanted}
 
 
@@ -182,3 +183,31 @@ def test_a_link_that_leads_nowhere_and_a_pipe_are_told_and_not_waited_for(tmp_pa
     assert [(file["kind"], file["digest"], file["error"]) for file in files] == [
         ("link", "", "the link leads nowhere"), ("device", "", ""), ("missing", "", "")
     ]  # fmt: skip
+
+
+def test_open_mpis_interfaces_are_read_from_environment_user_and_installation_in_this_order(tmp_path: Path) -> None:
+    for place, text in (
+        (
+            "home/.openmpi/mca-params.conf",
+            "# btl_tcp_if_include = no\nbtl_tcp_if_include = eth1\nother_token = hunter2\n",
+        ),
+        ("mpi/etc/openmpi-mca-params.conf", "btl_tcp_if_include=eth2\nbtl_tcp_if_exclude=lo\n"),
+        ("mpi/bin/mpirun", "#!/bin/sh\n"),
+    ):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / "mpi/bin/mpirun").chmod(0o755)
+    names = ["btl_tcp_if_include", "btl_tcp_if_exclude"]
+
+    def found(*more: str) -> Any:
+        variables = (f"HOME={tmp_path}/home", f"PATH={tmp_path}/mpi/bin:{os.environ['PATH']}", *more)
+        program = Program(JOB_VIEW, wrapper=("env", *variables), isolated=False)
+        view = job("python3", *host_argv(program, sudo=False), elsewhere=True, deep=deep_job(mpi_parameters=names))
+        return answer("job", job=view)["job"]["value"]["deep"]["mpi"]
+
+    user, installed = f"{tmp_path}/home/.openmpi/mca-params.conf", f"{tmp_path}/mpi/etc/openmpi-mca-params.conf"
+    files = [[names[0], "eth1", user], [names[0], "eth2", installed], [names[1], "lo", installed]]
+    assert found() == {"mpirun": f"{tmp_path}/mpi/bin/mpirun", "parameters": files}
+    told = found("OMPI_MCA_btl_tcp_if_include=10.1.0.0/24")["parameters"]
+    assert told == [[names[0], "10.1.0.0/24", "OMPI_MCA_btl_tcp_if_include"], *files]

@@ -112,7 +112,8 @@ def read(source: Source, name: str = "") -> tuple[str, Listed]:
     first of several in which it says the same. Raises InventoryError."""
     if name:
         return name, FORMATS[name].read(source)
-    lines = [line.text for line in source.lines(indented=True)]
+    json = source.text.lstrip().startswith("{")
+    lines = [source.text] if json else [line.text for line in source.lines(indented=True)]
     if not lines:
         raise InventoryError(f"{source.name}: names no host")
     read, errors = {}, {}

@@ -9,6 +9,8 @@ from typing import NamedTuple, NoReturn
 from preflight.inventory.errors import InventoryError
 from preflight.inventory.hostset import MOST_HOSTS, check_name
 
+_COMMENT = re.compile(r"(^|\s)#.*")
+
 
 @dataclass(frozen=True)
 class ListedHost:
@@ -73,7 +75,7 @@ class Source:
         in front."""
         at = 0
         for number, line in enumerate(self.text.split("\n"), 1):
-            text = re.sub(r"(^|\s)#.*", "", line).rstrip()
+            text = (_COMMENT.sub("", line) if "#" in line else line).rstrip()
             begin = 0 if indented else len(text) - len(text.lstrip())
             if text:
                 yield Line(number, at + begin, text[begin:])

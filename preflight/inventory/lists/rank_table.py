@@ -72,8 +72,8 @@ def write(listed: Listed) -> str:
 
 def _product(top: Node, version: str) -> str:
     """What hardware_type says; without it, version 1.2 is that of A3."""
-    for server in top.member("server_list").elements():
-        said = str(server.members()["hardware_type"].value) if "hardware_type" in server.members() else ""
+    for server in top.member("server_list").value:
+        said = str(server.get("hardware_type"))
         for part, product in _PRODUCTS.items():
             if part in said.split("-"):
                 return product
@@ -103,34 +103,38 @@ def _host(server: Node, names: dict[str, Node], used: dict[IPv4Address, str]) ->
 def _devices(server: Node, name: str, used: dict[IPv4Address, str]) -> Iterator[tuple[int, IPv4Address | None]]:
     """Device id → its address. A device that several ranks have counts once."""
     seen: dict[int, IPv4Address | None] = {}
-    for device in server.member("device").elements():
-        identity = device.member("device_id")
-        number = whole_number(identity.text(), 0, _MOST_DEVICES - 1)
+    devices = server.member("device")
+    devices.elements()
+    for n, device in enumerate(devices.value):  # tens of thousands: a Node is made where something is wrong
+        here = Node(server.source, device, (*devices.path, n))
+        said = device.get("device_id") if isinstance(device, dict) else here.members()
+        number = whole_number(said, 0, _MOST_DEVICES - 1) if isinstance(said, str) else None
         if number is None:
+            identity = here.member("device_id")
             identity.wrong(
-                f"device_id should be a number from 0 to {_MOST_DEVICES - 1}, found {identity.value!r}"[:160]
+                f'device_id should be a number in quotes, "0" to "{_MOST_DEVICES - 1}", found {said!r}'[:160]
             )
-        ip = _ip(device)
+        ip = _ip(here)
         if number in seen:
             if seen[number] != ip:
-                identity.wrong(f"device {number} of {name} stands there with another device_ip, too")
+                here.wrong(f"device {number} of {name} stands there with another device_ip, too")
             continue
         seen[number] = ip
         owner = f"device {number} of {name}"
         if ip and used.setdefault(ip, owner) != owner:
-            device.member("device_ip").wrong(f"{ip} is the address of {used[ip]}, too")
+            here.member("device_ip").wrong(f"{ip} is the address of {used[ip]}, too")
         yield number, ip
 
 
 def _ip(device: Node) -> IPv4Address | None:
     """None where there is none, or one of IPv6, which an inventory does not plan."""
-    node = device.members().get("device_ip")
-    if node is None or not node.value:
+    said = device.value.get("device_ip")
+    if not said:
         return None
     try:
-        address = ip_address(node.text())
+        address = ip_address(said if isinstance(said, str) else "")
     except ValueError:
-        node.wrong(f"device_ip is no address: {str(node.value)[:60]!r}")
+        device.member("device_ip").wrong(f"device_ip is no address in quotes: {str(said)[:60]!r}")
     return address if isinstance(address, IPv4Address) else None
 
 

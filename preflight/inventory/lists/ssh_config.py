@@ -1,6 +1,7 @@
 """ssh_config(5): every name that a `Host` line has without a wildcard is a host."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -10,6 +11,7 @@ from preflight.inventory.lists.listed import Line, Listed, ListedHost, Source, w
 
 _WORD = re.compile(r'"([^"]*)"|([^\s"]+)')
 _SETTING = re.compile(r"([A-Za-z]+)(?:\s*=\s*|\s+|$)")
+_WILDCARD = re.compile(r"[*?!]")
 _TAKEN = ("hostname", "port", "user", "identityfile", "proxyjump")
 
 
@@ -17,6 +19,10 @@ _TAKEN = ("hostname", "port", "user", "identityfile", "proxyjump")
 class _Block:
     patterns: tuple[str, ...]
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)  # keyword → value, and its offset
+
+    @property
+    def is_plain(self) -> bool:
+        return not any(map(_WILDCARD.search, self.patterns))
 
     def applies_to(self, name: str) -> bool:
         """A pattern with `!` in front takes out what it matches."""
@@ -30,7 +36,16 @@ def read(source: Source) -> Listed:
     notes: set[str] = set()
     names: dict[str, int] = {}
     blocks = list(_blocks(source, names, notes))
-    hosts = tuple(_host(source, name, at, blocks, notes) for name, at in names.items())
+    by_name: dict[str, list[int]] = defaultdict(list)  # most blocks are of one host, and there may be thousands
+    for number, block in enumerate(blocks):
+        for pattern in block.patterns if block.is_plain else ():
+            by_name[pattern].append(number)
+    others = [number for number, block in enumerate(blocks) if not block.is_plain]
+
+    def of(name: str) -> list[_Block]:
+        return [blocks[n] for n in sorted({*by_name[name], *others}) if blocks[n].applies_to(name)]
+
+    hosts = tuple(_host(source, name, at, of(name), notes) for name, at in names.items())
     return source.listed(Listed(hosts, notes=tuple(sorted(notes))))
 
 
@@ -55,7 +70,7 @@ def _blocks(source: Source, names: dict[str, int], notes: set[str]) -> Iterator[
             if key == "match":
                 notes.add(f"left out, Match on line {line.number}: what it says of hosts depends on who asks")
             for name in block.patterns:
-                if not re.search(r"[*?!]", name):
+                if not _WILDCARD.search(name):
                     names.setdefault(name, line.at)
         elif key in _TAKEN:
             block.settings.setdefault(key, (words[0], line.at))
@@ -72,11 +87,11 @@ def _words(source: Source, line: Line, at: int) -> tuple[str, ...]:
 
 
 def _host(source: Source, name: str, at: int, blocks: Sequence[_Block], notes: set[str]) -> ListedHost:
+    """`blocks`: those that apply to it, in their order."""
     source.checked(name, at)
     said: dict[str, tuple[str, int]] = {}
     for block in blocks:
-        if block.applies_to(name):
-            said = {**block.settings, **said}
+        said = {**block.settings, **said}
     values = {key: _filled_in(source, value, place, name) for key, (value, place) in said.items()}
     address = values.get("hostname")
     if address:

@@ -1,0 +1,53 @@
+"""How long it takes to read the host list of 4,096 hosts in every format, and to make an inventory of it."""
+
+import statistics
+import time
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from benchmarks.measure import machine
+from preflight.inventory import dump, parse
+from preflight.inventory.lists.formats import FORMATS, read
+from preflight.inventory.lists.into_inventory import Wishes, document_of
+from preflight.inventory.lists.listed import Listed, ListedHost, Source
+
+HOSTS = 4096
+DEVICES = 8
+
+
+def main(runs: int = 7) -> None:
+    listed = Listed(tuple(map(_host, range(HOSTS))), product="atlas-a2")
+    print(f"host lists of {HOSTS:,} hosts, medians of {runs}: KiB of text, milliseconds to read it, and to write it")
+    for name, form in FORMATS.items():
+        text = form.write(listed)
+        source = Source(name, text)
+        reading, writing = _median(lambda: read(source), runs), _median(lambda: form.write(listed), runs)  # noqa: B023
+        print(f"  {name:<20}{len(text) / 1024:8.0f}{reading * 1e3:8.0f}{writing * 1e3:8.0f}")
+    tables, _ = document_of(listed, Wishes(prefix=16))
+    text = dump(tables)
+    making = _median(lambda: dump(document_of(listed, Wishes(prefix=16))[0]), runs)
+    loading = _median(lambda: parse(text, Path("hosts.toml")), runs)
+    print(f"  {'hosts.toml':<20}{len(text) / 1024:8.0f}{loading * 1e3:8.0f}{making * 1e3:8.0f}")
+    print(f"  {machine()}")
+
+
+def _host(n: int) -> ListedHost:
+    """Names and addresses do not count up together, so that ranges are short."""
+    devices = tuple(IPv4Address("11.0.0.1") + n * DEVICES + device for device in range(DEVICES))
+    address = str(IPv4Address("10.0.0.1") + n * 7 % HOSTS)
+    return ListedHost(f"node{n:04d}", address, DEVICES, "ops", device_ips=devices)
+
+
+def _median(work: Callable[[], object], runs: int) -> float:
+    """Seconds."""
+    taken = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken)
+
+
+if __name__ == "__main__":
+    main()

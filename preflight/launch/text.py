@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from preflight.launch.job import File, HostLaunch, Variable
 from preflight.model.cluster import ProbeSettings
 
-_COLUMNS = 100
+_COLUMNS = 80
 
 
 def script(launch: HostLaunch, place: ProbeSettings, told: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def world_size(script: Script) -> Iterator[Fault]:
             if text.isascii() and text.isdigit() and int(text[:9]) != count * each:
                 yield Fault(
                     script.path, word.spot,
-                    f"world size {text}, but {count} hosts × {each} processes are running", text,
+                    f"world size {text}, but {count} × {each} processes are started", text,
                     str(count * each), "correct the one that is not meant",
                 )  # fmt: skip
         for name in ("nproc-per-node", "node-rank"):

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
+    names = [str(it) for it in Launcher]
     parser.add_argument(
-        "--launcher", choices=[str(it) for it in Launcher], default="torchrun", help="default: torchrun"
+        "--launcher", choices=names, default="torchrun", metavar="NAME", help=f"{', '.join(names)} (default: torchrun)"
     )
     parser.add_argument("--devices", metavar="LIST", help="of every host only these, such as 0-1 (default: all)")
     parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")

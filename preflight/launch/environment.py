@@ -78,7 +78,7 @@ def _planned(cluster: Cluster, name: str) -> tuple[int, ...]:
 def _hccl(job: Job, place: Place) -> Iterator[Variable]:
     if job.launcher not in FROM_ONE_HOST and place.nic_address:
         yield Variable(
-            "HCCL_IF_IP", place.nic_address, "this host's own address on the host NIC; another on every host"
+            "HCCL_IF_IP", place.nic_address, "the address of this host on its host NIC; another one on every host"
         )
     for name, value in of_profile(job.cluster, place.nic).items():
         yield Variable(name, value, _WHY.get(name, "from [host_setup] of the inventory"))

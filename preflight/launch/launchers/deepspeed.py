@@ -28,6 +28,6 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
         module,
     ]
     argv = tuple(word for group in groups for word in group)
-    own = Variable("DS_ENV_FILE", _ENVIRONMENT, "the variables that the other hosts' ranks get")
+    own = Variable("DS_ENV_FILE", _ENVIRONMENT, "the variables that ranks on the other hosts get")
     files = (File(_HOSTS, hosts), File(_ENVIRONMENT, passed))
     return (HostLaunch(job.places[0].name, (own, *told), folded(*groups), (Process(argv),), files),)

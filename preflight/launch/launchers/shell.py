@@ -28,7 +28,7 @@ def _launch(job: Job, place: Place) -> HostLaunch:
     ranks = range(len(place.devices))
     return HostLaunch(
         place.name,
-        (Variable("FIRST_RANK", str(first), "the rank of this host's first process"), *variables(job, place)),
+        (Variable("FIRST_RANK", str(first), "the rank of the first process on this host"), *variables(job, place)),
         _LOOP.format(ranks=" ".join(map(str, ranks)), npu=_NPU if npu else "", command=folded(argv)),
         tuple(Process(argv, _own(first + local, local, npu=npu)) for local in ranks),
     )

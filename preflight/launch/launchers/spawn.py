@@ -19,7 +19,7 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
         HostLaunch(
             place.name,
             (
-                Variable("NODE_RANK", str(number), "this host's place among the hosts"),
+                Variable("NODE_RANK", str(number), "the place of this host among the hosts"),
                 Variable("NPROC_PER_NODE", str(len(place.devices)), "processes that the program is to start here"),
                 *variables(job, place),
             ),

@@ -26,7 +26,7 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
 
 
 def _launch(job: Job, place: Place, number: int) -> HostLaunch:
-    told = Variable("NODE_RANK", str(number), "this host's place among the hosts")
+    told = Variable("NODE_RANK", str(number), "the place of this host among the hosts")
     exact = [word for group in _groups(job, place, str(number)) for word in group]
     return HostLaunch(
         place.name, (told, *variables(job, place)), folded(*_groups(job, place, NODE_RANK)), (Process(tuple(exact)),)

@@ -62,7 +62,7 @@ def _option(lines: Lines) -> bool:
 
 
 def _hydra(lines: Lines) -> bool:
-    return _some(r"[^\s:]+:\d")(lines) and _every(r"[^\s:,={\[]+(:\d\S*)?(\s+\w+=\S+)*")(lines)
+    return _some(r"[^\s:]+:\d")(lines) and _every(r"[^\s:,={\[]+(:\d[^\s,]*)?(\s+\w+=\S+)*")(lines)
 
 
 def _yaml(lines: Lines) -> bool:

@@ -1,0 +1,193 @@
+"""`preflight inventory import` and `export`, as users call them. Cases: tests/cases/lists/*.toml."""
+
+import io
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.cli.main import main
+from preflight.inventory import load
+from preflight.inventory.lists.formats import FORMATS
+
+ROOT = Path(__file__).parents[2]
+CASES = ROOT / "tests/cases/lists"
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads((CASES / f"{name}.toml").read_text(encoding="utf-8"))["case"]
+    return found
+
+
+def bytes_of(case: dict[str, Any]) -> bytes:
+    if "bytes" in case:
+        return str(case["bytes"]).encode("ascii").decode("unicode_escape").encode("latin-1")
+    return str(case["text"]).encode()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", cases("refused"), ids=lambda case: case["says"][:60])
+def test_what_is_wrong_is_said_with_its_place(
+    case: dict[str, Any], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "FILE").write_bytes(bytes_of(case))
+    assert main(["inventory", "import", "FILE", *case.get("options", [])]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert case["says"] in err
+    assert not case["says"].startswith(":") or err.startswith(f"preflight: FILE{case['says']}")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("case", cases("import"), ids=lambda case: case["name"])
+def test_a_list_becomes_the_inventory_that_the_case_says(
+    case: dict[str, Any], place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in case.get("environment", {}).items():
+        monkeypatch.setenv(name, value)
+    if "base" in case:
+        (place / "base.toml").write_text(case["base"])
+    file = []
+    if "text" in case or "bytes" in case:
+        (place / "FILE").write_bytes(bytes_of(case))
+        file = ["FILE"]
+    assert main(["inventory", "import", *file, *case.get("options", [])]) == 0
+    out, err = capsys.readouterr()
+    head, _, tables = out.partition("\n\n")
+    assert tables == case["inventory"]
+    told = [line.removeprefix("# ") for line in head.splitlines()[1:]]
+    assert told == case.get("says", [])
+    assert [line.removeprefix("! ") for line in err.splitlines() if line.startswith("! ")] == told
+    assert err.splitlines()[-1] == "next: save this as hosts.toml, then: preflight check --inventory hosts.toml"
+
+
+def test_stdin_is_read(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"node01\n")))
+    assert main(["inventory", "import", "-", "-o", "h.toml"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "next: preflight check --inventory h.toml"
+    assert [host.name for host in load(place / "h.toml").hosts] == ["node01"]
+
+
+def test_nothing_is_written_over_unasked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "list").write_text("node01\n")
+    (place / "h.toml").write_text("mine")
+    assert main(["inventory", "import", "list", "-o", "h.toml"]) == 2
+    assert "h.toml is there already" in capsys.readouterr().err
+    assert (place / "h.toml").read_text() == "mine"
+    assert main(["inventory", "import", "list", "-o", "h.toml", "--force"]) == 0
+    assert load(place / "h.toml").hosts[0].name == "node01"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["import"], "name the file with the host list, or - for stdin"),
+        (["import", "nowhere"], "nowhere: No such file or directory"),
+        (["import", "."], ".: Is a directory"),
+        (["import", "--from", "slurm"], "the environment: no SLURM_JOB_NODELIST there"),
+        (["import", "huge"], "huge: larger than 64 MiB, so hardly a host list"),
+        (["export", "--to", "names"], "hosts.toml: no such file"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(
+    arguments: list[str], says: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (place / "huge").open("wb") as file:
+        file.truncate(1 << 30)
+    assert main(["inventory", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+INVENTORY = """\
+[cluster]
+name = "c"
+product = "atlas-a2"
+devices = 2
+
+[ssh]
+user = "ops"
+
+[device_addresses]
+plan = "one-subnet"
+subnet = "11.8.0.0/24"
+
+[[hosts]]
+name = "node[01-02]"
+address = "10.1.0.[1-2]"
+
+[[hosts]]
+name = "node04"
+address = "10.1.0.4"
+ssh = { port = 2222 }
+"""
+EXPORTED = {
+    "openmpi": "ops@node01 slots=2\nops@node02 slots=2\nops@node04 slots=2\n",
+    "deepspeed": "node01 slots=2\nnode02 slots=2\nnode04 slots=2\n",
+    "hydra": "node01:2 user=ops\nnode02:2 user=ops\nnode04:2 user=ops\n",
+    "horovod": "node01:2,node02:2,node04:2\n",
+    "names": "node01\nnode02\nnode04\n",
+    "slurm": "node[01-02,04]\n",
+    "slurm-env": "export SLURM_JOB_NODELIST='node[01-02,04]'\nexport SLURM_JOB_NUM_NODES='3'\n"
+    "export SLURM_TASKS_PER_NODE='2(x3)'\n",
+    "clustershell": "all: node[01-02],node04\n",
+    "clustershell-yaml": "cluster:\n    all: 'node[01-02],node04'\n",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), EXPORTED.items())
+def test_an_inventory_is_written_as_other_tools_have_it(
+    name: str, text: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "hosts.toml").write_text(INVENTORY)
+    assert main(["inventory", "export", "--to", name]) == 0
+    out, err = capsys.readouterr()
+    assert out == text
+    assert err.splitlines()[0].startswith(f"! left out, since {name} has no place for it: the hosts' addresses, ")
+    assert err.splitlines()[-1].startswith("next: ")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_was_exported_is_imported_onto_the_inventory_again(name: str, place: Path) -> None:
+    (place / "hosts.toml").write_text(INVENTORY)
+    assert main(["inventory", "export", "--to", name, "--limit", "node[01,04]", "-o", "list"]) == 0
+    options = ["--base", "hosts.toml", "-o", "again.toml", "--device-prefix", "24"]
+    assert main(["inventory", "import", "list", *options]) == 0
+    old, new = load(place / "hosts.toml"), load(place / "again.toml")
+    assert [host.name for host in new.hosts] == ["node01", "node04"]
+    assert (new.name, new.product, new.hosts[0].ssh.user) == (old.name, old.product, "ops")
+    assert {len(host.devices) for host in new.hosts} == {2}
+    if "address" in FORMATS[name].holds:
+        assert [host.address for host in new.hosts] == ["10.1.0.1", "10.1.0.4"]
+    if "port" in FORMATS[name].holds:
+        assert new.hosts[1].ssh.port == 2222
+    if "device_ips" in FORMATS[name].holds:
+        assert new.hosts[1].devices == old.hosts[2].devices
+
+
+def test_addresses_stand_for_names_where_that_is_asked_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "hosts.toml").write_text(INVENTORY)
+    assert main(["inventory", "export", "--to", "horovod", "--addresses"]) == 0
+    assert capsys.readouterr().out == "10.1.0.1:2,10.1.0.2:2,10.1.0.4:2\n"
+
+
+def test_a_format_that_needs_what_is_not_there_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "hosts.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
+    assert main(["inventory", "export", "--to", "rank-table"]) == 2
+    assert "a rank table wants the address of every device; those of a are not planned" in capsys.readouterr().err
+    assert main(["inventory", "export", "--to", "deepspeed"]) == 2
+    assert "DeepSpeed wants the slots of every host; a has none" in capsys.readouterr().err
+
+
+def test_every_format_stands_in_the_documentation() -> None:
+    page = (ROOT / "docs/import-export.md").read_text(encoding="utf-8")
+    assert [name for name in FORMATS if f"| `{name}` |" not in page] == []

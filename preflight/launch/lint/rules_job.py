@@ -88,8 +88,9 @@ def world_size(script: Script) -> Iterator[Fault]:
         if start.family != "torch" or not count or not each:
             continue
         told = list(_of_program(start, "world-size"))
-        if setting := script.setting("WORLD_SIZE", start):
-            told.append((setting[0], setting[1]))
+        setting = script.setting("WORLD_SIZE", start)
+        if setting and setting[0] != str(count):  # some schedulers call the number of hosts so
+            told.append(setting)
         for text, word in told:
             if text.isascii() and text.isdigit() and int(text[:9]) != count * each:
                 yield Fault(

@@ -5,14 +5,17 @@
   preflight probe --inventory hosts.toml --quick --budget 60s
   preflight probe --inventory hosts.toml --scope host,rail    # each host, each rail by itself
   preflight probe --inventory hosts.toml --with hccl-test     # where jobs have no torch
+  salloc -N 4 --exclusive preflight probe --via slurm         # no ssh: by srun; --via mpi: by mpirun
 
 The probe keeps the devices busy for seconds to minutes, so it runs only where the operator has said that the hosts are
 idle and theirs (idle = true under [probe], or --idle), and leaves out hosts whose devices are in use all the same.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -36,6 +39,12 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_request_arguments(parser)
+    parser.add_argument(
+        "--via",
+        choices=("ssh", "slurm", "mpi"),
+        default="ssh",
+        help="how hosts are reached: ssh (the default), one srun in the job that this runs in, or one mpirun",
+    )
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
     add_output_arguments(parser)
@@ -44,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args.save)
     started = datetime.now(UTC)
-    with session(args) as s:
+    _refuse_what_engines_cannot(args)
+    with session(args) as by_ssh, _reached_by(args.via, by_ssh) as s:
         s = _meeting_as_asked(s, args.init)
         if not (args.idle or s.cluster.probe.idle):
             raise UsageError(
@@ -59,6 +69,29 @@ def run(args: argparse.Namespace) -> int:
                 raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
             return with_hccl_test(args, s, started)
         return _probe(args, s, started)
+
+
+def _refuse_what_engines_cannot(args: argparse.Namespace) -> None:
+    """Raises UsageError."""
+    if args.via != "ssh" and args.ask_sudo_password:
+        raise UsageError(
+            f"-K: what goes to one host by --via {args.via}, all hosts hear, so no password does; let sudo do without "
+            "one (NOPASSWD), or leave out --via"
+        )
+    if args.via != "ssh" and args.tool == "hccl-test":
+        raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own, and ssh; leave out --via {args.via}")
+
+
+@contextmanager
+def _reached_by(via: str, s: Session) -> Iterator[Session]:
+    """The session, over the site's engine if so asked. Raises UsageError where that is no way from here."""
+    if via == "ssh":
+        yield s
+        return
+    from preflight.transport.engine import open_engine
+
+    with open_engine(via, s.hosts, os.environ) as engine:
+        yield s._replace(transport=engine)
 
 
 def _meeting_as_asked(s: Session, init: str | None) -> Session:
@@ -131,9 +164,9 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     observations = proof.observations
     rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
     if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):
-        if not request.budget:
+        if not request.budget and args.via == "ssh":
             return with_hccl_test(args, s, started, rehearsed)
-        notes.append("no host's jobs have torch; without --budget the vendor's HCCL Test would take its place")
+        notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
     before = result_by(nics, end, ClusterFacts({}))
     observations = with_line_rates(observations, ports(before))
     notes += filter(None, (rehearsed.note, _spent(observations, request.budget)))

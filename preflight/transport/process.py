@@ -105,9 +105,16 @@ class Process:
 
     def kill(self) -> None:
         """End the whole group; idempotent. What sudo started for another user cannot be killed and is left."""
+        self._signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask the whole group to end."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self.running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
+                os.killpg(self._popen.pid, number)
 
 
 def _write_some(stdin: int, data: memoryview) -> int:

@@ -1,0 +1,255 @@
+"""What a site's engine (srun, mpirun) starts on each node in the place of sshd: it starts the programs that the
+controller asks for, and carries what they hear and say over the engine's own stdin and stderr. Standard library only,
+Python 3.6 syntax; its text is an argument of the command, and no secret. $PREFLIGHT_NONCE is the nonce of the run, and
+$PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes.
+
+stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
+end of stdin, or 20 s without a line, ends the programs and the relay.
+
+    {"text": NUMBER, "data": TEXT}                  a source, for programs to come
+    {"to": {PROGRAM: [[first, last] node, …]}, and one of
+        "run": ARGV, "text": NUMBER                 start it; it gets that source first
+        "data": TEXT                                more for its stdin
+        "last": true                                the end of its stdin
+        "end": SECONDS                              the same, and it is killed if it has not ended by then
+    TEXT is base64 of zlib's; so is what programs say, one stream of zlib's for each of theirs.
+
+stderr: lines of JSON of exactly FRAME bytes, padded with blanks: {"nonce", "node", "seq"} and
+
+    "here": a name or address of this node; the last one is ""
+    "program" and "out" or "err": what it wrote; or "exit": its exit code, after all that
+    nothing: a sign of life
+
+Engines pass on pieces of streams, and mix those of all nodes. Slurm keeps lines up to 1024 bytes whole (slurmstepd's
+MAX_MSG_LEN), Open MPI reads 4096 bytes at a time and knows no lines. What consists of frames of 512 bytes survives
+both. It is stderr, because Open MPI gives its ranks a terminal as stdout, which cuts differently.
+"""
+
+import base64
+import json
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import time
+import zlib
+
+FRAME = 512
+PART = 270  # bytes of output a frame: 360 as base64
+SILENCE = 20  # seconds
+BEAT = 5.0  # seconds between two signs of life
+FAREWELL = 3.0  # seconds that programs have to end after the end of their stdin
+MOST = 64 << 20  # bytes that wait for a program which does not read them
+
+
+class Line:
+    """The way to the controller."""
+
+    def __init__(self):
+        self.nonce = os.environ.pop("PREFLIGHT_NONCE")
+        self.node = int(os.environ[os.environ.pop("PREFLIGHT_RANK_IN")])
+        self.seq = 0
+        os.set_blocking(2, True)
+
+    def say(self, **words):
+        text = json.dumps(dict(words, nonce=self.nonce, node=self.node, seq=self.seq), separators=(",", ":"))
+        self.seq += 1
+        os.write(2, text.encode("ascii").ljust(FRAME - 1) + b"\n")
+
+
+class Program:
+    """One process, in a group of its own."""
+
+    def __init__(self, argv, text, name):
+        self.name = name
+        self.food = bytearray(text)
+        self.last = False
+        self.waits = False  # for its stdin to take more
+        self.doom = None  # when it is killed
+        self.process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self.open = {self.process.stdout: ("out", zlib.compressobj()), self.process.stderr: ("err", zlib.compressobj())}
+        os.set_blocking(self.process.stdin.fileno(), False)
+
+    def eat(self):
+        """Write to its stdin what it takes now. What it leaves when it closes its stdin is its own business."""
+        try:
+            if self.food:
+                del self.food[: os.write(self.process.stdin.fileno(), self.food)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.food, self.last = bytearray(), True
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    def status(self):
+        """Its exit code, once its output has ended; -1 of one that goes on without."""
+        try:
+            return self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            return -1
+
+
+class Relay:
+    def __init__(self):
+        self.line = Line()
+        self.selector = selectors.DefaultSelector()
+        self.texts = {}
+        self.programs = {}
+        self.heard = bytearray()
+
+    def serve(self):
+        for name in names():
+            self.line.say(here=name[:200])
+        self.selector.register(0, selectors.EVENT_READ)
+        beat = 0.0
+        while True:
+            if time.monotonic() >= beat:
+                self.line.say()
+                beat = time.monotonic() + BEAT
+            for key, events in self.selector.select(0.2):
+                if key.fileobj == 0:
+                    data = os.read(0, 1 << 16)
+                    if not data:
+                        return
+                    self.hear(data)
+                elif events & selectors.EVENT_READ:
+                    self.pass_on(key.data, key.fileobj)
+            for program in list(self.programs.values()):
+                self.look_after(program)
+
+    def hear(self, data):
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            signal.alarm(SILENCE)
+            self.heard += line
+            try:
+                said = json.loads(self.heard.decode("ascii"))
+            except ValueError:
+                said = {}  # the controller sees from what it misses that something was lost
+            self.heard = bytearray()
+            self.obey(said)
+        self.heard += rest
+
+    def obey(self, said):
+        data = zlib.decompress(base64.b64decode(said["data"])) if "data" in said else b""
+        if "to" not in said:
+            if "text" in said:
+                self.texts[said["text"]] = data
+            return
+        for name, nodes in said["to"].items():
+            if any(first <= self.line.node <= last for first, last in nodes):
+                if "run" in said:
+                    self.start(name, said["run"], self.texts.get(said["text"], b""))
+                elif name in self.programs:
+                    self.tell(self.programs[name], said, data)
+
+    def start(self, name, argv, text):
+        try:
+            program = self.programs[name] = Program(argv, text, name)
+        except OSError as error:
+            self.say_of(name, "err", zlib.compress(("%s: %s\n" % (argv[0], error.strerror)).encode()))
+            self.line.say(program=name, exit=127)
+            return
+        for stream in program.open:
+            self.selector.register(stream, selectors.EVENT_READ, program)
+
+    def tell(self, program, said, data):
+        program.food += data
+        if len(program.food) > MOST:
+            program.kill()
+        program.last = program.last or "data" not in said
+        if "end" in said:
+            program.food = bytearray()
+            program.doom = time.monotonic() + said["end"]
+
+    def look_after(self, program):
+        stdin = program.process.stdin
+        if not stdin.closed:
+            program.eat()
+            if bool(program.food) != program.waits:
+                program.waits = not program.waits
+                if program.waits:
+                    self.selector.register(stdin, selectors.EVENT_WRITE, program)
+                else:
+                    self.selector.unregister(stdin)
+            if program.last and not program.food:
+                stdin.close()
+        if program.doom is not None and time.monotonic() >= program.doom:
+            program.kill()
+            program.doom = None
+
+    def pass_on(self, program, stream):
+        kind, packer = program.open[stream]
+        data = os.read(stream.fileno(), 1 << 16)
+        if data:
+            self.say_of(program.name, kind, packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))
+            return
+        self.selector.unregister(stream)
+        stream.close()
+        del program.open[stream]
+        if not program.open:
+            program.food, program.last = bytearray(), True
+            self.look_after(program)
+            self.line.say(program=program.name, exit=program.status())
+            del self.programs[program.name]
+
+    def say_of(self, name, kind, packed):
+        for at in range(0, len(packed), PART):
+            part = base64.b64encode(packed[at : at + PART]).decode("ascii")
+            self.line.say(program=name, **{kind: part})
+
+    def end(self):
+        """End all programs, by the end of their stdin, and then by force."""
+        programs = list(self.programs.values())
+        for program in programs:
+            program.process.stdin.close()
+        until = time.monotonic() + FAREWELL
+        while time.monotonic() < until and any(program.process.poll() is None for program in programs):
+            time.sleep(0.05)
+        for program in programs:
+            program.kill()
+
+
+def names():
+    """What the controller may know this node by: the engine's name, the host's, its IPv4 addresses; then ""."""
+    found = [os.environ.get("SLURMD_NODENAME"), socket.gethostname()]
+    try:
+        with open("/proc/net/fib_trie") as file:
+            found += re.findall(r"-- (\S+)\n\s+/32 host LOCAL", file.read())
+    except OSError:
+        pass
+    return [name for name in dict.fromkeys(found) if name and not name.startswith("127.")] + [""]
+
+
+def main():
+    relay = Relay()
+
+    def silence(*_):
+        os.close(2)  # nobody reads it any more; a write that hangs in it ends, too
+        relay.end()
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, silence)
+    signal.signal(signal.SIGTERM, silence)
+    signal.alarm(6 * SILENCE)  # an engine may wait with stdin until all nodes are there
+    try:
+        os.chdir(os.path.expanduser("~"))  # where ssh would start
+    except OSError:
+        pass
+    try:
+        relay.serve()
+    finally:
+        relay.end()
+
+
+if __name__ == "__main__":
+    main()

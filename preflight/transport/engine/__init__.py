@@ -1,0 +1,16 @@
+"""Hosts reached by the site's own engine (Slurm's srun, Open MPI's mpirun) instead of ssh: one process for all."""
+
+from collections.abc import Mapping, Sequence
+
+from preflight.model.cluster import Host
+from preflight.transport.engine.engine import Engine
+from preflight.transport.engine.open_mpi import open_mpi
+from preflight.transport.engine.slurm import slurm
+
+__all__ = ["Engine", "open_engine"]
+
+
+def open_engine(via: str, hosts: Sequence[Host], environment: Mapping[str, str]) -> Engine:
+    """The way to `hosts`, and to no others, by `slurm` or `mpi`. Nothing is started yet. Raises UsageError where that
+    is no way from here."""
+    return Engine({"slurm": slurm, "mpi": open_mpi}[via](hosts, environment), hosts)

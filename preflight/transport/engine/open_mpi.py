@@ -1,0 +1,64 @@
+"""Open MPI: one mpirun with a rank on each host, started as the site's mpirun starts its daemons (ssh, Slurm, PBS)."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from preflight.model.cluster import Host
+from preflight.model.errors import UsageError
+from preflight.transport.engine.engine import Site
+from preflight.transport.engine.names import short
+
+_MANAGED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job mpirun knows nodes by the manager's names
+
+
+def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+    """Raises UsageError where there is no mpirun that fits."""
+    mpirun = shutil.which("mpirun", path=environment.get("PATH"))
+    if not mpirun:
+        raise UsageError("--via mpi needs Open MPI's mpirun on PATH")
+    told = subprocess.run((mpirun, "--version"), capture_output=True, text=True, check=False, env=dict(environment))
+    found = re.search(r"\(Open MPI\) ((\d+)\.\S+)", told.stdout)
+    if not found:
+        first = (told.stdout.strip() or told.stderr.strip()).partition("\n")[0][:100]
+        raise UsageError(f"--via mpi needs Open MPI; {mpirun} says: {first}")
+    if int(found[2]) != 4:
+        raise UsageError(
+            f"--via mpi needs Open MPI 4: {mpirun} is {found[1]}. That of 5.0 loses and repeats parts of what it is to "
+            "forward to its ranks (https://github.com/openpmix/prrte/issues/2579); those of 3 are not known"
+        )
+    managed = any(name in environment for name in _MANAGED)
+    addresses = [host.name if managed else host.address for host in hosts]
+    root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+    return Site(
+        "mpirun",
+        (
+            mpirun, *root, "--stdin", "all", "-x", "PREFLIGHT_NONCE", "-x", "PREFLIGHT_RANK_IN",
+            "--host", ",".join(f"{address}:1" for address in addresses), "-n", str(len(hosts)),
+            "--map-by", "ppr:1:node", "--bind-to", "none",
+            # One rank, or one daemon, that dies takes nobody with it.
+            "--enable-recovery", "--mca", "orte_max_restarts", "0", "--mca", "orte_abort_on_non_zero_status", "0",
+        ),
+        "OMPI_COMM_WORLD_RANK",
+        _called(hosts),
+        lambda host: " ".join((mpirun, *root, "--host", f"{addresses[_index(hosts, host)]}:1", "-n 1 hostname")),
+    )  # fmt: skip
+
+
+def _called(hosts: Sequence[Host]) -> dict[str, str]:
+    """Whatever a node may call itself → host: the inventory's name and address, and names without their domain, where
+    that is one host's only."""
+    called: dict[str, str] = {}
+    for host in hosts:
+        for name in (host.name, host.address):
+            called[name] = host.name
+    for host in hosts:
+        for name in (host.name, host.address):
+            called.setdefault(short(name), host.name)
+    return called
+
+
+def _index(hosts: Sequence[Host], name: str) -> int:
+    return next(index for index, host in enumerate(hosts) if host.name == name)

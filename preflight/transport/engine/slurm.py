@@ -1,0 +1,85 @@
+"""Slurm: a step of the job that one is in, with one task on each of its nodes."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from preflight.model.cluster import Host
+from preflight.model.errors import UsageError
+from preflight.transport.engine.engine import Site
+from preflight.transport.engine.names import short
+
+# As srun of 22.05 prints it (`src/srun/libsrun/launch.c`, `src/api/step_launch.c`): "node02: task 1: Killed",
+# "node[02-03]: tasks 1-2: Exited with exit code 1", "Node failure on node02",
+# "Task launch for StepId=1.0 failed on node node02: Communication connection failure".
+_LOST = re.compile(r"srun: error: (?:Node failure on |.*failed on node )?([^\s:]+)(?:: tasks? [\d,\-]+: |: |$)")
+
+
+def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+    """Raises UsageError outside of a job, and for hosts that are not in it."""
+    srun = shutil.which("srun", path=environment.get("PATH"))
+    if not srun:
+        raise UsageError("--via slurm needs srun on this machine; where Slurm is not the way, leave the option out")
+    job, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
+    if not (job and nodes):
+        raise UsageError(
+            f"--via slurm runs within a job that has the hosts, and this is none: salloc -N {len(hosts)} --exclusive "
+            "preflight probe …, or the same command in a script for sbatch"
+        )
+    names = _names(job, nodes, hosts)
+    helps = subprocess.run((srun, "--help"), capture_output=True, text=True, check=False, env=dict(environment)).stdout
+    overlap = ("--overlap",) if "--overlap" in helps else ()  # since 20.11; before, steps shared nodes anyway
+    called = {node: host.name for node, host in zip(names, hosts, strict=True)}
+    of_host = {host: node for node, host in called.items()}
+
+    def lost(words: str) -> list[str]:
+        found = _LOST.match(words)
+        return [called[node] for node in _expanded(found[1]) if node in called] if found else []
+
+    return Site(
+        "srun",
+        (
+            srun, f"--jobid={job}", f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1",
+            f"--nodelist={','.join(names)}", *overlap, "--mpi=none", "--input=all", "--cpu-bind=none",
+            "--wait=0", "--kill-on-bad-exit=0", "--no-kill", "--chdir=/",
+        ),
+        "SLURM_PROCID",
+        called,
+        lambda host: f"srun --jobid={job} {' '.join((*overlap, '-N1', '-n1', '-w'))} {of_host[host]} hostname",
+        lost,
+    )  # fmt: skip
+
+
+def _names(job: str, nodes: str, hosts: Sequence[Host]) -> list[str]:
+    """Slurm's names of the hosts: the inventory's, or what stands before the first dot of it, or the address."""
+    allocated = _expanded(nodes)
+    found: dict[str, str] = {}
+    missing = []
+    for host in hosts:
+        names = (host.name, short(host.name), host.address, short(host.address))
+        node = next((name for name in names if name in allocated), None)
+        if node is None:
+            missing.append(host.name)
+        elif node in found.values():
+            raise UsageError(f"{host.name} and another host of the inventory are both Slurm's node {node}")
+        else:
+            found[host.name] = node
+    if missing:
+        there = ",".join(found)
+        hint = f"; leave them out with --limit {_folded(found)}" if there else ""
+        raise UsageError(f"job {job} has the nodes {nodes}, and not {_folded(missing)}{hint}")
+    return list(found.values())
+
+
+def _expanded(text: str) -> set[str]:
+    try:
+        return set(NodeSet(text))
+    except NodeSetException:
+        return set()
+
+
+def _folded(names: Sequence[str] | Mapping[str, str]) -> str:
+    return str(NodeSet.fromlist(list(names)))

@@ -171,7 +171,7 @@ def test_an_ssh_config_means_what_ssh_makes_of_it(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(SSH)
     for host in FORMATS["ssh-config"].read(Source("config", SSH)).hosts:
-        command = ["ssh", "-G", "-F", config, host.name]
+        command = ["ssh", "-G", "-F", str(config), host.name]
         told = subprocess.run(command, check=True, text=True, capture_output=True).stdout
         said = dict(line.split(" ", 1) for line in told.splitlines())
         assert (host.address, host.user, str(host.port or 22), host.bastion) == (

@@ -109,6 +109,8 @@ def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
         "files": job.NPU_FILES if cluster.product.is_npu else (),
         "requirements": cluster.job.requirements,
         "datasets": cluster.job.datasets,
+        "project": cluster.job.project,
+        "imports": cluster.job.imports,
     }
 
 

@@ -45,6 +45,17 @@ class SeenFile:
 
 
 @dataclass(frozen=True)
+class SeenFolder:
+    """A folder in the job's view, and the file system that it is in. `source`: what is mounted (store:/export,
+    /dev/sda1) and the way from there to the folder; "" where that is not known. `error`: why a job cannot use it."""
+
+    path: str
+    filesystem: str = ""  # its type, as in /proc/self/mountinfo: nfs4, ext4, overlay
+    source: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class Parameter:
     """`source`: the variable or the file that sets it."""
 
@@ -78,3 +89,6 @@ class Job:
     devices: tuple[int, ...] = ()  # N of /dev/davinciN in the job's view
     hccl_test: Found[str] = field(default_factory=Found)  # where the built all_reduce_test is
     mpi: Mpi = field(default_factory=Mpi)
+    project: SeenFolder | None = None  # None: the inventory names none
+    environment: SeenFolder | None = None  # sys.prefix of the jobs' Python
+    imports: dict[str, str] = field(default_factory=dict)  # package → where an import would find it; "": nowhere

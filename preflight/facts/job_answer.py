@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from preflight.facts import versions
 from preflight.facts.found import Found
-from preflight.facts.job import Job, Mpi, Parameter, SeenFile
+from preflight.facts.job import Job, Mpi, Parameter, SeenFile, SeenFolder
 from preflight.facts.packages import Package, package
 from preflight.facts.redact import redacted
 from preflight.facts.types import Limits, Missing, Reading, Versions
@@ -33,6 +33,9 @@ class RawDeep:
     devices: list[int]
     hccl_test: str
     mpi: RawMpi = field(default_factory=lambda: RawMpi("", []))
+    project: SeenFolder | None = None
+    environment: SeenFolder | None = None
+    imports: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,4 +122,7 @@ def job(raw: RawJob) -> Job | Missing:
         mpi=Mpi(
             deep.mpi.mpirun, {name: Parameter(value, source) for name, value, source in reversed(deep.mpi.parameters)}
         ),
+        project=deep.project,
+        environment=deep.environment,
+        imports=deep.imports,
     )

@@ -212,13 +212,30 @@ def _paths_there(value: Any) -> tuple[str, ...]:
         raise ValueError(f'should be a list such as ["/data/imagenet"], found {shown(value)}')
     paths: list[str] = []
     for item in value:
-        path = item.rstrip("/") if isinstance(item, str) else ""
-        if not path.startswith("/"):
-            raise ValueError(f"{shown(item)} is no absolute path such as /data/imagenet")
+        path = _path_there(item)
         if path in paths:
             raise ValueError(f"{shown(item)} stands there twice")
-        paths.append(_printable(path))
+        paths.append(path)
     return tuple(paths)
+
+
+def _path_there(value: Any) -> str:
+    path = value.rstrip("/") if isinstance(value, str) else ""
+    if not path.startswith("/"):
+        raise ValueError(f"{shown(value)} is no absolute path such as /data/imagenet")
+    return _printable(path)
+
+
+def _modules(value: Any) -> tuple[str, ...]:
+    """What stands behind `import`, up to the first dot: to look for more of it would import the package."""
+    if not isinstance(value, list):
+        raise ValueError(f'should be a list such as ["torch", "torch_npu"], found {shown(value)}')
+    for item in value:
+        if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z_]\w{0,99}", item, re.ASCII)):
+            raise ValueError(f"{shown(item)} is no package such as torch or torch_npu (nothing behind a dot)")
+    if len(set(value)) < len(value):
+        raise ValueError("a package stands there twice")
+    return tuple(value)
 
 
 def _folder_there(value: Any) -> str:
@@ -251,6 +268,8 @@ Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]
 PathsThere = Annotated[tuple[str, ...], BeforeValidator(_paths_there, json_schema_input_type=list[str])]
+PathThere = Annotated[str, BeforeValidator(_path_there)]
+Modules = Annotated[tuple[str, ...], BeforeValidator(_modules, json_schema_input_type=list[str])]
 FolderThere = Annotated[str, BeforeValidator(_folder_there)]
 Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
 HostRange = Annotated[

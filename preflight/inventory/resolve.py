@@ -7,7 +7,7 @@ from preflight.inventory import address_rules, contradictions
 from preflight.inventory.errors import Problem
 from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
-from preflight.inventory.schema import Document, HostSetupTable, ProbeTable, SshTable
+from preflight.inventory.schema import Document, HostSetupTable, JobTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
 from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.ports import PortSet
@@ -97,7 +97,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         firewall_off_at_boot=document.firewall.disable_at_boot,
         probe=_probe(document.probe, document.cluster.product),
         setup=_setup(document.host_setup),
-        job=JobInputs(document.job.requirements, document.job.datasets),
+        job=_job(document.job),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
         amp=in_amp_mode(document),
@@ -116,6 +116,10 @@ def _ssh(common: SshTable, own: SshTable, folder: Path) -> Ssh:
 def _setup(table: HostSetupTable) -> HostSetup:
     limits = table.limits
     return HostSetup(table.hosts_file, str(limits.get("memlock", "")), int(limits.get("nofile", 0)), table.profile)
+
+
+def _job(table: JobTable) -> JobInputs:
+    return JobInputs(table.requirements, table.datasets, table.project or "", table.imports)
 
 
 def _probe(table: ProbeTable, product: Product) -> ProbeSettings:

@@ -19,12 +19,14 @@ from preflight.inventory.fields import (
     Line,
     Login,
     LoginOrNone,
+    Modules,
     Mtu,
     Names,
     Network,
     NetworkOfHosts,
     Nic,
     PathsThere,
+    PathThere,
     Port,
     Ports,
     Profile,
@@ -161,6 +163,8 @@ class ProbeTable(_Table):
 class JobTable(_Table):
     requirements: PathsThere = ()
     datasets: PathsThere = ()
+    project: PathThere | None = None
+    imports: Modules = ()
 
 
 class HostTable(_Table):

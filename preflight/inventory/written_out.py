@@ -4,7 +4,7 @@ Pure. What is read back is the same cluster but for `ssh`, `amp` (which only a p
 
 from typing import Any
 
-from preflight.model.cluster import Cluster, Host, ProbeSettings
+from preflight.model.cluster import Cluster, Host, JobInputs, ProbeSettings
 from preflight.model.ports import PortSet
 
 
@@ -23,9 +23,14 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
         "firewall": {"policy": cluster.firewall.value, "disable_at_boot": cluster.firewall_off_at_boot},
         "host_setup": _setup(cluster),
         "probe": _probe(cluster.probe),
-        "job": {"requirements": list(cluster.job.requirements), "datasets": list(cluster.job.datasets)},
+        "job": _job(cluster.job),
         "hosts": list(map(_host, cluster.hosts)),
     }
+
+
+def _job(job: JobInputs) -> dict[str, Any]:
+    lists = {"requirements": list(job.requirements), "datasets": list(job.datasets), "imports": list(job.imports)}
+    return {**lists, **({"project": job.project} if job.project else {})}
 
 
 def _mtu(cluster: Cluster) -> dict[str, int]:

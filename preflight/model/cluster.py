@@ -106,6 +106,8 @@ class JobInputs:
 
     requirements: tuple[str, ...] = ()  # files, compared by their bytes
     datasets: tuple[str, ...] = ()  # folders, compared by the names and sizes of what is in them
+    project: str = ""  # the folder of its programs, to be of one file system on all hosts
+    imports: tuple[str, ...] = ()  # top-level packages that its programs import
 
 
 @dataclass(frozen=True)

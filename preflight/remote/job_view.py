@@ -8,7 +8,7 @@ importing torch costs over a second. The rest of stdin is {"marker", "wanted"}; 
                addresses of this host, by which a rank table may name it}
     deep       {"prefixes": of variables, "files": paths to look at, "named_by": variables that name files whose text is
                wanted, "requirements": files and "datasets": folders whose digests are wanted, "mpi_parameters": of
-               Open MPI}
+               Open MPI, "project": a folder or "", "imports": packages to be found}
 """
 
 import os
@@ -128,6 +128,9 @@ def deeper(wanted, called):
         "devices": sorted(int(name[7:]) for name in os.listdir("/dev") if name[:7] == "davinci" and name[7:].isdigit()),
         "hccl_test": hccl_test(),
         "mpi": mpi(wanted["mpi_parameters"]),
+        "project": folder(wanted["project"]) if wanted["project"] else None,
+        "environment": folder(sys.prefix),
+        "imports": {name: plain(origin(name, wanted["project"])) for name in wanted["imports"]},
     }
 
 
@@ -303,6 +306,52 @@ def hccl_test():
         if place and os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return ""
+
+
+def folder(path):
+    """Whether a job can use it, and the file system that it is in, as far as /proc/self/mountinfo tells."""
+    found = {"path": plain(path), "filesystem": "", "source": "", "error": ""}
+    try:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            found["error"] = "it is no folder"
+        elif not os.access(path, os.R_OK | os.X_OK):
+            found["error"] = "Permission denied"
+    except OSError as error:
+        found["error"] = error.strerror
+    real, longest = os.path.realpath(path), ""
+    for line in (read("/proc/self/mountinfo", TEXT) or "").splitlines():
+        fields, _, behind = line.partition(" - ")
+        root, point = (octal(word) for word in fields.split()[3:5])
+        below = real[len(point.rstrip("/")) :]
+        # What was mounted last lies on top.
+        if len(point) >= len(longest) and (real + "/").startswith(point.rstrip("/") + "/"):
+            longest = point
+            found["filesystem"], source = behind.split()[:2]
+            found["source"] = plain(octal(source).rstrip("/") + root.rstrip("/") + below)
+    return found
+
+
+def octal(word):
+    """A word of /proc, in which blanks are \\040."""
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        word = word.replace(code, character)
+    return word
+
+
+def origin(name, project):
+    """Where an import would find a package, without importing it; "" nowhere."""
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec
+
+    spec = PathFinder.find_spec(name, [project, *module_path()] if project else module_path())
+    try:
+        spec = spec or find_spec(name)  # built in, or by a finder of an editable install
+    except (ImportError, ValueError):
+        pass
+    if spec is None:
+        return ""
+    places = list(spec.submodule_search_locations or ())
+    return spec.origin if spec.has_location else places[0] if places else "built-in"
 
 
 def mpi(wanted):

@@ -38,7 +38,7 @@ from preflight.facts.found import Found
 from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
-from preflight.facts.job import NPU_FILES, Job, SeenFile
+from preflight.facts.job import NPU_FILES, Job, SeenFile, SeenFolder
 from preflight.facts.load import Busy, Load
 from preflight.facts.nic import (
     Band,
@@ -78,7 +78,7 @@ from preflight.facts.types import (
     Unreachable,
     Versions,
 )  # fmt: skip
-from preflight.model.cluster import Cluster, Device, Host, HostSetup, ProbeSettings, Product
+from preflight.model.cluster import Cluster, Device, Host, HostSetup, JobInputs, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Located, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
 from preflight.model.ports import PortSet
@@ -112,6 +112,7 @@ def healthy_cluster() -> Cluster:
         "case", Product.ATLAS_A1, (host(1), host(2)), cidrs=(NETWORK,), hccl_ports=PortSet.parse("60000-60031"),
         job_ports=PortSet.parse("29500"), port_names={29500: "master"}, setup=SETUP,
         probe=ProbeSettings(expect={"pair": 0.5, "all": 0.5}),
+        job=JobInputs(project="/srv/project", imports=("torch",)),
     )  # fmt: skip
 
 
@@ -241,7 +242,9 @@ def _job() -> Job:
     there = {path: SeenFile(path, "file" if "." in path else "folder") for path in NPU_FILES}
     return Job(
         "root", 0, (0,), (1 << 41) - 1, contained=False, variables=variables, files=there, packages=packages,
-        devices=tuple(range(8)),
+        devices=tuple(range(8)), project=SeenFolder("/srv/project", "nfs4", "store:/export/project"),
+        environment=SeenFolder("/opt/venv", "nfs4", "store:/export/venv"),
+        imports={"torch": "/opt/venv/torch/__init__.py"},
     )  # fmt: skip
 
 

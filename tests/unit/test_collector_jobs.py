@@ -48,8 +48,8 @@ def test_bytes_of_a_file_that_are_no_text_can_be_told_apart_and_given_back(tmp_p
 
 
 def deep_job(**wanted: Any) -> dict[str, Any]:
-    lists = ("prefixes", "files", "named_by", "requirements", "datasets", "mpi_parameters")
-    nothing: dict[str, Any] = {name: [] for name in lists}
+    lists = ("prefixes", "files", "named_by", "requirements", "datasets", "mpi_parameters", "imports")
+    nothing: dict[str, Any] = {**{name: [] for name in lists}, "project": ""}
     return {**nothing, **wanted}
 
 
@@ -211,3 +211,42 @@ def test_open_mpis_interfaces_are_read_from_environment_user_and_installation_in
     assert found() == {"mpirun": f"{tmp_path}/mpi/bin/mpirun", "parameters": files}
     told = found("OMPI_MCA_btl_tcp_if_include=10.1.0.0/24")["parameters"]
     assert told == [[names[0], "10.1.0.0/24", "OMPI_MCA_btl_tcp_if_include"], *files]
+
+
+def test_packages_are_found_as_an_import_would_and_none_is_imported(tmp_path: Path) -> None:
+    for name in (
+        "project/train_lib/__init__.py",
+        "site/perseus.py",
+        "site/horovod/__init__.py",
+        "project/horovod/setup.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('imported')", encoding="utf-8")
+    wanted = deep_job(project=f"{tmp_path}/project", imports=["train_lib", "perseus", "horovod", "sys", "torch_none"])
+    for isolated in (True, False):
+        program = Program(JOB_VIEW, wrapper=("env", f"PYTHONPATH={tmp_path}/site"), isolated=isolated)
+        view = job("python3", *host_argv(program, sudo=False), elsewhere=True, deep=wanted)
+        assert answer("job", job=view)["job"]["value"]["deep"]["imports"] == {
+            "train_lib": f"{tmp_path}/project/train_lib/__init__.py",
+            "perseus": f"{tmp_path}/site/perseus.py",
+            "horovod": f"{tmp_path}/site/horovod/__init__.py",  # a folder without __init__.py does not hide it
+            "sys": "built-in",
+            "torch_none": "",
+        }
+
+
+def test_a_folder_is_told_with_its_file_system_through_links_or_why_it_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/proc/sys")
+    (tmp_path / "file").touch()
+
+    def project(path: str) -> dict[str, str]:
+        view = job("python3", deep=deep_job(project=path))
+        found = answer("job", job=view)["job"]["value"]["deep"]["project"]
+        assert isinstance(found, dict)
+        return found
+
+    found = project(f"{tmp_path}/link")
+    assert (found["filesystem"], found["source"], found["error"]) == ("proc", "proc/sys", "")
+    assert project(f"{tmp_path}/file")["error"] == "it is no folder"
+    assert project(f"{tmp_path}/none")["error"] == "No such file or directory"
+    assert project(f"{tmp_path}/none")["filesystem"] == project(str(tmp_path))["filesystem"] != ""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from preflight.cli.common import DEFAULT_INVENTORY, write_whole
-from preflight.inventory.lists.formats import FORMATS, read
-from preflight.inventory.lists.listed import Listed, Source
+from preflight.hostlists.formats import FORMATS, read
+from preflight.hostlists.listed import Listed, Source
 from preflight.model.cluster import Product
 from preflight.model.errors import PreflightError, UsageError
 
@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
+    from preflight.hostlists.into_inventory import Wishes, document_of
     from preflight.inventory import dump
-    from preflight.inventory.lists.into_inventory import Wishes, document_of
 
     source = _source(args)
     format_, listed = read(source, "slurm-env" if source.name == "the environment" else args.format or "")
@@ -86,8 +86,8 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
+    from preflight.hostlists.of_cluster import left_out, listed_of
     from preflight.inventory import limit, load
-    from preflight.inventory.lists.of_cluster import left_out, listed_of
 
     cluster = load(args.inventory)
     form = FORMATS[args.format]
@@ -105,7 +105,7 @@ def _export(args: argparse.Namespace) -> int:
 
 def _source(args: argparse.Namespace) -> Source:
     """The list's text, from a file, stdin or the environment."""
-    from preflight.inventory.lists.slurm_environment import text_of
+    from preflight.hostlists.slurm_environment import text_of
 
     if args.file is None:
         if args.format not in _FROM_ENVIRONMENT:

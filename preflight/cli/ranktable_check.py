@@ -14,7 +14,7 @@ from preflight.model.errors import UsageError
 from preflight.ranktable.live import Comparison, compare
 from preflight.ranktable.read import Reading, read
 from preflight.ranktable.rules import judge
-from preflight.ranktable.syntax import find, places, position
+from preflight.ranktable.syntax import offset_of, places, position
 from preflight.ranktable.types import Difference, Problem, spelled
 from preflight.report.text import Line, printable
 
@@ -131,8 +131,7 @@ def _finish(
     where = places(table.text) if table.reading.is_json else {}
 
     def place(problem: Problem) -> tuple[int, int]:
-        offset = problem.offset if problem.offset is not None else find(where, problem.path or ())
-        return position(table.text, offset)
+        return position(table.text, offset_of(problem, where))
 
     everything = (*problems, *differences)
     if args.out == "json":

@@ -1,15 +1,14 @@
 """The rank table of live hosts: addresses as the devices have them, in the order that is asked for. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from preflight.facts.chips import Chips, SuperPod
 from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.ranktable.rules import ip, why_addresses
-from preflight.ranktable.types import Count, RankedDevice, RankTable, Server
-from preflight.ranktable.types import SuperPod as Pod
+from preflight.ranktable.types import RankedDevice, RankTable, Server, numbered
 
 
 class Order(StrEnum):
@@ -128,24 +127,6 @@ def _table(version: str, entries: Sequence[tuple[Server, SuperPod | None]]) -> R
             members.setdefault(place.pod, []).append(server.id)
     pods = [(str(number), tuple(names)) for number, names in members.items()]
     return numbered(version, [server for server, _ in entries], pods)
-
-
-def numbered(
-    version: str, servers: Sequence[Server], super_pods: Sequence[tuple[str, tuple[str, ...]]] = ()
-) -> RankTable:
-    """A table of version 1.0 or 1.2 with ranks in the order given, and everything in its place."""
-    placed: list[Server] = []
-    rank = 0
-    for number, server in enumerate(servers):
-        path = ("server_list", number)
-        devices = []
-        for place, device in enumerate(server.devices):
-            devices.append(replace(device, rank=rank, path=(*path, "device", place)))
-            rank += 1
-        placed.append(replace(server, path=path, devices=tuple(devices)))
-    pods = tuple(Pod(id_, names, ("super_pod_list", number)) for number, (id_, names) in enumerate(super_pods))
-    count = Count("server_count", len(placed), len(placed), ("server_count",))
-    return RankTable(version, tuple(placed), pods, counts=(count,))
 
 
 def _addresses(cluster: Cluster, table: RankTable, told: _Told) -> None:

@@ -100,7 +100,11 @@ class _Reader:
             self._device(device, place, self._number(device, "rank_id", place))
             for device, place in _entries(entry, "device", path)
         )
-        return Server(id_, devices, path, self._text(entry, "host_ip", path), self._text(entry, "container_ip", path))
+        type_ = entry.get("hardware_type")  # any other tool's affair: of whatever form it is, HCCL passes over it
+        return Server(
+            id_, devices, path, self._text(entry, "host_ip", path), self._text(entry, "container_ip", path),
+            type_[:_LONGEST] if isinstance(type_, str) else "",
+        )  # fmt: skip
 
     def _device(self, entry: dict[str, Any], path: Path, rank: int) -> RankedDevice:
         keys = ("device_ip", "super_device_id", "device_port", "host_port", "backup_device_ip", "backup_device_port")

@@ -1,8 +1,8 @@
-"""The text of a rank table as JSON, and where in it a value stands. HCCL reads pure JSON: no comments."""
+"""JSON that people write, rank tables above all: what is wrong with it, and where in the text a value stands."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from preflight.facts.quote import quote
@@ -112,7 +112,12 @@ def position(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
 
 
-def find(places: dict[Path, int], path: Path) -> int:
+def offset_of(problem: Problem, places: Mapping[Path, int]) -> int:
+    """Where a problem stands; `places` are the text's, and may be empty where it has no path."""
+    return find(places, problem.path or ()) if problem.offset is None else problem.offset
+
+
+def find(places: Mapping[Path, int], path: Path) -> int:
     """Where a value stands, or what it is missing from."""
     while path and path not in places:
         path = path[:-1]

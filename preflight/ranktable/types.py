@@ -4,8 +4,8 @@ The formats are told by their version: "0" is the old group_list, which has none
 super-pods of Atlas A3 besides; "2.0" lists ranks, of which nothing says where they are.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 OLD = "0"  # the group_list
@@ -56,13 +56,15 @@ class RankedDevice:
 
 @dataclass(frozen=True)
 class Server:
-    """`names`: whatever it is known by: server_id, host_ip, container_ip. A server of a group_list is a pod's."""
+    """`names`: whatever it is known by: server_id, host_ip, container_ip. A server of a group_list is a pod's.
+    `hardware_type`: MindCluster's word for its product, which HCCL does not read."""
 
     id: str
     devices: tuple[RankedDevice, ...]
     path: Path
     host_ip: str = ""
     container_ip: str = ""
+    hardware_type: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -132,6 +134,24 @@ class RankTable:
     @property
     def size(self) -> int:
         return len(self.ranks) + sum(len(server.devices) for server in self.servers)
+
+
+def numbered(
+    version: str, servers: Sequence[Server], super_pods: Sequence[tuple[str, tuple[str, ...]]] = ()
+) -> RankTable:
+    """A table of version 1.0 or 1.2 with ranks in the order given, and everything in its place."""
+    placed: list[Server] = []
+    rank = 0
+    for number, server in enumerate(servers):
+        path = ("server_list", number)
+        devices = []
+        for place, device in enumerate(server.devices):
+            devices.append(replace(device, rank=rank, path=(*path, "device", place)))
+            rank += 1
+        placed.append(replace(server, path=path, devices=tuple(devices)))
+    pods = tuple(SuperPod(id_, names, ("super_pod_list", number)) for number, (id_, names) in enumerate(super_pods))
+    count = Count("server_count", len(placed), len(placed), ("server_count",))
+    return RankTable(version, tuple(placed), pods, counts=(count,))
 
 
 def called(server: Server, device: RankedDevice) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from preflight.cli.main import main
+from preflight.hostlists.formats import FORMATS
 from preflight.inventory import load
-from preflight.inventory.lists.formats import FORMATS
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests/cases/lists"
@@ -184,6 +184,9 @@ def test_a_format_that_needs_what_is_not_there_says_so(place: Path, capsys: pyte
     (place / "hosts.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
     assert main(["inventory", "export", "--to", "rank-table"]) == 2
     assert "a rank table wants the address of every device; those of a are not planned" in capsys.readouterr().err
+    (place / "named.toml").write_text(INVENTORY.replace('"10.1.0.4"', '"node04.example"'))
+    assert main(["inventory", "export", "--to", "rank-table", "-i", "named.toml"]) == 2
+    assert "server node04: host_ip 'node04.example' is no address" in capsys.readouterr().err
     assert main(["inventory", "export", "--to", "deepspeed"]) == 2
     assert "DeepSpeed wants the slots of every host; a has none" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 
 from preflight.ranktable.read import read
 from preflight.ranktable.rules import judge
-from preflight.ranktable.syntax import find, places, position
+from preflight.ranktable.syntax import offset_of, places, position
 from preflight.ranktable.types import Problem
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
@@ -21,9 +21,7 @@ PLAIN: dict[str, Any] = {"version": "1.0", "server_list": [{"server_id": "10.1.0
 
 def place(text: str, problem: Problem) -> tuple[int, int]:
     """Line and column, as the command tells them."""
-    if problem.offset is not None:
-        return position(text, problem.offset)
-    return position(text, find(places(text), problem.path or ()))
+    return position(text, offset_of(problem, places(text) if problem.path is not None else {}))
 
 
 def test_names_and_addresses_are_read_and_a_device_may_have_none() -> None:

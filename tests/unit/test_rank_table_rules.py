@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.model.cluster import Product
-from preflight.ranktable.build import numbered
 from preflight.ranktable.read import read
 from preflight.ranktable.rules import judge
-from preflight.ranktable.types import Problem, RankedDevice, RankTable, Server
+from preflight.ranktable.types import Problem, RankedDevice, RankTable, Server, numbered
 from preflight.ranktable.write import text_of
 
 ROOT = Path(__file__).parents[2]

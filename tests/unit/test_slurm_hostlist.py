@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.inventory.lists.listed import TextError
-from preflight.inventory.lists.slurm_names import expand, fold
+from preflight.hostlists.listed import TextError
+from preflight.hostlists.slurm_names import expand, fold
 
 CASES = Path(__file__).parents[1] / "cases/lists/slurm.tsv"
 VECTORS = "gpu-slurm2205-hostlist-vectors.tsv"  # expression → names by commas, or an error of Slurm's

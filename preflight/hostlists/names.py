@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from preflight.inventory.lists import slurm_names
-from preflight.inventory.lists.listed import Listed, ListedHost, Source, TextError
+from preflight.hostlists import slurm_names
+from preflight.hostlists.listed import Listed, ListedHost, Source, TextError
 
 
 def read(source: Source) -> Listed:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from preflight.hostlists.listed import TextError
 from preflight.inventory.hostset import MOST_HOSTS
-from preflight.inventory.lists.listed import TextError
 
 _TOKEN = re.compile(r"(?P<between>[\s,]+)|\[(?P<ranges>[^\[\]]*)\]|(?P<text>[^\s,\[\]]+)")
 _RANGE = re.compile(r"(?P<low>[0-9]{1,9})(?:-(?P<high>[0-9]{1,9}))?")

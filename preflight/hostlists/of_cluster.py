@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from preflight.inventory.lists.formats import Format
-from preflight.inventory.lists.listed import Listed, ListedHost
+from preflight.hostlists.formats import Format
+from preflight.hostlists.listed import Listed, ListedHost
 from preflight.model.cluster import Bastion, Host
 
 _WORDS = {

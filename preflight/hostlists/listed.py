@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn
 
 from preflight.inventory.errors import InventoryError
 from preflight.inventory.hostset import MOST_HOSTS, check_name
+from preflight.ranktable.syntax import position
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 
@@ -66,8 +67,7 @@ class Source:
 
     def wrong(self, at: int, sentence: str) -> NoReturn:
         """Raises InventoryError with the line and column of an offset, both from 1 on."""
-        line = self.text.count("\n", 0, at) + 1
-        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
+        line, column = position(self.text, at)
         raise InventoryError(f"{self.name}:{line}:{column}: {sentence}") from None
 
     def lines(self, *, indented: bool = False) -> Iterator[Line]:

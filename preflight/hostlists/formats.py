@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from preflight.inventory.errors import InventoryError
-from preflight.inventory.lists import (
+from preflight.hostlists import (
     ansible,
     clustershell,
     clustershell_yaml,
@@ -15,7 +14,8 @@ from preflight.inventory.lists import (
     slurm_environment,
     ssh_config,
 )
-from preflight.inventory.lists.listed import Listed, Source
+from preflight.hostlists.listed import Listed, Source
+from preflight.inventory.errors import InventoryError
 
 _OF_SSH = ("address", "user", "port", "key", "bastion")
 

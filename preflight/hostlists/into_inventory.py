@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from preflight.inventory.lists.folding import Run, runs
-from preflight.inventory.lists.listed import Listed, ListedHost
+from preflight.hostlists.folding import Run, runs
+from preflight.hostlists.listed import Listed, ListedHost
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError
 

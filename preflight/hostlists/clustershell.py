@@ -7,10 +7,10 @@ and exclude, from the left (clustershell.readthedocs.io, config.html and nodeset
 import re
 from collections.abc import Mapping
 
+from preflight.hostlists.folding import fold
+from preflight.hostlists.listed import Listed, ListedHost, Source
 from preflight.inventory.errors import InventoryError
 from preflight.inventory.hostset import MOST_HOSTS, expand
-from preflight.inventory.lists.folding import fold
-from preflight.inventory.lists.listed import Listed, ListedHost, Source
 
 _GROUP = re.compile(r"(?P<name>[0-9A-Za-z_.-]+):(?P<nodes>.*)", re.DOTALL)
 _OPERAND = re.compile(r"(?P<operator>[,!&^\s]*)(?P<set>@?(?:[^,!&^\s\[\]]|\[[^\[\]]*\])+|[\[\]])")

@@ -6,9 +6,9 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 
-from preflight.inventory.lists import json_node, jump
-from preflight.inventory.lists.json_node import Node
-from preflight.inventory.lists.listed import Listed, ListedHost, Source, whole_number
+from preflight.hostlists import json_node, jump
+from preflight.hostlists.json_node import Node
+from preflight.hostlists.listed import Listed, ListedHost, Source, whole_number
 
 DEVICES = "preflight_devices"  # a variable of ours, for what Ansible has no name for
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")

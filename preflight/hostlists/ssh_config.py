@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from preflight.inventory.lists import jump
-from preflight.inventory.lists.listed import Line, Listed, ListedHost, Source, whole_number
+from preflight.hostlists import jump
+from preflight.hostlists.listed import Line, Listed, ListedHost, Source, whole_number
 
 _WORD = re.compile(r'"([^"]*)"|([^\s"]+)')
 _SETTING = re.compile(r"([A-Za-z]+)(?:\s*=\s*|\s+|$)")

@@ -1,28 +1,26 @@
 """A JSON text, looked into with the place of every value at hand: the sentence on a wrong one has line and column."""
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from preflight.hostlists.listed import Source
 from preflight.inventory.errors import shown
 from preflight.inventory.hostset import check_name
-from preflight.inventory.lists.listed import Source
-
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
+from preflight.ranktable.syntax import NotJsonError, find, parse, places
+from preflight.ranktable.types import Path
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value of the text; `path` leads to it: ("server_list", 0, "server_id")."""
+    """A value of the text; `path` leads to it: ("all", "hosts", 0)."""
 
     source: Source
     value: Any
-    path: tuple[str | int, ...] = ()
+    path: Path = ()
 
     def wrong(self, sentence: str) -> NoReturn:
-        self.source.wrong(_offset(self.source.text, self.path), sentence)
+        self.source.wrong(find(places(self.source.text), self.path), sentence)
 
     def members(self) -> "dict[str, Node]":
         """Of an object; raises InventoryError where it is none."""
@@ -65,35 +63,11 @@ class Node:
 
 
 def read(source: Source) -> Node:
-    """The whole text; raises InventoryError for what is no JSON, among it the comments of manuals."""
+    """The whole text; raises InventoryError for what is no JSON, or has a key twice."""
     try:
-        return Node(source, json.loads(source.text))
-    except json.JSONDecodeError as error:
-        comment = (
-            source.text[error.pos : error.pos + 2] in ("//", "/*") or source.text[error.pos : error.pos + 1] == "#"
-        )
-        hint = "; JSON has no comments: take them out" if comment else ""
-        source.wrong(error.pos, f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}{hint}")
-    except RecursionError:
-        source.wrong(0, "not JSON that anybody wrote: brackets are nested too deeply")
-    except ValueError:
-        source.wrong(0, "a number has thousands of digits")
-
-
-def _offset(text: str, path: tuple[str | int, ...]) -> int:
-    """Where the value begins to which `path` leads, in a text that is JSON."""
-    at: list[str | int | None] = []  # the path to the value that comes next; None: its key comes first
-    for token in _TOKEN.finditer(text):
-        mark = token[0]
-        if mark in ("]", "}"):
-            at.pop()
-        elif mark == ",":
-            last = at.pop()
-            at.append(last + 1 if isinstance(last, int) else None)
-        elif at and at[-1] is None:
-            at[-1] = json.loads(mark)
-        elif mark != ":":
-            if at == list(path):
-                return token.start()
-            at += [None] if mark == "{" else [0] if mark == "[" else []
-    return 0
+        value, problems = parse(source.text)
+    except NotJsonError as error:
+        problems = (error.problem,)
+    for problem in problems:
+        source.wrong(problem.offset or 0, problem.text)
+    return Node(source, value)

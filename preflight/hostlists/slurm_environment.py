@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, groupby, repeat
 
+from preflight.hostlists import names
+from preflight.hostlists.listed import Listed, Source, whole_number
 from preflight.inventory.errors import InventoryError
-from preflight.inventory.lists import names
-from preflight.inventory.lists.listed import Listed, Source, whole_number
 
 _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _LINE = re.compile(r"^(?:export |declare -x )?(SLURM_\w+)=(.*)$", re.MULTILINE)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from preflight.inventory.lists.listed import Line, Listed, ListedHost, Source, whole_number
+from preflight.hostlists.listed import Line, Listed, ListedHost, Source, whole_number
 
 MOST_SLOTS = 4096
 _OPTION = re.compile(r"\s+([A-Za-z_-]+)\s*=\s*(\S+)")

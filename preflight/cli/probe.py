@@ -29,7 +29,7 @@ from preflight.cli.remember import baseline_of, setting_of
 from preflight.cli.with_hccl_test import with_hccl_test
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Host, Product
-from preflight.model.errors import UsageError
+from preflight.model.errors import NotSeenError, UsageError
 from preflight.model.measure import End, Observation, TestOutcome
 
 if TYPE_CHECKING:
@@ -92,6 +92,18 @@ def _reached_by(via: str, s: Session) -> Iterator[Session]:
 
     with open_engine(via, s.hosts, os.environ) as engine:
         yield s._replace(transport=engine)
+
+
+def _stop_without_engine(via: str, s: Session) -> None:
+    """Raises NotSeenError where the engine has ended by itself: that is no host's fault."""
+    if via == "ssh":
+        return
+    from preflight.transport.engine import Engine
+
+    if isinstance(s.transport, Engine) and s.transport.ended:
+        raise NotSeenError(
+            f"the probe came to no verdict: {s.transport.ended}; leave out hosts that it does not reach: --limit"
+        )
 
 
 def _meeting_as_asked(s: Session, init: str | None) -> Session:
@@ -160,6 +172,7 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
         leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
     )  # fmt: skip
     proof = probe(s.cluster, s.hosts, s.transport, request, hooks)
+    _stop_without_engine(args.via, s)
     refused.update(proof.busy)
     observations = proof.observations
     rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))

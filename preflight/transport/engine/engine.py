@@ -45,14 +45,14 @@ _BAD_NEWS = re.compile(
 class Site:
     """How a site starts a program on all hosts. `argv`: what stands in front of the program's, one task a node; `rank`:
     the variable that numbers the tasks; `called`: a node's own names → host; `lost`: from a line that the engine prints
-    to the hosts of whose loss it tells; `try_out`: a command, for a person, that shows whether a host is reached."""
+    to the hosts that are lost, and why; `try_out`: a command, for a person, that shows whether a host is reached."""
 
     name: str
     argv: Sequence[str]
     rank: str
     called: Mapping[str, str]
     try_out: Callable[[str], str]
-    lost: Callable[[str], Sequence[str]] = lambda _: ()
+    lost: Callable[[str], Sequence[tuple[str, str]]] = lambda _: ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -111,6 +111,11 @@ class Engine:
 
     def start(self, host: Host, program: Program, *, timeout: float) -> EngineChannel:
         return self._begin(host, program, timeout)[0]
+
+    @property
+    def ended(self) -> str:
+        """Why there is no engine any more; empty while there is one."""
+        return self._over
 
     def close(self) -> None:
         """End the engine and all that it started; takes some seconds at most."""
@@ -203,8 +208,8 @@ class Engine:
             words = troubles.one_line(line)
             with self._news:
                 self._words.append(words)
-                for host in self._site.lost(words):
-                    self._lose(host, words)
+                for host, why in self._site.lost(words):
+                    self._lose(host, why)
         elif said.node < self._size:
             with self._news:
                 self._take(said, self._nodes.setdefault(said.node, _Node(said.node, 0.0)))

@@ -43,7 +43,7 @@ def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
         ),
         "OMPI_COMM_WORLD_RANK",
         _called(hosts),
-        lambda host: " ".join((mpirun, *root, "--host", f"{addresses[_index(hosts, host)]}:1", "-n 1 hostname")),
+        lambda host: " ".join(("mpirun", *root, "--host", f"{addresses[_index(hosts, host)]}:1", "-n 1 hostname")),
     )  # fmt: skip
 
 

@@ -12,10 +12,14 @@ from preflight.model.errors import UsageError
 from preflight.transport.engine.engine import Site
 from preflight.transport.engine.names import short
 
-# As srun of 22.05 prints it (`src/srun/libsrun/launch.c`, `src/api/step_launch.c`): "node02: task 1: Killed",
-# "node[02-03]: tasks 1-2: Exited with exit code 1", "Node failure on node02",
-# "Task launch for StepId=1.0 failed on node node02: Communication connection failure".
-_LOST = re.compile(r"srun: error: (?:Node failure on |.*failed on node )?([^\s:]+)(?:: tasks? [\d,\-]+: |: |$)")
+# As srun of 22.05 prints it (src/srun/libsrun/launch.c, src/api/step_launch.c): "node02: task 1: Killed",
+# "node[02-03]: tasks 1-2: Exited with exit code 1"; "Node failure on node02"; "Task launch for StepId=1.0 failed on
+# node node02: Communication connection failure".
+_LOST = (
+    re.compile(r"srun: error: (?P<nodes>\S+): (?P<why>tasks? [\d,-]+: .+)"),
+    re.compile(r"srun: error: (?P<why>Node failure) on (?P<nodes>[^\s:]+)"),
+    re.compile(r"srun: error: (?P<why>Task launch for .+ failed) on node (?P<nodes>[^\s:]+)"),
+)
 
 
 def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
@@ -35,9 +39,11 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
     called = {node: host.name for node, host in zip(names, hosts, strict=True)}
     of_host = {host: node for node, host in called.items()}
 
-    def lost(words: str) -> list[str]:
-        found = _LOST.match(words)
-        return [called[node] for node in _expanded(found[1]) if node in called] if found else []
+    def lost(words: str) -> list[tuple[str, str]]:
+        found = next(filter(None, (pattern.match(words) for pattern in _LOST)), None)
+        return (
+            [(called[node], f"srun: {found['why']}") for node in _expanded(found["nodes"]) & {*called}] if found else []
+        )
 
     return Site(
         "srun",

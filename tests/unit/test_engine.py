@@ -1,0 +1,249 @@
+"""Programs on hosts over an engine: real relays, started by a stand-in for srun that mixes what they say."""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from preflight.model.cluster import Host
+from preflight.transport.engine import engine as engines
+from preflight.transport.engine.engine import Engine, Site
+from preflight.transport.types import Program, TransportError, Trouble
+
+STAND_IN = Path(__file__).with_name("stand_in_engine.py")
+PATIENCE = 20.0
+ECHO = "import sys\nfor line in sys.stdin: print('heard', line.strip(), flush=True)"
+MARK = "PREFLIGHT_TEST_MARK"
+
+
+def lost(words: str) -> Sequence[tuple[str, str]]:
+    found = re.match(r"engine: node(\d): exit code (-\d+)", words)
+    return [(f"host{found[1]}", f"engine: exit code {found[2]}")] if found else []
+
+
+def hosts(count: int) -> tuple[Host, ...]:
+    return tuple(Host(f"host{number}", f"10.0.0.{number}") for number in range(count))
+
+
+MakeEngine = Callable[..., Engine]
+
+
+@pytest.fixture
+def engine() -> Iterator[MakeEngine]:
+    """Makes engines, and closes them. Of what they started nothing may be left."""
+    mark = f"preflight-test-{os.getpid()}-{time.monotonic_ns()}"
+    made: list[Engine] = []
+
+    def make(nodes: int = 3, fault: str = "none", strangers: int = 0, argv: Sequence[str] = ()) -> Engine:
+        called = {f"node{number}": f"host{number}" for number in range(nodes - strangers)}
+        command = tuple(argv) or (sys.executable, str(STAND_IN), str(nodes), fault)
+        site = Site("engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark})
+        made.append(Engine(site, hosts(nodes)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    until = time.monotonic() + 5
+    while marked(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    left = marked(mark)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def marked(mark: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{MARK}={mark}\0".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def relay_of(engine: Engine, host: Host) -> int:
+    """The pid of the relay on the host."""
+    said = engine.run(host, Program("import os; print(os.getppid())"), timeout=PATIENCE)
+    return int(said.stdout)
+
+
+def error_of(call: Callable[[], object]) -> TransportError:
+    with pytest.raises(TransportError) as raised:
+        call()
+    return raised.value
+
+
+def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine: MakeEngine) -> None:
+    over = engine(8, "noise")
+    program = Program(
+        "import sys, random, zlib\n"
+        "data = sys.stdin.buffer.read()\n"
+        "sys.stdout.buffer.write(bytes([data[0]]) + random.Random(data[0]).randbytes(200_000))\n"
+        "sys.stderr.write('of %d: %d' % (data[0], len(data)))\n"
+        "sys.exit(data[0])"
+    )
+    answers = {}
+
+    def ask(number: int, host: Host) -> None:
+        mine = Program(program.source, bytes([number]) * 100_001)
+        answers[number] = over.run(host, mine, timeout=PATIENCE)
+
+    threads = [threading.Thread(target=ask, args=one) for one in enumerate(hosts(8))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(8):
+        answer = answers[number]
+        assert (answer.exit, answer.stderr) == (number, f"of {number}: 100001".encode())
+        assert answer.stdout == bytes([number]) + random.Random(number).randbytes(200_000)
+
+
+def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngine) -> None:
+    over = engine()
+    channels = [over.start(host, Program(ECHO), timeout=PATIENCE) for host in hosts(3)]
+    lines = [channel.lines() for channel in channels]
+    for turn in range(3):
+        for number, channel in enumerate(channels):
+            channel.send(b"%d of %d\n" % (turn, number))
+        assert [next(one) for one in lines] == [b"heard %d of %d" % (turn, number) for number in range(3)]
+    for channel, left in zip(channels, lines, strict=True):
+        channel.close()
+        assert (list(left), channel.trouble()) == ([], None)
+
+
+def test_a_program_that_ignores_the_end_of_its_input_is_killed(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preflight.transport.engine.channel.GRACE", 0.2)
+    over = engine(1)
+    channel = over.start(
+        hosts(1)[0], Program("import time, os; print(os.getpid(), flush=True); time.sleep(60)"), timeout=9
+    )
+    pid = int(next(channel.lines()))
+    channel.close()
+    until = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_one_that_says_more_than_is_read_is_cut_off_and_the_others_are_heard(engine: MakeEngine) -> None:
+    over = engine(2)
+    first, second = hosts(2)
+    channel = over.start(first, Program("while True: print('x' * 10000)"), timeout=PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while not (trouble := channel.trouble()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert trouble is not None
+    assert "host0" in trouble.summary
+    assert "it says more than is read" in trouble.summary
+    assert over.run(second, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+
+
+def test_one_that_does_not_read_holds_up_no_other_on_its_host(engine: MakeEngine) -> None:
+    over = engine(1)
+    (host,) = hosts(1)
+    deaf = over.start(host, Program("import time; time.sleep(60)"), timeout=PATIENCE)
+    deaf.send(b"x" * 1_000_000)
+    assert over.run(host, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+
+
+def test_an_answer_has_a_limit(engine: MakeEngine) -> None:
+    answer = engine(1).run(hosts(1)[0], Program("print('x' * 100_000)"), timeout=PATIENCE, limit=1000)
+    assert (answer.stdout, answer.truncated) == (b"x" * 1000, True)
+
+
+def test_a_program_that_takes_too_long_is_a_time_out(engine: MakeEngine) -> None:
+    error = error_of(lambda: engine(1).run(hosts(1)[0], Program("import time; time.sleep(60)"), timeout=1.0))
+    assert (error.trouble, "waiting for the program" in error.summary) == (Trouble.TIMEOUT, True)
+
+
+def test_a_python_that_is_not_there_is_told_as_over_ssh(engine: MakeEngine) -> None:
+    error = error_of(lambda: engine(1).run(hosts(1)[0], Program("", python="no-such-python"), timeout=PATIENCE))
+    assert (error.trouble, "host0: no-such-python could not be started" in error.summary) == (Trouble.NO_PYTHON, True)
+
+
+def test_a_node_that_the_engine_says_is_lost_is_lost_alone(engine: MakeEngine) -> None:
+    over = engine(2)
+    first, second = hosts(2)
+    channel = over.start(second, Program(ECHO), timeout=PATIENCE)
+    os.kill(relay_of(over, second), signal.SIGKILL)
+    assert list(channel.lines()) == []
+    trouble = channel.trouble()
+    assert trouble is not None
+    assert (trouble.trouble, trouble.summary) == (Trouble.CLOSED, "host1: engine: exit code -9")
+    assert error_of(lambda: over.start(second, Program(ECHO), timeout=PATIENCE)).summary == trouble.summary
+    assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+
+
+def test_a_node_that_falls_silent_is_lost_alone(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = engine(2)
+    first, second = hosts(2)
+    channel = over.start(second, Program(ECHO), timeout=PATIENCE)
+    relay = relay_of(over, second)
+    monkeypatch.setattr(engines, "BEAT", 0.2)
+    monkeypatch.setattr(engines, "SILENCE", 6.0)
+    os.kill(relay, signal.SIGSTOP)
+    try:
+        assert list(channel.lines()) == []
+        assert "host1: nothing has been heard from there for 6 s" in str(channel.trouble())
+        assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+    finally:
+        os.kill(relay, signal.SIGCONT)
+
+
+def test_a_node_of_which_the_engine_loses_a_part_is_lost_and_not_misread(engine: MakeEngine) -> None:
+    over = engine(2, "lose")
+    first, second = hosts(2)
+    program = Program("import random; print(random.Random(1).randbytes(5000).hex())")
+    error = error_of(lambda: over.run(second, program, timeout=PATIENCE))
+    assert error.summary == "host1: engine lost a part of what was said there"
+    assert over.run(first, program, timeout=PATIENCE).exit == 0
+
+
+def test_a_node_that_nobody_knows_is_named_to_who_waits_for_another(engine: MakeEngine) -> None:
+    over = engine(2, strangers=1)
+    error = error_of(lambda: over.start(hosts(2)[1], Program(ECHO), timeout=2.0))
+    assert error.trouble == Trouble.TIMEOUT
+    assert "host1: nothing after 2 s from engine" in error.summary
+    assert "there are nodes that the inventory does not name: node1" in error.summary
+
+
+def test_an_engine_that_is_not_there_or_gives_up_is_told_in_its_own_words(engine: MakeEngine) -> None:
+    absent = engine(1, argv=("/no/such/engine",))
+    assert "engine could not be started: No such file" in str(
+        error_of(lambda: absent.start(hosts(1)[0], Program(ECHO), timeout=PATIENCE))
+    )
+    gives_up = engine(1, argv=("sh", "-c", "echo hello >&2; echo 'error: no such job' >&2; echo 'bye' >&2"))
+    error = error_of(lambda: gives_up.start(hosts(1)[0], Program(ECHO), timeout=PATIENCE))
+    assert error.summary == "host0: engine has ended: error: no such job"
+    assert gives_up.ended == "engine has ended: error: no such job"
+
+
+def test_an_engine_that_starts_nothing_is_a_time_out(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = engine(1, argv=("sh", "-c", "echo 'engine: job 7 queued and waiting' >&2; sleep 30"))
+    error = error_of(lambda: late.start(hosts(1)[0], Program(ECHO), timeout=1.0))
+    assert error.trouble == Trouble.TIMEOUT
+    assert "while waiting for its relay to start (engine: job 7 queued and waiting)" in error.summary
+    monkeypatch.setattr(engines, "FAREWELL", 0.1)
+    late.close()
+
+
+def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -> None:
+    over = engine(2)
+    channel = over.start(hosts(2)[0], Program(ECHO), timeout=PATIENCE)
+    process = over._process
+    assert process is not None
+    process.kill()  # the fixture looks that nothing is left
+    assert list(channel.lines()) == []
+    assert "engine has ended" in str(channel.trouble())

@@ -1,0 +1,96 @@
+"""What controller and relays say to each other, without either of them."""
+
+import json
+from base64 import b64decode
+from collections import defaultdict
+from zlib import decompress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.transport.engine import frames
+from preflight.transport.engine.frames import FRAME, Order
+
+NONCE = "0123456789abcdef"
+WELL = {"nonce": NONCE, "node": 3, "seq": 7, "program": "1.0", "out": "aGk="}
+
+
+def frame(**words: object) -> bytes:
+    return json.dumps({**WELL, **words}).encode().ljust(FRAME - 1)
+
+
+def test_a_frame_is_read() -> None:
+    said = frames.read(frame(), NONCE)
+    assert said is not None
+    assert (said.node, said.seq, said.program, frames.data_of(said.out or "")) == (3, 7, "1.0", b"hi")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"srun: error: node03: task 2: Killed",
+        frame()[:-1],
+        frame() + b" ",
+        frame(nonce="fedcba9876543210"),
+        frame(nonce="fedcba9876543210", out=NONCE),
+        frame(node=-1),
+        frame(node=1 << 24),
+        frame(node="3"),
+        frame(seq=None),
+        frame(out=5),
+        frame(exit=300),
+        frame()[:200] + frame()[:311],
+        (NONCE.encode() + b"\xff\xfe").ljust(FRAME - 1),
+    ],
+)
+def test_what_is_no_frame_of_this_run_is_not_read(line: bytes) -> None:
+    assert frames.read(line, NONCE) is None
+
+
+@pytest.mark.parametrize("text", ["%%%", "aGk", "é"])
+def test_what_is_no_base64_is_nothing(text: str) -> None:
+    assert frames.data_of(text) == b""
+
+
+ORDERS = st.lists(
+    st.builds(
+        Order,
+        st.integers(0, 5),
+        st.sampled_from(["0.0", "1.0"]),
+        st.sampled_from([frames.LAST, frames.end(3.0), *frames.more(b"go\n"), frames.run(("sh", "-c", "true"), 1)]),
+    ),
+    max_size=40,
+)
+
+
+@given(ORDERS)
+def test_each_node_gets_its_own_orders_in_their_order(orders: list[Order]) -> None:
+    wanted: dict[int, list[Order]] = defaultdict(list)
+    for order in orders:
+        wanted[order.node].append(order)
+    got: dict[int, list[Order]] = defaultdict(list)
+    for line in frames.lines_of(orders):
+        assert line.endswith(b"\n")
+        said = json.loads(line)
+        for program, ranges in said.pop("to").items():
+            for first, last in ranges:
+                for node in range(first, last + 1):
+                    got[node].append(Order(node, program, json.dumps(said)))
+    assert got == wanted
+
+
+def test_what_all_are_told_is_said_once() -> None:
+    words = [frames.run(("sh", "-c", "python3"), 1), *frames.more(b"hello\n")]
+    orders = [Order(node, "1.0", one) for node in range(1000) for one in words]
+    lines = [json.loads(line) for line in frames.lines_of(orders)]
+    assert [line["to"] for line in lines] == [{"1.0": [[0, 999]]}] * 2
+    assert decompress(b64decode(lines[1]["data"])) == b"hello\n"
+
+
+def test_much_data_goes_in_pieces() -> None:
+    data = bytes(range(256)) * 1000
+    pieces = [decompress(b64decode(json.loads(words)["data"])) for words in frames.more(data)]
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) == frames.PIECE

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.registry import ROUNDS, All, Check, Here, all_checks
-from preflight.facts.types import DEEP, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
@@ -119,6 +119,8 @@ def _inputs(
             value = getattr(contact, name)
             if (value is None or isinstance(value, Missing)) and name in check.optional:
                 value = None
+            elif value is None and name in ON_REQUEST:
+                return NotRun(ON_REQUEST[name])
             elif value is None:
                 return NotRun("--basic") if name in DEEP else Missing(f"the facts have no section {name}")
             elif isinstance(value, Missing):

@@ -62,7 +62,7 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable
 
     return look(
         s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
-        sections=all_sections(s.cluster.product), deep=True,
+        sections=all_sections(s.cluster), deep=True,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from preflight.facts.load import Load
 from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
 from preflight.facts.output import Output
 from preflight.facts.quote import quote
+from preflight.facts.shells import Shells
 from preflight.facts.types import (
     Clock,
     HostFacts,
@@ -251,6 +252,7 @@ def host_facts(
         versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),
         job=made("job", RawJob, job_answer.job) if deep else None,
         load=made("load", Load, _load) if deep else None,
+        shells=section(found, "shells", Shells) if not isinstance(found, Missing) and "shells" in found else None,
         hccn=made("hccn", RawHccn, lambda raw: npu_answer.hccn(raw, devices)) if npu else None,
         hccn_conf=made("hccn_conf", RawHccnConf, npu_answer.hccn_conf_file) if npu else None,
         npu_smi=made("npu_smi", RawNpuSmi, npu_answer.npu_smi_table) if npu else None,

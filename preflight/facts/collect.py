@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer, arrivals, job
+from preflight.facts import answer, arrivals, job, shells
 from preflight.facts.hccn_tool import DEEP_READERS, READERS
 from preflight.facts.npu_answer import CHIP_QUERIES
 from preflight.facts.seen import Answered, Seen, read, targets, with_arrivals
@@ -35,6 +35,7 @@ NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
 DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
+SSH_SECTIONS = {"shells": 15.0}  # where the inventory's launcher works over ssh
 EXTRAS = {"extras": 100.0}  # what is only kept for `preflight capture`; it waits for `hccn`
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
 
@@ -77,6 +78,7 @@ def _facts_request(
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
         "deep_readings": deeper if deep else [],
         "chip_queries": [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3],
+        "shells": {"user": probe.user, "prefixes": shells.PREFIXES, "programs": shells.PROGRAMS},
         "job": {
             "source": view.source,
             "python": view.python,
@@ -85,20 +87,23 @@ def _facts_request(
             "wanted": {"npu": product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
         },
     }
-    deadlines = _deadlines(product, deep=deep)
+    deadlines = _deadlines(cluster, deep=deep)
     if sections:
         deadlines = {name: (deadlines | EXTRAS)[name] for name in sections}
     return Request(source("collect"), deadlines, words)
 
 
-def _deadlines(product: Product, *, deep: bool) -> dict[str, float]:
-    basic = HOST_SECTIONS | (NPU_SECTIONS if product.is_npu else {})
-    return basic | DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if product.is_npu else {}) if deep else basic
+def _deadlines(cluster: Cluster, *, deep: bool) -> dict[str, float]:
+    npu = cluster.product.is_npu
+    basic = HOST_SECTIONS | (NPU_SECTIONS if npu else {})
+    # A wrapper leads into a container, and what ssh starts on its host is not where jobs are.
+    over_ssh = SSH_SECTIONS if cluster.job.over_ssh and not cluster.probe.wrapper else {}
+    return basic | DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if npu else {}) | over_ssh if deep else basic
 
 
-def all_sections(product: Product) -> tuple[str, ...]:
+def all_sections(cluster: Cluster) -> tuple[str, ...]:
     """Everything that the collector can look at, also what is not read."""
-    return (*_deadlines(product, deep=True), *(EXTRAS if product.is_npu else {}))
+    return (*_deadlines(cluster, deep=True), *(EXTRAS if cluster.product.is_npu else {}))
 
 
 def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:

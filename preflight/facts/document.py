@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from preflight.facts.redact import redacted
-from preflight.facts.types import DEEP, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.facts.types import DEEP, ON_REQUEST, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.facts/1"
@@ -112,7 +112,11 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
         for section, type_ in _section_types().items():
             if section in sections:
                 found[section] = _read_section(sections[section], type_)
-            elif section not in _OF_NPUS and ("hccn" in sections or section not in _NEW_OF_NPUS):
+            elif (
+                section not in _OF_NPUS
+                and section not in ON_REQUEST
+                and ("hccn" in sections or section not in _NEW_OF_NPUS)
+            ):
                 found[section] = Missing(f"not in {source}")
         return HostFacts(**found)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -16,6 +16,7 @@ from preflight.facts.job import Job
 from preflight.facts.load import Load
 from preflight.facts.nic import Nic
 from preflight.facts.packages import Package
+from preflight.facts.shells import Shells
 
 
 @dataclass(frozen=True)
@@ -234,8 +235,8 @@ class NpuSmi:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """All sections of one host. A section that the product does not have is `None`; so is one of DEEP that was not
-    asked for."""
+    """All sections of one host. A section that the product does not have is `None`; so is one of DEEP or ON_REQUEST
+    that was not asked for."""
 
     os: Os | Missing
     clock: Clock | Missing
@@ -255,6 +256,7 @@ class HostFacts:
     device_nodes: DeviceNodes | Missing | None = None
     job: Job | Missing | None = None
     load: Load | Missing | None = None
+    shells: Shells | Missing | None = None
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one
@@ -266,6 +268,8 @@ class HostFacts:
 
 SECTIONS = tuple(section.name for section in fields(HostFacts))
 DEEP = ("nic", "chips", "device_nodes", "job", "load")  # sections that --basic leaves out
+# Sections that are asked for only where the inventory wants them, and what it lacks otherwise.
+ON_REQUEST = {"shells": "[job] of the inventory names no launcher that works over ssh on the hosts themselves"}
 
 
 @dataclass(frozen=True)

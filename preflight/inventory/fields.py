@@ -283,6 +283,11 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 Bandwidth = Annotated[float, BeforeValidator(_bandwidth)]
 Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]
 Day = Annotated[date, Field(strict=True)]
+# Those that `preflight launch` knows, and Horovod's own.
+Launcher = Literal[
+    "torchrun", "torch.distributed.launch", "spawn", "shell", "mpirun", "perseusrun", "horovodrun", "srun", "deepspeed",
+    "msrun", "torch_npu_run",
+]  # fmt: skip
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 DeviceCount = Annotated[StrictInt, Field(ge=0, le=64)]
 Mtu = Annotated[StrictInt, Field(ge=68, le=9702)]  # as hccn_tool takes it

@@ -119,7 +119,7 @@ def _setup(table: HostSetupTable) -> HostSetup:
 
 
 def _job(table: JobTable) -> JobInputs:
-    return JobInputs(table.requirements, table.datasets, table.project or "", table.imports)
+    return JobInputs(table.requirements, table.datasets, table.project or "", table.imports, table.launcher or "")
 
 
 def _probe(table: ProbeTable, product: Product) -> ProbeSettings:

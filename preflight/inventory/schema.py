@@ -15,6 +15,7 @@ from preflight.inventory.fields import (
     FolderThere,
     HostRange,
     Interface,
+    Launcher,
     Limits,
     Line,
     Login,
@@ -165,6 +166,7 @@ class JobTable(_Table):
     datasets: PathsThere = ()
     project: PathThere | None = None
     imports: Modules = ()
+    launcher: Launcher | None = None
 
 
 class HostTable(_Table):

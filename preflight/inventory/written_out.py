@@ -30,7 +30,8 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
 
 def _job(job: JobInputs) -> dict[str, Any]:
     lists = {"requirements": list(job.requirements), "datasets": list(job.datasets), "imports": list(job.imports)}
-    return {**lists, **({"project": job.project} if job.project else {})}
+    words = {"project": job.project, "launcher": job.launcher}
+    return {**lists, **{key: word for key, word in words.items() if word}}
 
 
 def _mtu(cluster: Cluster) -> dict[str, int]:

@@ -100,6 +100,9 @@ class HostSetup:
     profile: Mapping[str, str] | None = None  # HCCL_* variables on top of those that follow from the inventory
 
 
+OVER_SSH = frozenset({"mpirun", "perseusrun", "horovodrun", "deepspeed"})
+
+
 @dataclass(frozen=True)
 class JobInputs:
     """What a job reads and what has to be the same on all hosts; absolute paths where jobs run."""
@@ -108,6 +111,12 @@ class JobInputs:
     datasets: tuple[str, ...] = ()  # folders, compared by the names and sizes of what is in them
     project: str = ""  # the folder of its programs, to be of one file system on all hosts
     imports: tuple[str, ...] = ()  # top-level packages that its programs import
+    launcher: str = ""  # what starts it; "": the inventory does not say
+
+    @property
+    def over_ssh(self) -> bool:
+        """Whether the launcher gets from host to host by ssh, without a password."""
+        return self.launcher in OVER_SSH
 
 
 @dataclass(frozen=True)

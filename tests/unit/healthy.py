@@ -53,6 +53,7 @@ from preflight.facts.nic import (
     UdpPorts,
 )
 from preflight.facts.packages import DriverInstall, Package
+from preflight.facts.shells import Shells, Way
 from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import (
     Clock,
@@ -112,7 +113,7 @@ def healthy_cluster() -> Cluster:
         "case", Product.ATLAS_A1, (host(1), host(2)), cidrs=(NETWORK,), hccl_ports=PortSet.parse("60000-60031"),
         job_ports=PortSet.parse("29500"), port_names={29500: "master"}, setup=SETUP,
         probe=ProbeSettings(expect={"pair": 0.5, "all": 0.5}),
-        job=JobInputs(project="/srv/project", imports=("torch",)),
+        job=JobInputs(project="/srv/project", imports=("torch",), launcher="mpirun"),
     )  # fmt: skip
 
 
@@ -213,6 +214,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             Found(DriverInstall("HwHiAiUser", "HwHiAiUser", "/usr/local/Ascend", False, "complete", "normal")),
         ),
         job=_job(),
+        shells=Shells("root", "/bin/bash", _way(), _way()),
         load=Load(192, None, 2.3, 1, 0.3, (Busy(812, "rsyslogd", 0.25, 0.03, "root"),)),
     )  # fmt: skip
 
@@ -246,6 +248,12 @@ def _job() -> Job:
         environment=SeenFolder("/opt/venv", "nfs4", "store:/export/venv"),
         imports={"torch": "/opt/venv/torch/__init__.py"},
     )  # fmt: skip
+
+
+def _way() -> Way:
+    """mpirun in one place, and CANN, also where no person logs in."""
+    variables = {"LD_LIBRARY_PATH": "/opt/ompi/lib", "ASCEND_HOME_PATH": "/usr/local/Ascend/cann"}
+    return Way(variables, {"mpirun": "/opt/ompi/bin/mpirun", "python3": "/usr/bin/python3"}, "mpirun (Open MPI) 4.1.4")
 
 
 def _place(product: Product, number: int, index: int) -> Found[SuperPod]:

@@ -19,8 +19,10 @@ from preflight.facts.job import Job, SeenFile
 from preflight.facts.load import Busy, Load
 from preflight.facts.nic import Nic
 from preflight.facts.redact import redact
+from preflight.facts.shells import Shells, Way
 from preflight.facts.types import (
     DEEP,
+    ON_REQUEST,
     SECTIONS,
     Clock,
     ClusterFacts,
@@ -334,7 +336,7 @@ def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> N
 )  # fmt: skip
 def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(reply: Answer, sentence: str) -> None:
     facts = facts_of(reply)
-    for name in SECTIONS:
+    for name in (name for name in SECTIONS if name not in ON_REQUEST):
         section = facts.section(name)
         assert isinstance(section, Missing)
         assert sentence in section.error
@@ -492,3 +494,16 @@ def test_a_host_that_cannot_be_reached_is_among_the_facts_with_the_reason() -> N
     assert list(facts.hosts) == ["a", "gone"]
     assert isinstance(facts.hosts["a"], HostFacts)
     assert facts.hosts["gone"] == Unreachable("timeout", "gone: no answer in 10 s", "is it switched on?")
+
+
+def test_what_only_some_inventories_ask_for_is_absent_elsewhere_and_read_where_it_was_asked() -> None:
+    way = {"variables": {"NCCL_DEBUG": "INFO"}, "programs": {"mpirun": ""}, "mpi": ""}
+    asked = {"value": {"user": "ops", "shell": "/bin/bash", "over_ssh": way, "login": None, "error": "no"}}
+    for shells, expected in (
+        (None, None),
+        (asked, Shells("ops", "/bin/bash", Way({"NCCL_DEBUG": "INFO"}, {"mpirun": ""}), None, "no")),
+        ({"error": "late"}, Missing("late")),
+    ):
+        facts = facts_of(framed({**sections(), **({"shells": shells} if shells else {})}))
+        assert facts.shells == expected
+        assert load(dump(ClusterFacts({"n1": facts}))).hosts["n1"] == facts

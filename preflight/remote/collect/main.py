@@ -12,6 +12,7 @@ request, a JSON object:
     hosts_file, limits  whether the inventory asks for these, for `environment`
     job        {"source", "python", "argv", "elsewhere", "wanted"}: job_view.py, the way to where jobs run, and what it
                is asked there, for `job`
+    shells     {"user": the jobs', or "", "prefixes": of variables, "programs": to find on PATH}, for `shells`
     called     [name, address] of this host in the inventory, for `job`
     devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
     readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
@@ -44,6 +45,7 @@ MODULES = {
     "names": "system",
     "environment": "system",
     "job": "job",
+    "shells": "shells",
     "load": "load",
     "driver": "devices",
     "device_nodes": "devices",

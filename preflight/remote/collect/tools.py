@@ -86,7 +86,7 @@ def runs(name):
     return False
 
 
-def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called=""):
+def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environment=ENVIRONMENT):
     """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit.
 
     `called`: what sentences call it, where its arguments are none to be shown."""
@@ -100,7 +100,7 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called=""):
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
+            env=environment,
             start_new_session=True,
         )
     except OSError as error:

@@ -1,0 +1,104 @@
+"""What a program finds that is started here over ssh, and what a person finds who logs in: they may differ, where a
+profile sets something, or ~/.bashrc returns early unless it is interactive."""
+
+import os
+import pwd
+import time
+
+from collect.tools import LookError, command, read, required
+
+MARK = "preflight-login"
+SHELLS = ("bash", "zsh", "ksh", "mksh", "dash", "sh", "fish")  # that take -l -i -c
+LOGIN_SECONDS = 8.0
+LONGEST = 8192  # characters kept of a value
+# As in job_view.py.
+SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY")
+
+
+def look_shells(request, deadline):
+    """The variables of `prefixes`, and where `programs` are found, both ways in."""
+    wanted = request["shells"]
+    over_ssh = given()
+    account = pwd.getpwnam(over_ssh["SUDO_USER"]) if "SUDO_USER" in over_ssh else pwd.getpwuid(os.geteuid())
+    if wanted["user"] not in ("", account.pw_name):
+        both = (wanted["user"], account.pw_name)
+        raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % both)
+    found = {"user": account.pw_name, "shell": account.pw_shell, "over_ssh": told(account, over_ssh, wanted, deadline)}
+    try:
+        found["login"], found["error"] = told(account, login(account, over_ssh, deadline), wanted, deadline), ""
+    except LookError as error:
+        found["login"], found["error"] = None, str(error)
+    return found
+
+
+def given():
+    """The environment that the login shell left to what sshd had it start; sudo, if it is between, has changed it."""
+    environment, pid = dict(os.environ), os.getpid()
+    if os.geteuid() == 0 and "SUDO_USER" in environment:
+        while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":
+            pid = int((read("/proc/%d/stat" % pid) or ") S 0").rpartition(")")[2].split()[1])
+        if pid <= 1:
+            raise LookError("the environment before sudo could not be found")
+        lines = (read("/proc/%d/environ" % pid) or "").split("\0")
+        environment = dict(line.split("=", 1) for line in lines if "=" in line)
+        environment["SUDO_USER"] = os.environ["SUDO_USER"]
+    if "SSH_CONNECTION" not in environment:
+        raise LookError("preflight did not come in over ssh, so what sshd gives is not known")
+    return environment
+
+
+def login(account, over_ssh, deadline):
+    """The environment of an interactive login; it is asked without a terminal, and nothing is typed."""
+    if os.path.basename(account.pw_shell) not in SHELLS:
+        raise LookError("the login shell of %s is %s, which is not asked" % (account.pw_name, account.pw_shell))
+    argv = [account.pw_shell, "-l", "-i", "-c", "echo; echo %s; exec /usr/bin/env -0" % MARK]
+    environment = {name: value for name, value in over_ssh.items() if name != "SUDO_USER"}
+    called = "an interactive login of " + account.pw_name
+    until = min(deadline, time.monotonic() + LOGIN_SECONDS)
+    answer = command(
+        as_user(account, argv), until, called=called, environment=dict(environment, TERM="dumb", HOME=account.pw_dir)
+    )
+    _, mark, text = answer["out"].rpartition("\n%s\n" % MARK)
+    if not mark:
+        raise LookError("%s ends with %d and no word of its environment" % (called, answer["code"]))
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
+def as_user(account, argv):
+    if account.pw_uid == os.geteuid():
+        return argv
+    return [required("runuser"), "-u", account.pw_name, "--", *argv]
+
+
+def told(account, environment, wanted, deadline):
+    """What of an environment matters to jobs. A value that may be a secret does not leave the host."""
+    variables = {}
+    for name, value in environment.items():
+        secret = any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
+        if name.startswith(tuple(wanted["prefixes"])) and not secret:
+            variables[plain(name)] = plain(value)[:LONGEST]
+    path = environment.get("PATH", "").split(":")
+    programs = {name: on_path(name, path) for name in wanted["programs"]}
+    mpirun = programs.get("mpirun")
+    said = version(as_user(account, [mpirun, "--version"]), environment, deadline) if mpirun else ""
+    return {"variables": variables, "programs": programs, "mpi": said}
+
+
+def on_path(name, path):
+    places = [os.path.join(folder, name) for folder in path if folder]
+    return next((plain(place) for place in places if os.access(place, os.X_OK) and os.path.isfile(place)), "")
+
+
+def version(argv, environment, deadline):
+    """What mpirun says of itself, with the libraries that it finds there."""
+    try:
+        answer = command(argv, deadline, environment=environment)
+    except LookError as error:
+        return str(error)
+    lines = (answer["out"].strip() or answer["err"].strip()).splitlines()
+    return lines[0][:200] if lines else "ends with %d" % answer["code"]
+
+
+def plain(text):
+    """The text without bytes that are none, for which JSON has no place."""
+    return text.encode("utf-8", "replace").decode()

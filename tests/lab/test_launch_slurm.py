@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.conftest import ROOT, preflight
-from tests.lab.test_probe_slurm import Slurm, slurm
+from tests.lab.slurm import Slurm, slurm
 
 __all__ = ["slurm"]  # the fixture
 

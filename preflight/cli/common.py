@@ -5,10 +5,10 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError
@@ -167,6 +167,19 @@ def this_machine() -> Iterator[Session]:
     finally:
         progress.clear()
         transport.close()
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raises UsageError for a file that is not to be written over."""
+    if not force and (path.exists() or path.is_symlink()):
+        raise UsageError(f"{path} is there already; name another file, or write over it with --force")
+
+
+def elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
+    """Paths of keys that start at the old inventory, for one that stands elsewhere."""
+    here, there = old.absolute().parent, new.absolute().parent
+    found = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
+    return {key: str(here / text) for key, text in found.items() if here != there and text[:1] not in ("/", "~")}
 
 
 def write_whole(path: Path, text: str, what: str, mode: int = 0o644) -> None:

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import DEFAULT_INVENTORY, write_whole
+from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, write_whole
+from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.listed import Listed, Source
 from preflight.model.cluster import Product
 from preflight.model.errors import PreflightError, UsageError
 
 _LARGEST_LIST = 64 << 20  # bytes; Ansible's list of 65,536 hosts takes half of it
-_STDIN = "-"
 _FROM_ENVIRONMENT = ("slurm", "slurm-env")
 
 
@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.out and args.out.exists() and not args.force:
-        raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
+    if args.out:
+        refuse_existing(args.out, force=args.force)
     return int(args.act(args))
 
 
@@ -105,37 +105,15 @@ def _export(args: argparse.Namespace) -> int:
 
 def _source(args: argparse.Namespace) -> Source:
     """The list's text, from a file, stdin or the environment."""
-    from preflight.hostlists.slurm_environment import text_of
+    from preflight.hostlists import slurm_environment
 
     if args.file is None:
         if args.format not in _FROM_ENVIRONMENT:
             raise UsageError("name the file with the host list, or - for stdin; --from slurm-env needs none")
-        return Source("the environment", text_of(os.environ))
-    name = "stdin" if args.file == _STDIN else args.file
-    try:
-        if args.file == _STDIN:
-            content = sys.stdin.buffer.read(_LARGEST_LIST + 1)
-        else:
-            with Path(args.file).open("rb") as file:
-                content = file.read(_LARGEST_LIST + 1)
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from error
-    if len(content) > _LARGEST_LIST:
-        raise UsageError(f"{name}: larger than {_LARGEST_LIST >> 20} MiB, so hardly a host list")
-    return Source(name, _text(name, content), args.group)
-
-
-def _text(name: str, content: bytes) -> str:
-    """UTF-8, with or without a byte order mark, with line breaks of any system."""
-    nul = content.find(b"\0")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        nul = error.start if nul < 0 else min(nul, error.start)
-    if nul >= 0:
-        line, column = content.count(b"\n", 0, nul) + 1, nul - content.rfind(b"\n", 0, nul)
-        raise UsageError(f"{name}:{line}:{column}: not text in UTF-8, so no host list")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+        return Source("the environment", slurm_environment.text_of(os.environ))
+    text = text_of(args.file, _LARGEST_LIST, "host list").removeprefix("\ufeff")
+    name = "stdin" if args.file == STDIN else args.file
+    return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"), args.group)
 
 
 def _base(args: argparse.Namespace) -> Mapping[str, Any] | None:
@@ -146,12 +124,9 @@ def _base(args: argparse.Namespace) -> Mapping[str, Any] | None:
         return None
     load(args.base)  # tells what is wrong with the file by its lines
     base = tables(args.base)
-    here, there = args.base.absolute().parent, (args.out or DEFAULT_INVENTORY).absolute().parent
-    ssh = dict(base.get("ssh", {}))
-    for key in ("key", "known_hosts"):
-        if here != there and ssh.get(key, "/")[0] not in "/~":
-            ssh[key] = str(here / ssh[key])
-    return {**base, "ssh": ssh} if ssh else base
+    if "ssh" in base:
+        base["ssh"] |= elsewhere(base["ssh"], args.base, args.out or DEFAULT_INVENTORY)
+    return base
 
 
 def _read_back(text: str, listed: Listed) -> None:

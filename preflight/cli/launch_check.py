@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.cli.text_file import text_of
 from preflight.model.errors import UsageError
 from preflight.report.text import printable
 
@@ -30,37 +30,14 @@ def check(args: argparse.Namespace) -> int:
     asked = args.inventory is not DEFAULT_INVENTORY or args.limit
     cluster = load(args.inventory) if asked or DEFAULT_INVENTORY.is_file() else None
     hosts = () if not cluster else limit(cluster, args.limit) if args.limit else cluster.hosts
-    texts = {path: _text(path) for path in args.check}
+    texts = {path: text_of(str(path), _LARGEST, "start script").removeprefix("\ufeff") for path in args.check}
     named = list(dict.fromkeys(host_files(texts)))
-    files = {path: _text(path, _LARGEST_HOST_FILE) for path in named if path.is_file()}
+    files = {path: text_of(str(path), _LARGEST_HOST_FILE, "host file") for path in named if path.is_file()}
     notes = [f"{path} is not here, and was not looked at" for path in named if path not in files]
     notes.append(f"held against {args.inventory}" if cluster else "no inventory to hold addresses and ports against")
     found = faults(texts, files, cluster, hosts)
     print(_document(found, notes, args.check) if args.output == "json" else _lines(found, notes, args.check))
     return 1 if found else 0
-
-
-def _text(path: Path, largest: int = _LARGEST) -> str:
-    """Raises UsageError for what cannot be read, is no text, or is too long for a start script."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"{path} is no ordinary file; name a script")
-        with path.open("rb") as file:
-            data = file.read(largest + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > largest:
-        raise UsageError(f"{path} has more than {largest >> 10} KiB: no start script, nor a host file, is so long")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"{path}:{line}: this is no UTF-8 text; iconv -f GB18030 -t UTF-8 mends that of old editors"
-        ) from None
-    if "\0" in text:
-        raise UsageError(f"{path} holds a NUL character; that is no script")
-    return text.removeprefix("\ufeff")
 
 
 def _lines(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:

@@ -11,11 +11,10 @@ was not reached, that is 3.
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.cli.common import add_inventory_arguments, session, write_whole
+from preflight.cli.common import add_inventory_arguments, elsewhere, refuse_existing, session, write_whole
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.outcome import Outcome
@@ -46,8 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from preflight.inventory import dump, parse
     from preflight.provision.learn import asked, learn
 
-    if args.out.exists() and not args.force:
-        raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
+    refuse_existing(args.out, force=args.force)
     base, place = _base(args)
     cluster = parse(dump(base), place)
     if not cluster.product.is_npu:
@@ -85,7 +83,7 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
         load(path)  # tells what is wrong with the file by its lines
         for table in (base, *base["hosts"]):
             if "ssh" in table:
-                table["ssh"] |= _elsewhere(table["ssh"], path, args.out)
+                table["ssh"] |= elsewhere(table["ssh"], path, args.out)
         return base, args.out
     if args.inventory:
         raise UsageError("--hosts stands for an inventory; give one of the two")
@@ -93,13 +91,6 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
     cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have said what they are
     return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}, args.out
-
-
-def _elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
-    """Paths of keys that start at the old inventory, for one that stands elsewhere."""
-    here, there = old.absolute().parent, new.absolute().parent
-    found = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
-    return {key: str(here / text) for key, text in found.items() if here != there and text[:1] not in ("/", "~")}
 
 
 def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") -> Product:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.cli.changing import refuse_what_cannot_be_asked
-from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, session, write_whole
+from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, refuse_existing, session, write_whole
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.provision.host_run import CONFIRM_SECONDS
 from preflight.provision.rollout import Batch
@@ -111,8 +111,8 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UsageError("say where the table goes: -o FILE, -o - for stdout, or --push PATH for all hosts")
     if args.out in ("json", "console"):
         raise UsageError(f"-o {args.out} belongs to --check; to write a file of that name: -o ./{args.out}")
-    if args.out and args.out != "-" and Path(args.out).exists() and not args.force:
-        raise UsageError(f"{args.out} is there already; name another file, or write over it with --force")
+    if args.out and args.out != "-":
+        refuse_existing(Path(args.out), force=args.force)
     if args.dry_run and not args.push:
         raise UsageError("--dry-run belongs to --push; -o - writes the table on stdout alone")
     if args.push:

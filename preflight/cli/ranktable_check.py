@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.cli.common import DEFAULT_INVENTORY, session
+from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
 from preflight.ranktable.live import Comparison, compare
@@ -20,7 +21,6 @@ from preflight.report.text import Line, printable
 
 SCHEMA = "preflight.ranktable/1"
 _SHOWN = 5  # problems of a rule, and hosts that were not seen
-_LARGEST = 64 << 20  # bytes; a table of 32,768 devices has 4 MB
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def check(args: argparse.Namespace) -> int:
         raise UsageError("--check judges a table that is there; --push, --force, --devices and --format make one")
     if args.limit and args.inventory is None and args.source is None:
         raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
-    table = _load(args.check)
+    text = text_of(str(args.check), LARGEST_RANK_TABLE, "rank table")
+    table = _Table(args.check, text, read(text))
     if args.inventory is None and args.source is None:
         return _finish(args, table, table.judged(None))
     args.inventory = args.inventory or DEFAULT_INVENTORY
@@ -79,25 +80,6 @@ def _judged(table: _Table, cluster: Cluster) -> tuple[Problem, ...]:
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
     return table.judged(cluster.product)
-
-
-def _load(path: Path) -> _Table:
-    """Raises UsageError for what is no text in a file."""
-    try:
-        if not path.is_file():
-            what = "a directory" if path.is_dir() else "no ordinary file" if path.exists() else "no such file"
-            raise UsageError(f"{path}: {what}; --check wants a rank table")
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path} is larger than {_LARGEST >> 20} MiB, and no rank table is")
-        data = path.read_bytes()
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8")
-        line, column = position(before, len(before))
-        raise UsageError(f"{path}:{line}:{column}: this is no text in UTF-8, so no JSON") from None
-    return _Table(path, text, read(text))
 
 
 def _wrong(problems: Sequence[Problem]) -> bool:

@@ -265,12 +265,12 @@ def test_nothing_is_written_over_unless_that_is_said(run: Run) -> None:
         (("--push", "data/t.json", "-y"), "has to be an absolute path"),
         (("--push", "/data/../t.json", "-y"), "has to be an absolute path"),
         (("--push", "/data/", "-y"), "has to be an absolute path"),
-        (("--check", "nowhere.json"), "no such file"),
+        (("--check", "nowhere.json"), "nowhere.json: No such file or directory; name a rank table"),
         (("--check", "."), "a directory"),
         (("--check", "facts.json", "-o", "x.json"), "--check writes no table"),
         (("--check", "facts.json", "--devices", "0"), "--check judges a table that is there"),
         (("--check", "facts.json", "--limit", "node01"), "--limit names hosts to compare the table with"),
-        (("--check", "latin.json"), "latin.json:2:2: this is no text in UTF-8, so no JSON"),
+        (("--check", "latin.json"), "latin.json:2:2: not text in UTF-8, so no rank table"),
     ],
 )
 def test_wrong_usage_is_one_sentence(run: Run, arguments: tuple[str, ...], says: str) -> None:

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.cli.common import add_inventory_arguments, session, write_whole
+from preflight.cli.common import add_inventory_arguments, refuse_existing, session, write_whole
+from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.launch.job import Job, Launcher
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
     from preflight.launch.job import HostLaunch
     from preflight.model.cluster import Cluster, Host
+    from preflight.ranktable.types import RankTable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", metavar="LIST", help="of every host only these, such as 0-1 (default: all)")
     parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
     parser.add_argument("--rank-table", metavar="PATH", help="where the rank table is on every host, for HCCL")
+    parser.add_argument(
+        "--rank-table-copy", type=Path, metavar="FILE",
+        help="that table, here: ranks as it has them (default: as preflight ranktable writes it)",
+    )  # fmt: skip
     parser.add_argument(
         "--env",
         action="append",
@@ -97,6 +103,8 @@ def _refuse_wrong_usage(args: argparse.Namespace) -> None:
         raise UsageError("--from has what --offline would do without; leave out one of them")
     if args.rank_table and not args.rank_table.startswith("/"):
         raise UsageError(f"--rank-table {args.rank_table}: HCCL wants an absolute path")
+    if args.rank_table_copy and not args.rank_table:
+        raise UsageError("--rank-table-copy is a copy of the table that --rank-table names; say where that is")
     for name in args.forward:
         if not name.isidentifier() or not name.isascii():
             raise UsageError(f"--forward {name!r} is no variable's name")
@@ -110,6 +118,9 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
 
     cluster = load(args.inventory)
     hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    table = None
+    if args.rank_table:
+        hosts, table = _ranked(args, cluster, hosts)
     own = checked(args.env, cluster.product)
     wanted = devices(args.devices) if args.devices else None
     for host in hosts:
@@ -127,16 +138,42 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
         notes.append("host NICs: from a look at the hosts just now")
     elif must_look(hosts):
         notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
-    if args.rank_table and not cluster.product.is_npu:
-        raise UsageError(f"--rank-table is HCCL's, for NPUs; the hosts are {cluster.product}")
-    places = tuple(place(cluster, host, wanted, facts) for host in hosts)
+    places = [place(cluster, host, wanted, facts) for host in hosts]
+    if table:
+        from preflight.launch.ranked import as_in
+
+        places = as_in(table, hosts, places, facts)
+        notes.append(f"ranks: those of {args.rank_table_copy}")
+    elif args.rank_table:
+        notes.append("ranks: hosts in the lexical order of their addresses, as preflight ranktable writes the table of "
+                     "the same hosts and devices; for another order add --rank-table-copy FILE")  # fmt: skip
     job = Job(
-        launcher, cluster, places, tuple(args.program), port, own, tuple(args.forward), args.rank_table or "",
+        launcher, cluster, tuple(places), tuple(args.program), port, own, tuple(args.forward), args.rank_table or "",
         common_network(hosts, facts), args.mpi_home.rstrip("/"),
     )  # fmt: skip
     if cluster.ports and port not in cluster.ports:
         notes.append(f"port {port} is none of the inventory's: nobody has reserved it or let it through the firewall")
     return job, notes
+
+
+def _ranked(
+    args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]"
+) -> "tuple[Sequence[Host], RankTable | None]":
+    """The hosts in the order of a table by `preflight ranktable`; or as they are, and the table to order them by."""
+    from preflight.launch.ranked import sound
+    from preflight.ranktable.build import in_order
+
+    if not cluster.product.is_npu:
+        raise UsageError(f"--rank-table is HCCL's, for NPUs; the hosts are {cluster.product}")
+    if args.rank_table_copy:
+        text = text_of(str(args.rank_table_copy), LARGEST_RANK_TABLE, "rank table")
+        return hosts, sound(text, str(args.rank_table_copy), cluster)
+    if cluster.superpod and len(hosts) > 1:
+        raise UsageError(
+            "a rank table keeps the servers of a super-pod together, and which these are is not known here: "
+            "add --rank-table-copy FILE, the table itself"
+        )
+    return in_order(hosts), None
 
 
 def _port(cluster: "Cluster", launcher: Launcher) -> int:
@@ -160,9 +197,8 @@ def _write(args: argparse.Namespace, job: Job, started: "Sequence[HostLaunch]", 
     from preflight.launch.text import script
 
     paths = [args.dir / f"{launch.host}.sh" for launch in started]
-    there = next((path for path in paths if path.exists() or path.is_symlink()), None)
-    if there and not args.force:
-        raise UsageError(f"{there} is there already; name another folder, or say --force")
+    for path in paths:
+        refuse_existing(path, force=args.force)
     try:
         args.dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

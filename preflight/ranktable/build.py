@@ -48,7 +48,7 @@ def build(cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, wanted: 
     """The table of `hosts` by what `facts` say of them."""
     version, told = version_of(cluster, wanted), _Told()
     entries: list[tuple[Server, SuperPod | None]] = []
-    for host in hosts:
+    for host in in_order(hosts, wanted.order):
         found = facts.hosts.get(host.name)
         if not isinstance(found, HostFacts) or not isinstance(found.hccn, Hccn):
             told.unseen.append(_away(host, found))
@@ -61,7 +61,7 @@ def build(cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, wanted: 
         )
         host_ip = host.address if version == "1.2" and ip(host.address) else ""
         entries.append((Server(host.address, devices, (), host_ip=host_ip), next(iter(chips.values()), None)))
-    table = _table(version, _ordered(entries, wanted.order))
+    table = _table(version, _pods_together(entries))
     _addresses(cluster, table, told)
     whole = not told.lacking and not told.unseen
     return Built(table if whole else None, tuple(told.differences), tuple(told.lacking), tuple(told.unseen))
@@ -113,11 +113,15 @@ def _super_pods(host: Host, facts: HostFacts, numbers: Sequence[int], told: _Tol
     return {number: found for number in numbers if number in chips and (found := chips[number].value)}
 
 
-def _ordered(entries: Sequence[tuple[Server, SuperPod | None]], order: Order) -> list[tuple[Server, SuperPod | None]]:
-    """In order, with the servers of a super-pod together: pods in the order of their first servers."""
-    listed = sorted(entries, key=lambda entry: entry[0].id) if order is Order.MINDSPORE else list(entries)
-    pods = list(dict.fromkeys(pod.pod for _, pod in listed if pod))
-    return sorted(listed, key=lambda entry: pods.index(entry[1].pod) if entry[1] else len(pods))
+def in_order(hosts: Sequence[Host], order: Order = Order.MINDSPORE) -> list[Host]:
+    """As a table has them: server_id is a host's address."""
+    return sorted(hosts, key=lambda host: host.address) if order is Order.MINDSPORE else list(hosts)
+
+
+def _pods_together(entries: Sequence[tuple[Server, SuperPod | None]]) -> list[tuple[Server, SuperPod | None]]:
+    """Pods in the order of their first servers."""
+    pods = list(dict.fromkeys(pod.pod for _, pod in entries if pod))
+    return sorted(entries, key=lambda entry: pods.index(entry[1].pod) if entry[1] else len(pods))
 
 
 def _table(version: str, entries: Sequence[tuple[Server, SuperPod | None]]) -> RankTable:

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 
 from preflight.cli.main import main
+from preflight.facts.document import dump
+from preflight.inventory import load
+from preflight.ranktable.read import read
+from tests.unit.healthy import healthy_facts
 
 INVENTORY = """
 [cluster]
@@ -47,14 +51,17 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--devices", "0-2", "--", "t.py"], "node01 has devices 0 to 1 in the inventory, and no 2"),
         (["--devices", "x", "--", "t.py"], "not a list of devices"),
         (["--rank-table", "hccl.json", "--", "t.py"], "HCCL wants an absolute path"),
+        (["--rank-table-copy", "hccl.json", "--", "t.py"], "say where that is"),
+        (["--rank-table", "/t", "--rank-table-copy", "nowhere", "--", "t.py"], "nowhere: No such file or directory"),
+        (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: it is no JSON"),
         (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "it takes a number from 0 to 7"),
         (["--forward", "A-B", "--", "t.py"], "is no variable's name"),
         (["--limit", "node07", "--", "t.py"], "the inventory has no host node07"),
         (["--from", "nowhere.json", "--", "t.py"], "nowhere.json"),
         (["--from", "x", "--offline", "--", "t.py"], "leave out one of them"),
         (["--launcher", "perseusrun", "--", "t.py"], "for NVIDIA GPUs"),
-        (["--check", "nowhere.sh"], "nowhere.sh cannot be read"),
-        (["--check", "."], "no ordinary file"),
+        (["--check", "nowhere.sh"], "nowhere.sh: No such file or directory"),
+        (["--check", "."], ".: Is a directory"),
         (["--check", "hosts.toml", "--dir", "x"], "--check reads scripts and starts nothing"),
     ],
     ids=str,
@@ -121,6 +128,90 @@ def test_offline_takes_the_address_that_the_network_proves(here: Path, capsys: p
     assert "--mca btl_tcp_if_include 10.9.0.0/24" in out
 
 
+THREE = """
+[cluster]
+name = "test"
+product = "atlas-a1"
+[[hosts]]
+name = "node[01-03]"
+address = "10.1.0.[9-11]"
+"""
+TABLE = ("--rank-table", "/data/hccl.json")
+COPY = (*TABLE, "--rank-table-copy", "table.json")
+
+
+@pytest.fixture
+def three(here: Path) -> Path:
+    """Three hosts of which the first is the last in the lexical order of addresses, and their facts."""
+    (here / "hosts.toml").write_text(THREE)
+    (here / "facts.json").write_text(dump(healthy_facts(load(here / "hosts.toml"))))
+    return here
+
+
+def ranks_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[int]]:
+    """Address of a host → its ranks. The order of the hosts and the master have to agree with them."""
+    code, out, err = said(capsys, "--launcher", "shell", "-o", "json", "--from", "facts.json", *arguments, "--", "t.py")
+    assert (code, err) == (0, "")
+    made = json.loads(out)
+    assert made["hosts"] == [it["host"] for it in made["start"]]
+    assert made["start"][0]["processes"][0]["environment"]["RANK_ID"] == "0"
+    assert made["start"][0]["environment"]["HCCL_IF_IP"] == made["master"]["address"]
+    assert len({it["environment"]["RANK_TABLE_FILE"] for it in made["start"]}) == 1
+    return {
+        it["environment"]["HCCL_IF_IP"]: [int(process["environment"]["RANK_ID"]) for process in it["processes"]]
+        for it in made["start"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("order", "arguments"),
+    [([], TABLE), ([], COPY), (["--order", "inventory"], COPY)],
+    ids=["as preflight writes it", "read", "read, in another order"],
+)
+@pytest.mark.parametrize("part", [[], ["--devices", "0-3"], ["--limit", "node[01-02]"]], ids=str)
+def test_ranks_are_those_of_the_rank_table(
+    order: list[str], arguments: tuple[str, ...], part: list[str], three: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ranktable", "--from", "facts.json", "-o", "table.json", *order, *part]) == 0
+    capsys.readouterr()
+    table = read((three / "table.json").read_text()).table
+    assert table is not None
+    wanted = {server.id: [device.rank for device in server.devices] for server in table.servers}
+    assert ranks_of(capsys, *arguments, *part) == wanted
+    assert next(iter(wanted)) == ("10.1.0.9" if order else "10.1.0.10")
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "says"),
+    [
+        (["--limit", "node01"], [], "node02 (10.1.0.10) is not in the rank table"),
+        ([], ["--limit", "node01"], "server 10.1.0.10 of the rank table is no host of the job"),
+        (["--devices", "4-7"], ["--devices", "0-3"], "ranks go to the devices 4, 5, 6, 7 in the rank table, to 0, 1"),
+    ],
+    ids=str,
+)
+def test_a_rank_table_of_another_job_is_refused(
+    made: list[str], asked: list[str], says: str, three: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ranktable", "--from", "facts.json", "-o", "table.json", *made]) == 0
+    capsys.readouterr()
+    code, out, err = said(capsys, *COPY, "--from", "facts.json", *asked, "--", "t.py")
+    assert (code, out) == (2, "")
+    assert says in err
+    (three / "table.json").write_text((three / "table.json").read_text().replace('"rank_id": "0"', '"rank_id": "1"'))
+    code, out, err = said(capsys, *COPY, "--from", "facts.json", *asked, "--", "t.py")
+    assert (code, out) == (2, "")
+    assert "rank_id 1 is also that of rank 1" in err
+
+
+def test_of_super_pods_the_table_itself_is_wanted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "hosts.toml").write_text(INVENTORY.replace("atlas-a2", 'atlas-a3"\nsuperpod = true\n#'))
+    code, _, err = said(capsys, *TABLE, "--", "t.py")
+    assert code == 2
+    assert "add --rank-table-copy FILE, the table itself" in err
+    assert said(capsys, *TABLE, "--limit", "node01", "--", "t.py")[0] == 0
+
+
 def test_check_tells_by_its_exit_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "good.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
     (here / "bad.sh").write_text("torchrun –nproc_per_node \x1b[31m train.py\n")
@@ -142,9 +233,9 @@ def test_check_tells_by_its_exit_code(here: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"a" * (65 << 10), "more than 64 KiB"),
-        (b"echo\0", "NUL"),
-        (b"echo 1\n\xc8\xf1", "2: this is no UTF-8 text"),
+        (b"a" * (65 << 10), "larger than 64 KiB, so hardly a start script"),
+        (b"echo\0", "a.sh:1:5: not text in UTF-8"),
+        (b"echo 1\n\xc8\xf1", "a.sh:2:1: not text in UTF-8, so no start script; iconv"),
     ],
 )
 def test_what_is_no_script_is_not_read(

@@ -171,6 +171,13 @@ def test_ranks_go_on_from_host_to_host(programs: Path) -> None:
     assert devices_ == [["0", "1"], ["0"], ["0", "1"]]
 
 
+def test_msrun_does_not_deal_out_the_ranks_of_a_rank_table(programs: Path) -> None:
+    uneven = cluster(programs, counts=(2, 1))
+    assert launches(job(uneven, Launcher.MSRUN))
+    with pytest.raises(UsageError, match="msrun deals ranks out by itself"):
+        launches(job(uneven, Launcher.MSRUN, rank_table="/data/hccl.json"))
+
+
 def told(job_: Job) -> dict[str, str]:
     return {it.name: it.value for it in launches(job_)[-1].variables}
 

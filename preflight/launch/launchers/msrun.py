@@ -11,7 +11,9 @@ from preflight.model.errors import UsageError
 
 
 def launches(job: Job) -> tuple[HostLaunch, ...]:
-    """Raises UsageError for a program that is no Python file."""
+    """Raises UsageError for a program that is no Python file, and where ranks would not be those of the rank table."""
+    if job.rank_table and not job.even:
+        raise UsageError("msrun deals ranks out by itself where hosts have different numbers of devices: take shell")
     if job.program[0] == "-m" or not job.is_python:
         raise UsageError(f"msrun starts Python files, and {job.program[0]} is none")
     return tuple(_launch(job, place, number) for number, place in enumerate(job.places))

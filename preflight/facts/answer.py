@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import environment, framed, ip, job_answer, npu_answer, ss, sysctl, tuned, versions
+from preflight.facts import environment, framed, ip, job_answer, neighbours, npu_answer, ss, sysctl, tuned, versions
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
 from preflight.facts.firewall_answer import RawFirewall, firewall
 from preflight.facts.job_answer import RawDriver, RawJob
 from preflight.facts.load import Load
+from preflight.facts.neighbours import RawNeighbours
 from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
 from preflight.facts.output import Output
 from preflight.facts.quote import quote
@@ -235,6 +236,11 @@ def host_facts(
     """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it;
     `deep`: also those that the basic set leaves out."""
     made = partial(_made, found)
+
+    def asked(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+        """One of ON_REQUEST, that was asked for if there is an answer."""
+        return made(name, type_, make) if not isinstance(found, Missing) and name in found else None
+
     npu = product.is_npu
     deep_npu = npu and deep
     driver = section(found, "driver", RawDriver) if npu else None
@@ -252,7 +258,8 @@ def host_facts(
         versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),
         job=made("job", RawJob, job_answer.job) if deep else None,
         load=made("load", Load, _load) if deep else None,
-        shells=section(found, "shells", Shells) if not isinstance(found, Missing) and "shells" in found else None,
+        shells=asked("shells", Shells, lambda raw: raw),
+        neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
         hccn=made("hccn", RawHccn, lambda raw: npu_answer.hccn(raw, devices)) if npu else None,
         hccn_conf=made("hccn_conf", RawHccnConf, npu_answer.hccn_conf_file) if npu else None,
         npu_smi=made("npu_smi", RawNpuSmi, npu_answer.npu_smi_table) if npu else None,

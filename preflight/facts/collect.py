@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer, arrivals, job, shells
+from preflight.facts import answer, arrivals, job, neighbours, shells
 from preflight.facts.hccn_tool import DEEP_READERS, READERS
 from preflight.facts.npu_answer import CHIP_QUERIES
 from preflight.facts.seen import Answered, Seen, read, targets, with_arrivals
@@ -35,7 +35,7 @@ NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
 DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
-SSH_SECTIONS = {"shells": 15.0}  # where the inventory's launcher works over ssh
+SSH_SECTIONS = {"shells": 15.0, "neighbours": 15.0}  # where the inventory's launcher works over ssh
 EXTRAS = {"extras": 100.0}  # what is only kept for `preflight capture`; it waits for `hccn`
 WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
 
@@ -154,7 +154,10 @@ def look(
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
         called = [host.name, host.address]
-        own = {"devices": devices, "connects": {**connects, "targets": others[host.name]}, "called": called}
+        own = {
+            "devices": devices, "called": called, "connects": {**connects, "targets": others[host.name]},
+            "neighbours": {"user": cluster.probe.user, "targets": neighbours.targets(hosts, host.name)},
+        }  # fmt: skip
         asked = replace(request, words={**request.words, **own})
 
         def seen(host: Host, refused: Unreachable | None) -> Seen:

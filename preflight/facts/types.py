@@ -14,6 +14,7 @@ from preflight.facts.firewall import Arrivals, Firewall
 from preflight.facts.found import Found
 from preflight.facts.job import Job
 from preflight.facts.load import Load
+from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
 from preflight.facts.packages import Package
 from preflight.facts.shells import Shells
@@ -257,6 +258,7 @@ class HostFacts:
     job: Job | Missing | None = None
     load: Load | Missing | None = None
     shells: Shells | Missing | None = None
+    neighbours: Neighbours | Missing | None = None
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one
@@ -269,7 +271,8 @@ class HostFacts:
 SECTIONS = tuple(section.name for section in fields(HostFacts))
 DEEP = ("nic", "chips", "device_nodes", "job", "load")  # sections that --basic leaves out
 # Sections that are asked for only where the inventory wants them, and what it lacks otherwise.
-ON_REQUEST = {"shells": "[job] of the inventory names no launcher that works over ssh on the hosts themselves"}
+_NOT_OVER_SSH = "[job] of the inventory names no launcher that works over ssh on the hosts themselves"
+ON_REQUEST = {"shells": _NOT_OVER_SSH, "neighbours": _NOT_OVER_SSH}
 
 
 @dataclass(frozen=True)

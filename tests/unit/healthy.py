@@ -40,6 +40,7 @@ from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.job import NPU_FILES, Job, SeenFile, SeenFolder
 from preflight.facts.load import Busy, Load
+from preflight.facts.neighbours import Entry, Neighbours, Visit
 from preflight.facts.nic import (
     Band,
     Bandwidth,
@@ -214,6 +215,9 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             Found(DriverInstall("HwHiAiUser", "HwHiAiUser", "/usr/local/Ascend", False, "complete", "normal")),
         ),
         job=_job(),
+        neighbours=Neighbours(
+            "root", tuple(Visit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
+        ),
         shells=Shells("root", "/bin/bash", _way(), _way()),
         load=Load(192, None, 2.3, 1, 0.3, (Busy(812, "rsyslogd", 0.25, 0.03, "root"),)),
     )  # fmt: skip

@@ -13,6 +13,7 @@ request, a JSON object:
     job        {"source", "python", "argv", "elsewhere", "wanted"}: job_view.py, the way to where jobs run, and what it
                is asked there, for `job`
     shells     {"user": the jobs', or "", "prefixes": of variables, "programs": to find on PATH}, for `shells`
+    neighbours {"user": the jobs', or "", "targets": [[host, name or address], …]}, for `neighbours`
     called     [name, address] of this host in the inventory, for `job`
     devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
     readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
@@ -46,6 +47,7 @@ MODULES = {
     "environment": "system",
     "job": "job",
     "shells": "shells",
+    "neighbours": "neighbours",
     "load": "load",
     "driver": "devices",
     "device_nodes": "devices",

@@ -5,7 +5,7 @@ import os
 import pwd
 import time
 
-from collect.tools import LookError, command, read, required
+from collect.tools import LookError, as_user, command, read
 
 MARK = "preflight-login"
 SHELLS = ("bash", "zsh", "ksh", "mksh", "dash", "sh", "fish")  # that take -l -i -c
@@ -62,12 +62,6 @@ def login(account, over_ssh, deadline):
     if not mark:
         raise LookError("%s ends with %d and no word of its environment" % (called, answer["code"]))
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
-
-
-def as_user(account, argv):
-    if account.pw_uid == os.geteuid():
-        return argv
-    return [required("runuser"), "-u", account.pw_name, "--", *argv]
 
 
 def told(account, environment, wanted, deadline):

@@ -145,6 +145,13 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environme
         process.stderr.close()
 
 
+def as_user(account, argv):
+    """The command as another user, whose environment stays this one; only root can do so."""
+    if account.pw_uid == os.geteuid():
+        return argv
+    return [required("runuser"), "-u", account.pw_name, "--", *argv]
+
+
 def asked(argv):
     """What a tool was asked, in a few words: `-i 0 -link`, `info -t health`."""
     words = argv[1:5]

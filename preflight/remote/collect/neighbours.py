@@ -1,0 +1,61 @@
+"""This host's own ssh to a few others, as a launcher uses it: without a question, and with the keys that are there."""
+
+import os
+import pwd
+import random
+import time
+
+from collect.tools import LookError, as_user, command, each, required
+
+SECONDS = 6.0  # for one try
+BUSY = ("kex_exchange_identification", "ssh_exchange_identification", "Connection reset by")
+# Nothing is learned, forwarded, shared or asked for; everything else is as the user's configuration has it.
+OPTIONS = (
+    "BatchMode=yes", "StrictHostKeyChecking=yes", "UpdateHostKeys=no", "ConnectTimeout=5", "ConnectionAttempts=1",
+    "ControlMaster=no", "ControlPath=none", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes",
+    "PermitLocalCommand=no", "LogLevel=ERROR",
+)  # fmt: skip
+
+
+def look_neighbours(request, deadline):
+    """What `ssh PLACE true` says for each of [host, place] of `targets`, as the jobs' user."""
+    wanted = request["neighbours"]
+    account = jobs_account(wanted["user"])
+    ssh = required("ssh")
+    # An agent of whoever looks would open doors that are closed to a job.
+    environment = {name: value for name, value in os.environ.items() if name not in ("SSH_AUTH_SOCK", "SSH_ASKPASS")}
+    environment["LC_ALL"] = "C"
+    options = [word for option in OPTIONS for word in ("-o", option)]
+
+    def visit(position):
+        host, place = wanted["targets"][position]
+        argv = as_user(account, [ssh, "-n", "-T", *options, "--", place, "true"])
+        while True:
+            try:
+                until = min(deadline, time.monotonic() + SECONDS)
+                answer = command(argv, until, called="ssh " + place, environment=environment)
+            except LookError as error:
+                return {"host": host, "place": place, "code": -1, "err": "", "trouble": str(error)}
+            # All try the first host: its sshd drops some of many that have not yet said who they are (MaxStartups).
+            busy = any(word in answer["err"] for word in BUSY)
+            if not busy or time.monotonic() + SECONDS > deadline:
+                return {"host": host, "place": place, "code": answer["code"], "err": answer["err"][-2000:]}
+            time.sleep(random.uniform(0.3, 1.2))
+
+    found = each(range(len(wanted["targets"])), visit, deadline)
+    return {"user": account.pw_name, "visits": [found[key] for key in sorted(found, key=int)]}
+
+
+def jobs_account(user):
+    """Of the jobs' user, if one is named, else of who logged in."""
+    own = pwd.getpwuid(os.geteuid())
+    if own.pw_uid == 0:
+        user = user or os.environ.get("SUDO_USER", "")
+    if user in ("", own.pw_name):
+        return own
+    if own.pw_uid != 0:
+        raise LookError("jobs run as %s, and only root can try their keys; this is %s" % (user, own.pw_name))
+    try:
+        return pwd.getpwnam(user)
+    except KeyError:
+        raise LookError("jobs run as %s, and there is no such user here" % user) from None

@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--via",
         choices=("ssh", "slurm", "mpi"),
-        default="ssh",
-        help="how hosts are reached: ssh (the default), one srun in the job that this runs in, or one mpirun",
+        help="how hosts are reached, instead of the inventory's: ssh, one srun in the job that this runs in, or one "
+        "mpirun",
     )
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
@@ -53,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args.save)
     started = datetime.now(UTC)
-    _refuse_what_engines_cannot(args)
-    with session(args) as by_ssh, _reached_by(args.via, by_ssh) as s:
+    with session(args) as by_ssh, _reached_as_asked(args, by_ssh) as s:
         s = _meeting_as_asked(s, args.init)
         if not (args.idle or s.cluster.probe.idle):
             raise UsageError(
@@ -71,32 +70,29 @@ def run(args: argparse.Namespace) -> int:
         return _probe(args, s, started)
 
 
-def _refuse_what_engines_cannot(args: argparse.Namespace) -> None:
-    """Raises UsageError."""
-    if args.via != "ssh" and args.ask_sudo_password:
-        raise UsageError(
-            f"-K: what goes to one host by --via {args.via}, all hosts hear, so no password does; let sudo do without "
-            "one (NOPASSWD), or leave out --via"
-        )
-    if args.via != "ssh" and args.tool == "hccl-test":
-        raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own, and ssh; leave out --via {args.via}")
-
-
 @contextmanager
-def _reached_by(via: str, s: Session) -> Iterator[Session]:
+def _reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
     """The session, over the site's engine if so asked. Raises UsageError where that is no way from here."""
+    via = args.via or s.cluster.probe.via
     if via == "ssh":
         yield s
         return
+    if args.ask_sudo_password:
+        raise UsageError(
+            f"-K: what one host is told over {via}, all hosts hear, so no password is; let sudo do without one "
+            "(NOPASSWD), or go by --via ssh"
+        )
+    if args.tool == "hccl-test":
+        raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own and ssh, not over {via}: --via ssh")
     from preflight.transport.engine import open_engine
 
     with open_engine(via, s.hosts, os.environ) as engine:
-        yield s._replace(transport=engine)
+        yield s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, via=via)), transport=engine)
 
 
-def _stop_without_engine(via: str, s: Session) -> None:
+def _stop_without_engine(s: Session) -> None:
     """Raises NotSeenError where the engine has ended by itself: that is no host's fault."""
-    if via == "ssh":
+    if s.cluster.probe.via == "ssh":
         return
     from preflight.transport.engine import Engine
 
@@ -172,12 +168,12 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
         leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
     )  # fmt: skip
     proof = probe(s.cluster, s.hosts, s.transport, request, hooks)
-    _stop_without_engine(args.via, s)
+    _stop_without_engine(s)
     refused.update(proof.busy)
     observations = proof.observations
     rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
     if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):
-        if not request.budget and args.via == "ssh":
+        if not request.budget and s.cluster.probe.via == "ssh":
             return with_hccl_test(args, s, started, rehearsed)
         notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
     before = result_by(nics, end, ClusterFacts({}))

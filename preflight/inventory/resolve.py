@@ -132,6 +132,7 @@ def _probe(table: ProbeTable, product: Product) -> ProbeSettings:
         backend=backend,
         sizes=tuple(table.sizes),
         step_deadline=table.step_deadline or (_HCCL_DEADLINE if backend == "hccl" else _DEADLINE),
+        via=table.via,
         idle=table.idle,
         init=table.init,
         shared_dir=table.shared_dir or "",

@@ -157,6 +157,7 @@ class ProbeTable(_Table):
     init: Literal["store", "env", "tcp", "file"] = "store"
     shared_dir: FolderThere | None = None
     step_deadline: Seconds | None = None
+    via: Literal["ssh", "slurm", "mpi"] = "ssh"
     idle: StrictBool = False
     expect: ExpectTable = ExpectTable()
 

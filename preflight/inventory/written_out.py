@@ -77,6 +77,7 @@ def _probe(probe: ProbeSettings) -> dict[str, Any]:
         **({"shared_dir": probe.shared_dir} if probe.shared_dir else {}),
         **({"expect": dict(probe.expect)} if probe.expect else {}),
         "step_deadline": probe.step_deadline,
+        **({"via": probe.via} if probe.via != "ssh" else {}),
         "idle": probe.idle,
     }
 

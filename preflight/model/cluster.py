@@ -86,6 +86,7 @@ class ProbeSettings:
     init: str = "store"  # how all ranks together meet: store (preflight's own) | env | tcp | file, as jobs do
     shared_dir: str = ""  # of all hosts, for init "file"
     step_deadline: float = 60.0  # seconds a single step may take before its ranks are called missing
+    via: str = "ssh"  # how `preflight probe` reaches hosts: ssh | slurm | mpi
     idle: bool = False  # the operator says: these hosts are ours, disturbing them is fine
     expect: Mapping[str, float] = field(default_factory=dict)  # scope → GB/s of busbw that all_reduce is to have
 

@@ -7,9 +7,9 @@ and exclude, from the left (clustershell.readthedocs.io, config.html and nodeset
 import re
 from collections.abc import Mapping
 
-from preflight.hostlists.folding import fold
 from preflight.hostlists.listed import Listed, ListedHost, Source
 from preflight.inventory.errors import InventoryError
+from preflight.inventory.folding import fold
 from preflight.inventory.hostset import MOST_HOSTS, expand
 
 _GROUP = re.compile(r"(?P<name>[0-9A-Za-z_.-]+):(?P<nodes>.*)", re.DOTALL)

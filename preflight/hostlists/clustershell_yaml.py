@@ -5,9 +5,9 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from preflight.hostlists.clustershell import ALL, Group, listed_of
-from preflight.hostlists.folding import fold
 from preflight.hostlists.listed import Listed, Source
 from preflight.inventory.errors import InventoryError
+from preflight.inventory.folding import fold
 
 _DEEPEST = 8  # of brackets and indentation; sources of groups need 3
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader

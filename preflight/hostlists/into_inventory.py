@@ -1,22 +1,18 @@
 """A list of hosts → the tables of an inventory, with what was assumed. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from preflight.hostlists.folding import Run, runs
 from preflight.hostlists.listed import Listed, ListedHost
+from preflight.inventory.host_tables import Table, together
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError
 
 MOST_DEVICES = 64
 _USUAL_DEVICES = 8  # of a server, if nobody says otherwise
 _USUAL_PRODUCT = Product.ATLAS_A2
-_WIDTH = 100  # characters of the names or addresses of one table
 _SSH = ("user", "port", "key", "bastion", "sudo")
-
-Table = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,6 +46,8 @@ def document_of(listed: Listed, wishes: Wishes, base: Mapping[str, Any] | None =
     prefix = _prefix(listed, wishes, product, assumed)
     tables = [
         {
+            "name": host.name,
+            **({"address": host.address} if host.address else {}),
             **({"devices": count} if count is not None else {}),
             **({"ssh": said} if said else {}),
             **_device_ips(host, prefix),
@@ -60,9 +58,8 @@ def document_of(listed: Listed, wishes: Wishes, base: Mapping[str, Any] | None =
     if common or "ssh" in kept:
         document["ssh"] = {**kept.get("ssh", {}), **common}
     waivers = {"waivers": kept.pop("waivers")} if "waivers" in kept else {}
-    return document | {k: v for k, v in kept.items() if k not in document} | {
-        "hosts": _folded(listed.hosts, tables)
-    } | waivers, assumed
+    document |= {key: value for key, value in kept.items() if key not in document}
+    return document | {"hosts": together(tables)} | waivers, assumed
 
 
 def _name_and_product(cluster: Table, listed: Listed, wishes: Wishes, assumed: list[str]) -> None:
@@ -121,29 +118,3 @@ def _prefix(listed: Listed, wishes: Wishes, product: Product, assumed: list[str]
 
 def _device_ips(host: ListedHost, prefix: int) -> Table:
     return {"device_addresses": [f"{ip}/{prefix}" for ip in host.device_ips]} if prefix and host.device_ips else {}
-
-
-def _folded(hosts: Sequence[ListedHost], tables: Sequence[Table]) -> list[Table]:
-    """Hosts that follow one another and have the same table in one, by ranges that give them in the same order."""
-    folded = []
-    rows = zip(hosts, tables, strict=True)
-    for (table, addressed), group in groupby(rows, key=lambda row: (row[1], row[0].address is not None)):
-        columns = ((host.name, host.address or host.name) if addressed else (host.name,) for host, _ in group)
-        for parts in _lines(list(runs(columns))):
-            name, *address = (",".join(run.text for run in column) for column in zip(*parts, strict=True))
-            folded.append({"name": name, **({"address": address[0]} if address else {}), **table})
-    return folded
-
-
-def _lines(parts: Sequence[tuple[Run, ...]]) -> list[list[tuple[Run, ...]]]:
-    """As many runs together as there is room for."""
-    lines: list[list[tuple[Run, ...]]] = []
-    width = _WIDTH
-    for part in parts:
-        needed = max(len(run.text) for run in part) + 1
-        if width + needed > _WIDTH:
-            lines.append([])
-            width = 0
-        lines[-1].append(part)
-        width += needed
-    return lines

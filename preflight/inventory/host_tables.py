@@ -1,11 +1,15 @@
 """[[hosts]] as TOML has them: taken apart into one a host, and put together into ranges again. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+from preflight.inventory.folding import Run, runs
 from preflight.inventory.hostset import expand
 
 Table = dict[str, Any]
+
+_WIDTH = 100  # characters of the names or addresses of one table
 
 
 def apart(tables: Iterable[Mapping[str, Any]], without: Iterable[str] = ()) -> dict[str, Table]:
@@ -21,31 +25,33 @@ def apart(tables: Iterable[Mapping[str, Any]], without: Iterable[str] = ()) -> d
 
 
 def together(tables: Iterable[Table]) -> list[Table]:
-    """Tables that follow one another and are alike but for name and address, in one where ranges say both."""
-    groups: list[list[Table]] = []
-    for table in tables:
-        if groups and _as_one([*groups[-1], table]):
-            groups[-1].append(table)
-        else:
-            groups.append([table])
-    return [_as_one(group) or group[0] for group in groups]
+    """Tables that follow one another and are alike but for name and address, in one: by ranges where both count up, and
+    only as many as stay readable."""
+    groups = groupby(tables, key=lambda table: ("address" in table, _without_names(table)))
+    return [table for (addressed, rest), group in groups for table in _folded(list(group), rest, addressed=addressed)]
 
 
-def _as_one(group: Sequence[Table]) -> Table | None:
-    rest = [{key: value for key, value in table.items() if key not in ("name", "address")} for table in group]
-    names = [str(table["name"]) for table in group]
-    addresses = [str(table.get("address", table["name"])) for table in group]
-    name, address = _range(names), _range(addresses)
-    if name is None or address is None or any(other != rest[0] for other in rest):
-        return None
-    return {"name": name, **({"address": address} if addresses != names else {}), **rest[0]}
+def _without_names(table: Table) -> Table:
+    return {key: value for key, value in table.items() if key not in ("name", "address")}
 
 
-def _range(words: Sequence[str]) -> str | None:
-    """["n01", "n02", "n03"] → "n[01-03]"; None where the numbers at the ends are not one after the other."""
-    if len(words) == 1:
-        return words[0]
-    stem = words[0].rstrip("0123456789")
-    first = words[0][len(stem) :]
-    numbers = [f"{int(first) + more:0{len(first)}d}" for more in range(len(words))] if first else []
-    return f"{stem}[{first}-{numbers[-1]}]" if [stem + number for number in numbers] == list(words) else None
+def _folded(tables: Sequence[Table], rest: Table, *, addressed: bool) -> Iterator[Table]:
+    columns = ("name", "address") if addressed else ("name",)
+    for parts in _lines(runs([table[column] for column in columns] for table in tables)):
+        texts = (",".join(run.text for run in column) for column in zip(*parts, strict=True))
+        yield {**dict(zip(columns, texts, strict=True)), **rest}
+
+
+def _lines(parts: Iterable[tuple[Run, ...]]) -> Iterator[list[tuple[Run, ...]]]:
+    """As many runs together as there is room for."""
+    line: list[tuple[Run, ...]] = []
+    width = 0
+    for part in parts:
+        needed = max(len(run.text) for run in part) + 1
+        if line and width + needed > _WIDTH:
+            yield line
+            line, width = [], 0
+        line.append(part)
+        width += needed
+    if line:
+        yield line

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.hostlists.folding import fold
+from preflight.inventory.folding import fold
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.into_inventory import Wishes, document_of
 from preflight.hostlists.listed import Listed, ListedHost, Source

@@ -1,9 +1,22 @@
 """All benchmarks, one after the other: `make bench`."""
 
-from benchmarks import busbw, checks, depth, fleet, lab_matrix, localiser, pings, probe_vs_torchrun, rounds, startup
+from benchmarks import (
+    busbw,
+    checks,
+    depth,
+    fleet,
+    lab_matrix,
+    lists,
+    localiser,
+    pings,
+    probe_vs_torchrun,
+    rounds,
+    startup,
+)
 
 startup.main()
 pings.main()
+lists.main()
 checks.main()
 fleet.main()
 depth.main()

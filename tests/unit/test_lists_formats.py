@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.inventory.folding import fold
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.into_inventory import Wishes, document_of
 from preflight.hostlists.listed import Listed, ListedHost, Source
 from preflight.hostlists.of_cluster import left_out, listed_of
 from preflight.inventory import dump, parse
 from preflight.inventory.errors import InventoryError
+from preflight.inventory.folding import fold
 from preflight.inventory.hostset import expand
 
 LABELS = st.from_regex(r"[a-z]([a-z0-9_-]{0,5}[a-z0-9])?", fullmatch=True)

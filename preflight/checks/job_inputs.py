@@ -69,7 +69,7 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         elif seen.project and seen.project.error:
             yield all_.bad(
                 f"{host}: the project's folder {wanted} cannot be used where jobs run: {seen.project.error}", host=host,
-                found=seen.project.error, cause=f"its mount may be missing: it is in {_place(seen.project)}",
+                cause="its mount is missing" if _unmounted(seen.project) else "",
                 remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
             )  # fmt: skip
         elif seen.project:
@@ -86,6 +86,11 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
             remedy="probe.python of the inventory names one; install it in the same way on every host",
         )  # fmt: skip
+
+
+def _unmounted(folder: SeenFolder) -> bool:
+    """Whether nothing is there, and it would be on the host's own disk."""
+    return folder.error.startswith("No such file") and folder.filesystem in _OWN
 
 
 def _place(folder: SeenFolder) -> str:

@@ -136,4 +136,4 @@ def _nothing(told: str, network: Network, names: Collection[str], said: str) -> 
     if fitting:
         what = "is down" if not fitting[0].up else "has no address that counts"
         why = f"{fitting[0].name} fits {told}, and {what}"
-    return f'{why}: "{said}"'
+    return f'{why}; what it says: "{said}"'

@@ -78,8 +78,7 @@ def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Find
     target = "each host" if several and len({one.target for one in group}) > 1 else first.target
     place = "HOST" if target == "each host" else first.visit.place
     return all_.bad(
-        f"{what} over ssh: {entry}", host=host, peer=None if several else first.target, found=entry.value,
-        expected="in, without a password",
+        f"{what} over ssh: {entry}", host=host, peer=None if several else first.target,
         remedy=_REMEDY.get(entry, "").format(source=source, target=target, place=place),
         evidence=tuple(f"{one.source}: ssh {one.visit.place} true: {one.visit.said}" for one in group[:_SHOWN]),
     )  # fmt: skip

@@ -187,7 +187,7 @@ def _entry(problem: Problem, place: tuple[int, int]) -> dict[str, object]:
 
 
 def _document(table: _Table, exit_code: int, problems: Sequence[dict[str, object]], found: Comparison | None) -> str:
-    """`preflight.ranktable/1`, as docs/rank-tables.md has it."""
+    """`preflight.ranktable/1`, as docs/contracts.md has it."""
     held = table.reading.table
     body = {
         "schema": SCHEMA, "file": str(table.path), "sha256": _digest(table.text),

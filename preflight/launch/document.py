@@ -1,4 +1,4 @@
-"""What is started on the hosts, as JSON (docs/launch.md). Pure."""
+"""What is started on the hosts, as JSON (docs/contracts.md). Pure."""
 
 import json
 from collections.abc import Sequence

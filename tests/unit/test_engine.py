@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Host
+from preflight.transport.engine import calls
 from preflight.transport.engine import engine as engines
 from preflight.transport.engine.engine import Engine, Site
 from preflight.transport.types import Program, TransportError, Trouble
@@ -30,7 +32,7 @@ def lost(words: str) -> Sequence[tuple[str, str]]:
 
 
 def hosts(count: int) -> tuple[Host, ...]:
-    return tuple(Host(f"host{number}", f"10.0.0.{number}") for number in range(count))
+    return tuple(Host(f"host{number}", f"127.0.0.{number + 1}") for number in range(count))
 
 
 MakeEngine = Callable[..., Engine]
@@ -45,7 +47,9 @@ def engine() -> Iterator[MakeEngine]:
     def make(nodes: int = 3, fault: str = "none", strangers: int = 0, argv: Sequence[str] = ()) -> Engine:
         called = {f"node{number}": f"host{number}" for number in range(nodes - strangers)}
         command = tuple(argv) or (sys.executable, str(STAND_IN), str(nodes), fault)
-        site = Site("engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark})
+        site = Site(
+            "engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark}, fault == "deaf"
+        )
         made.append(Engine(site, hosts(nodes)))
         return made[-1]
 
@@ -82,8 +86,9 @@ def error_of(call: Callable[[], object]) -> TransportError:
     return raised.value
 
 
-def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine: MakeEngine) -> None:
-    over = engine(8, "noise")
+@pytest.mark.parametrize("fault", ["noise", "deaf"])
+def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine: MakeEngine, fault: str) -> None:
+    over = engine(8, fault)
     program = Program(
         "import sys, random, zlib\n"
         "data = sys.stdin.buffer.read()\n"
@@ -108,8 +113,9 @@ def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine
         assert answer.stdout == bytes([number]) + random.Random(number).randbytes(200_000)
 
 
-def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngine) -> None:
-    over = engine()
+@pytest.mark.parametrize("fault", ["none", "deaf"])
+def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngine, fault: str) -> None:
+    over = engine(3, fault)
     channels = [over.start(host, Program(ECHO), timeout=PATIENCE) for host in hosts(3)]
     lines = [channel.lines() for channel in channels]
     for turn in range(3):
@@ -247,3 +253,39 @@ def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -
     process.kill()  # the fixture looks that nothing is left
     assert list(channel.lines()) == []
     assert "engine has ended" in str(channel.trouble())
+
+
+def test_who_calls_without_the_token_hears_nothing_and_is_dropped(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "SHOW", 0.5)
+    over = engine(1, "deaf")
+    (host,) = hosts(1)
+    channel = over.start(host, Program(ECHO), timeout=PATIENCE)
+    assert over._calls is not None
+    port = int(over._calls.addresses(["127.0.0.1"]).rpartition(":")[2])
+    with contextlib.ExitStack() as stack:
+        said = (b"", b"0" * 32 + b"\n", b"x" * 10_000, over._nonce.encode()[:-1] + b"\n{}\n")
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in said]
+        for stranger, words in zip(strangers, said, strict=True):
+            stranger.sendall(words)
+        channel.send(b"secret\n")
+        for stranger in strangers:
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1000) == b""
+    assert next(channel.lines()) == b"heard secret"
+
+
+def test_calls_of_a_node_that_ends_do_not_disturb_the_others(engine: MakeEngine) -> None:
+    over = engine(2, "deaf")
+    first, second = hosts(2)
+    os.kill(relay_of(over, second), signal.SIGKILL)
+    assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+    error = error_of(lambda: over.run(second, Program("print('here')"), timeout=PATIENCE))
+    assert error.summary == "host1: engine: exit code -9"
+
+
+def test_a_node_that_cannot_call_says_so(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.Calls, "addresses", lambda *_: "127.0.0.1:1")
+    error = error_of(lambda: engine(1, "deaf").run(hosts(1)[0], Program(""), timeout=PATIENCE))
+    assert "no way to the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary

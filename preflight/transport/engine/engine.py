@@ -22,6 +22,7 @@ from preflight.transport import attempt, troubles
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
 from preflight.transport.engine import frames
+from preflight.transport.engine.calls import Calls
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.frames import Order, Said
 from preflight.transport.engine.names import short
@@ -37,7 +38,8 @@ SILENCE = 20.0  # seconds without a sign of life of a node, which gives one ever
 FAREWELL = 6.0  # seconds for relays and engine to end after the end of their input
 TERM = 3.0  # seconds from SIGTERM to SIGKILL
 _BAD_NEWS = re.compile(
-    r"error|fail|unable|unreach|refused|denied|no route|not found|not reply|killed|abort|lost|invalid", re.IGNORECASE
+    r"error|fail|unable|unreach|refused|denied|no route|no way|timed out|not found|not reply|killed|abort|lost|invalid",
+    re.IGNORECASE,
 )
 
 
@@ -45,7 +47,8 @@ _BAD_NEWS = re.compile(
 class Site:
     """How a site starts a program on all hosts. `argv`: what stands in front of the program's, one task a node; `rank`:
     the variable that numbers the tasks; `called`: a node's own names → host; `lost`: from a line that the engine prints
-    to the hosts that are lost, and why; `try_out`: a command, for a person, that shows whether a host is reached."""
+    to the hosts that are lost, and why; `try_out`: a command, for a person, that shows whether a host is reached;
+    `calls`: its relays call back."""
 
     name: str
     argv: Sequence[str]
@@ -54,6 +57,7 @@ class Site:
     try_out: Callable[[str], str]
     lost: Callable[[str], Sequence[tuple[str, str]]] = lambda _: ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    calls: bool = False
 
 
 @dataclass
@@ -73,9 +77,10 @@ class Engine:
 
     def __init__(self, site: Site, hosts: Sequence[Host]) -> None:
         self._site = site
-        self._size = len(hosts)
-        self._nonce = secrets.token_hex(8)
+        self._addresses = [host.address for host in hosts]
+        self._nonce = secrets.token_hex(16)
         self._process: Process | None = None
+        self._calls: Calls | None = None
         self._nodes: dict[int, _Node] = {}
         self._here: dict[str, _Node] = {}  # host → its node
         self._gone: dict[str, str] = {}  # host → why
@@ -123,6 +128,8 @@ class Engine:
             return
         self._over = self._over or f"{self._site.name} has been ended"
         self._orders.put(None)
+        if self._calls:
+            self._calls.close()
         for patience, or_else in ((FAREWELL, self._process.terminate), (TERM, self._process.kill)):
             try:
                 self._process.wait(patience)
@@ -161,7 +168,7 @@ class Engine:
             number = self._numbers.get((command, text))
             if number is None:
                 number = self._numbers[command, text] = len(self._numbers)
-                self._put(frames.source_line(number, text))
+                (self._calls.keep if self._calls else self._put)(frames.source_line(number, text))
             times = self._times[host.name, number]
             self._times[host.name, number] += 1
             return number, f"{number}.{times}"
@@ -182,13 +189,16 @@ class Engine:
 
     def _launch(self) -> None:
         words = {"PREFLIGHT_NONCE": self._nonce, "PREFLIGHT_RANK_IN": self._site.rank}
+        if self._site.calls:
+            self._calls = Calls(self._nonce)
+            words["PREFLIGHT_CALL"] = self._calls.addresses(self._addresses)
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:
             self._process = Process(argv, {**os.environ, **self._site.environment, **words})
         except OSError as error:
             self._over = f"{self._site.name} could not be started: {error.strerror}"
             return
-        for work in (self._listen, self._talk):
+        for work in (self._listen, self._talk, *([self._take_calls] if self._calls else [])):
             threading.Thread(target=work, args=(self._process,), name=self._site.name, daemon=True).start()
 
     # What comes.
@@ -202,6 +212,11 @@ class Engine:
             why = f"{type(error).__name__}: {error}"
         self._end(": ".join(filter(None, (f"{self._site.name} has {why}", self._last_words()))))
 
+    def _take_calls(self, _: Process) -> None:
+        assert self._calls  # noqa: S101  (for the type checker: who starts this thread has looked)
+        for line in self._calls.lines():
+            self._hear(line)
+
     def _hear(self, line: bytes) -> None:
         said = frames.read(line, self._nonce)
         if said is None:
@@ -210,7 +225,7 @@ class Engine:
                 self._words.append(words)
                 for host, why in self._site.lost(words):
                     self._lose(host, why)
-        elif said.node < self._size:
+        elif said.node < len(self._addresses):
             with self._news:
                 self._take(said, self._nodes.setdefault(said.node, _Node(said.node, 0.0)))
 
@@ -266,7 +281,7 @@ class Engine:
     def _talk(self, process: Process) -> None:
         with suppress(OSError, ValueError):  # that nobody listens any more is found by who reads
             for lines in self._gathered():
-                process.send(lines)
+                (self._calls or process).send(lines)
                 self._miss_the_silent()
         process.close_stdin()
 

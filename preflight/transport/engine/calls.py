@@ -1,0 +1,131 @@
+"""Where an engine does not carry stdin and stderr as they are, relays call the controller back, by TCP.
+
+Who calls has to show the run's token, which the engine has brought to the nodes in their environment. Like the engines'
+own connections these are not encrypted: they are for the network of the nodes.
+"""
+
+import hmac
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from preflight.transport.engine.frames import FRAME
+
+SHOW = 5.0  # seconds that a caller has to show the token
+TAKE = 10.0  # seconds for a node to take what it is told, after which its connection is dropped
+_READ = 1 << 16  # bytes at a time
+_TICK = 0.5  # seconds between two looks at those who have not shown the token
+_STRANGERS = 64  # callers without the token at a time
+
+
+@dataclass
+class _Caller:
+    connection: socket.socket
+    since: float
+    known: bool = False
+    heard: bytearray = field(default_factory=bytearray)
+
+
+class Calls:
+    """The relays' calls. `lines` runs in a thread of its own; the rest may be called from any."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._listener = socket.create_server(("", 0), backlog=1024)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._kept = b""
+        self._callers: dict[socket.socket, _Caller] = {}
+        self._lock = threading.Lock()  # of the connections, and so that each hears everything in its order
+        self._closed = False
+
+    def addresses(self, hosts: Sequence[str]) -> str:
+        """Where to call, as `address:port,…`: this machine's addresses on the ways to `hosts`, of which a few are
+        enough. No packet is sent."""
+        port, found = self._listener.getsockname()[1], dict[str, None]()
+        for host in hosts[:8]:
+            with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+                way.connect((host, 9))
+                found[way.getsockname()[0]] = None
+        return ",".join(f"{address}:{port}" for address in found or {socket.gethostname(): None})
+
+    def lines(self) -> Iterator[bytes]:
+        """What those say who have shown the token, line by line, until `close`."""
+        while not self._closed:
+            for key, _ in self._selector.select(_TICK):
+                if key.fileobj is self._listener:
+                    self._greet()
+                elif isinstance(key.data, _Caller):
+                    yield from self._hear(key.data)
+            late = time.monotonic() - SHOW
+            for caller in [one for one in self._callers.values() if not one.known and one.since < late]:
+                self._drop(caller)
+
+    def send(self, data: bytes) -> None:
+        """Tell all."""
+        with self._lock:
+            self._tell([caller for caller in self._callers.values() if caller.known], data)
+
+    def keep(self, data: bytes) -> None:
+        """Tell all, and those who call later before they are told anything else."""
+        with self._lock:
+            self._kept += data
+            self._tell([caller for caller in self._callers.values() if caller.known], data)
+
+    def close(self) -> None:
+        self._closed = True
+        with self._lock:
+            for caller in self._callers.values():
+                with suppress(OSError):
+                    caller.connection.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _tell(self, callers: Sequence[_Caller], data: bytes) -> None:
+        for caller in callers:
+            try:
+                caller.connection.sendall(data)
+            except OSError:  # whoever reads finds its end
+                with suppress(OSError):
+                    caller.connection.shutdown(socket.SHUT_RDWR)
+
+    def _greet(self) -> None:
+        with suppress(OSError):
+            connection, _ = self._listener.accept()
+            if sum(not one.known for one in self._callers.values()) >= _STRANGERS:
+                connection.close()
+                return
+            connection.settimeout(TAKE)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            caller = _Caller(connection, time.monotonic())
+            with self._lock:
+                self._callers[connection] = caller
+            self._selector.register(connection, selectors.EVENT_READ, caller)
+
+    def _hear(self, caller: _Caller) -> Iterator[bytes]:
+        data = b""
+        with suppress(OSError):
+            data = caller.connection.recv(_READ)
+        *lines, rest = bytes(caller.heard + data).split(b"\n")
+        caller.heard = bytearray(rest)
+        if lines and not caller.known:
+            self._look_at(caller, lines.pop(0))
+        if caller.known:
+            yield from lines
+        if not data or len(rest) > FRAME or (lines and not caller.known):
+            self._drop(caller)
+
+    def _look_at(self, caller: _Caller, token: bytes) -> None:
+        with self._lock:
+            caller.known = hmac.compare_digest(token, self._token)
+            caller.since = 0.0  # else it is late at once
+            self._tell([caller] if caller.known else [], self._kept)
+
+    def _drop(self, caller: _Caller) -> None:
+        self._selector.unregister(caller.connection)
+        with self._lock:
+            del self._callers[caller.connection]
+        caller.connection.close()

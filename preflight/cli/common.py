@@ -18,6 +18,7 @@ from preflight.transport.password import Password
 from preflight.transport.types import Options, Progress, Transport
 
 DEFAULT_INVENTORY = Path("hosts.toml")
+_MOST_DEVICES = 64  # of a host
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster beyond
 
 
@@ -167,6 +168,17 @@ def this_machine() -> Iterator[Session]:
     finally:
         progress.clear()
         transport.close()
+
+
+def devices(text: str) -> tuple[int, ...]:
+    """`0-3,6` → (0, 1, 2, 3, 6), indices of devices; raises ArgumentTypeError."""
+    try:
+        wanted = PortSet.parse(text)  # the same notation
+    except ValueError:
+        wanted = PortSet()
+    if not wanted or wanted.ranges[-1][1] >= _MOST_DEVICES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of devices such as 0-3 or 0,1")
+    return tuple(number for low, high in wanted.ranges for number in range(low, high + 1))
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:

@@ -22,6 +22,7 @@ from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.listed import Listed, Source
 from preflight.model.cluster import Product
 from preflight.model.errors import PreflightError, UsageError
+from preflight.report.text import printable
 
 _LARGEST_LIST = 64 << 20  # bytes; Ansible's list of 65,536 hosts takes half of it
 _FROM_ENVIRONMENT = ("slurm", "slurm-env")
@@ -151,7 +152,7 @@ def _give(args: argparse.Namespace, text: str, what: str) -> None:
 
 
 def _say(sentence: str) -> None:
-    print("".join(c if c.isprintable() else "?" for c in sentence), file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 def _devices(text: str) -> int:

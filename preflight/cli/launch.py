@@ -6,8 +6,9 @@
   preflight launch --check run-node01.sh run-node02.sh
 
 Nothing is started. The name of the host NIC, where the inventory has none, is asked of the hosts in one look;
---from FACTS takes it from saved facts, and --offline leaves out what would need it. After -- stands the program with
-its arguments, which are passed on as they are. Launchers, variables and all that is looked for: docs/launch.md.
+--from FACTS takes it from saved facts or a capture, and --offline leaves out what would need it. After -- stands the
+program with its arguments, which are passed on as they are. Launchers, variables and all that is looked for:
+docs/launch.md.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.cli.common import add_inventory_arguments, refuse_existing, session, write_whole
+from preflight.cli.common import add_inventory_arguments, devices, refuse_existing, session, write_whole
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.launch.job import Job, Launcher
 from preflight.model.errors import PreflightError, UsageError
@@ -36,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launcher", choices=names, default="torchrun", metavar="NAME", help=f"{', '.join(names)} (default: torchrun)"
     )
-    parser.add_argument("--devices", metavar="LIST", help="of every host only these, such as 0-1 (default: all)")
+    parser.add_argument(
+        "--devices", type=devices, metavar="LIST", help="of every host only these, such as 0-1 (default: all)"
+    )
     parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
     parser.add_argument("--rank-table", metavar="PATH", help="where the rank table is on every host, for HCCL")
     parser.add_argument(
@@ -58,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mpirun: pass on a variable of the shell (-x NAME)",
     )
     parser.add_argument("--mpi-home", default="", metavar="DIR", help="mpirun is DIR/bin/mpirun (default: on PATH)")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="the host NICs from saved facts")
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="FACTS", help="host NICs from saved facts or a capture"
+    )
     parser.add_argument("--offline", action="store_true", help="contact nobody; without what only the hosts know")
     parser.add_argument("-o", "--output", choices=("shell", "json", "scripts"), default="shell")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where -o scripts writes HOST.sh")
@@ -114,31 +119,32 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
     """The job, and what is to be said of it."""
     from preflight.inventory import limit, load
     from preflight.launch.environment import checked
-    from preflight.launch.places import common_network, devices, must_look, place
+    from preflight.launch.places import common_network, must_look, place
 
-    cluster = load(args.inventory)
-    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
-    table = None
+    notes = [f"{args.launcher}, printed by preflight for bash; docs/launch.md says what for"]
+    facts, table = None, None
+    hosts: Sequence[Host]
+    if args.source:
+        from preflight.cli.saved import load_saved
+
+        cluster, hosts, facts, note = load_saved(args)
+        notes.append(f"host NICs: {note}")
+    else:
+        cluster = load(args.inventory)
+        hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
     if args.rank_table:
         hosts, table = _ranked(args, cluster, hosts)
     own = checked(args.env, cluster.product)
-    wanted = devices(args.devices) if args.devices else None
     for host in hosts:
-        place(cluster, host, wanted, None)  # what is wrong with devices is said before anybody is contacted
+        place(cluster, host, args.devices, None)  # what is wrong with devices is said before anybody is contacted
     launcher = Launcher(args.launcher)
     port = args.master_port or _port(cluster, launcher)
-    facts, notes = None, [f"{launcher}, printed by preflight for bash; docs/launch.md says what for"]
-    if args.source:
-        from preflight.facts.document import load_file
-
-        facts = load_file(args.source)
-        notes.append(f"host NICs: from the facts in {args.source}")
-    elif must_look(hosts) and not args.offline:
+    if facts is None and must_look(hosts) and not args.offline:
         facts = _look(args, cluster, hosts)
         notes.append("host NICs: from a look at the hosts just now")
-    elif must_look(hosts):
+    elif facts is None and must_look(hosts):
         notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
-    places = [place(cluster, host, wanted, facts) for host in hosts]
+    places = [place(cluster, host, args.devices, facts) for host in hosts]
     if table:
         from preflight.launch.ranked import as_in
 

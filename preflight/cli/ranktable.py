@@ -11,14 +11,20 @@ breaks a rule of HCCL; with one, it ends with 1 where hosts are otherwise.
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.cli.changing import refuse_what_cannot_be_asked
-from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, refuse_existing, session, write_whole
+from preflight.cli.common import (
+    DEFAULT_INVENTORY,
+    add_inventory_arguments,
+    devices,
+    refuse_existing,
+    session,
+    write_whole,
+)
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.provision.host_run import CONFIRM_SECONDS
 from preflight.provision.rollout import Batch
@@ -30,7 +36,6 @@ if TYPE_CHECKING:
     from preflight.ranktable.build import Built, Wanted
 
 _SHOWN = 20  # sentences of a kind
-_MOST_DEVICES = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--out", metavar="FILE", help="where to write the table; - is stdout. With --check: console or json"
     )
     parser.add_argument("--force", action="store_true", help="write over what is there already")
-    parser.add_argument("--devices", type=_devices, default=(), metavar="IDS", help="of every host: 0-3, or 0,1")
+    parser.add_argument("--devices", type=devices, default=(), metavar="IDS", help="of every host: 0-3, or 0,1")
     parser.add_argument(
         "--order", choices=("mindspore", "inventory"), default="mindspore",
         help="of servers: lexical by server_id (the default), or as the inventory has them",
@@ -58,18 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-y", "--yes", action="store_true", help="with --push: do not ask")
     # As all changes have it; a file disturbs nobody, and needs no confirmation.
     parser.set_defaults(canary=None, batch=Batch(), max_fail=0, confirm_within=CONFIRM_SECONDS)
-
-
-def _devices(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,2})(?:-([0-9]{1,2}))?", part)
-        if match is None:
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of devices such as 0-3 or 0,1")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    if not found or len(set(found)) < len(found) or max(found) >= _MOST_DEVICES:
-        raise argparse.ArgumentTypeError(f"{text!r} names a device twice, none, or one above {_MOST_DEVICES - 1}")
-    return tuple(sorted(found))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -181,7 +174,7 @@ def _refuse_devices(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequen
     for host in hosts:
         if none := sorted(set(args.devices) - {device.index for device in host.devices}):
             raise UsageError(f"--devices: {host.name} has no device {none[0]}, by the inventory")
-    for problem in device_set_problems(cluster.product, [((), name, devices) for name, devices in sets]):
+    for problem in device_set_problems(cluster.product, [((), name, wanted) for name, wanted in sets]):
         if not problem.warning:
             raise UsageError(problem.text)
 

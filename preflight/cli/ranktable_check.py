@@ -96,7 +96,7 @@ def described(text: str) -> str:
     return f"{version}, {servers}{_count(table.size, 'rank')}"
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -122,7 +122,7 @@ def _finish(
         return exit_code
     from preflight.report.console import show, width
 
-    lines = [Line(f"{table.path}: {described(table.text)}", "title"), Line(f"sha256 {_digest(table.text)}", "dim")]
+    lines = [Line(f"{table.path}: {described(table.text)}", "title"), Line(f"sha256 {digest(table.text)}", "dim")]
     lines += _lines(table.path, [(problem, place(problem)) for problem in everything], width())
     lines += _ending(args, table, problems, found)
     show(Line(printable(line.text), line.style) for line in lines)
@@ -190,7 +190,7 @@ def _document(table: _Table, exit_code: int, problems: Sequence[dict[str, object
     """`preflight.ranktable/1`, as docs/contracts.md has it."""
     held = table.reading.table
     body = {
-        "schema": SCHEMA, "file": str(table.path), "sha256": _digest(table.text),
+        "schema": SCHEMA, "file": str(table.path), "sha256": digest(table.text),
         "version": held.version if held else None, "servers": len(held.servers) if held else None,
         "ranks": held.size if held else None, "exit": exit_code, "compared": found is not None,
         "problems": list(problems), "unseen": list(found.unseen) if found else [],

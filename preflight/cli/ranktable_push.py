@@ -4,7 +4,6 @@ A change like any other: compared with what is there, asked for, journaled on th
 """
 
 import argparse
-import hashlib
 import json
 import posixpath
 import shlex
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 
 from preflight.cli.changing import PENDING, agreed, carry_out, shown
 from preflight.cli.common import Session, again
-from preflight.cli.ranktable_check import described
+from preflight.cli.ranktable_check import described, digest
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
@@ -149,9 +148,9 @@ def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
     """Read the file's sha256 on every host, and say who has which; whether all have this one."""
     from preflight.inventory import fold
 
-    wanted = hashlib.sha256(text.encode()).hexdigest()
+    wanted = digest(text)
     found = _look(args, s)
-    same = [host for host, (_, digest) in found.items() if digest == wanted]
+    same = [host for host, (_, has) in found.items() if has == wanted]
     if same:
         print(f"sha256 {wanted} on {fold(same)}")
     others: dict[str, list[str]] = {}

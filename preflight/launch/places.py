@@ -10,22 +10,9 @@ from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
 from preflight.launch.job import Place
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, UsageError
-from preflight.model.ports import PortSet
 
 # What the kernel allows, less what a shell or a list in a variable would take for something else.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
-_MOST = 64  # devices of a host
-
-
-def devices(text: str) -> tuple[int, ...]:
-    """`0-3,6` → (0, 1, 2, 3, 6); raises UsageError."""
-    try:
-        wanted = PortSet.parse(text)  # the same notation
-    except ValueError:
-        wanted = PortSet()
-    if not wanted or wanted.ranges[-1][1] >= _MOST:
-        raise UsageError(f"--devices {text!r}: not a list of devices such as 0-3 or 0,1")
-    return tuple(number for low, high in wanted.ranges for number in range(low, high + 1))
 
 
 def must_look(hosts: Sequence[Host]) -> bool:

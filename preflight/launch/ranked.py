@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from preflight.facts.types import ClusterFacts, HostFacts, Network
+from preflight.facts.types import ClusterFacts
 from preflight.launch.job import Place
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
-from preflight.ranktable.live import own_server
+from preflight.ranktable.live import network_of, own_server
 from preflight.ranktable.read import read
 from preflight.ranktable.rules import judge
 from preflight.ranktable.types import Path, RankTable
@@ -26,7 +26,7 @@ def as_in(table: RankTable, hosts: Sequence[Host], places: Sequence[Place], fact
     devices than the job: launchers count ranks host by host, and on each by its devices."""
     found: dict[Path, tuple[int, Place]] = {}  # by the server
     for host, place in zip(hosts, places, strict=True):
-        server = own_server(table, host, _network(host, facts))
+        server = own_server(table, host, network_of(facts.hosts.get(host.name)) if facts else None)
         if server is None or server.path in found:
             raise UsageError(f"{host.name} ({host.address}) is not in the rank table; --limit says who is in the job")
         ranked = sorted(server.devices, key=lambda device: device.rank)
@@ -37,8 +37,3 @@ def as_in(table: RankTable, hosts: Sequence[Host], places: Sequence[Place], fact
     if other := next((server.id for server in table.servers if server.path not in found), ""):
         raise UsageError(f"server {other} of the rank table is no host of the job")
     return [place for _, place in sorted(found.values(), key=lambda it: it[0])]
-
-
-def _network(host: Host, facts: ClusterFacts | None) -> Network | None:
-    found = facts.hosts.get(host.name) if facts else None
-    return found.network if isinstance(found, HostFacts) and isinstance(found.network, Network) else None

@@ -46,7 +46,7 @@ def _same(one: str, other: str) -> bool:
 def compare(table: RankTable, hosts: Sequence[Host], facts: ClusterFacts, *, limited: bool = False) -> Comparison:
     """The table and these hosts. `limited`: they are not all of the inventory, so that other servers may be others."""
     seen = {host.name: facts.hosts.get(host.name) for host in hosts}
-    networks = {name: _network(found) for name, found in seen.items()}
+    networks = {name: network_of(found) for name, found in seen.items()}
     servers = {host.name: own_server(table, host, networks[host.name]) for host in hosts}
     known = {server.path for server in servers.values() if server}
     differences: list[Difference] = []
@@ -103,7 +103,8 @@ def _ranks(server: Server) -> str:
     return f"ranks {ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else "no rank"
 
 
-def _network(found: HostFacts | Unreachable | None) -> Network | None:
+def network_of(found: HostFacts | Unreachable | None) -> Network | None:
+    """Its addresses, where they were seen."""
     return found.network if isinstance(found, HostFacts) and isinstance(found.network, Network) else None
 
 

@@ -49,7 +49,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--dir", "x", "--", "t.py"], "-o scripts and --dir DIR go together"),
         (["--master-port", "80", "--", "t.py"], "not a port from 1024 to 65535"),
         (["--devices", "0-2", "--", "t.py"], "node01 has devices 0 to 1 in the inventory, and no 2"),
-        (["--devices", "x", "--", "t.py"], "not a list of devices"),
+        (["--devices", "x", "--", "t.py"], "'x' is no list of devices"),
         (["--rank-table", "hccl.json", "--", "t.py"], "HCCL wants an absolute path"),
         (["--rank-table-copy", "hccl.json", "--", "t.py"], "say where that is"),
         (["--rank-table", "/t", "--rank-table-copy", "nowhere", "--", "t.py"], "nowhere: No such file or directory"),
@@ -153,6 +153,7 @@ def ranks_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, l
     code, out, err = said(capsys, "--launcher", "shell", "-o", "json", "--from", "facts.json", *arguments, "--", "t.py")
     assert (code, err) == (0, "")
     made = json.loads(out)
+    assert "host NICs: facts from facts.json; nobody was contacted" in made["notes"]
     assert made["hosts"] == [it["host"] for it in made["start"]]
     assert made["start"][0]["processes"][0]["environment"]["RANK_ID"] == "0"
     assert made["start"][0]["environment"]["HCCL_IF_IP"] == made["master"]["address"]

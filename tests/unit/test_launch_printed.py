@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from preflight.cli.common import devices
 from preflight.inventory import fold, parse
 from preflight.launch.document import document
 from preflight.launch.environment import checked
 from preflight.launch.job import FROM_ONE_HOST, HostLaunch, Job, Launcher, Place
 from preflight.launch.launchers import launches
 from preflight.launch.lint.check import faults
-from preflight.launch.places import devices, place
+from preflight.launch.places import place
 from preflight.launch.text import blocks, script
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
@@ -263,7 +265,7 @@ def test_variables_that_would_do_harm_are_refused(pair: str, says: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "0-", "3-1", "0,,1", "0-100", "-1"])
 def test_lists_of_devices_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="not a list of devices"):
+    with pytest.raises(ArgumentTypeError, match="no list of devices"):
         devices(text)
 
 

@@ -8,10 +8,11 @@ nonce, then takes the place of stdin and stderr.
 stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
 end of stdin, or 20 s without a line, ends the programs and the relay.
 
-    {"text": NUMBER, "data": TEXT}                  a source, for programs to come
+    {"text": NAME, "data": TEXT}                    a source, or a text that others are like, for what is to come
     {"to": {PROGRAM: [[first, last] node, …]}, and one of
-        "run": ARGV, "text": NUMBER                 start it; it gets that source first
+        "run": ARGV, "text": NAME                   start it; it gets that source first
         "data": TEXT                                more for its stdin
+        "data": TEXT, "like": [NAME, first, last]   the same, packed with these bytes of that text as zlib's dictionary
         "last": true                                the end of its stdin
         "end": SECONDS                              the same, and it is killed if it has not ended by then
     TEXT is base64 of zlib's; so is what programs say, one stream of zlib's for each of theirs.
@@ -142,7 +143,11 @@ class Relay:
         self.heard += rest
 
     def obey(self, said):
-        data = zlib.decompress(base64.b64decode(said["data"])) if "data" in said else b""
+        data = b""
+        if "data" in said:
+            name, first, last = said.get("like", ("", 0, 0))
+            unpack = zlib.decompressobj(zdict=self.texts.get(name, b"")[first:last])
+            data = unpack.decompress(base64.b64decode(said["data"]))
         if "to" not in said:
             if "text" in said:
                 self.texts[said["text"]] = data

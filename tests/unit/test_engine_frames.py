@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode
 from collections import defaultdict
-from zlib import decompress
+from zlib import decompress, decompressobj
 
 import pytest
 from hypothesis import given
@@ -59,7 +59,7 @@ ORDERS = st.lists(
         Order,
         st.integers(0, 5),
         st.sampled_from(["0.0", "1.0"]),
-        st.sampled_from([frames.LAST, frames.end(3.0), *frames.more(b"go\n"), frames.run(("sh", "-c", "true"), 1)]),
+        st.sampled_from([frames.LAST, frames.end(3.0), *frames.more(b"go\n"), frames.run(("sh", "-c", "true"), "1")]),
     ),
     max_size=40,
 )
@@ -82,15 +82,37 @@ def test_each_node_gets_its_own_orders_in_their_order(orders: list[Order]) -> No
 
 
 def test_what_all_are_told_is_said_once() -> None:
-    words = [frames.run(("sh", "-c", "python3"), 1), *frames.more(b"hello\n")]
+    words = [frames.run(("sh", "-c", "python3"), "1"), *frames.more(b"hello\n")]
     orders = [Order(node, "1.0", one) for node in range(1000) for one in words]
     lines = [json.loads(line) for line in frames.lines_of(orders)]
     assert [line["to"] for line in lines] == [{"1.0": [[0, 999]]}] * 2
     assert decompress(b64decode(lines[1]["data"])) == b"hello\n"
 
 
+def unpacked(words: str, text: bytes) -> bytes:
+    """As the relay does it."""
+    said = json.loads(words)
+    _, first, last = said.get("like", ("", 0, 0))
+    return decompressobj(zdict=text[first:last]).decompress(b64decode(said["data"]))
+
+
 def test_much_data_goes_in_pieces() -> None:
     data = bytes(range(256)) * 1000
-    pieces = [decompress(b64decode(json.loads(words)["data"])) for words in frames.more(data)]
+    pieces = [unpacked(words, b"") for words in frames.more(data)]
     assert b"".join(pieces) == data
     assert max(map(len, pieces)) == frames.PIECE
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=200))
+def test_data_that_is_like_a_text_comes_back(one: bytes, other: bytes, third: bytes) -> None:
+    data, text = one * 300 + other, third + one * 300
+    assert b"".join(unpacked(words, text) for words in frames.more(data, "1 payload", text)) == data
+
+
+def test_what_is_told_of_thousands_of_hosts_to_each_of_them_is_short() -> None:
+    """What differs between hosts is all that counts, wherever it stands, in however long a text."""
+    names = json.dumps([f"node{number:04d}" for number in range(4096)])
+    one, other = (f'{{"marker": "{marker}", "names": {names}, "own": {own}}}'.encode() for marker, own in ("ab", "cd"))
+    words = list(frames.more(one, "1 payload", other))
+    assert b"".join(unpacked(one_, other) for one_ in words) == one
+    assert sum(map(len, words)) < 1500

@@ -86,7 +86,8 @@ class Engine:
         self._gone: dict[str, str] = {}  # host → why
         self._over = ""  # why the engine has ended
         self._words: deque[str] = deque(maxlen=30)
-        self._numbers: dict[tuple[str, bytes], int] = {}  # of what is run
+        self._numbers: dict[tuple[str, str], int] = {}  # of what is run: command, source
+        self._payloads: dict[int, bytes] = {}  # the first of each
         self._times: dict[tuple[str, int], int] = defaultdict(int)  # how often each was run on a host
         self._orders: queue.SimpleQueue[Order | bytes | None] = queue.SimpleQueue()
         self._numbering = threading.Lock()
@@ -147,7 +148,7 @@ class Engine:
         place = Place(host.name, self._site.name)
         call = Call(place, program, sudo=host.ssh.sudo, password=None)
         node = self._await(host.name, timeout)
-        number, name = self._named(host, call.command, program.source.encode())
+        number, name, like = self._named(host, call.command, program)
         with self._news:
             channel = node.channels[name] = EngineChannel(
                 place,
@@ -156,22 +157,24 @@ class Engine:
             )
             if host.name in self._gone:  # since a moment ago
                 self._lose(host.name, self._gone[host.name])
-        self._put(Order(node.number, name, frames.run(("sh", "-c", call.command), number)))
-        with suppress(TransportError):  # its trouble is told by who reads
-            channel.send(program.payload)
+        self._put(Order(node.number, name, frames.run(("sh", "-c", call.command), f"{number}")))
+        for words in frames.more(program.payload, f"{number} payload", like):
+            self._put(Order(node.number, name, words))
         return channel, call
 
-    def _named(self, host: Host, command: str, text: bytes) -> tuple[int, str]:
-        """The number of what is run, which all nodes have been sent by then, and the program's name on the host: the
-        same on all hosts that run the same, so that one line tells them all."""
+    def _named(self, host: Host, command: str, program: Program) -> tuple[int, str, bytes]:
+        """The number of what is run; the program's name on the host, the same on all hosts that run the same, so that
+        one line tells them all; and the first host's payload, which others' are like. Source and that payload have been
+        sent to all nodes by then."""
         with self._numbering:
-            number = self._numbers.get((command, text))
-            if number is None:
-                number = self._numbers[command, text] = len(self._numbers)
-                (self._calls.keep if self._calls else self._put)(frames.source_line(number, text))
+            number = self._numbers.setdefault((command, program.source), len(self._numbers))
+            if number not in self._payloads:
+                self._payloads[number] = program.payload
+                for name, text in ((f"{number}", program.source.encode()), (f"{number} payload", program.payload)):
+                    (self._calls.keep if self._calls else self._put)(frames.text_line(name, text))
             times = self._times[host.name, number]
             self._times[host.name, number] += 1
-            return number, f"{number}.{times}"
+            return number, f"{number}.{times}", self._payloads[number]
 
     def _await(self, host: str, timeout: float) -> _Node:
         """The host's relay, as soon as it has said that it is there. Raises TransportError."""

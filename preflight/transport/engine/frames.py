@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Meta
 
 FRAME = 512  # bytes of what a relay says, its newline included
-PIECE = 1 << 16  # bytes of data an order carries
+PIECE = 1 << 14  # bytes of data an order carries
+AROUND = 1 << 13  # bytes around the same place of a like text; with a piece no more than zlib looks back, 32 KiB
 _Data = Annotated[str, Meta(max_length=FRAME)]
 
 
@@ -60,13 +61,16 @@ class Order:
     words: str
 
 
-def run(argv: Sequence[str], text: int) -> str:
+def run(argv: Sequence[str], text: str) -> str:
     return json.dumps({"run": argv, "text": text})
 
 
-def more(data: bytes) -> Iterator[str]:
+def more(data: bytes, name: str = "", like: bytes = b"") -> Iterator[str]:
+    """`data` for a program's stdin; short where it is `like` a text that all nodes have as `name`."""
     for at in range(0, len(data), PIECE):
-        yield json.dumps({"data": _packed(data[at : at + PIECE])})
+        piece, first, last = data[at : at + PIECE], max(0, at - AROUND), at + PIECE
+        words: dict[str, object] = {"data": _packed(piece, like[first:last])}
+        yield json.dumps(words | {"like": [name, first, last]} if like else words)
 
 
 def end(seconds: float) -> str:
@@ -77,9 +81,9 @@ LAST = json.dumps({"last": True})
 ALIVE = b"{}\n"
 
 
-def source_line(number: int, source: bytes) -> bytes:
-    """A source, for all nodes."""
-    return json.dumps({"text": number, "data": _packed(source)}).encode() + b"\n"
+def text_line(name: str, text: bytes) -> bytes:
+    """A text, for all nodes."""
+    return json.dumps({"text": name, "data": _packed(text)}).encode() + b"\n"
 
 
 def lines_of(orders: Iterable[Order]) -> Iterator[bytes]:
@@ -113,5 +117,6 @@ def _ranges(nodes: Iterable[int]) -> list[list[int]]:
     return found
 
 
-def _packed(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data)).decode("ascii")
+def _packed(data: bytes, like: bytes = b"") -> str:
+    packer = zlib.compressobj(zdict=like) if like else zlib.compressobj()
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode("ascii")

@@ -50,6 +50,8 @@ def _syntax(text: str, error: json.JSONDecodeError) -> NotJsonError:
     before = text[:at].rstrip()
     if not text.strip():
         why = "the file is empty"
+    elif text.startswith("\ufeff"):
+        why = "it begins with a byte order mark, which not every reader passes over: save it as UTF-8 without one"
     elif _COMMENT.match(text, at):
         why = f"a comment, {quote(text[at:])}: the comments that manuals show must be taken out"
     elif text[at : at + 1] in ("]", "}") and before.endswith(","):

@@ -63,6 +63,7 @@ def test_what_is_wrong_is_said_with_line_and_column(path: Path) -> None:
     [
         ("", (1, 1), "the file is empty"),
         ("  \n", (2, 1), "the file is empty"),
+        ("\ufeff{}", (1, 1), "begins with a byte order mark"),
         ("{\n/* why */}", (2, 1), "a comment"),
         ('{"status": "completed"\n  # why\n}', (2, 3), "a comment"),
         ('{"status": "completed",\n}', (1, 23), "a comma with nothing after it"),

@@ -42,8 +42,8 @@ class Site:
         return path
 
     def probe(self, *options: str, settings: str = "") -> dict[str, Any]:
-        words = ("probe", "--via", self.via, "--inventory", self.inventory(settings), "-o", "json", "--all", *options)
-        done = preflight(*words, check=False, env=self.environment)
+        where = ("--via", self.via, "--inventory", str(self.inventory(settings)))
+        done = preflight("probe", *where, "-o", "json", "--all", *options, check=False, env=self.environment)
         assert done.stdout, done.stderr
         report: dict[str, Any] = json.loads(done.stdout)
         return report
@@ -169,8 +169,8 @@ def test_a_host_that_the_engine_does_not_reach_is_in_the_sentence(site: Site) ->
     inventory = site.inventory()
     more = "\n".join(("[[hosts]]", 'name = "node03"', f'address = "{nobody(site.lab)}"', ""))
     inventory.write_text(inventory.read_text() + more)
-    words = ("probe", "--via", site.via, "--inventory", inventory, "--backend", "gloo", *QUICK)
-    done = preflight(*words, check=False, env=site.environment)
+    where = ("--via", site.via, "--inventory", str(inventory))
+    done = preflight("probe", *where, "--backend", "gloo", *QUICK, check=False, env=site.environment)
     if site.via == "slurm":
         assert done.returncode == 2
         assert "has the nodes node01,node02, and not node03; leave them out with --limit node[01-02]" in done.stderr

@@ -64,6 +64,8 @@ class Calls:
             late = time.monotonic() - SHOW
             for caller in [one for one in self._callers.values() if not one.known and one.since < late]:
                 self._drop(caller)
+        for caller in list(self._callers.values()):
+            self._drop(caller)
 
     def send(self, data: bytes) -> None:
         """Tell all."""

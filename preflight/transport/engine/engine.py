@@ -35,7 +35,9 @@ from preflight.transport.types import Answer, Program, TransportError, Trouble
 BEAT = 2.0  # seconds between two signs of life to the nodes
 GATHER = 0.02  # seconds in which what several hosts are told becomes one line
 SILENCE = 20.0  # seconds without a sign of life of a node, which gives one every 5, after which it is gone
+LOOK = 0.5  # seconds between two looks who is silent
 FAREWELL = 6.0  # seconds for relays and engine to end after the end of their input
+NAMES = 100  # of one node
 TERM = 3.0  # seconds from SIGTERM to SIGKILL
 _BAD_NEWS = re.compile(
     r"error|fail|unable|unreach|refused|denied|no route|no way|timed out|not found|not reply|killed|abort|lost|invalid",
@@ -90,6 +92,7 @@ class Engine:
         self._payloads: dict[int, bytes] = {}  # the first of each
         self._times: dict[tuple[str, int], int] = defaultdict(int)  # how often each was run on a host
         self._orders: queue.SimpleQueue[Order | bytes | None] = queue.SimpleQueue()
+        self._looked = 0.0  # when it was looked who is silent
         self._numbering = threading.Lock()
         self._news = threading.Condition()
 
@@ -125,12 +128,12 @@ class Engine:
 
     def close(self) -> None:
         """End the engine and all that it started; takes some seconds at most."""
+        if self._calls:
+            self._calls.close()
         if not self._process:
             return
         self._over = self._over or f"{self._site.name} has been ended"
         self._orders.put(None)
-        if self._calls:
-            self._calls.close()
         for patience, or_else in ((FAREWELL, self._process.terminate), (TERM, self._process.kill)):
             try:
                 self._process.wait(patience)
@@ -231,6 +234,7 @@ class Engine:
         elif said.node < len(self._addresses):
             with self._news:
                 self._take(said, self._nodes.setdefault(said.node, _Node(said.node, 0.0)))
+            self._miss_the_silent()
 
     def _take(self, said: Said, node: _Node) -> None:
         node.heard = time.monotonic()
@@ -250,7 +254,8 @@ class Engine:
 
     def _greet(self, node: _Node, name: str) -> None:
         """The node says one of its names; whose it is, is settled by the first that is known."""
-        node.names.append(name)
+        if len(node.names) < NAMES:
+            node.names.append(name)
         host = self._site.called.get(name) or self._site.called.get(short(name))
         if node.host or not host:
             return
@@ -306,9 +311,14 @@ class Engine:
             yield bytes(sources) + b"".join(frames.lines_of(orders)) or frames.ALIVE
 
     def _miss_the_silent(self) -> None:
+        """Asked by both threads: an engine that waits for a node to listen stops the one that writes."""
+        now = time.monotonic()
+        if now < self._looked + LOOK:
+            return
+        self._looked = now
         with self._news:
             for host, node in self._here.items():
-                if host not in self._gone and time.monotonic() - node.heard > SILENCE:
+                if host not in self._gone and now - node.heard > SILENCE:
                     self._lose(host, f"nothing has been heard from there for {SILENCE:.0f} s")
 
     # Words.
@@ -319,7 +329,7 @@ class Engine:
 
     def _late(self, host: str, seconds: float, what: str) -> TransportError:
         nodes = list(self._nodes.values())
-        strangers = [node.names[0] for node in nodes if not node.host and node.names[-1] == ""]
+        strangers = [node.names[0] for node in nodes if not node.host and node.names[-1:] == [""]]
         seen = f"; there are nodes that the inventory does not name: {', '.join(strangers[:4])}" if strangers else ""
         said = self._last_words()
         return TransportError(

@@ -60,6 +60,8 @@ def test_an_srun_without_overlap_is_not_given_it(programs: dict[str, str], tmp_p
             [("node03", "srun: Task launch for StepId=1.7 failed")],
         ),
         ("srun: error: node[: task 1: Killed", []),
+        ("srun: error: node[1-9999999999]: tasks 1-2: Killed", []),
+        ("srun: error: node[1-999999]x[1-999999]: tasks 1-2: Killed", []),
         ("srun: error: elsewhere: task 1: Killed", []),
         ("srun: error: Unable to create step for job 17: Invalid job id specified", []),
         ("node02: task 1: Killed", []),

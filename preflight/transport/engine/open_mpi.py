@@ -12,11 +12,9 @@ from preflight.transport.engine.engine import Site
 from preflight.transport.engine.names import short
 
 _MANAGED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job mpirun knows nodes by the manager's names
-# Open MPI 5.0 repeats and loses parts of long input (https://github.com/openpmix/prrte/issues/2579): there relays call.
-_CARRIED_BY = {
-    True: ("--stdin", "all", "--mca", "orte_max_restarts", "0", "--mca", "orte_abort_on_non_zero_status", "0"),
-    False: ("--stdin", "none", "-x", "PREFLIGHT_CALL"),
-}
+_BY_STDIN = ("--stdin", "all", "--mca", "orte_max_restarts", "0", "--mca", "orte_abort_on_non_zero_status", "0")
+# Open MPI 5.0 repeats and loses parts of long input (https://github.com/openpmix/prrte/issues/2579).
+_BY_CALLS = ("--stdin", "none", "-x", "PREFLIGHT_CALL")
 
 
 def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
@@ -32,13 +30,14 @@ def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
     major = int(found[2])
     if major < 4:
         raise UsageError(f"--via mpi needs Open MPI 4 or newer, and {mpirun} is {found[1]}")
+    calls = major > 4
     managed = any(name in environment for name in _MANAGED)
     addresses = [host.name if managed else host.address for host in hosts]
     root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
     return Site(
         "mpirun",
         (
-            mpirun, *root, "-x", "PREFLIGHT_NONCE", "-x", "PREFLIGHT_RANK_IN", *_CARRIED_BY[major == 4],
+            mpirun, *root, "-x", "PREFLIGHT_NONCE", "-x", "PREFLIGHT_RANK_IN", *(_BY_CALLS if calls else _BY_STDIN),
             "--host", ",".join(f"{address}:1" for address in addresses), "-n", str(len(hosts)),
             "--map-by", "ppr:1:node", "--bind-to", "none",
             "--enable-recovery",  # a rank that dies takes nobody with it
@@ -46,7 +45,7 @@ def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
         "OMPI_COMM_WORLD_RANK",
         _called(hosts),
         lambda host: " ".join(("mpirun", *root, "--host", f"{addresses[_index(hosts, host)]}:1", "-n 1 hostname")),
-        calls=major > 4,
+        calls=calls,
     )  # fmt: skip
 
 

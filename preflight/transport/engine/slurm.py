@@ -20,6 +20,7 @@ _LOST = (
     re.compile(r"srun: error: (?P<why>Node failure) on (?P<nodes>[^\s:]+)"),
     re.compile(r"srun: error: (?P<why>Task launch for .+ failed) on node (?P<nodes>[^\s:]+)"),
 )
+_FAR_TOO_MANY = re.compile(r"\d{6}")  # a range that only somebody writes who wants memory to be full
 
 
 def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
@@ -41,9 +42,10 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
 
     def lost(words: str) -> list[tuple[str, str]]:
         found = next(filter(None, (pattern.match(words) for pattern in _LOST)), None)
-        return (
-            [(called[node], f"srun: {found['why']}") for node in _expanded(found["nodes"]) & {*called}] if found else []
-        )
+        if not found or _FAR_TOO_MANY.search(found["nodes"]):
+            return []
+        nodes = _set_of(found["nodes"])
+        return [(host, f"srun: {found['why']}") for node, host in called.items() if node in nodes]
 
     return Site(
         "srun",
@@ -61,7 +63,7 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
 
 def _names(job: str, nodes: str, hosts: Sequence[Host]) -> list[str]:
     """Slurm's names of the hosts: the inventory's, or what stands before the first dot of it, or the address."""
-    allocated = _expanded(nodes)
+    allocated = _set_of(nodes)
     found: dict[str, str] = {}
     missing = []
     for host in hosts:
@@ -80,11 +82,11 @@ def _names(job: str, nodes: str, hosts: Sequence[Host]) -> list[str]:
     return list(found.values())
 
 
-def _expanded(text: str) -> set[str]:
+def _set_of(text: str) -> NodeSet:
     try:
-        return set(NodeSet(text))
+        return NodeSet(text)
     except NodeSetException:
-        return set()
+        return NodeSet()
 
 
 def _folded(names: Sequence[str] | Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ Formats: docs/import-export.md.
 
 import argparse
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -19,12 +20,14 @@ from typing import Any
 from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, write_whole
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
-from preflight.hostlists.listed import Listed, Source
+from preflight.hostlists.listed import Listed, Source, TextError
 from preflight.model.cluster import Product
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
 _LARGEST_LIST = 64 << 20  # bytes; Ansible's list of 65,536 hosts takes half of it
+_UNWRITTEN = "as imported"
+_SHOWN = 20  # sentences on what hinders
 _FROM_ENVIRONMENT = ("slurm", "slurm-env")
 
 
@@ -35,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("file", metavar="FILE", nargs="?", help="the list; - is stdin; none with --from slurm-env")
     taking.add_argument("--from", dest="format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     taking.add_argument("--group", metavar="GROUP", default="", help="of Ansible or ClusterShell (all)")
-    taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but its hosts")
+    taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but other hosts")
     taking.add_argument("--name", default="", help="of the cluster")
     taking.add_argument("--product", default="", choices=list(Product), metavar="PRODUCT", help=", ".join(Product))
     taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
@@ -73,7 +76,10 @@ def _import(args: argparse.Namespace) -> int:
     if args.group and not FORMATS[format_].groups:
         raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
     wishes = Wishes(args.name, args.product, args.user, args.devices, args.prefix)
-    document, assumed = document_of(listed, wishes, _base(args))
+    try:
+        document, assumed = document_of(listed, wishes, _base(args))
+    except TextError as error:
+        source.wrong(error.at, str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
     text = dump(document, {(): head})
     _read_back(text, listed)
@@ -118,15 +124,16 @@ def _source(args: argparse.Namespace) -> Source:
 
 
 def _base(args: argparse.Namespace) -> Mapping[str, Any] | None:
-    """The inventory that is kept but for its hosts; its relative paths start where the new one will stand."""
+    """The inventory that the list is laid upon; its relative paths start where the new one will stand."""
     from preflight.inventory import load, tables
 
     if args.base is None:
         return None
     load(args.base)  # tells what is wrong with the file by its lines
     base = tables(args.base)
-    if "ssh" in base:
-        base["ssh"] |= elsewhere(base["ssh"], args.base, args.out or DEFAULT_INVENTORY)
+    for table in (base, *base["hosts"]):
+        if "ssh" in table:
+            table["ssh"] |= elsewhere(table["ssh"], args.base, args.out or DEFAULT_INVENTORY)
     return base
 
 
@@ -135,11 +142,15 @@ def _read_back(text: str, listed: Listed) -> None:
     from preflight.inventory import InventoryError, parse
 
     try:
-        cluster = parse(text, Path("as imported"))
+        cluster = parse(text, Path(_UNWRITTEN))
     except InventoryError as error:
-        raise UsageError(f"what was imported makes no inventory, so nothing was written:\n{error}") from error
-    wanted = [(host.name, host.address or host.name) for host in listed.hosts]
-    if [(host.name, host.address) for host in cluster.hosts] != wanted:
+        _, *problems = str(error).splitlines()
+        told = [re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]]  # lines nobody can see
+        told += [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise UsageError("\n".join(["what was imported makes no inventory, so nothing was written:", *told])) from error
+    pairs = list(zip(listed.hosts, cluster.hosts, strict=False))
+    alike = all(host.name == got.name and host.address in (None, got.address) for host, got in pairs)
+    if not alike or not len(pairs) == len(listed.hosts) == len(cluster.hosts):
         raise PreflightError("the inventory would have other hosts than the list, so nothing was written")
 
 

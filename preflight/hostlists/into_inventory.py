@@ -1,11 +1,12 @@
 """A list of hosts → the tables of an inventory, with what was assumed. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from preflight.hostlists.listed import Listed, ListedHost
-from preflight.inventory.host_tables import Table, together
+from preflight.hostlists.listed import Listed, ListedHost, TextError
+from preflight.inventory.host_tables import Table, apart, together
+from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError
 
@@ -13,6 +14,7 @@ MOST_DEVICES = 64
 _USUAL_DEVICES = 8  # of a server, if nobody says otherwise
 _USUAL_PRODUCT = Product.ATLAS_A2
 _SSH = ("user", "port", "key", "bastion", "sudo")
+_OF_DEVICES = ("device_addresses", "gateways", "detect")  # of a host: an entry a device
 
 
 @dataclass(frozen=True)
@@ -29,35 +31,42 @@ class Wishes:
 
 def document_of(listed: Listed, wishes: Wishes, base: Mapping[str, Any] | None = None) -> tuple[Table, list[str]]:
     """The tables, and sentences on what was assumed. `base`: an inventory as TOML has it, of which everything is kept
-    but its hosts. Raises UsageError where something has to be said that nobody did."""
+    that the list does not say, but for hosts that the list does not name. Raises UsageError where something has to be
+    said that nobody did, TextError for an address that no device can have."""
     assumed: list[str] = list(listed.notes)
     kept = {key: value for key, value in (base or {}).items() if key != "hosts"}
+    known = apart(base["hosts"]) if base else {}
+    old = [known.get(host.name, {}) for host in listed.hosts]
     cluster = dict(kept.get("cluster", {}))
     _name_and_product(cluster, listed, wishes, assumed)
     product = Product(cluster["product"])
-    counts = _counts(cluster, listed, wishes, product, assumed)
+    counts = _counts(cluster, listed, wishes, old, assumed)
     if len(set(counts)) == 1 and counts[0] is not None:
         cluster["devices"], counts = counts[0], [None] * len(counts)
     elif None not in counts:
         cluster.pop("devices", None)
-    ssh = [_ssh_of(host, wishes) for host in listed.hosts]
+    ssh = [_ssh_of(host, wishes, before) for host, before in zip(listed.hosts, old, strict=True)]
     common = {key: value for key, value in ssh[0].items() if all(own.get(key) == value for own in ssh)}
     own = [{key: value for key, value in said.items() if key not in common} for said in ssh]
     prefix = _prefix(listed, wishes, product, assumed)
+    if prefix:
+        _refuse_addresses(listed, cluster, kept.get("device_addresses", {}))
     tables = [
         {
             "name": host.name,
-            **({"address": host.address} if host.address else {}),
+            **({"address": address} if (address := host.address or before.get("address")) else {}),
             **({"devices": count} if count is not None else {}),
+            **{key: before[key] for key in ("nic", "slot") if key in before},
             **({"ssh": said} if said else {}),
-            **_device_ips(host, prefix),
+            **_of_devices(host, prefix, before, cluster["devices"] if count is None else count),
         }
-        for host, count, said in zip(listed.hosts, counts, own, strict=True)
+        for host, before, count, said in zip(listed.hosts, old, counts, own, strict=True)
     ]
+    assumed += _lost(old, tables)
     document: Table = {"cluster": cluster}
     if common or "ssh" in kept:
         document["ssh"] = {**kept.get("ssh", {}), **common}
-    waivers = {"waivers": kept.pop("waivers")} if "waivers" in kept else {}
+    waivers = _waivers(kept.pop("waivers", []), listed, assumed)
     document |= {key: value for key, value in kept.items() if key not in document}
     return document | {"hosts": together(tables)} | waivers, assumed
 
@@ -73,7 +82,9 @@ def _name_and_product(cluster: Table, listed: Listed, wishes: Wishes, assumed: l
         cluster["superpod"] = True
 
 
-def _counts(cluster: Table, listed: Listed, wishes: Wishes, product: Product, assumed: list[str]) -> list[int | None]:
+def _counts(
+    cluster: Table, listed: Listed, wishes: Wishes, old: Sequence[Table], assumed: list[str]
+) -> list[int | None]:
     """Devices of every host; None: as [cluster] of the base has it."""
     if wishes.devices is not None:
         if any(host.slots not in (None, wishes.devices) for host in listed.hosts):
@@ -86,17 +97,18 @@ def _counts(cluster: Table, listed: Listed, wishes: Wishes, product: Product, as
             raise UsageError(f"{most} slots of {name} are no devices; say how many a host has with --devices")
         if not listed.slots_are_devices:
             assumed.append("a slot (a task of Slurm) was taken for a device; say with --devices if that is wrong")
+    slots = [before.get("devices") if n is None else n for n, before in zip(slots, old, strict=True)]
     if None in slots and "devices" not in cluster:
-        usual = 0 if product is Product.CPU else _USUAL_DEVICES
+        usual = 0 if cluster["product"] == Product.CPU else _USUAL_DEVICES
         if usual:
             assumed.append(f"hosts are assumed to have {usual} devices each; say how many with --devices")
         slots = [usual if n is None else n for n in slots]
     return slots
 
 
-def _ssh_of(host: ListedHost, wishes: Wishes) -> Table:
+def _ssh_of(host: ListedHost, wishes: Wishes, before: Table) -> Table:
     said = {key: value for key in _SSH if (value := getattr(host, key)) is not None}
-    return {**({"user": wishes.user} if wishes.user else {}), **said}
+    return {**before.get("ssh", {}), **({"user": wishes.user} if wishes.user else {}), **said}
 
 
 def _prefix(listed: Listed, wishes: Wishes, product: Product, assumed: list[str]) -> int:
@@ -116,5 +128,42 @@ def _prefix(listed: Listed, wishes: Wishes, product: Product, assumed: list[str]
     return wishes.prefix
 
 
-def _device_ips(host: ListedHost, prefix: int) -> Table:
-    return {"device_addresses": [f"{ip}/{prefix}" for ip in host.device_ips]} if prefix and host.device_ips else {}
+def _refuse_addresses(listed: Listed, cluster: Table, plan: Table) -> None:
+    """Raises TextError for what hccn_tool refuses. Manuals' tables are full of it: 192.168.1.8."""
+    product = Product(cluster["product"])
+    amp = product is Product.ATLAS_A1 and plan.get("plan") == "one-subnet"
+    refused = refused_ranges(product, amp=amp, superpod=bool(cluster.get("superpod")))
+    for host in listed.hosts:
+        for ip in host.device_ips:
+            if network := refused_range(ip, refused):
+                why = f"hccn_tool of {product} refuses it, since the driver uses {network} itself"
+                raise TextError(host.at, f"{host.name} has a device_ip {ip}: {why}; --device-prefix 0 leaves them out")
+
+
+def _of_devices(host: ListedHost, prefix: int, before: Table, devices: int) -> Table:
+    """What is written out of the host's devices: as the list has it, else as it was, for as many devices."""
+    ips = [f"{ip}/{prefix}" for ip in host.device_ips] if prefix else []
+    was = {key: before[key] for key in _OF_DEVICES if key in before}
+    if ips in ([], was.get("device_addresses")) and all(len(values) == devices for values in was.values()):
+        return was
+    return {"device_addresses": ips} if ips else {}
+
+
+def _lost(old: Sequence[Table], tables: Sequence[Table]) -> list[str]:
+    """A sentence on hosts of which something that was written out of their devices was left out."""
+    pairs = zip(old, tables, strict=True)
+    names = [new["name"] for was, new in pairs if any(key in was and was[key] != new.get(key) for key in _OF_DEVICES)]
+    if not names:
+        return []
+    whose = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return [f"left out, device addresses of {whose} in --base: the list has others, or another number of devices"]
+
+
+def _waivers(waivers: Sequence[Table], listed: Listed, assumed: list[str]) -> Table:
+    """Those of the base's hosts that are in the list."""
+    names = {host.name for host in listed.hosts} | {"*"}
+    if gone := [waiver for waiver in waivers if waiver["host"] not in names]:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        assumed.append(f"left out, the waiver of {gone[0]['check']} for {gone[0]['host']}{more}: not in the list")
+    kept = [waiver for waiver in waivers if waiver["host"] in names]
+    return {"waivers": kept} if kept else {}

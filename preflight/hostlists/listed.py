@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import NamedTuple, NoReturn
 
@@ -26,6 +26,7 @@ class ListedHost:
     bastion: str | None = None  # user@jump:22
     sudo: bool | None = None
     device_ips: tuple[IPv4Address, ...] = ()  # of all its devices in order, without their netmask
+    at: int = field(default=0, compare=False)  # offset of the device_ips in the list's text
 
 
 @dataclass(frozen=True)

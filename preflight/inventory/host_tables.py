@@ -19,8 +19,9 @@ def apart(tables: Iterable[Mapping[str, Any]], without: Iterable[str] = ()) -> d
     for table in tables:
         rest = {key: value for key, value in table.items() if key not in left_out}
         addresses = expand(table.get("address", table["name"]))
-        for name, address in zip(expand(table["name"]), addresses, strict=True):
-            found[name] = {"name": name, **({"address": address} if address != name else {}), **rest}
+        for nth, (name, address) in enumerate(zip(expand(table["name"]), addresses, strict=True)):
+            own = {"slot": rest["slot"] + nth} if "slot" in rest else {}
+            found[name] = {"name": name, **({"address": address} if address != name else {}), **rest, **own}
     return found
 
 

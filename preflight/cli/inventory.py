@@ -20,7 +20,7 @@ from typing import Any
 from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, write_whole
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
-from preflight.hostlists.listed import Listed, Source, TextError
+from preflight.hostlists.listed import Listed, Source
 from preflight.model.cluster import Product
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from preflight.hostlists.into_inventory import Wishes, document_of
+    from preflight.hostlists.into_inventory import AddressError, Wishes, document_of
+    from preflight.hostlists.json_node import Node
     from preflight.inventory import dump
 
     source = _source(args)
@@ -78,8 +79,8 @@ def _import(args: argparse.Namespace) -> int:
     wishes = Wishes(args.name, args.product, args.user, args.devices, args.prefix)
     try:
         document, assumed = document_of(listed, wishes, _base(args))
-    except TextError as error:
-        source.wrong(error.at, str(error))
+    except AddressError as error:
+        Node(source, None, error.path).wrong(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
     text = dump(document, {(): head})
     _read_back(text, listed)

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from preflight.hostlists.listed import Listed, ListedHost, TextError
+from preflight.hostlists.listed import Listed, ListedHost
 from preflight.inventory.host_tables import Table, apart, together
 from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError
+from preflight.ranktable.types import Path
 
 MOST_DEVICES = 64
 _USUAL_DEVICES = 8  # of a server, if nobody says otherwise
@@ -29,10 +30,18 @@ class Wishes:
     prefix: int | None = None
 
 
+class AddressError(UsageError):
+    """A device cannot have this address, which stands in the list where `path` leads to."""
+
+    def __init__(self, path: Path, sentence: str) -> None:
+        super().__init__(sentence)
+        self.path = path
+
+
 def document_of(listed: Listed, wishes: Wishes, base: Mapping[str, Any] | None = None) -> tuple[Table, list[str]]:
     """The tables, and sentences on what was assumed. `base`: an inventory as TOML has it, of which everything is kept
     that the list does not say, but for hosts that the list does not name. Raises UsageError where something has to be
-    said that nobody did, TextError for an address that no device can have."""
+    said that nobody did, AddressError for an address that no device can have."""
     assumed: list[str] = list(listed.notes)
     kept = {key: value for key, value in (base or {}).items() if key != "hosts"}
     known = apart(base["hosts"]) if base else {}
@@ -129,7 +138,7 @@ def _prefix(listed: Listed, wishes: Wishes, product: Product, assumed: list[str]
 
 
 def _refuse_addresses(listed: Listed, cluster: Table, plan: Table) -> None:
-    """Raises TextError for what hccn_tool refuses. Manuals' tables are full of it: 192.168.1.8."""
+    """Raises AddressError for what hccn_tool refuses. Manuals' tables are full of it: 192.168.1.8."""
     product = Product(cluster["product"])
     amp = product is Product.ATLAS_A1 and plan.get("plan") == "one-subnet"
     refused = refused_ranges(product, amp=amp, superpod=bool(cluster.get("superpod")))
@@ -137,7 +146,8 @@ def _refuse_addresses(listed: Listed, cluster: Table, plan: Table) -> None:
         for ip in host.device_ips:
             if network := refused_range(ip, refused):
                 why = f"hccn_tool of {product} refuses it, since the driver uses {network} itself"
-                raise TextError(host.at, f"{host.name} has a device_ip {ip}: {why}; --device-prefix 0 leaves them out")
+                text = f"{host.name} has a device_ip {ip}: {why}; --device-prefix 0 leaves them out"
+                raise AddressError(host.path, text)
 
 
 def _of_devices(host: ListedHost, prefix: int, before: Table, devices: int) -> Table:

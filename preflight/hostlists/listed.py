@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn
 from preflight.inventory.errors import InventoryError
 from preflight.inventory.hostset import MOST_HOSTS, check_name
 from preflight.ranktable.syntax import position
+from preflight.ranktable.types import Path
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 
@@ -26,7 +27,7 @@ class ListedHost:
     bastion: str | None = None  # user@jump:22
     sudo: bool | None = None
     device_ips: tuple[IPv4Address, ...] = ()  # of all its devices in order, without their netmask
-    at: int = field(default=0, compare=False)  # offset of the device_ips in the list's text
+    path: Path = field(default=(), compare=False)  # leads to the first of them in the list
 
 
 @dataclass(frozen=True)

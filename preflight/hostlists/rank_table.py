@@ -3,7 +3,7 @@
 A table is refused where its servers or addresses are wrong; its ranks are a job's, and are not looked at.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import NoReturn
 
@@ -11,8 +11,8 @@ from preflight.hostlists.listed import Listed, ListedHost, Source
 from preflight.inventory.hostset import check_name
 from preflight.ranktable.read import read as read_table
 from preflight.ranktable.rules import addresses, host_ips, ip, server_ids, status
-from preflight.ranktable.syntax import find, offset_of, places
-from preflight.ranktable.types import OLD, Path, Problem, RankedDevice, RankTable, Server, numbered
+from preflight.ranktable.syntax import offset_of, places
+from preflight.ranktable.types import OLD, Problem, RankedDevice, RankTable, Server, numbered
 from preflight.ranktable.write import text_of
 
 _RULES = (server_ids, host_ips, addresses)
@@ -24,8 +24,7 @@ def read(source: Source) -> Listed:
     """The servers in the table's order; server_id is a host's name, host_ip its address."""
     table = _sound(source)
     notes: list[str] = []
-    where = places(source.text)
-    hosts = tuple(_host(source, server, where, notes) for server in table.servers)
+    hosts = tuple(_host(source, server, notes) for server in table.servers)
     return source.listed(
         Listed(
             hosts,
@@ -79,7 +78,7 @@ def _product(table: RankTable) -> str:
     return told or ("atlas-a3" if table.version == _SUPER_POD else "")
 
 
-def _host(source: Source, server: Server, where: Mapping[Path, int], notes: list[str]) -> ListedHost:
+def _host(source: Source, server: Server, notes: list[str]) -> ListedHost:
     """A device that several ranks have counts once. What had to be left out is added to `notes`."""
     name = server.id
     try:
@@ -102,8 +101,7 @@ def _host(source: Source, server: Server, where: Mapping[Path, int], notes: list
             notes.append(f"not all devices of {name} have an address of IPv4 in the table, so they were left out")
         ips = ()
     address = server.host_ip if server.host_ip not in ("", name) else None
-    at = find(where, (*server.path, "device", 0, "device_ip"))
-    return ListedHost(name, address, slots, device_ips=ips, at=at)
+    return ListedHost(name, address, slots, device_ips=ips, path=(*server.path, "device", 0, "device_ip"))
 
 
 def _server(host: ListedHost) -> Server:

@@ -9,13 +9,14 @@ import socket
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from preflight.model.cluster import Host
-from preflight.transport.engine import calls
+from preflight.transport.engine import calls, outgoing
 from preflight.transport.engine import engine as engines
 from preflight.transport.engine.engine import Engine, Site
 from preflight.transport.types import Program, TransportError, Trouble
@@ -127,6 +128,19 @@ def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngi
         assert (list(left), channel.trouble()) == ([], None)
 
 
+def test_long_messages_that_are_alike_and_others_arrive(engine: MakeEngine) -> None:
+    over = engine(3)
+    program = Program("import sys, zlib\nfor line in sys.stdin.buffer: print(len(line), zlib.crc32(line), flush=True)")
+    channels = [over.start(host, program, timeout=PATIENCE) for host in hosts(3)]
+    lines = [channel.lines() for channel in channels]
+    for turn in range(4):
+        common = random.Random(turn).randbytes(20_000).hex()
+        for number, (channel, answers) in enumerate(zip(channels, lines, strict=True)):
+            message = f"{number}{common}{turn if number else 'another end'}\n".encode()
+            channel.send(message)
+            assert next(answers) == b"%d %d" % (len(message), zlib.crc32(message))
+
+
 def test_a_program_that_ignores_the_end_of_its_input_is_killed(
     engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +211,7 @@ def test_a_node_that_falls_silent_is_lost_alone(engine: MakeEngine, monkeypatch:
     first, second = hosts(2)
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
     relay = relay_of(over, second)
-    monkeypatch.setattr(engines, "BEAT", 0.2)
+    monkeypatch.setattr(outgoing, "BEAT", 0.2)
     monkeypatch.setattr(engines, "SILENCE", 6.0)
     os.kill(relay, signal.SIGSTOP)
     try:

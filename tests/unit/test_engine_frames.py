@@ -1,6 +1,7 @@
 """What controller and relays say to each other, without either of them."""
 
 import json
+import random
 from base64 import b64decode
 from collections import defaultdict
 from zlib import decompress, decompressobj
@@ -116,3 +117,10 @@ def test_what_is_told_of_thousands_of_hosts_to_each_of_them_is_short() -> None:
     words = list(frames.more(one, "1 payload", other))
     assert b"".join(unpacked(one_, other) for one_ in words) == one
     assert sum(map(len, words)) < 1500
+    assert frames.is_like(one, other)
+
+
+def test_what_has_nothing_in_common_is_not_alike() -> None:
+    one, other = (random.Random(seed).randbytes(3000) for seed in (1, 2))
+    assert not frames.is_like(one, other)
+    assert not frames.is_like(one, b"")

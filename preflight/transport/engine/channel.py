@@ -19,10 +19,13 @@ Explain = Callable[[int, bytes], TransportError | None]  # exit code, stderr →
 
 
 class EngineChannel:
-    """See `preflight.transport.types.Channel`. `tell` has the node obey an order's words."""
+    """See `preflight.transport.types.Channel`. `tell` has the node obey an order's words, `words_for` are those that
+    bring data."""
 
-    def __init__(self, place: Place, tell: Callable[[str], None], explain: Explain) -> None:
-        self._place, self._tell, self._explain = place, tell, explain
+    def __init__(
+        self, place: Place, tell: Callable[[str], None], words_for: Callable[[bytes], list[str]], explain: Explain
+    ) -> None:
+        self._place, self._tell, self._words_for, self._explain = place, tell, words_for, explain
         self._stderr = Tail(STDERR_TAIL)
         self._waiting: deque[Chunk] = deque()
         self._size = 0
@@ -67,7 +70,7 @@ class EngineChannel:
     def send(self, data: bytes) -> None:
         if self._over:
             raise troubles.closed(self._place, "the program has ended")
-        for words in frames.more(data):
+        for words in self._words_for(data):
             self._tell(words)
 
     def end_input(self) -> None:

@@ -6,13 +6,12 @@ anybody; the other writes what hosts are told, and gathers for a moment what man
 """
 
 import os
-import queue
 import re
 import secrets
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -26,14 +25,13 @@ from preflight.transport.engine.calls import Calls
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.frames import Order, Said
 from preflight.transport.engine.names import short
+from preflight.transport.engine.outgoing import Outgoing
 from preflight.transport.process import Process
 from preflight.transport.programs import source
 from preflight.transport.streams import Output, split_lines
 from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, Program, TransportError, Trouble
 
-BEAT = 2.0  # seconds between two signs of life to the nodes
-GATHER = 0.02  # seconds in which what several hosts are told becomes one line
 SILENCE = 20.0  # seconds without a sign of life of a node, which gives one every 5, after which it is gone
 LOOK = 0.5  # seconds between two looks who is silent
 FAREWELL = 6.0  # seconds for relays and engine to end after the end of their input
@@ -88,12 +86,8 @@ class Engine:
         self._gone: dict[str, str] = {}  # host → why
         self._over = ""  # why the engine has ended
         self._words: deque[str] = deque(maxlen=30)
-        self._numbers: dict[tuple[str, str], int] = {}  # of what is run: command, source
-        self._payloads: dict[int, bytes] = {}  # the first of each
-        self._times: dict[tuple[str, int], int] = defaultdict(int)  # how often each was run on a host
-        self._orders: queue.SimpleQueue[Order | bytes | None] = queue.SimpleQueue()
+        self._outgoing = Outgoing()
         self._looked = 0.0  # when it was looked who is silent
-        self._numbering = threading.Lock()
         self._news = threading.Condition()
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
@@ -133,7 +127,7 @@ class Engine:
         if not self._process:
             return
         self._over = self._over or f"{self._site.name} has been ended"
-        self._orders.put(None)
+        self._outgoing.end()
         for patience, or_else in ((FAREWELL, self._process.terminate), (TERM, self._process.kill)):
             try:
                 self._process.wait(patience)
@@ -151,33 +145,20 @@ class Engine:
         place = Place(host.name, self._site.name)
         call = Call(place, program, sudo=host.ssh.sudo, password=None)
         node = self._await(host.name, timeout)
-        number, name, like = self._named(host, call.command, program)
+        number, name = self._outgoing.named(host.name, call.command, program.source)
         with self._news:
             channel = node.channels[name] = EngineChannel(
                 place,
-                lambda words: self._put(Order(node.number, name, words)),
+                lambda words: self._outgoing.put(Order(node.number, name, words)),
+                lambda data: self._outgoing.words_for(number, data),
                 lambda status, stderr: call.error(status, b"", stderr),
             )
             if host.name in self._gone:  # since a moment ago
                 self._lose(host.name, self._gone[host.name])
-        self._put(Order(node.number, name, frames.run(("sh", "-c", call.command), f"{number}")))
-        for words in frames.more(program.payload, f"{number} payload", like):
-            self._put(Order(node.number, name, words))
+        self._outgoing.put(Order(node.number, name, frames.run(("sh", "-c", call.command), f"{number}")))
+        with suppress(TransportError):  # its trouble is told by who reads
+            channel.send(program.payload)
         return channel, call
-
-    def _named(self, host: Host, command: str, program: Program) -> tuple[int, str, bytes]:
-        """The number of what is run; the program's name on the host, the same on all hosts that run the same, so that
-        one line tells them all; and the first host's payload, which others' are like. Source and that payload have been
-        sent to all nodes by then."""
-        with self._numbering:
-            number = self._numbers.setdefault((command, program.source), len(self._numbers))
-            if number not in self._payloads:
-                self._payloads[number] = program.payload
-                for name, text in ((f"{number}", program.source.encode()), (f"{number} payload", program.payload)):
-                    (self._calls.keep if self._calls else self._put)(frames.text_line(name, text))
-            times = self._times[host.name, number]
-            self._times[host.name, number] += 1
-            return number, f"{number}.{times}", self._payloads[number]
 
     def _await(self, host: str, timeout: float) -> _Node:
         """The host's relay, as soon as it has said that it is there. Raises TransportError."""
@@ -197,6 +178,7 @@ class Engine:
         words = {"PREFLIGHT_NONCE": self._nonce, "PREFLIGHT_RANK_IN": self._site.rank}
         if self._site.calls:
             self._calls = Calls(self._nonce)
+            self._outgoing.tell_all = self._calls.keep
             words["PREFLIGHT_CALL"] = self._calls.addresses(self._addresses)
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:
@@ -282,33 +264,12 @@ class Engine:
 
     # What goes.
 
-    def _put(self, order: Order | bytes) -> None:
-        if not self._over:
-            self._orders.put(order)
-
     def _talk(self, process: Process) -> None:
         with suppress(OSError, ValueError):  # that nobody listens any more is found by who reads
-            for lines in self._gathered():
+            for lines in self._outgoing.lines():
                 (self._calls or process).send(lines)
                 self._miss_the_silent()
         process.close_stdin()
-
-    def _gathered(self) -> Iterator[bytes]:
-        """All that is to be said in a moment, as few lines as may be."""
-        while True:
-            sources, orders = bytearray(), list[Order]()
-            with suppress(queue.Empty):
-                order = self._orders.get(timeout=BEAT)
-                until = time.monotonic() + GATHER
-                while order is not None:
-                    if isinstance(order, Order):
-                        orders.append(order)
-                    else:
-                        sources += order
-                    order = self._orders.get(timeout=max(0.0, until - time.monotonic()))
-                yield bytes(sources) + b"".join(frames.lines_of(orders))
-                return
-            yield bytes(sources) + b"".join(frames.lines_of(orders)) or frames.ALIVE
 
     def _miss_the_silent(self) -> None:
         """Asked by both threads: an engine that waits for a node to listen stops the one that writes."""

@@ -73,6 +73,11 @@ def more(data: bytes, name: str = "", like: bytes = b"") -> Iterator[str]:
         yield json.dumps(words | {"like": [name, first, last]} if like else words)
 
 
+def is_like(data: bytes, text: bytes) -> bool:
+    """Whether `data` takes less than half by being packed like `text`."""
+    return bool(text) and 2 * sum(map(len, more(data, "", text))) < sum(map(len, more(data)))
+
+
 def end(seconds: float) -> str:
     return json.dumps({"end": seconds})
 

@@ -11,6 +11,7 @@ breaks a rule of HCCL; with one, it ends with 1 where hosts are otherwise.
 """
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -196,5 +197,6 @@ def _finish(args: argparse.Namespace, text: str, built: "Built") -> int:
     else:
         write_whole(Path(args.out), text, "the rank table")
         print(f"{args.out}: {described(text)}")
-        print(f"next: preflight ranktable --check {args.out} --inventory {args.inventory}")
+        words = ["preflight", "ranktable", "--check", args.out, "--inventory", str(args.inventory)]
+        print(f"next: {shlex.join(words)}")
     return 1 if built.differences else 0

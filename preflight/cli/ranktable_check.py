@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def _ending(
     args: argparse.Namespace, table: _Table, problems: Sequence[Problem], found: Comparison | None
 ) -> Iterator[Line]:
     """What was not looked at, the verdict, and what to run next."""
-    name = table.path
+    name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
     unseen = found.unseen if found else ()
     yield from (Line(f"! could not look: {sentence}", "unknown") for sentence in unseen[:_SHOWN])
     if len(unseen) > _SHOWN:
@@ -161,17 +162,17 @@ def _ending(
     if _wrong(problems):
         asked = "; the hosts were not asked" if args.inventory else ""
         yield Line(f"HCCL would not take it{asked}", "fail")
-        yield Line("next: mend it, or write another: preflight ranktable --inventory hosts.toml -o FILE", "next")
+        yield Line(f"next: mend it, or write another: preflight ranktable --inventory {inventory} -o FILE", "next")
     elif found is None:
         yield Line("no rule is broken; whether the hosts are so was not asked", "pass")
-        yield Line(f"next: preflight ranktable --check {name} --inventory hosts.toml", "next")
+        yield Line(f"next: preflight ranktable --check {name} --inventory {inventory}", "next")
     elif _wrong(found.differences):
         yield Line("the hosts are otherwise", "fail")
-        yield Line(f"next: preflight ranktable --inventory {args.inventory} -o {name} --force", "next")
+        yield Line(f"next: preflight ranktable --inventory {inventory} -o {name} --force", "next")
     elif not unseen:
         hosts = f"the hosts of --limit {args.limit}" if args.limit else "the hosts"
         yield Line(f"no rule is broken, and {hosts} are so", "pass")
-        yield Line(f"next: preflight check --inventory {args.inventory}", "next")
+        yield Line(f"next: preflight check --inventory {inventory}", "next")
 
 
 def _entry(problem: Problem, place: tuple[int, int]) -> dict[str, object]:

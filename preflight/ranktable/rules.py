@@ -4,6 +4,7 @@ The rules are those of HCCL's user guide (cluster_info_config/rank_table_config_
 Where one value is wrong, one rule speaks: each is silent about what another one names.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -17,6 +18,8 @@ from preflight.ranktable.super_pods import SUPER_POD_RULES
 from preflight.ranktable.types import OLD, Problem, RankedDevice, RankTable, Server, called, spelled
 
 LONGEST_ID = 64  # characters of a server_id
+_LAST_DEVICE = 63  # N of /dev/davinciN
+_PLACEHOLDER = re.compile(r".*[*<>].*|(x{1,3}|[0-9]{1,3})([.-](x{1,3}|[0-9]{1,3})){3}", re.IGNORECASE)  # or an address
 
 
 def judge(reading: Reading, product: Product | None = None) -> tuple[Problem, ...]:
@@ -87,7 +90,17 @@ def server_ids(table: RankTable) -> Iterator[Problem]:
             yield Problem("server-id", text, where)
         elif server.id.startswith("127."):
             yield Problem("server-id", f"server_id {server.id} is an address of the loopback", where, warning=True)
+        elif _PLACEHOLDER.fullmatch(server.id) and ip(server.id) is None:
+            text = f"server_id {quote(server.id)} is no address, but what a manual may have in the place of one"
+            yield Problem("server-id", text, where, warning=True)
         first.setdefault(server.id, server)
+
+
+def device_ids(table: RankTable) -> Iterator[Problem]:
+    for server, device in table.placed:
+        if device.device_id > _LAST_DEVICE:
+            text = f"{called(server, device)}: the last device that a server can have is {_LAST_DEVICE}"
+            yield Problem("device", text, (*device.path, "device_id"), rank=device.rank, warning=True)
 
 
 def host_ips(table: RankTable) -> Iterator[Problem]:
@@ -277,6 +290,6 @@ def device_sets(table: RankTable, product: Product | None) -> Iterator[Problem]:
 
 
 _RULES: tuple[Callable[[RankTable], Iterable[Problem]], ...] = (
-    counts, empty, server_ids, host_ips, ranks, interleaved, mindspore_order, addresses, ports,
+    counts, empty, server_ids, device_ids, host_ips, ranks, interleaved, mindspore_order, addresses, ports,
     addresses_of_ranks,
 )  # fmt: skip

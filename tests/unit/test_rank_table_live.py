@@ -240,6 +240,18 @@ def test_a_link_is_refused(run: Run) -> None:
     assert (code, "link.json is a link" in out) == (2, True)
 
 
+def test_the_commands_to_run_next_are_quoted(run: Run) -> None:
+    written = run("--from", "facts.json", "-i", "hosts.toml", "-o", "a b;id.json")[1]
+    assert written.endswith("next: preflight ranktable --check 'a b;id.json' --inventory hosts.toml\n")
+    Path("my hosts.toml").write_text(INVENTORY)
+    assert run("--check", "a b;id.json")[1].endswith(written.splitlines()[-1] + "\n")
+    for facts, says in (
+        ("other.json", "next: preflight ranktable --inventory 'my hosts.toml' -o 'a b;id.json' --force\n"),
+        ("facts.json", "next: preflight check --inventory 'my hosts.toml'\n"),
+    ):
+        assert run("--check", "a b;id.json", "--from", facts, "-i", "my hosts.toml")[1].endswith(says)
+
+
 def test_nothing_is_written_over_unless_that_is_said(run: Run) -> None:
     Path("mine.json").write_text("mine")
     code, _, err = run("--from", "facts.json", "-o", "mine.json")

@@ -194,6 +194,25 @@ def test_a_name_of_the_loopback_is_a_warning() -> None:
     assert [(problem.rule, problem.warning) for problem in judge(read(text_of(made)))] == [("server-id", True)]
 
 
+@pytest.mark.parametrize("name", ["10.*.*.*", "xx.xx.xx.xx", "xx-xx-xx-xx", "10.1.0.X", "10.1.0.300", "<server ip>"])
+def test_a_placeholder_of_a_manual_is_a_warning(name: str) -> None:
+    made = numbered("1.0", [Server(name, (RankedDevice(0, 0, (), "10.0.0.1"),), ())])
+    [problem] = judge(read(text_of(made)))
+    assert (problem.rule, problem.warning) == ("server-id", True)
+    assert problem.text == f"server_id '{name}' is no address, but what a manual may have in the place of one"
+
+
+@pytest.mark.parametrize("name", ["10.1.0.1", "fd00::1", "node_0", "max-3.example", "xx", "1-2", "node-1-2-3-4"])
+def test_any_other_name_of_a_server_is_taken(name: str) -> None:
+    assert judge(read(text_of(numbered("1.0", [Server(name, (RankedDevice(0, 63, (), "10.0.0.1"),), ())])))) == ()
+
+
+def test_a_device_that_no_server_has_is_a_warning() -> None:
+    [problem] = judge(read(text_of(numbered("1.0", [Server("a", (RankedDevice(0, 64, (), "10.0.0.1"),), ())]))))
+    assert (problem.rule, problem.warning) == ("device", True)
+    assert problem.text == "rank 0 (server a, device 64): the last device that a server can have is 63"
+
+
 @pytest.mark.parametrize(
     ("devices", "says"),
     [((0, 1, 2), "3 devices (0, 1, 2): Atlas A1 takes 1, 2, 4 or 8 of a server"),

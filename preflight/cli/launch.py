@@ -5,10 +5,10 @@
   preflight launch --launcher shell -o scripts --dir start -- train.py
   preflight launch --check run-node01.sh run-node02.sh
 
-Nothing is started. The name of the host NIC, where the inventory has none, is asked of the hosts in one look;
---from FACTS takes it from saved facts or a capture, and --offline leaves out what would need it. After -- stands the
-program with its arguments, which are passed on as they are. Launchers, variables and all that is looked for:
-docs/launch.md.
+Nothing is started. The host NIC and its address, where the inventory has no name or HCCL_IF_IP is wanted, are asked
+of the hosts in one look; --from FACTS takes them from saved facts or a capture, --offline leaves them out. After --
+stands the program with its arguments, which are passed on as they are. Launchers, variables and all that is looked
+for: docs/launch.md.
 """
 
 import argparse
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from preflight.cli.common import add_inventory_arguments, devices, refuse_existing, session, write_whole
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
-from preflight.launch.job import Job, Launcher
+from preflight.launch.job import FOR_MASTERS, Job, Launcher
+from preflight.model.cluster import OVER_SSH
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from preflight.facts.types import ClusterFacts
-    from preflight.launch.job import HostLaunch
+    from preflight.launch.job import HostLaunch, Place
     from preflight.model.cluster import Cluster, Host
     from preflight.ranktable.types import RankTable
+
+_OURS = "printed by preflight for bash"  # in the head of every script
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="mpirun: pass on a variable of the shell (-x NAME)",
     )
-    parser.add_argument("--mpi-home", default="", metavar="DIR", help="mpirun is DIR/bin/mpirun (default: on PATH)")
+    parser.add_argument("--mpi-home", metavar="DIR", help="mpirun is DIR/bin/mpirun (default: on PATH)")
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="FACTS", help="host NICs from saved facts or a capture"
     )
@@ -106,10 +109,16 @@ def _refuse_wrong_usage(args: argparse.Namespace) -> None:
         raise UsageError(f"--master-port {args.master_port} is not a port from 1024 to 65535")
     if args.source and args.offline:
         raise UsageError("--from has what --offline would do without; leave out one of them")
-    if args.rank_table and not args.rank_table.startswith("/"):
-        raise UsageError(f"--rank-table {args.rank_table}: HCCL wants an absolute path")
+    if args.rank_table is not None and not args.rank_table.startswith("/"):
+        raise UsageError(f"--rank-table {args.rank_table!r}: HCCL wants an absolute path")
     if args.rank_table_copy and not args.rank_table:
         raise UsageError("--rank-table-copy is a copy of the table that --rank-table names; say where that is")
+    if args.limit == "":
+        raise UsageError("--limit is empty; leave it out for all hosts")
+    if (args.forward or args.mpi_home is not None) and args.launcher != Launcher.MPIRUN:
+        raise UsageError(f"--forward and --mpi-home are mpirun's; {args.launcher} has no use for them")
+    if args.mpi_home is not None and not args.mpi_home.startswith("/"):
+        raise UsageError(f"--mpi-home {args.mpi_home!r}: mpirun is started on every host, so write the whole path")
     for name in args.forward:
         if not name.isidentifier() or not name.isascii():
             raise UsageError(f"--forward {name!r} is no variable's name")
@@ -119,9 +128,9 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
     """The job, and what is to be said of it."""
     from preflight.inventory import limit, load
     from preflight.launch.environment import checked
-    from preflight.launch.places import common_network, must_look, place
+    from preflight.launch.places import common_network, must_look, place, wants_addresses
 
-    notes = [f"{args.launcher}, printed by preflight for bash; docs/launch.md says what for"]
+    notes = [f"{args.launcher}, {_OURS}; docs/launch.md says what for"]
     facts, table = None, None
     hosts: Sequence[Host]
     if args.source:
@@ -134,16 +143,18 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
         hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
     if args.rank_table:
         hosts, table = _ranked(args, cluster, hosts)
-    own = checked(args.env, cluster.product)
-    for host in hosts:
-        place(cluster, host, args.devices, None)  # what is wrong with devices is said before anybody is contacted
     launcher = Launcher(args.launcher)
     port = args.master_port or _port(cluster, launcher)
-    if facts is None and must_look(hosts) and not args.offline:
-        facts = _look(args, cluster, hosts)
-        notes.append("host NICs: from a look at the hosts just now")
-    elif facts is None and must_look(hosts):
-        notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
+    own = checked(args.env, cluster.product, len(hosts))
+    _refuse_job(cluster, port, [place(cluster, host, args.devices, None) for host in hosts])
+    if facts is None and (must_look(hosts) or wants_addresses(cluster, launcher)):
+        if not args.offline:
+            facts = _look(args, cluster, hosts)
+            notes.append("host NICs: from a look at the hosts just now")
+        elif must_look(hosts):
+            notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
+        else:
+            notes.append("--offline: no HCCL_IF_IP, since the addresses of the host NICs are not known")
     places = [place(cluster, host, args.devices, facts) for host in hosts]
     if table:
         from preflight.launch.ranked import as_in
@@ -155,11 +166,30 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
                      "the same hosts and devices; for another order add --rank-table-copy FILE")  # fmt: skip
     job = Job(
         launcher, cluster, tuple(places), tuple(args.program), port, own, tuple(args.forward), args.rank_table or "",
-        common_network(hosts, facts), args.mpi_home.rstrip("/"),
+        common_network(hosts, facts), (args.mpi_home or "").rstrip("/"),
     )  # fmt: skip
     if cluster.ports and port not in cluster.ports:
         notes.append(f"port {port} is none of the inventory's: nobody has reserved it or let it through the firewall")
+    ways = {(host.ssh.user, host.ssh.port or 22) for host in hosts}
+    if launcher in OVER_SSH and len(hosts) > 1 and (len(ways) > 1 or any(port != 22 for _, port in ways)):
+        notes.append(f"{launcher} goes from host to host by plain ssh: what [ssh] of the inventory says of users and "
+                     f"ports has to be in ~/.ssh/config on {places[0].name}, too")  # fmt: skip
     return job, notes
+
+
+def _refuse_job(cluster: "Cluster", port: int, places: "Sequence[Place]") -> None:
+    """Raises UsageError for what would fail on every host, before anybody is contacted."""
+    from preflight.ranktable.device_sets import device_set_problems
+
+    if port in cluster.ports and (purpose := cluster.purpose(port)) not in FOR_MASTERS:
+        raise UsageError(f"--master-port {port} is {purpose}'s in the inventory; name another")
+    if cluster.probe.python.startswith("~"):
+        raise UsageError(f"[probe] python = {cluster.probe.python!r}: nobody expands ~ there; write the whole path")
+    if cluster.probe.backend == "hccl":
+        sets = [((), place.name, place.devices) for place in places]
+        for problem in device_set_problems(cluster.product, sets):
+            if not problem.warning:
+                raise UsageError(problem.text)
 
 
 def _ranked(
@@ -183,10 +213,10 @@ def _ranked(
 
 
 def _port(cluster: "Cluster", launcher: Launcher) -> int:
-    """The inventory's port of that name, its first, or what the launcher takes by itself."""
-    wanted, otherwise = ("mindspore", 8118) if launcher is Launcher.MSRUN else ("master", 29500)
+    """The inventory's port of that name, else its master's: one that is reserved and let through."""
     named = {name: port for port, name in cluster.port_names.items()}
-    return named.get(wanted, otherwise)
+    own = named.get("mindspore") if launcher is Launcher.MSRUN else None
+    return own or named.get("master", 29500)
 
 
 def _look(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]") -> "ClusterFacts":
@@ -198,21 +228,31 @@ def _look(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]")
         )
 
 
+def _head(path: Path) -> str:
+    try:
+        with path.open(errors="replace") as file:
+            return " ".join(file.read(1000).replace("#", "").split())  # comments are wrapped
+    except OSError:
+        return ""
+
+
 def _write(args: argparse.Namespace, job: Job, started: "Sequence[HostLaunch]", notes: list[str]) -> None:
     """All or none: a folder with the scripts of two jobs would be started as one."""
     from preflight.launch.text import script
 
     paths = [args.dir / f"{launch.host}.sh" for launch in started]
+    texts = [script(it, job.cluster.probe, [f"{it.host}: {notes[0]}", *notes[1:]]) for it in started]
     for path in paths:
         refuse_existing(path, force=args.force)
+    for path in sorted(set(args.dir.glob("*.sh")) - set(paths)):
+        if _OURS in _head(path):
+            raise UsageError(f"{path} is of another job and would be started with this one; remove it")
     try:
         args.dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PreflightError(f"{args.dir}: no folder for the scripts: {error.strerror}") from error
-    for path, launch in zip(paths, started, strict=True):
-        write_whole(
-            path, script(launch, job.cluster.probe, [f"{launch.host}: {notes[0]}", *notes[1:]]), "the script", 0o755
-        )
+    for path, text in zip(paths, texts, strict=True):
+        write_whole(path, text, "the script", 0o755)
     for note in notes[1:]:
         print(printable(note), file=sys.stderr)
     alone = f"; it starts the ranks of all {len(job.places)} hosts" if len(started) < len(job.places) else ""

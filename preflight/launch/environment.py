@@ -66,13 +66,9 @@ def _meeting(job: Job) -> Iterator[Variable]:
 def _devices(job: Job, place: Place) -> Iterator[Variable]:
     name = _VISIBLE.get(job.cluster.product, "ASCEND_RT_VISIBLE_DEVICES")
     itself = job.launcher is Launcher.DEEPSPEED  # which hands its --include on
-    if name and not itself and place.devices != _planned(job.cluster, place.name):
+    if name and not itself and place.devices != tuple(it.index for it in job.planned[place.name].devices):
         told = "the devices that the job sees; in it they are counted anew, from 0"
         yield Variable(name, ",".join(map(str, place.devices)), told)
-
-
-def _planned(cluster: Cluster, name: str) -> tuple[int, ...]:
-    return next(tuple(device.index for device in host.devices) for host in cluster.hosts if host.name == name)
 
 
 def _hccl(job: Job, place: Place) -> Iterator[Variable]:
@@ -106,8 +102,9 @@ def of_profile(cluster: Cluster, nic: str) -> Mapping[str, str]:
     return {name: value for name, _, value in told}
 
 
-def checked(pairs: list[str], product: Product) -> dict[str, str]:
-    """--env NAME=VALUE, read; raises UsageError for names that are none, slips, and values that HCCL would not take."""
+def checked(pairs: list[str], product: Product, hosts: int) -> dict[str, str]:
+    """--env NAME=VALUE, read; raises UsageError for names that are none, slips, values that HCCL would not take, and
+    one address for several `hosts`."""
     found = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
@@ -117,6 +114,8 @@ def checked(pairs: list[str], product: Product) -> dict[str, str]:
             raise UsageError(f"--env {name}: {value!r} has more than one line, or control characters")
         if name in _RANKS:
             raise UsageError(f"--env {name}: that is the launcher's to say; see --master-port, --devices and --limit")
+        if name == "HCCL_IF_IP" and hosts > 1:
+            raise UsageError(f"--env {name}={value}: all {hosts} hosts would get it, and each has its own")
         if slip := meant(name):
             raise UsageError(f"--env {name} is no variable of HCCL; did you mean {slip}?")
         allowed = rule(name, product) if name in RULES and product.is_npu else None

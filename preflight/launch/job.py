@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from itertools import accumulate
 
-from preflight.model.cluster import Cluster
+from preflight.model.cluster import Cluster, Host
 
 
 class Launcher(StrEnum):
@@ -22,6 +24,9 @@ class Launcher(StrEnum):
 
 # These are started on the first host alone, and give all ranks one environment.
 FROM_ONE_HOST = frozenset({Launcher.MPIRUN, Launcher.PERSEUSRUN, Launcher.SRUN, Launcher.DEEPSPEED})
+
+# Whose of the inventory's ports a master may listen on (Cluster.purpose); the others are HCCL's.
+FOR_MASTERS = frozenset({"job", "master", "rendezvous", "mindspore", "volcano"})
 
 
 @dataclass(frozen=True)
@@ -57,17 +62,25 @@ class Job:
     def master(self) -> str:
         return self.places[0].address
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(len(place.devices) for place in self.places)
 
-    @property
+    @cached_property
     def even(self) -> bool:
         """Whether all hosts run the same number of processes."""
         return len({len(place.devices) for place in self.places}) == 1
 
-    def first_rank(self, place: Place) -> int:
-        return sum(len(before.devices) for before in self.places[: self.places.index(place)])
+    @cached_property
+    def first_ranks(self) -> Mapping[str, int]:
+        """Name of a host → the rank of its first process."""
+        ends = accumulate(len(place.devices) for place in self.places)
+        return {place.name: end - len(place.devices) for place, end in zip(self.places, ends, strict=True)}
+
+    @cached_property
+    def planned(self) -> Mapping[str, Host]:
+        """Name → the host in the inventory."""
+        return {host.name: host for host in self.cluster.hosts}
 
     @property
     def interpreter(self) -> tuple[str, ...]:

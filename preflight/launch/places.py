@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 from preflight.checks.hccl_nic import addresses
 from preflight.checks.hosts import named_by
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
-from preflight.launch.job import Place
+from preflight.launch.job import FROM_ONE_HOST, Launcher, Place
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, UsageError
 
@@ -18,6 +18,11 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
 def must_look(hosts: Sequence[Host]) -> bool:
     """Whether the name of a host NIC is known to the hosts alone."""
     return any(host.nic is None or "/" in host.nic for host in hosts)
+
+
+def wants_addresses(cluster: Cluster, launcher: Launcher) -> bool:
+    """Whether every host gets HCCL_IF_IP, so that the address of its host NIC has to be known."""
+    return cluster.product.is_npu and cluster.probe.backend == "hccl" and launcher not in FROM_ONE_HOST
 
 
 def place(cluster: Cluster, host: Host, wanted: tuple[int, ...] | None, facts: ClusterFacts | None) -> Place:
@@ -37,9 +42,9 @@ def place(cluster: Cluster, host: Host, wanted: tuple[int, ...] | None, facts: C
         named = host.nic if host.nic and "/" not in host.nic else ""
         return Place(host.name, host.address, chosen, named, host.address if _in(host.nic, host.address) else "")
     nic = _nic(host, facts)
-    own = [str(address.ip) for address in addresses(nic, 4)]
+    own = [str(address.ip) for version in (4, 6) for address in addresses(nic, version)]
     if not own:
-        raise NotSeenError(f"{host.name}: its host NIC {nic.name} has no IPv4 address")
+        raise NotSeenError(f"{host.name}: its host NIC {nic.name} has no address")
     address = host.address if host.address in own else own[0]
     return Place(host.name, address, chosen, nic.name, address)
 

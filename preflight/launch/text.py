@@ -5,7 +5,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from preflight.launch.job import File, HostLaunch, Variable
+from preflight.launch.words import LONGEST
 from preflight.model.cluster import ProbeSettings
+from preflight.model.errors import UsageError
 
 _COLUMNS = 80
 
@@ -66,9 +68,14 @@ def _files(files: Sequence[File]) -> Iterator[str]:
 
 
 def _where(body: str, place: ProbeSettings) -> str:
-    """The same where jobs run: as their user, in their container."""
+    """The same where jobs run: as their user, in their container. Raises UsageError for what is too long for that."""
     user = ("sudo", "-n", "-H", "-u", place.user, "--") if place.user else ()
     around = (*user, *place.wrapper)
+    if around and len(body.encode()) > LONGEST:
+        raise UsageError(
+            f"for {around[0]} (user and exec of the inventory) all of it has to be one argument, and it is longer than "
+            "the 128 KiB that Linux lets through; start the job with torchrun or shell, on every host"
+        )
     return f"{shlex.join(around)} bash -c {shlex.quote(body)}" if around else body
 
 

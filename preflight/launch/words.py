@@ -2,6 +2,8 @@
 
 import shlex
 
+LONGEST = (128 << 10) - 1  # bytes of one argument: MAX_ARG_STRLEN of Linux (execve(2)), with the zero at its end
+
 
 class Raw(str):
     """Shell text of ours that is not to be quoted: "$NODE_RANK"."""

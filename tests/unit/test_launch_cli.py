@@ -54,8 +54,16 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--rank-table-copy", "hccl.json", "--", "t.py"], "say where that is"),
         (["--rank-table", "/t", "--rank-table-copy", "nowhere", "--", "t.py"], "nowhere: No such file or directory"),
         (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: it is no JSON"),
+        (["--rank-table", "", "--", "t.py"], "HCCL wants an absolute path"),
         (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "it takes a number from 0 to 7"),
-        (["--forward", "A-B", "--", "t.py"], "is no variable's name"),
+        (["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"], "all 2 hosts would get it, and each has its own"),
+        (["--master-port", "60005", "--", "t.py"], "--master-port 60005 is HCCL's in the inventory"),
+        (["--limit", "", "--", "t.py"], "--limit is empty"),
+        (["--devices", "", "--", "t.py"], "'' is no list of devices"),
+        (["--forward", "PATH", "--", "t.py"], "--forward and --mpi-home are mpirun's"),
+        (["--mpi-home", "/opt/mpi", "--launcher", "srun", "--", "t.py"], "--forward and --mpi-home are mpirun's"),
+        (["--mpi-home", "mpi", "--launcher", "mpirun", "--", "t.py"], "write the whole path"),
+        (["--launcher", "mpirun", "--forward", "A-B", "--", "t.py"], "is no variable's name"),
         (["--limit", "node07", "--", "t.py"], "the inventory has no host node07"),
         (["--from", "nowhere.json", "--", "t.py"], "nowhere.json"),
         (["--from", "x", "--offline", "--", "t.py"], "leave out one of them"),
@@ -75,16 +83,88 @@ def test_wrong_usage_is_one_sentence(
     assert sorted(path.name for path in here.iterdir()) == ["hosts.toml"]
 
 
-def test_with_named_nics_nobody_is_contacted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
-    code, out, err = said(capsys, "--", "train.py", "--", "-x")
+def test_offline_says_that_nobody_looked_for_the_address_of_a_named_nic(
+    here: Path,  # noqa: ARG001
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = said(capsys, "--offline", "--", "train.py", "--", "-x")
     assert (code, err) == (0, "")
     assert "export HCCL_SOCKET_IFNAME==eth0\n" in out.replace("'", "")
-    assert "HCCL_IF_IP" not in out, "whether the address is on eth0 was not looked at"
+    assert "HCCL_IF_IP=" not in out, "whether the address is on eth0 was not looked at"
+    assert "# --offline: no HCCL_IF_IP, since" in out
     assert out.endswith("    train.py -- -x\n")
 
 
+def test_named_nics_are_looked_at_for_their_addresses(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """HCCL_IF_IP is wanted on every host; hosts that nobody reaches are no reason to leave it out in silence."""
+    (here / "facts.json").write_text(dump(healthy_facts(load(here / "hosts.toml"))))
+    code, out, _ = said(capsys, "--from", "facts.json", "--", "t.py")
+    assert code == 0
+    assert "export HCCL_IF_IP=10.1.0.11\n" in out and "export HCCL_IF_IP=10.1.0.12\n" in out
+    (here / "hosts.toml").write_text(INVENTORY.replace("10.1.0.[11-12]", "127.0.0.[11-12]") + "[hosts.ssh]\nport = 1\n")
+    code, out, err = said(capsys, "--", "t.py")
+    assert (code, out) == (3, "")
+    assert "its host NIC is not known" in err and "--offline does without" in err
+    code, _, err = said(capsys, "--launcher", "mpirun", "--", "t.py")
+    assert (code, err) == (0, ""), "no HCCL_IF_IP, nobody to be asked"
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "says"),
+    [
+        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3,4,5"], "takes 1, 2, 4 or 8 of a"),
+        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3-4"], "all of 0-3, or all of 4-7"),
+        (("[network]", '[probe]\npython = "~/venv/bin/python"\n[network]'), [], "nobody expands ~ there"),
+        (("10.1.0.[11-12]", "fd00::[1-2]"), ["--launcher", "mpirun"], "mpirun takes fd00::1 of node01 for a host and"),
+        (("10.1.0.[11-12]", "fd00::[1-2]"), ["--launcher", "deepspeed"], "deepspeed takes fd00::1"),
+    ],
+    ids=str,
+)
+def test_a_job_that_would_fail_everywhere_is_refused(
+    change: tuple[str, str], arguments: list[str], says: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "hosts.toml").write_text(INVENTORY.replace(*change))
+    code, out, err = said(capsys, "--offline", *arguments, "--", "t.py")
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_hosts_may_have_addresses_of_ipv6_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "hosts.toml").write_text(THREE.replace("10.1.0.[9-11]", "fd00::[1-3]"))
+    facts = dump(healthy_facts(load(here / "hosts.toml")))
+    (here / "facts.json").write_text(facts)
+    code, out, err = said(capsys, "--from", "facts.json", "--", "t.py")
+    assert (code, err) == (0, "")
+    assert "export HCCL_IF_IP=fd00::3\n" in out
+    assert "--master_addr fd00::1 " in out
+
+
+def test_ways_of_ssh_that_a_launcher_does_not_take_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def notes(launcher: str) -> bool:
+        _, out, _ = said(capsys, "--offline", "--launcher", launcher, "-o", "json", "--", "t.py")
+        return any("~/.ssh/config on node01" in note for note in json.loads(out)["notes"])
+
+    assert not notes("mpirun")
+    (here / "hosts.toml").write_text(INVENTORY + "[hosts.ssh]\nport = 2222\n")
+    assert notes("mpirun") and notes("deepspeed")
+    assert not notes("torchrun")
+
+
+def test_scripts_of_another_job_are_not_left_beside_new_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write = ("--offline", "-o", "scripts", "--dir", "start", "--force")
+    assert said(capsys, *write, "--", "t.py")[0] == 0
+    (here / "start" / "mine.sh").write_text("#!/bin/bash\n")
+    before = (here / "start" / "node01.sh").read_text()
+    code, _, err = said(capsys, *write, "--limit", "node01", "--", "other.py")
+    assert code == 2
+    assert "start/node02.sh is of another job" in err
+    assert (here / "start" / "node01.sh").read_text() == before
+    (here / "start" / "node02.sh").unlink()
+    assert said(capsys, *write, "--limit", "node01", "--", "other.py")[0] == 0
+
+
 def test_scripts_are_written_whole_and_never_over_others(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write = ("-o", "scripts", "--dir", "start", "--launcher", "shell")
+    write = ("--offline", "-o", "scripts", "--dir", "start", "--launcher", "shell")
     code, out, err = said(capsys, *write, "--", "train.py")
     assert (code, out) == (0, "")
     assert "2 scripts are in start" in err
@@ -100,7 +180,7 @@ def test_scripts_are_written_whole_and_never_over_others(here: Path, capsys: pyt
     code, _, _ = said(capsys, *write, "--force", "--", "train.py")
     assert code == 0
     assert "mine" not in (here / "start" / "node02.sh").read_text()
-    code, _, err = said(capsys, "-o", "scripts", "--dir", "hosts.toml", "--", "train.py")
+    code, _, err = said(capsys, "--offline", "-o", "scripts", "--dir", "hosts.toml", "--", "train.py")
     assert code in (1, 2)
     assert "hosts.toml" in err
 
@@ -112,7 +192,7 @@ def test_a_launcher_of_one_host_has_one_script(here: Path, capsys: pytest.Captur
 
 
 def test_a_port_that_nobody_has_reserved_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
-    _, out, _ = said(capsys, "--master-port", "7777", "-o", "json", "--", "t.py")
+    _, out, _ = said(capsys, "--offline", "--master-port", "7777", "-o", "json", "--", "t.py")
     assert any("port 7777 is none of the inventory's" in note for note in json.loads(out)["notes"])
 
 
@@ -210,7 +290,7 @@ def test_of_super_pods_the_table_itself_is_wanted(here: Path, capsys: pytest.Cap
     code, _, err = said(capsys, *TABLE, "--", "t.py")
     assert code == 2
     assert "add --rank-table-copy FILE, the table itself" in err
-    assert said(capsys, *TABLE, "--limit", "node01", "--", "t.py")[0] == 0
+    assert said(capsys, "--offline", *TABLE, "--limit", "node01", "--", "t.py")[0] == 0
 
 
 def test_check_tells_by_its_exit_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

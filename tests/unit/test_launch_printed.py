@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from preflight.launch.launchers import launches
 from preflight.launch.lint.check import faults
 from preflight.launch.places import place
 from preflight.launch.text import blocks, script
+from preflight.launch.words import folded
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
 
@@ -145,6 +147,17 @@ def test_the_program_s_arguments_arrive_as_they_were_given(
         assert process[0][-len(words) - 1 :] == ["train.py", *words]
 
 
+@pytest.mark.parametrize("setup", ["ulimit -l # memory", "sleep 0 &"])
+@pytest.mark.parametrize("launcher", [Launcher.MPIRUN, Launcher.SRUN])
+def test_a_setup_may_end_in_a_comment_or_go_on_behind(
+    setup: str, launcher: Launcher, programs: Path, tmp_path: Path
+) -> None:
+    (launch,) = launches(job(cluster(programs, probe=f'setup = "{setup}"'), launcher))
+    bash = next(at for at, word in enumerate(launch.processes[0].argv) if word == "bash")
+    (started,) = ran(folded(launch.processes[0].argv[bash:]) + " | cat", programs, tmp_path / "records")
+    assert started[0] == [str(programs / "python"), "train.py"]
+
+
 @pytest.mark.parametrize("launcher", Launcher)
 @pytest.mark.parametrize("probe", ["", 'exec = "docker exec -i train"', "setup = 'source /opt/set_env.sh; ulimit -l'"])
 def test_nothing_is_wrong_with_what_is_printed(launcher: Launcher, probe: str, programs: Path) -> None:
@@ -163,6 +176,43 @@ def test_hosts_that_differ_only_in_variables_have_the_command_in_common(programs
     assert "# then on each of node[01-02]:" in text
     uneven = job(cluster(programs, counts=(2, 1)), Launcher.TORCHRUN)
     assert blocks(launches(uneven), uneven.cluster.probe, [], fold).count("-m torch.distributed.run") == 2
+
+
+def many(count: int, launcher: Launcher, only: str = "", probe: str = "") -> Job:
+    text = f"""
+[cluster]
+name = "test"
+product = "nvidia"
+devices = 8
+[probe]
+{probe}
+[[hosts]]
+name = "node[1-{count}]"
+address = "node[1-{count}]"
+"""
+    return job(parse(text, Path("hosts.toml")), launcher, only=only)
+
+
+def test_no_argument_is_longer_than_linux_lets_through() -> None:
+    """`env -i true ARGUMENT` fails from 128 KiB on."""
+    (launch,) = launches(many(8000, Launcher.DEEPSPEED))
+    assert "--include" not in launch.processes[0].argv
+    assert launch.files[0].text.startswith("node1 slots=8\n")
+    (launch,) = launches(many(2, Launcher.DEEPSPEED, "1,3"))
+    assert launch.processes[0].argv[5:7] == ("--include", "node1:1,3@node2:1,3")
+    for hopeless in (many(9000, Launcher.DEEPSPEED, "1-7"), many(13200, Launcher.MPIRUN)):
+        with pytest.raises(UsageError, match="more than 128 KiB"):
+            launches(hopeless)
+    as_user = many(3000, Launcher.SRUN, probe='user = "trainer"')
+    with pytest.raises(UsageError, match=r"for sudo .* longer than the 128 KiB"):
+        blocks(launches(as_user), as_user.cluster.probe, [], fold)
+
+
+def test_the_start_of_thousands_of_hosts_is_printed_in_seconds() -> None:
+    large = many(8000, Launcher.SHELL, "0-3")
+    began = time.process_time()
+    blocks(launches(large), large.cluster.probe, [], fold)
+    assert time.process_time() - began < 8
 
 
 def test_ranks_go_on_from_host_to_host(programs: Path) -> None:
@@ -260,7 +310,7 @@ def test_one_environment_for_all_ranks_has_to_be_right_on_all(programs: Path) ->
 )
 def test_variables_that_would_do_harm_are_refused(pair: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        checked([pair], Product.ATLAS_A2)
+        checked([pair], Product.ATLAS_A2, 1)
 
 
 @pytest.mark.parametrize("text", ["", "a", "0-", "3-1", "0,,1", "0-100", "-1"])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from preflight.launch.job import HostLaunch, Job, Launcher
 from preflight.launch.launchers import deepspeed, mpirun, msrun, perseusrun, shell, spawn, srun, torch_elastic
+from preflight.launch.words import LONGEST
 from preflight.model.errors import UsageError
 
 _LAUNCHERS: Mapping[Launcher, Callable[[Job], tuple[HostLaunch, ...]]] = {
@@ -24,4 +25,10 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     """What is started on each host. Raises UsageError where the launcher cannot start such a job."""
     if job.launcher is Launcher.TORCH_NPU_RUN and not job.cluster.product.is_npu:
         raise UsageError(f"torch_npu_run comes with torch_npu, and the hosts are {job.cluster.product}; take torchrun")
-    return _LAUNCHERS[job.launcher](job)
+    started = _LAUNCHERS[job.launcher](job)
+    if any(len(word.encode()) > LONGEST for it in started for process in it.processes for word in process.argv):
+        raise UsageError(
+            f"{job.launcher} would get an argument of more than 128 KiB for {len(job.places)} hosts, more than Linux "
+            "lets through; start the job with torchrun or shell, on every host"
+        )
+    return started

@@ -7,14 +7,16 @@ looks for its own parts there on the other hosts, too; their PATH is that of a s
 from collections.abc import Iterator, Sequence
 
 from preflight.launch.job import HostLaunch, Job, Process
-from preflight.launch.launchers.one_host import environment, of_rank
+from preflight.launch.launchers.one_host import environment, of_rank, refuse_ipv6
 from preflight.launch.words import folded
 
 
 def launches(job: Job) -> tuple[HostLaunch, ...]:
+    """Raises UsageError where hosts have addresses of IPv6."""
+    refuse_ipv6(job)
     told = environment(job)
     named = [f"{place.address}:{len(place.devices)}" for place in job.places]
-    first = next(host for host in job.cluster.hosts if host.name == job.places[0].name)
+    first = job.planned[job.places[0].name]
     root = (job.cluster.probe.user or first.ssh.user) == "root"
     network = job.network or job.places[0].nic
     forward = job.forward if job.forward or job.cluster.probe.setup else ("PATH", "LD_LIBRARY_PATH")

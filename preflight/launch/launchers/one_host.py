@@ -26,11 +26,21 @@ def environment(job: Job) -> tuple[Variable, ...]:
     return of_hosts[0]
 
 
+def refuse_ipv6(job: Job) -> None:
+    """Raises UsageError for hosts that a list of HOST:N cannot hold: the launchers cut it at the first colon."""
+    if other := next((place for place in job.places if ":" in place.address), None):
+        raise UsageError(
+            f"{job.launcher} takes {other.address} of {other.name} for a host and a number, as it does with every IPv6 "
+            "address; give the inventory names or IPv4 addresses, or start the job with torchrun or shell"
+        )
+
+
 def of_rank(job: Job, rank: str, local: str, size: str) -> tuple[str, ...]:
     """argv that gives a program its ranks under torch's names, taken from those of the launcher, in the jobs' place.
 
     `rank`, `local`, `size`: names of the launcher's variables.
     """
-    setup = f"{job.cluster.probe.setup}; " if job.cluster.probe.setup else ""
+    # A line of its own: a setup may end in a comment, or in `&`.
+    setup = f"{job.cluster.probe.setup}\n" if job.cluster.probe.setup else ""
     told = f'export RANK="${rank}" LOCAL_RANK="${local}" WORLD_SIZE="${size}"'
     return ("bash", "-c", f'{setup}{told}; exec "$@"', "rank", *job.interpreter, *job.program)

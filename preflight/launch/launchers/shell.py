@@ -23,7 +23,7 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
 
 
 def _launch(job: Job, place: Place) -> HostLaunch:
-    first, npu = job.first_rank(place), job.cluster.product.is_npu
+    first, npu = job.first_ranks[place.name], job.cluster.product.is_npu
     argv = (*job.interpreter, *job.program)
     ranks = range(len(place.devices))
     return HostLaunch(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
+from preflight.launch.job import FOR_MASTERS
 from preflight.launch.lint.rules_job import nodes, ranks
 from preflight.launch.lint.rules_words import LOOPBACK, addresses, ports
 from preflight.launch.lint.types import Fault, Script, Spot, Start, Word
@@ -123,7 +124,7 @@ def planned_ports(script: Script, cluster: Cluster) -> Iterator[Fault]:
                 script.path, word.spot, f"port {port} is none of the inventory's: neither reserved nor let through",
                 text, expected, f"take {expected}, or add it to [ports] and run preflight configure",
             )  # fmt: skip
-        elif cluster.purpose(port) not in ("job", "master", "rendezvous", "volcano", "mindspore"):
+        elif cluster.purpose(port) not in FOR_MASTERS:
             yield Fault(
                 script.path, word.spot, f"port {port} is {cluster.purpose(port)}'s in the inventory", text, expected,
                 "take another port",

@@ -68,17 +68,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from preflight.hostlists.into_inventory import AddressError, Wishes, document_of
+    from preflight.hostlists.into_inventory import AddressError, Wishes, by_name, document_of
     from preflight.hostlists.json_node import Node
     from preflight.inventory import dump
 
     source = _source(args)
     format_, listed = read(source, "slurm-env" if source.name == "the environment" else args.format or "")
+    base = _base(args)
+    listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
         raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
     wishes = Wishes(args.name, args.product, args.user, args.devices, args.prefix)
     try:
-        document, assumed = document_of(listed, wishes, _base(args))
+        document, assumed = document_of(listed, wishes, base)
     except AddressError as error:
         Node(source, None, error.path).wrong(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
@@ -99,7 +101,9 @@ def _export(args: argparse.Namespace) -> int:
 
     cluster = load(args.inventory)
     form = FORMATS[args.format]
-    listed = listed_of(limit(cluster, args.limit) if args.limit else cluster.hosts, by_address=args.addresses)
+    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    by_address = args.addresses or form.by_address
+    listed = listed_of(hosts, by_address=by_address)
     try:
         text = form.write(listed)
     except ValueError as error:
@@ -107,7 +111,13 @@ def _export(args: argparse.Namespace) -> int:
     _give(args, text, "the host list")
     if missing := left_out(listed, form):
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
-    _say(f"next: {form.use.format(shlex.quote(str(args.out or 'FILE')), host=listed.hosts[0].name)}")
+    if by_address and not args.addresses and any(host.name != host.address for host in hosts):
+        _say(f"! left out, since {args.format} has the hosts' addresses in their place: their names")
+    if args.format == "rank-table" and cluster.superpod:
+        _say("! version 1.0 does not say that the hosts stand in super-pods; preflight ranktable writes 1.2")
+    out = args.out or Path("FILE")
+    whole = shlex.quote(str(out.absolute()))
+    _say(f"next: {form.use.format(shlex.quote(str(out)), whole=whole, host=listed.hosts[0].name)}")
     return 0
 
 

@@ -27,7 +27,8 @@ Lines = Sequence[str]  # those of a text that say something, without what stands
 @dataclass(frozen=True)
 class Format:
     """`looks`: whether a text may be in it; `holds`: the fields of ListedHost that it has a place for; `use`: a command
-    for a file of it, {}, and {host}, its first host; `groups`: whether a group can be asked for."""
+    for a file of it, {}, or {whole}, its absolute path, and {host}, its first host; `groups`: whether a group can be
+    asked for; `by_address`: whether hosts are written by their addresses."""
 
     what: str
     read: Callable[[Source], Listed]
@@ -36,6 +37,7 @@ class Format:
     use: str
     holds: frozenset[str] = frozenset()
     groups: bool = False
+    by_address: bool = False
 
 
 def _every(pattern: str) -> Callable[[Lines], bool]:
@@ -90,7 +92,8 @@ FORMATS = {
     "slurm": Format("Slurm's node list: node[01-16,20]", names.read, names.write_slurm,
                     _every(r"[^:=@{}]*[\[\],][^:=@{}]*"), 'srun --nodelist "$(cat {})" hostname'),
     "slurm-env": Format("a job's allocation in the environment: SLURM_JOB_NODELIST=…", slurm_environment.read,
-                        slurm_environment.write, _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="), ". {}", frozenset({"slots"})),
+                        slurm_environment.write, _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="), ". {whole}",
+                        frozenset({"slots"})),
     "clustershell": Format("ClusterShell's groups: all: node[01-16]", clustershell.read, clustershell.write,
                            _groups, "install -m 644 {} /etc/clustershell/groups.d/local.cfg", groups=True),
     "clustershell-yaml": Format("ClusterShell's groups in YAML", clustershell_yaml.read, clustershell_yaml.write,
@@ -102,8 +105,8 @@ FORMATS = {
                          _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"), "ssh -F {} {host}",
                          frozenset(_OF_SSH)),
     "rank-table": Format("rank tables 1.0 and 1.2, hccl.json of MindCluster", rank_table.read, rank_table.write,
-                         _json("server_list", "group_list", "rank_list"), "export RANK_TABLE_FILE={}",
-                         frozenset({"address", "slots", "device_ips"})),
+                         _json("server_list", "group_list", "rank_list"), "export RANK_TABLE_FILE={whole}",
+                         frozenset({"address", "slots", "device_ips"}), by_address=True),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A list of hosts → the tables of an inventory, with what was assumed. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from preflight.hostlists.listed import Listed, ListedHost
@@ -36,6 +36,16 @@ class AddressError(UsageError):
     def __init__(self, path: Path, sentence: str) -> None:
         super().__init__(sentence)
         self.path = path
+
+
+def by_name(listed: Listed, base: Mapping[str, Any] | None) -> Listed:
+    """Hosts that the list calls by an address, under the names that `base` has for them."""
+    tables = apart(base["hosts"]) if base else {}
+    names = {table["address"]: name for name, table in tables.items() if "address" in table}
+    named = {host.name: names[host.name] for host in listed.hosts if host.name in names}
+    if not named or not {host.name for host in listed.hosts}.isdisjoint(named.values()):
+        return listed
+    return replace(listed, hosts=tuple(replace(host, name=named.get(host.name, host.name)) for host in listed.hosts))
 
 
 def document_of(listed: Listed, wishes: Wishes, base: Mapping[str, Any] | None = None) -> tuple[Table, list[str]]:

@@ -105,6 +105,5 @@ def _host(source: Source, server: Server, notes: list[str]) -> ListedHost:
 
 
 def _server(host: ListedHost) -> Server:
-    address = host.address or (host.name if ip(host.name) else "")
     devices = tuple(RankedDevice(0, number, (), str(at)) for number, at in enumerate(host.device_ips))
-    return Server(host.name, devices, (), host_ip=address)
+    return Server(host.name, devices, (), host_ip=host.address or "")

@@ -1,7 +1,9 @@
 """`preflight inventory import` and `export`, as users call them. Cases: tests/cases/lists/*.toml."""
 
 import io
+import json
 import os
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -180,13 +182,48 @@ def test_addresses_stand_for_names_where_that_is_asked_for(place: Path, capsys: 
     assert capsys.readouterr().out == "10.1.0.1:2,10.1.0.2:2,10.1.0.4:2\n"
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_hosts_that_a_list_calls_by_address_keep_the_names_of_the_inventory(name: str, place: Path) -> None:
+    (place / "hosts.toml").write_text(INVENTORY)
+    assert main(["inventory", "export", "--to", name, "--addresses", "-o", "list"]) == 0
+    options = ["--base", "hosts.toml", "-o", "again.toml", "--device-prefix", "24", "--from", name]
+    assert main(["inventory", "import", "list", *options]) == 0
+    assert load(place / "again.toml").hosts == load(place / "hosts.toml").hosts
+
+
+def test_a_rank_table_calls_hosts_as_preflight_ranktable_does(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "hosts.toml").write_text(INVENTORY.replace('"10.1.0.4"', '"node04.example"'))
+    assert main(["inventory", "export", "--to", "rank-table"]) == 0
+    out, err = capsys.readouterr()
+    assert [set(server) for server in json.loads(out)["server_list"]] == [{"server_id", "device", "host_nic_ip"}] * 3
+    assert [server["server_id"] for server in json.loads(out)["server_list"]] == [
+        "10.1.0.1", "10.1.0.2", "node04.example",
+    ]  # fmt: skip
+    assert "! left out, since rank-table has the hosts' addresses in their place: their names\n" in err
+
+
+def test_a_rank_table_of_version_1_0_says_nothing_of_super_pods(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "hosts.toml").write_text(INVENTORY.replace('"atlas-a2"', '"atlas-a3"\nsuperpod = true'))
+    assert main(["inventory", "export", "--to", "rank-table"]) == 0
+    assert "! version 1.0 does not say that the hosts stand in super-pods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "words"), [("rank-table", "export RANK_TABLE_FILE="), ("slurm-env", ". ")])
+def test_where_only_an_absolute_path_will_do_the_next_command_has_one(
+    name: str, words: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """HCCL wants one in RANK_TABLE_FILE; dash looks for a name without a slash on the PATH."""
+    (place / "hosts.toml").write_text(INVENTORY)
+    assert main(["inventory", "export", "--to", name, "-o", "a list"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"next: {words}{shlex.quote(str(place / 'a list'))}"
+
+
 def test_a_format_that_needs_what_is_not_there_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
     assert main(["inventory", "export", "--to", "rank-table"]) == 2
     assert "a rank table wants the address of every device; those of a are not planned" in capsys.readouterr().err
-    (place / "named.toml").write_text(INVENTORY.replace('"10.1.0.4"', '"node04.example"'))
-    assert main(["inventory", "export", "--to", "rank-table", "-i", "named.toml"]) == 2
-    assert "server node04: host_ip 'node04.example' is no address" in capsys.readouterr().err
     assert main(["inventory", "export", "--to", "deepspeed"]) == 2
     assert "DeepSpeed wants the slots of every host; a has none" in capsys.readouterr().err
 

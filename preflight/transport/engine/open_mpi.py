@@ -12,7 +12,10 @@ from preflight.transport.engine.engine import Site
 from preflight.transport.engine.names import short
 
 _MANAGED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job mpirun knows nodes by the manager's names
-_BY_STDIN = ("--stdin", "all", "--mca", "orte_max_restarts", "0", "--mca", "orte_abort_on_non_zero_status", "0")
+_BY_STDIN = (
+    "--stdin", "all", "--mca", "orte_max_restarts", "0", "--mca", "orte_abort_on_non_zero_status", "0",
+    "--mca", "orte_tag_output", "0", "--mca", "orte_timestamp_output", "0",  # whatever the site likes in front of lines
+)  # fmt: skip
 # Open MPI 5.0 repeats and loses parts of long input (https://github.com/openpmix/prrte/issues/2579).
 _BY_CALLS = ("--stdin", "none", "-x", "PREFLIGHT_CALL")
 

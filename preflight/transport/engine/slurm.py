@@ -20,6 +20,14 @@ _LOST = (
     re.compile(r"srun: error: (?P<why>Node failure) on (?P<nodes>[^\s:]+)"),
     re.compile(r"srun: error: (?P<why>Task launch for .+ failed) on node (?P<nodes>[^\s:]+)"),
 )
+# By these (srun(1), "input environment variables") a job also tells srun how tasks share a node and what becomes of
+# their lines. Ours are one task a node, which is to see all that the job has there, and speaks in lines of its own.
+_NOT_INHERITED = (
+    "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_TRES_PER_TASK",
+    "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", "SLURM_THREADS_PER_CORE", "SLURM_DISTRIBUTION", "SLURM_HINT",
+    "SLURM_GPU_BIND", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_BCAST",
+    "SLURM_LABELIO", "SLURM_UNBUFFEREDIO", "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE",
+)  # fmt: skip
 _FAR_TOO_MANY = re.compile(r"\d{6}")  # a range that only somebody writes who wants memory to be full
 
 
@@ -51,13 +59,14 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
         "srun",
         (
             srun, f"--jobid={job}", f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1",
-            f"--nodelist={','.join(names)}", *overlap, "--mpi=none", "--input=all", "--cpu-bind=none",
+            f"--nodelist={','.join(names)}", *overlap, "--export=ALL", "--mpi=none", "--input=all", "--cpu-bind=none",
             "--wait=0", "--kill-on-bad-exit=0", "--no-kill", "--chdir=/",
         ),
         "SLURM_PROCID",
         called,
         lambda host: f"srun --jobid={job} {' '.join((*overlap, '-N1', '-n1', '-w'))} {of_host[host]} hostname",
         lost,
+        without=_NOT_INHERITED,
     )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ def test_host_files_are_looked_for_beside_the_script() -> None:
 PIECES = (
     "torchrun", "mpirun", "--nnodes", "=", "2", " ", "\\", "\n", "'", '"', "$(", ")", "(", "$A", "A=", "${A}", "–", "#",
     "<<END", "END", ";", "|", "&", ">", "-x", "tcp://", "--master_addr", "127.0.0.1", "\t", "\r", "é", "--", "-",
+    "\u00a0",
 )  # fmt: skip
 
 
@@ -124,7 +125,8 @@ def test_no_text_is_too_strange_to_be_read(text: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     ["-a\n", "\\ \n", "$(", "'", "A=$A$A\n", "torchrun --mastr_addr x\n", "\\" + " " * 50, "A=1 ", "x=(\n", "<<E\n",
-     "python a.py tcp://127.0.0.1:1\n", "HCCL_AAAA=1\n", "torchrun --nnodes 99999999 --node_rank 1 x\n", "#"],
+     "python a.py tcp://127.0.0.1:1\n", "–", "a\u00a0", "a\\\n",
+     "HCCL_AAAA=1\n", "torchrun --nnodes 99999999 --node_rank 1 x\n", "#"],
     ids=repr,
 )  # fmt: skip
 def test_the_longest_script_is_read_in_seconds(piece: str) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Word
 
 DASHES = "-–—−‐‑‒―－"  # what editors and web pages make of "-"
+# Blanks that bash takes for letters: no-break, wide and zero-width ones, as web pages and input methods make them.
+_BLANKS = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u202f\u205f\u3000\ufeff"
+TALK = ("echo", "printf", "which", "grep", "pkill", "kill", "alias", "man", "type", "#", "pip", "conda", "apt")
 _LOST = re.compile(r"\\[ \t]+(#[^\n]*)?(?=\r?\n|\Z)")  # a backslash that no newline follows
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
 _REDIRECTION = re.compile(r"[<>][<>&|]*")
@@ -21,6 +24,7 @@ class Reader:
         self._text, self._path, self._at = text, path, 0
         self._line, self._line_start = 1, 0
         self._heredocs: list[tuple[str, bool]] = []
+        self._blank: tuple[Spot, str] | None = None  # the first of _BLANKS in this command
         self.faults: list[Fault] = []
 
     def commands(self) -> tuple[Command, ...]:
@@ -28,6 +32,7 @@ class Reader:
         words: list[list[Word]] = []  # of each
         while self._at < len(self._text):
             command = self._command()
+            self._tell_blank(command)
             if command.words and found and self._goes_on(found[-1], command):
                 found[-1] = command
                 words[-1] += command.words
@@ -35,6 +40,17 @@ class Reader:
                 found.append(command)
                 words.append(list(command.words))
         return tuple(replace(command, words=tuple(all_)) for command, all_ in zip(found, words, strict=True))
+
+    def _tell_blank(self, command: Command) -> None:
+        """Once a command; what only speaks is free to use them."""
+        told, self._blank = self._blank, None
+        if told and not (command.words and command.words[0].text in TALK):
+            spot, char = told
+            escaped = "".join(f"\\x{byte:02x}" for byte in char.encode())
+            self._fault(
+                spot, f"U+{ord(char):04X} looks like a blank and is a letter to bash", f"U+{ord(char):04X}", "a blank",
+                f"type the blanks anew, or sed -i 's/{escaped}/ /g'",
+            )  # fmt: skip
 
     def _goes_on(self, before: Command, command: Command) -> bool:
         """Whether a command that begins like an option is the rest of the one in the line before. What ends with `)` or
@@ -89,7 +105,8 @@ class Reader:
         """Skip blanks, comments and continuations, also those that are lost."""
         while self._at < len(self._text):
             rest = self._text[self._at : self._at + 2]
-            if rest[0] in " \t\r":
+            if rest[0] in " \t\r" or rest[0] in _BLANKS:
+                self._blank = self._blank or ((self._spot(), rest[0]) if rest[0] in _BLANKS else None)
                 self._move(self._at + 1)
             elif rest[0] == "#":
                 end = self._text.find("\n", self._at)
@@ -117,14 +134,16 @@ class Reader:
             here = text[self._at]
             if here in "'\"":
                 parts += self._quoted(here)
-            elif here == "\\" and (text[self._at + 1 : self._at + 2] == "\n" or _LOST.match(text, self._at)):
+            elif here == "\\" and text[self._at + 1 : self._at + 2] == "\n":
+                self._move(self._at + 2)  # the word goes on: without a blank on either side it is still one
+            elif here == "\\" and _LOST.match(text, self._at):
                 break
             elif here == "\\":
                 parts.append(Part(text[self._at + 1 : self._at + 2], "\\"))
                 self._move(min(self._at + 2, len(text)))
             elif here == "$" and text[self._at + 1 : self._at + 2] == "(":
                 parts.append(Part(self._substitution()))
-            elif here in " \t\r\n;&|()<>":
+            elif here in " \t\r\n;&|()<>" or here in _BLANKS:
                 break
             else:
                 parts.append(Part(here))

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from preflight.launch.lint.expand import assignment
 from preflight.launch.lint.options import MODULES, OPTIONS, PROGRAMS, known, slip, spelled
-from preflight.launch.lint.reader import DASHES
+from preflight.launch.lint.reader import DASHES, TALK
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Start, Word
 
-_TALK = ("echo", "printf", "which", "grep", "pkill", "kill", "alias", "man", "type", "#", "pip", "conda", "apt")
 _KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
 _GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
-_OTHER_DASH = re.compile(rf"[{DASHES}]*[{DASHES[1:]}][{DASHES}]*(?=[A-Za-z])")
+_DASHED = re.compile(rf"[{DASHES}]{{1,8}}(?=[A-Za-z])")
 
 
 def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ...], list[Fault]]:
@@ -21,8 +20,8 @@ def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ..
     faults: list[Fault] = []
 
     def mended(word: Word, family: str) -> Word:
-        wrong = _OTHER_DASH.match(word.text)
-        if not (wrong and word.bare):
+        wrong = _DASHED.match(word.text)
+        if not (wrong and wrong[0].strip("-") and word.bare):
             return word
         name = word.text[wrong.end() :]
         right = spelled(family, name.partition("=")[0]) if family else f"--{name}"
@@ -49,7 +48,7 @@ def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ..
 def _talks(words: tuple[Word, ...]) -> bool:
     """Whether the command only speaks of what stands behind it."""
     head = next((word.text for word in words if word.text not in _KEYWORDS), "")
-    return head.rpartition("/")[2] in _TALK
+    return head.rpartition("/")[2] in TALK
 
 
 def _family(words: tuple[Word, ...]) -> tuple[str, int] | None:

@@ -15,6 +15,7 @@ from preflight.inventory.hostset import MOST_HOSTS, expand
 _GROUP = re.compile(r"(?P<name>[0-9A-Za-z_.-]+):(?P<nodes>.*)", re.DOTALL)
 _OPERAND = re.compile(r"(?P<operator>[,!&^\s]*)(?P<set>@?(?:[^,!&^\s\[\]]|\[[^\[\]]*\])+|[\[\]])")
 ALL = "all"
+_MOST_NAMES = 4 * MOST_HOSTS  # of all groups together, in which hosts may be several times
 
 Group = list[tuple[str, int]]  # its texts, each with the offset at which it stands
 Groups = dict[str, Group]
@@ -59,6 +60,7 @@ class _Sets:
         self._sources = sources
         self._done: dict[tuple[str, str], dict[str, None]] = {}
         self._begun: set[tuple[str, str]] = set()
+        self._written = 0  # names that ranges were expanded to
 
     def group(self, name: str, here: str, at: int) -> dict[str, None]:
         """`name` as @ has it, with its source or without: then of the source `here`. `*`: all groups."""
@@ -101,6 +103,10 @@ class _Sets:
 
     def _nodes(self, word: str, at: int) -> dict[str, None]:
         try:
-            return dict.fromkeys(expand(word))
+            names = dict.fromkeys(expand(word))
         except ValueError as error:
             self._source.wrong(at, str(error))
+        self._written += len(names)
+        if self._written > _MOST_NAMES:
+            self._source.wrong(at, f"up to here the groups name more than {_MOST_NAMES} hosts, however often each")
+        return names

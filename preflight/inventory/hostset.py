@@ -16,6 +16,7 @@ MOST_HOSTS = 65536
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_LONGEST_NAME = 253  # characters that DNS allows
 _LONGEST_LIST = 120  # characters of a list of hosts in a sentence
 
 
@@ -91,6 +92,8 @@ def _check_order(content: str) -> None:
 
 def check_name(name: str) -> None:
     """Raise ValueError unless `name` can be a host's name or address. It never looks like an option."""
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"{shown(name)} is longer than the {_LONGEST_NAME} characters that a host's name can have")
     try:
         if re.fullmatch(r"[0-9.]+", name):
             IPv4Address(name)

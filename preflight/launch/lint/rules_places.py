@@ -17,7 +17,8 @@ _SLOTS = re.compile(r"\s(?:max[_-])?slots\s*=\s*([0-9]{1,9})|:([0-9]{1,9})")
 def host_files(script: Script) -> Iterator[tuple[Start, Word]]:
     """The host files that its commands name."""
     for start in script.starts:
-        word = start.value("hostfile", "machinefile", "f") if start.family != "srun" else None
+        names = ("hostfile", "H") if start.family == "deepspeed" else ("hostfile", "machinefile", "f")
+        word = start.value(*names) if start.family != "srun" else None
         if word and "$" not in word.text:
             yield start, word
 

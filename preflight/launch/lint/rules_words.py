@@ -3,12 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address
+from itertools import pairwise
 
 from preflight.checks.variable_rules import RULES, meant
 from preflight.launch.lint.types import Fault, Script, Word
 
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1|0\.0\.0\.0|\[::1\]")
 _URL = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:/\s'\"]*):?([0-9]*)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CURLY = re.compile("[‘’“”]")
 _WRONG_PASSED = {"LD_LIBRARY": "LD_LIBRARY_PATH", "LIBRARY_PATH": "LD_LIBRARY_PATH", "LD_PATH": "LD_LIBRARY_PATH",
                  "PYTHON_PATH": "PYTHONPATH", "LD_LIBRARYPATH": "LD_LIBRARY_PATH"}  # fmt: skip
@@ -46,6 +48,18 @@ def passed_names(script: Script) -> Iterator[Fault]:
                 yield Fault(
                     script.path, word.spot, f"-x passes on {name}, which nobody sets; {right} is left behind",
                     name, right, f"-x {right}",
+                )  # fmt: skip
+
+
+def spaced_assignments(script: Script) -> Iterator[Fault]:
+    """`NAME =value` is a command NAME; after export it is two names."""
+    for command in script.commands:
+        exported = bool(command.words) and command.words[0].text == "export"
+        for name, sign in pairwise(command.words[1:] if exported else command.words[:2]):
+            if _NAME.fullmatch(name.text) and name.bare and sign.text[:1] == "=" and sign.text[:2] != "==":
+                yield Fault(
+                    script.path, sign.spot, f"{name.text} is not set: a blank stands before the =",
+                    f"{name.text} {sign.text}", f"{name.text}=VALUE", "write name, = and value without blanks",
                 )  # fmt: skip
 
 
@@ -128,5 +142,18 @@ def _is_address(text: str) -> bool:
         return False
 
 
+def relative_rank_table(script: Script) -> Iterator[Fault]:
+    """HCCL's user guide: RANK_TABLE_FILE is the whole path."""
+    told = [script.setting("RANK_TABLE_FILE", start) for start in script.starts] or [script.setting("RANK_TABLE_FILE")]
+    for value, word in filter(None, dict.fromkeys(told)):
+        if value and value[0] not in "/$~`":
+            yield Fault(
+                script.path, word.spot, "HCCL wants the whole path of the rank table", value, f"/…/{value}",
+                "write the path from / on; it is the same on every host",
+            )  # fmt: skip
+
+
 Rule = Callable[[Script], Iterator[Fault]]
-RULES_OF_ONE: tuple[Rule, ...] = (curly_quotes, passed_names, variable_names, port_numbers, half_addresses)
+RULES_OF_ONE: tuple[Rule, ...] = (
+    curly_quotes, spaced_assignments, passed_names, variable_names, port_numbers, half_addresses, relative_rank_table,
+)  # fmt: skip

@@ -12,6 +12,8 @@ from preflight.launch.lint.types import Command, Fault, Part, Spot, Start, Word
 
 _KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
 _GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
+_GLUED_SHORT = re.compile(r"(?P<value>[0-9]+)(?P<option>-[A-Za-z]+)(?P<rest>)")  # MPI's: -npernode 8-x PATH
+_JOINED = re.compile(r"(?P<option>--?[A-Za-z][A-Za-z_-]*[A-Za-z])(?P<value>[0-9]{1,9})")  # -np16
 _DASHED = re.compile(rf"[{DASHES}]{{1,8}}(?=[A-Za-z])")
 
 
@@ -82,9 +84,19 @@ def starts(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Start, ...]
 
 
 def _parted(path: Path, family: str, words: tuple[Word, ...], faults: list[Fault]) -> Iterator[Word]:
-    """The words, with `VALUE--option` taken apart where the launcher has such an option."""
+    """The words, with `VALUE--option` and `--option8` taken apart where the launcher has such an option."""
+    before = ""
     for word in words:
-        glued = _GLUED.fullmatch(word.text) if word.bare and len(word.text) < 300 else None
+        short, joined = word.bare and len(word.text) < 300, None
+        if short and family in OPTIONS and not known(family, word.text):
+            joined = _JOINED.fullmatch(word.text)
+        if joined and OPTIONS[family].get(known(family, joined["option"]) or "") == 1:
+            yield from _unjoined(path, word, joined, faults)
+            continue
+        glued = _GLUED.fullmatch(word.text) if short else None
+        if short and family == "mpi" and before.startswith("-") and known(family, before):
+            glued = glued or _GLUED_SHORT.fullmatch(word.text)
+        before = word.text
         if not (glued and family in OPTIONS and known(family, glued["option"])):
             yield word
             continue
@@ -97,6 +109,16 @@ def _parted(path: Path, family: str, words: tuple[Word, ...], faults: list[Fault
         )  # fmt: skip
         yield Word(word.spot, (Part(glued["value"]),))
         yield Word(here, (Part(glued["option"] + (glued["rest"] or "")),))
+
+
+def _unjoined(path: Path, word: Word, joined: "re.Match[str]", faults: list[Fault]) -> Iterator[Word]:
+    option, value = joined["option"], joined["value"]
+    here = Spot(word.spot.line, word.spot.column + len(option))
+    faults.append(
+        Fault(path, here, f"a blank is missing before {value}", word.text, f"{option} {value}", "put a blank there")
+    )
+    yield Word(word.spot, (Part(option),))
+    yield Word(here, (Part(value),))
 
 
 def _start(

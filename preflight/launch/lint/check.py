@@ -1,6 +1,7 @@
 """Start scripts → what is wrong with them, in the order in which it stands there. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from preflight.launch.lint import rules_job, rules_places, rules_words
@@ -31,6 +32,7 @@ def faults(
     scripts = []
     for path, text in texts.items():
         script, first = read(path, text)
+        script = _counted(script, files)
         found += [*first, *_of_one(script, files, cluster, hosts)]
         scripts.append(script)
     found += rules_job.loopback(scripts, len(hosts))
@@ -49,8 +51,7 @@ def faults(
 def _of_one(
     script: Script, files: Mapping[Path, str], cluster: Cluster | None, hosts: Sequence[Host]
 ) -> Iterator[Fault]:
-    rules = (rules_job.no_master, rules_job.rank_beyond, rules_job.world_size, rules_job.mpi_ranks)
-    for rule in (*rules_words.RULES_OF_ONE, *rules):
+    for rule in (*rules_words.RULES_OF_ONE, *rules_job.RULES_OF_ONE):
         yield from rule(script)
     for start, word in rules_places.host_files(script):
         path = beside(script.path, word.text)
@@ -60,6 +61,19 @@ def _of_one(
         yield from rules_places.own_address(script, cluster, hosts)
         yield from rules_places.planned_ports(script, cluster)
         yield from rules_places.device_counts(script, hosts)
+
+
+def _counted(script: Script, files: Mapping[Path, str]) -> Script:
+    """With the number of hosts that its commands take of their host files."""
+    texts = {id(it): files.get(beside(script.path, word.text)) for it, word in rules_places.host_files(script)}
+    listed = {key: text for key, text in texts.items() if text is not None}
+    return replace(
+        script,
+        starts=tuple(
+            replace(it, listed=rules_places.taken(it, listed[id(it)])) if id(it) in listed else it
+            for it in script.starts
+        ),
+    )
 
 
 def beside(script: Path, name: str) -> Path:

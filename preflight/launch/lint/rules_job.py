@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from preflight.launch.lint.rules_words import LOOPBACK, addresses, ports, urls
-from preflight.launch.lint.types import Fault, Script, Start, Word
+from preflight.launch.lint.rules_words import LOOPBACK, Rule, addresses, ports, urls
+from preflight.launch.lint.types import Fault, Script, Start, Word, digits
 
+_READ = ("rdzv-endpoint", "master-addr", "node-rank")
 _OWN_FOLDERS = ("/tmp/", "/dev/shm/", "/var/tmp/", "/run/")  # noqa: S108  each host has its own
 
 
@@ -13,10 +14,14 @@ def nodes(start: Start) -> int | None:
     if start.family == "torch":
         value = start.value("nnodes")
         text = value.text.rpartition(":")[2] if value else "1"  # 1:4 is a range
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        return digits(text)
     if start.family == "msrun":
         all_, here = start.number("worker-num"), start.number("local-worker-num")
         return all_ // here if all_ and here else None
+    if start.family == "srun":
+        return start.number("N", "nodes")
+    if start.family == "deepspeed" and (count := start.number("num-nodes")):
+        return count
     if start.family == "mpi":
         count, each = ranks(start), start.number("npernode", "N", "ppn")
         if count and each:
@@ -24,7 +29,7 @@ def nodes(start: Start) -> int | None:
     hosts = start.value("H", "host", "hosts") if start.family in ("mpi", "perseus") else None
     if hosts and "$" not in hosts.text:
         return len({name.partition(":")[0] for name in hosts.text.split(",")})
-    return None
+    return start.listed
 
 
 def ranks(start: Start) -> int | None:
@@ -54,18 +59,33 @@ def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[Fault]:
             )  # fmt: skip
 
 
-def no_master(script: Script) -> Iterator[Fault]:
-    """torchrun takes 127.0.0.1 where no master is given; MASTER_ADDR is what it sets, not what it reads."""
+def one_address(script: Script) -> Iterator[Fault]:
+    """mpirun's -x gives all ranks one value, and HCCL_IF_IP is another one on every host."""
     for start in script.starts:
         count = nodes(start)
-        if start.family != "torch" or not count or count < 2 or "rdzv-endpoint" in start.given:
+        for word in start.passed:
+            if count and count > 1 and word.text.partition("=")[0] == "HCCL_IF_IP":
+                yield Fault(
+                    script.path, word.spot, f"-x gives one HCCL_IF_IP to all {count} hosts, and each has its own",
+                    word.text, "HCCL_SOCKET_IFNAME", "leave it out, and name the host NIC: -x HCCL_SOCKET_IFNAME",
+                )  # fmt: skip
+
+
+def no_master(script: Script) -> Iterator[Fault]:
+    """torchrun takes 127.0.0.1 where no master is given; MASTER_ADDR is what it sets, not what it reads. It reads
+    PET_MASTER_ADDR and the like for each of its options (torch/distributed/argparse_util.py)."""
+    for start in script.starts:
+        count = nodes(start)
+        set_ = [name for name in _READ if script.setting(f"PET_{name.upper().replace('-', '_')}", start)]
+        given = {*start.given, *set_}
+        if start.family != "torch" or not count or count < 2 or "rdzv-endpoint" in given:
             continue
-        if "master-addr" not in start.given:
+        if "master-addr" not in given:
             yield Fault(
                 script.path, start.word.spot, f"no --master_addr for {count} hosts: each takes 127.0.0.1, itself",
                 "nothing", "--master_addr ADDRESS", "add the address of the host of rank 0",
             )  # fmt: skip
-        if "node-rank" not in start.given:
+        if "node-rank" not in given:
             yield Fault(
                 script.path, start.word.spot, f"no --node_rank for {count} hosts: each takes 0", "nothing",
                 f"--node_rank 0 to {count - 1}", "add --node_rank, another one on every host",
@@ -140,6 +160,29 @@ def mpi_ranks(script: Script) -> Iterator[Fault]:
                 )  # fmt: skip
 
 
+def srun_ranks(script: Script) -> Iterator[Fault]:
+    for start in script.starts:
+        count, word = start.number("n", "ntasks"), start.value("n", "ntasks")
+        hosts, each = nodes(start), start.number("ntasks-per-node")
+        if start.family == "srun" and count and word and hosts and each and count > hosts * each:
+            yield Fault(
+                script.path, word.spot, f"{count} ranks do not fit on {hosts} × {each}", str(count), str(hosts * each),
+                "correct --ntasks, --nodes or --ntasks-per-node",
+            )  # fmt: skip
+
+
+def rank_variables(script: Script) -> Iterator[Fault]:
+    """Ranks that a script sets by itself, as a loop of the shell does for its programs."""
+    for name, of in (("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE")):
+        rank, size = script.settings.get(name, ("", None)), script.settings.get(of, ("", None))
+        number, count = digits(rank[0]), digits(size[0])
+        if rank[1] and number is not None and count is not None and number >= count:
+            yield Fault(
+                script.path, rank[1].spot, f"{name} {number} does not exist among {count}: they count from 0", rank[0],
+                f"less than {count}", f"correct {name} or {of}",
+            )  # fmt: skip
+
+
 def _slots(text: str) -> int | None:
     """`a:8,b` → 9; None for what is no such list."""
     counts = [name.partition(":")[2] or "1" for name in text.split(",")]
@@ -169,6 +212,11 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[Fault]:
     yield from _differ(scripts, "master's address", told)
     counts = [[(w.text, w) for s in it.starts if (w := s.value("nnodes", "worker-num"))] for it in scripts]
     yield from _differ(scripts, "number of hosts or ranks", counts)
+    for name in ("WORLD_SIZE", "RANK_SIZE"):
+        sizes = [
+            [it.settings[name]] if name in it.settings and "$" not in it.settings[name][0] else [] for it in scripts
+        ]
+        yield from _differ(scripts, name, sizes)
     yield from _node_ranks(scripts)
     own = [(it, *it.settings["HCCL_IF_IP"]) for it in scripts if "HCCL_IF_IP" in it.settings]
     for at, (script, value, word) in enumerate(own):
@@ -217,3 +265,8 @@ def _node_ranks(scripts: Sequence[Script]) -> Iterator[Fault]:
                 script.path, word.spot, f"no script has node_rank {few} of {count} hosts: all would wait for it",
                 f"{len(told)} node ranks", f"0 to {count - 1}", "check the script of every host, or correct nnodes",
             )  # fmt: skip
+
+
+RULES_OF_ONE: tuple[Rule, ...] = (
+    no_master, one_address, rank_beyond, world_size, mpi_ranks, srun_ranks, rank_variables,
+)  # fmt: skip

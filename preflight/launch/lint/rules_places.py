@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from preflight.launch.job import FOR_MASTERS
-from preflight.launch.lint.rules_job import nodes, ranks
+from preflight.launch.lint.rules_job import ranks
 from preflight.launch.lint.rules_words import LOOPBACK, addresses, ports
 from preflight.launch.lint.types import Fault, Script, Spot, Start, Word
 from preflight.model.cluster import Cluster, Host
@@ -23,16 +23,32 @@ def host_files(script: Script) -> Iterator[tuple[Start, Word]]:
             yield start, word
 
 
+def _hosts(text: str) -> Iterator[tuple[int, str, int | None]]:
+    """(number of the line, what it says, slots) of each host in a host file."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if told := line.partition("#")[0].strip():
+            count = _SLOTS.search(told)
+            yield number, told, int(count[1] or count[2]) if count else None
+
+
+def taken(start: Start, text: str) -> int:
+    """How many hosts of its host file a command takes: MPI fills one after the other, DeepSpeed takes all."""
+    wanted, slots, count = ranks(start), 0, 0
+    for _, _, of_host in _hosts(text):
+        if wanted and slots >= wanted:
+            break
+        slots += of_host or 1
+        count += 1
+    return count
+
+
 def host_file(script: Script, start: Start, word: Word, path: Path, text: str) -> Iterator[Fault]:
     """What is wrong with the host file of one command."""
-    slots, bare = 0, 0
-    for number, line in enumerate(text.splitlines(), 1):
-        told = line.partition("#")[0].strip()
-        if not told:
-            continue
-        count = _SLOTS.search(told)
-        slots += int(count[1] or count[2]) if count else 1
-        if count:
+    slots, bare, count = 0, 0, 0
+    for number, told, of_host in _hosts(text):
+        slots += of_host or 1
+        count += 1
+        if of_host is not None:
             continue
         bare += 1
         if bare == 1:
@@ -45,6 +61,12 @@ def host_file(script: Script, start: Start, word: Word, path: Path, text: str) -
                 path, Spot(number, 1), f"a host without slots: {why}", told[:80], f"{told.split()[0][:80]} slots=N",
                 "write the number of devices behind every host",
             )  # fmt: skip
+    hosts = start.value("num-nodes")
+    if start.family == "deepspeed" and hosts and (start.number("num-nodes") or 0) > count:
+        yield Fault(
+            script.path, hosts.spot, f"{path} has {count} hosts for {hosts.text}", hosts.text, f"at most {count}",
+            "correct --num_nodes, or the host file",
+        )  # fmt: skip
     wanted = ranks(start)
     if not bare and wanted and slots < wanted:
         yield Fault(
@@ -54,18 +76,19 @@ def host_file(script: Script, start: Start, word: Word, path: Path, text: str) -
 
 
 def host_of(script: Script, hosts: Sequence[Host]) -> Host | None:
-    """The host that a script is for: by the name of its file, else by its node rank, where it counts all hosts."""
+    """The host that a script is for, by the name of its file. Its node rank says nothing: ranks may be in another order
+    than the inventory."""
     words = set(re.split(r"[^A-Za-z0-9-]+", script.path.stem)) | {script.path.stem}
     named = [
         host for host in hosts if host.name in words or script.path.stem.endswith((f"-{host.name}", f"_{host.name}"))
     ]
-    if len(named) == 1:
-        return named[0]
-    for start in script.starts:
-        rank = start.number("node-rank")
-        if rank is not None and nodes(start) == len(hosts) and rank < len(hosts):
-            return hosts[rank]
-    return None
+    return named[0] if len(named) == 1 else None
+
+
+def _by_address(script: Script, hosts: Sequence[Host]) -> Host | None:
+    """The host whose address the script says is its own."""
+    value, _ = script.settings.get("HCCL_IF_IP", ("", None))
+    return next((host for host in hosts if host.address == value), None)
 
 
 def own_address(script: Script, cluster: Cluster, hosts: Sequence[Host]) -> Iterator[Fault]:
@@ -99,7 +122,7 @@ def _may_be_own(value: str, cluster: Cluster, host: Host | None) -> bool:
 def master_host(scripts: Sequence[Script], hosts: Sequence[Host]) -> Iterator[Fault]:
     """The master's address, against the host of the script with node rank 0."""
     first = next((it for it in scripts for start in it.starts if start.number("node-rank") == 0), None)
-    host = host_of(first, hosts) if first else None
+    host = (host_of(first, hosts) or _by_address(first, hosts)) if first else None
     if not host:
         return
     others = {it.address: it.name for it in hosts if it is not host}
@@ -133,9 +156,11 @@ def planned_ports(script: Script, cluster: Cluster) -> Iterator[Fault]:
 
 
 def device_counts(script: Script, hosts: Sequence[Host]) -> Iterator[Fault]:
-    host = host_of(script, hosts)
-    least = min((len(it.devices) for it in ([host] if host else hosts)), default=0)
+    host = host_of(script, hosts) or _by_address(script, hosts)
+    counts = [len(it.devices) for it in ([host] if host else hosts)]
     for start in script.starts:
+        everywhere = start.family in ("mpi", "srun", "deepspeed")  # else the script may be that of the largest host
+        least = (min if everywhere else max)(counts, default=0)
         names = ("nproc-per-node", "npernode", "local-worker-num", "num-gpus")
         each, word = start.number(*names), start.value(*names)
         if each and word and least and each > least:

@@ -84,9 +84,10 @@ def addresses(script: Script) -> Iterator[tuple[str, str, Word]]:
                 yield (address, port, value) if address else (port, "", value)
         for _, (url, port), word in urls(start.program, "tcp"):
             yield url, port, word
-    if "MASTER_ADDR" in script.settings:
-        value_, word = script.settings["MASTER_ADDR"]
-        yield value_, "", word
+    for name in ("MASTER_ADDR", "PET_MASTER_ADDR"):
+        if name in script.settings:
+            value_, word = script.settings[name]
+            yield value_, "", word
 
 
 def urls(words: Iterable[Word], scheme: str) -> Iterator[tuple[str, tuple[str, str], Word]]:
@@ -108,8 +109,9 @@ def ports(script: Script) -> Iterator[tuple[str, Word]]:
     for _, port, word in addresses(script):
         if port:
             yield port, word
-    if "MASTER_PORT" in script.settings:
-        yield script.settings["MASTER_PORT"]
+    for name in ("MASTER_PORT", "PET_MASTER_PORT"):
+        if name in script.settings:
+            yield script.settings[name]
 
 
 def port_numbers(script: Script) -> Iterator[Fault]:

@@ -64,7 +64,8 @@ class Fault:
 class Start:
     """A command that starts a job. `family`: whose options it takes, see `options`; `given`: option → the words of its
     value, the last time it is given; `passed`: the names that mpirun's -x passes on; `program`: what it starts, with
-    its arguments; `own`: variables in front of the command itself."""
+    its arguments; `own`: variables in front of the command itself; `listed`: how many hosts of its host file it takes,
+    None where there is no such file or it could not be read."""
 
     family: str
     word: Word
@@ -72,6 +73,7 @@ class Start:
     passed: tuple[Word, ...]
     program: tuple[Word, ...]
     own: Mapping[str, Word] = field(default_factory=dict)
+    listed: int | None = None
 
     def value(self, *names: str) -> Word | None:
         """The value of the first of these options that is given."""
@@ -102,4 +104,8 @@ class Script:
 
 def number(word: Word | None) -> int | None:
     """The number that a word is; None where it is none, or not known before the script runs."""
-    return int(word.text) if word and word.text.isascii() and word.text.isdigit() and len(word.text) < 10 else None
+    return digits(word.text) if word else None
+
+
+def digits(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("--group", metavar="GROUP", default="", help="of Ansible or ClusterShell (all)")
     taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but other hosts")
     taking.add_argument("--name", default="", help="of the cluster")
-    taking.add_argument("--product", default="", choices=list(Product), metavar="PRODUCT", help=", ".join(Product))
+    taking.add_argument("--product", default="", choices=[*map(str, Product)], metavar="PRODUCT",
+                        help=", ".join(Product))  # fmt: skip
     taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
     taking.add_argument("--devices", type=_devices, metavar="N", help="of every host, whatever the list's slots are")
     taking.add_argument("--device-prefix", type=_prefix, metavar="LENGTH", dest="prefix",
@@ -73,7 +74,7 @@ def _import(args: argparse.Namespace) -> int:
     from preflight.inventory import dump
 
     source = _source(args)
-    format_, listed = read(source, "slurm-env" if source.name == "the environment" else args.format or "")
+    format_, listed = read(source, args.format or "")
     base = _base(args)
     listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
@@ -128,7 +129,8 @@ def _source(args: argparse.Namespace) -> Source:
     if args.file is None:
         if args.format not in _FROM_ENVIRONMENT:
             raise UsageError("name the file with the host list, or - for stdin; --from slurm-env needs none")
-        return Source("the environment", slurm_environment.text_of(os.environ))
+        args.format = "slurm-env"
+        return Source(slurm_environment.ENVIRONMENT, slurm_environment.text_of(os.environ))
     text = text_of(args.file, _LARGEST_LIST, "host list").removeprefix("\ufeff")
     name = "stdin" if args.file == STDIN else args.file
     return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"), args.group)

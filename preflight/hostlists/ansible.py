@@ -83,6 +83,9 @@ def _host(name: str, node: Node, variables: Node | None, notes: set[str]) -> Lis
     node.checked(name)
     address = said["ansible_host"].host() if text("ansible_host") else None
     arguments = " ".join(filter(None, map(text, _ARGUMENTS)))
+    if (connection := text("ansible_connection")) not in (None, "ssh", "smart", "paramiko", "paramiko_ssh"):
+        way = ', or with ssh = { transport = "local" }' if connection == "local" else ""
+        notes.add(f"left out, ansible_connection={connection[:40]}: hosts are reached by ssh{way}")
     sudo = said["ansible_become"].value if "ansible_become" in said else None
     return ListedHost(
         name,

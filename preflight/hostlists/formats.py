@@ -60,7 +60,10 @@ def _brace(lines: Lines) -> bool:
 
 
 def _option(lines: Lines) -> bool:
-    return len(lines) == 1 and "," in lines[0] and ":" in lines[0] and not re.search(r"[\s\[\]{=]", lines[0].strip())
+    """a:8,b:8, or -H and one or more of them."""
+    words = host_file.OPTION.sub("", lines[0], count=1).strip()
+    begins = words != lines[0].strip()
+    return len(lines) == 1 and (begins or "," in words) and ":" in words and not re.search(r"[\s\[\]{=]", words)
 
 
 def _hydra(lines: Lines) -> bool:
@@ -88,7 +91,7 @@ FORMATS = {
     "horovod": Format("-H of horovodrun, perseusrun, mpirun: node01:8,node02:8", host_file.read_option,
                       host_file.write_option, _option, 'horovodrun -H "$(cat {})" hostname', frozenset({"slots"})),
     "names": Format("names, one a line, for pdsh and others", names.read, names.write_lines,
-                    _every(r"[^\s:=@{}]*"), "pdsh -w ^{} hostname"),
+                    _every(r"[^\s:=@{}]*|([0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*"), "pdsh -w ^{} hostname"),
     "slurm": Format("Slurm's node list: node[01-16,20]", names.read, names.write_slurm,
                     _every(r"[^:=@{}]*[\[\],][^:=@{}]*"), 'srun --nodelist "$(cat {})" hostname'),
     "slurm-env": Format("a job's allocation in the environment: SLURM_JOB_NODELIST=…", slurm_environment.read,

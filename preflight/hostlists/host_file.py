@@ -12,6 +12,7 @@ from preflight.hostlists.listed import Line, Listed, ListedHost, Source, whole_n
 MOST_SLOTS = 4096
 _OPTION = re.compile(r"\s+([A-Za-z_-]+)\s*=\s*(\S+)")
 _MPI_HOST = re.compile(r"(?:(?P<user>[^\s@:=-][^\s@:=]*)@)?(?P<name>[^\s@=]+)")
+OPTION = re.compile(r"^\s*(?:-H|--?hosts?)(?:\s+|\s*=\s*)")  # as it stands in a command, in front of its value
 _HYDRA_HOST = re.compile(r"(?P<name>[^\s:=]+)(?::(?P<slots>\S+))?")
 _DEEPSPEED = re.compile(r"(?P<name>\S+)\s+slots=(?P<slots>[0-9]+)")
 _OF_OPEN_MPI, _OF_HYDRA = ("slots", "user", "username"), ("user",)
@@ -45,11 +46,16 @@ def read_deepspeed(source: Source) -> Listed:
 
 
 def read_option(source: Source) -> Listed:
-    """`a:8,b:8`, what stands behind -H of horovodrun, perseusrun and mpirun."""
+    """`a:8,b:8`, what stands behind -H of horovodrun, perseusrun and mpirun, or begins with it."""
     entries = []
-    for word in re.finditer(r"[^,\s]+", source.text):
+    option = OPTION.match(source.text)
+    for word in re.compile(r"[^,\s]+").finditer(source.text, option.end() if option else 0):
         name, colon, slots = word[0].partition(":")
         entries.append(_entry(source, word.start(), name, slots if colon else None))
+    bare = [entry for entry in entries if entry.host.slots is None]
+    if 0 < len(bare) < len(entries):
+        text = f"{bare[0].host.name} has no :N, others have: mpirun takes that for :1, horovodrun for a mistake"
+        source.wrong(bare[0].at, f"{text}; write one")
     return source.listed(Listed(tuple(entry.host for entry in _once(source, entries))))
 
 
@@ -69,6 +75,10 @@ def write_deepspeed(listed: Listed) -> str:
 
 
 def write_option(listed: Listed) -> str:
+    """Raises ValueError where slots are known of only some hosts."""
+    bare = [host.name for host in listed.hosts if host.slots is None]
+    if 0 < len(bare) < len(listed.hosts):
+        raise ValueError(f"-H wants the slots of every host, or of none; {bare[0]} has none")
     return ",".join(map(_word, _without_colons(listed))) + "\n"
 
 

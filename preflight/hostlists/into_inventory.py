@@ -120,9 +120,15 @@ def _counts(
     if None in slots and "devices" not in cluster:
         usual = 0 if cluster["product"] == Product.CPU else _USUAL_DEVICES
         if usual:
-            assumed.append(f"hosts are assumed to have {usual} devices each; say how many with --devices")
+            unsaid = [host.name for host, n in zip(listed.hosts, slots, strict=True) if n is None]
+            which = "" if len(unsaid) == len(slots) else f" without slots ({_and_more(unsaid)})"
+            assumed.append(f"hosts{which} are assumed to have {usual} devices each; say how many with --devices")
         slots = [usual if n is None else n for n in slots]
     return slots
+
+
+def _and_more(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _ssh_of(host: ListedHost, wishes: Wishes, before: Table) -> Table:
@@ -175,15 +181,14 @@ def _lost(old: Sequence[Table], tables: Sequence[Table]) -> list[str]:
     names = [new["name"] for was, new in pairs if any(key in was and was[key] != new.get(key) for key in _OF_DEVICES)]
     if not names:
         return []
-    whose = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return [f"left out, device addresses of {whose} in --base: the list has others, or another number of devices"]
+    text = f"left out, device addresses of {_and_more(names)} in --base"
+    return [f"{text}: the list has others, or another number of devices"]
 
 
 def _waivers(waivers: Sequence[Table], listed: Listed, assumed: list[str]) -> Table:
     """Those of the base's hosts that are in the list."""
     names = {host.name for host in listed.hosts} | {"*"}
-    if gone := [waiver for waiver in waivers if waiver["host"] not in names]:
-        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        assumed.append(f"left out, the waiver of {gone[0]['check']} for {gone[0]['host']}{more}: not in the list")
+    if gone := [f"{waiver['check']} for {waiver['host']}" for waiver in waivers if waiver["host"] not in names]:
+        assumed.append(f"left out, waivers of hosts that are not in the list: {_and_more(gone)}")
     kept = [waiver for waiver in waivers if waiver["host"] in names]
     return {"waivers": kept} if kept else {}

@@ -10,6 +10,7 @@ from preflight.hostlists.listed import Listed, Source, whole_number
 from preflight.inventory.errors import InventoryError
 
 _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+ENVIRONMENT = "the environment"  # the name of a source that is no file, and has no lines that anybody could see
 _LINE = re.compile(r"^(?:export |declare -x )?(SLURM_\w+)=(.*)$", re.MULTILINE)
 _MOST_SLOTS = 4096
 _TIMES = re.compile(r"(?P<slots>[0-9]{1,6})(?:\(x(?P<times>[0-9]{1,6})\))?")
@@ -23,14 +24,16 @@ def text_of(environment: Mapping[str, str]) -> str:
 
 def read(source: Source) -> Listed:
     """The hosts of SLURM_JOB_NODELIST, with the devices that a variable for GPUs tells, else the tasks a node."""
-    said = {match[1]: match[2].strip().strip("\"'") for match in _LINE.finditer(source.text)}
+    matches = {match[1]: match for match in _LINE.finditer(source.text)}
+    said = {name: match[2].strip().strip("\"'") for name, match in matches.items()}
     said = {name: value for name, value in said.items() if value and value != "(null)"}
     key = next((name for name in _NODES if name in said), None)
     if key is None:
         raise InventoryError(f"{source.name}: no {_NODES[0]} there; run this in a job of Slurm, or give a file")
-    nodes = names.read(Source(f"{source.name}: {key}", said[key]))
-    cpus = _per_node(source, said, "SLURM_JOB_CPUS_PER_NODE", len(nodes.hosts))
-    tasks = _per_node(source, said, "SLURM_TASKS_PER_NODE", len(nodes.hosts))
+    values = {name: _value(source, matches[name], said[name]) for name in said}
+    nodes = names.read(values[key])
+    cpus = _per_node(source, values, "SLURM_JOB_CPUS_PER_NODE", len(nodes.hosts))
+    tasks = _per_node(source, values, "SLURM_TASKS_PER_NODE", len(nodes.hosts))
     slots: list[int] | None = None
     notes: tuple[str, ...] = ("the CPUs a node were not taken for devices",) if cpus and not tasks else ()
     product = ""
@@ -66,20 +69,29 @@ def _gpus(said: Mapping[str, str]) -> tuple[str, int] | None:
     return None
 
 
-def _per_node(source: Source, said: Mapping[str, str], key: str, nodes: int) -> list[int] | None:
+def _value(source: Source, match: re.Match[str], value: str) -> Source:
+    """A variable's value alone, in the place where it stands: blanks are in the place of all else."""
+    if source.name == ENVIRONMENT:
+        return Source(f"{source.name}: {match[1]}", value)
+    at = source.text.index(value, match.start(2))
+    line = source.text.count("\n", 0, at)
+    return Source(source.name, "\n" * line + " " * (at - match.start()) + value)
+
+
+def _per_node(source: Source, values: Mapping[str, Source], key: str, nodes: int) -> list[int] | None:
     """`8(x3),4` → [8, 8, 8, 4]"""
-    if key not in said:
+    if key not in values:
         return None
-    runs = list(_runs(Source(f"{source.name}: {key}", said[key])))
+    runs = list(_runs(values[key]))
     if sum(times for _, times in runs) != nodes:
         raise InventoryError(f"{source.name}: {key} speaks of {sum(n for _, n in runs)} nodes; there are {nodes}")
     return list(chain.from_iterable(repeat(slots, times) for slots, times in runs))
 
 
 def _runs(source: Source) -> Iterator[tuple[int, int]]:
-    for item in re.finditer(r"[^,]*", source.text) if source.text else ():
+    for item in re.finditer(r"[^,\s]+", source.text):
         match = _TIMES.fullmatch(item[0])
         if match:
             yield int(match["slots"]), int(match["times"] or 1)
-        elif item[0]:
+        else:
             source.wrong(item.start(), f"{item[0][:40]!r} is not like 8 or 8(x3)")

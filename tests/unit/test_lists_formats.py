@@ -75,6 +75,8 @@ def test_a_list_is_read_back_from_every_format_that_can_hold_it(name: str, hosts
         listed = with_devices(listed)
     if name == "deepspeed":
         listed = Listed(tuple(replace(host, slots=host.slots or 1) for host in listed.hosts))
+    if name == "horovod" and not all(host.slots for host in listed.hosts):  # all slots or none
+        listed = Listed(tuple(replace(host, slots=None) for host in listed.hosts))
     if name == "slurm-env":  # all tasks or none; one a node says nothing of devices
         listed = Listed(tuple(replace(host, slots=(host.slots or 1) + 1) for host in listed.hosts))
     listed = held(listed, form.holds)
@@ -115,6 +117,9 @@ def test_a_large_list_stays_readable() -> None:
         ("a slots=8\n", "openmpi"),  # DeepSpeed's as well, and means the same
         ("a:8\nb:8 user=x\n", "hydra"),
         ("a:8,b:8\n", "horovod"),
+        ("-H a:8\n", "horovod"),
+        ("--hosts=a:8,b:8\n", "horovod"),
+        ("fd00::1\n::2\n", "names"),
         ("a\nb\n", "names"),
         ("a[1-3],b\n", "names"),
         ("a[1-3] b\n", "slurm"),

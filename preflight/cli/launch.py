@@ -76,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.limit == "":
+        raise UsageError("--limit is empty; leave it out for all hosts")
     if args.check:
         from preflight.cli.launch_check import check
 
@@ -113,8 +115,6 @@ def _refuse_wrong_usage(args: argparse.Namespace) -> None:
         raise UsageError(f"--rank-table {args.rank_table!r}: HCCL wants an absolute path")
     if args.rank_table_copy and not args.rank_table:
         raise UsageError("--rank-table-copy is a copy of the table that --rank-table names; say where that is")
-    if args.limit == "":
-        raise UsageError("--limit is empty; leave it out for all hosts")
     if (args.forward or args.mpi_home is not None) and args.launcher != Launcher.MPIRUN:
         raise UsageError(f"--forward and --mpi-home are mpirun's; {args.launcher} has no use for them")
     if args.mpi_home is not None and not args.mpi_home.startswith("/"):

@@ -59,6 +59,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"], "all 2 hosts would get it, and each has its own"),
         (["--master-port", "60005", "--", "t.py"], "--master-port 60005 is HCCL's in the inventory"),
         (["--limit", "", "--", "t.py"], "--limit is empty"),
+        (["--limit", "", "--check", "hosts.toml"], "--limit is empty"),
         (["--devices", "", "--", "t.py"], "'' is no list of devices"),
         (["--forward", "PATH", "--", "t.py"], "--forward and --mpi-home are mpirun's"),
         (["--mpi-home", "/opt/mpi", "--launcher", "srun", "--", "t.py"], "--forward and --mpi-home are mpirun's"),
@@ -194,6 +195,17 @@ def test_a_launcher_of_one_host_has_one_script(here: Path, capsys: pytest.Captur
 def test_a_port_that_nobody_has_reserved_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
     _, out, _ = said(capsys, "--offline", "--master-port", "7777", "-o", "json", "--", "t.py")
     assert any("port 7777 is none of the inventory's" in note for note in json.loads(out)["notes"])
+
+
+def test_msrun_meets_at_a_port_of_the_inventory(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is printed is held against the same inventory, and found right."""
+    write = ("--offline", "--launcher", "msrun", "-o", "scripts", "--dir", "start", "--force")
+    for ports, port in (("", 29500), ("[ports]\nmindspore = 8118\n", 8118)):
+        (here / "hosts.toml").write_text(INVENTORY.replace("[network]", f"{ports}[network]"))
+        assert said(capsys, *write, "--", "net.py")[0] == 0
+        assert f"--master_port {port} " in (here / "start" / "node02.sh").read_text()
+        code, out, _ = said(capsys, "--check", "start/node01.sh", "start/node02.sh")
+        assert (code, "held against hosts.toml" in out) == (0, True), out
 
 
 def test_offline_takes_the_address_that_the_network_proves(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from preflight.launch.lint.types import Fault, Script, Word
 
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1|0\.0\.0\.0|\[::1\]")
 _URL = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:/\s'\"]*):?([0-9]*)")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")  # of the environment; `x = 1` may be a piece of Python that stands there
 _CURLY = re.compile("[‘’“”]")
 _WRONG_PASSED = {"LD_LIBRARY": "LD_LIBRARY_PATH", "LIBRARY_PATH": "LD_LIBRARY_PATH", "LD_PATH": "LD_LIBRARY_PATH",
                  "PYTHON_PATH": "PYTHONPATH", "LD_LIBRARYPATH": "LD_LIBRARY_PATH"}  # fmt: skip
@@ -56,7 +56,7 @@ def spaced_assignments(script: Script) -> Iterator[Fault]:
     for command in script.commands:
         exported = bool(command.words) and command.words[0].text == "export"
         for name, sign in pairwise(command.words[1:] if exported else command.words[:2]):
-            if _NAME.fullmatch(name.text) and name.bare and sign.text[:1] == "=" and sign.text[:2] != "==":
+            if _VARIABLE.fullmatch(name.text) and name.bare and sign.text[:1] == "=" and sign.text[:2] != "==":
                 yield Fault(
                     script.path, sign.spot, f"{name.text} is not set: a blank stands before the =",
                     f"{name.text} {sign.text}", f"{name.text}=VALUE", "write name, = and value without blanks",

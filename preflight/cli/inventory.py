@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, 
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.listed import Listed, Source
-from preflight.model.cluster import Product
+from preflight.model.cluster import Host, Product
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
@@ -75,7 +75,7 @@ def _import(args: argparse.Namespace) -> int:
 
     source = _source(args)
     format_, listed = read(source, args.format or "")
-    base = _base(args)
+    before, base = _base(args) if args.base else ((), None)
     listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
         raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
@@ -86,9 +86,9 @@ def _import(args: argparse.Namespace) -> int:
         Node(source, None, error.path).wrong(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
     text = dump(document, {(): head})
-    _read_back(text, listed)
+    hosts = _read_back(text, listed)
     _give(args, text, "the inventory")
-    for sentence in assumed:
+    for sentence in (*assumed, *_moved(before, hosts, listed)):
         _say(f"! {sentence}")
     _say(f"{len(listed.hosts)} host{'s' * (len(listed.hosts) != 1)} from {source.name}, read as {format_}")
     save = "" if args.out else f"save this as {DEFAULT_INVENTORY}, then: "
@@ -136,22 +136,35 @@ def _source(args: argparse.Namespace) -> Source:
     return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"), args.group)
 
 
-def _base(args: argparse.Namespace) -> Mapping[str, Any] | None:
-    """The inventory that the list is laid upon; its relative paths start where the new one will stand."""
+def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
+    """The inventory that the list is laid upon: its hosts, and its tables, whose relative paths start where the new one
+    will stand."""
     from preflight.inventory import load, tables
 
-    if args.base is None:
-        return None
-    load(args.base)  # tells what is wrong with the file by its lines
+    hosts = load(args.base).hosts  # tells what is wrong with the file by its lines
     base = tables(args.base)
     for table in (base, *base["hosts"]):
         if "ssh" in table:
             table["ssh"] |= elsewhere(table["ssh"], args.base, args.out or DEFAULT_INVENTORY)
-    return base
+    return hosts, base
 
 
-def _read_back(text: str, listed: Listed) -> None:
-    """Raises PreflightError unless the inventory is sound and has the list's hosts in the list's order."""
+def _moved(before: Sequence[Host], now: Sequence[Host], listed: Listed) -> Iterator[str]:
+    """A sentence on hosts whose devices get other addresses than in --base, though the list says nothing of them."""
+    planned = {host.name: host.devices for host in before}
+    silent = {host.name for host in listed.hosts if not host.device_ips}
+    for host in (host for host in now if host.name in silent):
+        for was, device in zip(planned.get(host.name, ()), host.devices, strict=False):
+            if was.address and device.address and device.address != was.address:
+                yield (
+                    f"device {device.index} of {host.name} had {was.address.ip} in --base and gets {device.address.ip}, "
+                    'others likewise: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
+                )
+                return
+
+
+def _read_back(text: str, listed: Listed) -> Sequence[Host]:
+    """The inventory's hosts. Raises PreflightError unless it is sound and they are the list's, in the list's order."""
     from preflight.inventory import InventoryError, parse
 
     try:
@@ -165,6 +178,7 @@ def _read_back(text: str, listed: Listed) -> None:
     alike = all(host.name == got.name and host.address in (None, got.address) for host, got in pairs)
     if not alike or not len(pairs) == len(listed.hosts) == len(cluster.hosts):
         raise PreflightError("the inventory would have other hosts than the list, so nothing was written")
+    return cluster.hosts
 
 
 def _give(args: argparse.Namespace, text: str, what: str) -> None:

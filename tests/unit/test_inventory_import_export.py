@@ -73,7 +73,7 @@ def test_a_list_becomes_the_inventory_that_the_case_says(
     assert err.splitlines()[-1] == "next: save this as hosts.toml, then: preflight check --inventory hosts.toml"
 
 
-def test_a_product_that_is_none_is_told_with_those_there_are(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_product_that_is_none_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["inventory", "import", "list", "--product", "h100"])
     assert "'h100' (choose from 'atlas-a1', 'atlas-a2', 'atlas-a3', 'nvidia', 'cpu')" in capsys.readouterr().err
@@ -195,6 +195,29 @@ def test_hosts_that_a_list_calls_by_address_keep_the_names_of_the_inventory(name
     options = ["--base", "hosts.toml", "-o", "again.toml", "--device-prefix", "24", "--from", name]
     assert main(["inventory", "import", "list", *options]) == 0
     assert load(place / "again.toml").hosts == load(place / "hosts.toml").hosts
+
+
+def test_devices_that_a_plan_by_order_gives_other_addresses_are_told(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "hosts.toml").write_text(INVENTORY)
+    for hosts, told in (
+        ("node01\nnode02\n", ""),
+        ("node01\nnode04\n", "node04 had 11.8.0.15 in --base and gets 11.8.0.13"),
+    ):
+        (place / "list").write_text(hosts)
+        assert main(["inventory", "import", "list", "--base", "hosts.toml"]) == 0
+        moved = [line for line in capsys.readouterr().err.splitlines() if "in --base and gets" in line]
+        assert len(moved) == bool(told)
+        assert all(told in line for line in moved)
+
+
+def test_keys_of_hosts_are_found_from_another_folder(place: Path) -> None:
+    (place / "hosts.toml").write_text(INVENTORY.replace("{ port = 2222 }", '{ key = "id" }'))
+    (place / "list").write_text("node04\n")
+    (place / "there").mkdir()
+    assert main(["inventory", "import", "list", "--base", "hosts.toml", "-o", "there/hosts.toml"]) == 0
+    assert load(place / "there/hosts.toml").hosts[0].ssh.key == str(place / "id")
 
 
 def test_a_rank_table_calls_hosts_as_preflight_ranktable_does(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

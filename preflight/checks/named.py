@@ -235,7 +235,8 @@ def tell(
     summary = summary or sentence(it)
     if known.elsewhere and (known.near or not it.proven):
         return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
-    unknown = known.facts_decide or (not it.proven and it.kind in ("link", "group"))  # facts may know who of them it is
+    # Facts may know which of them it is.
+    unknown = known.facts_decide or it.kind == "link" or (it.kind == "group" and not it.proven)
     kind, members = (known.blames if unknown else None) or (it.kind, it.outside)
     # A pair that failed once is no link yet, unless facts say so, or nobody else is there, within a host.
     open_ = kind == "group" or (kind == "link" and not it.proven and not known.words and len(_hosts(members)) > 1)

@@ -14,7 +14,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Observation
 from preflight.report.build import _naming
 from preflight.report.text import finding_lines
-from tests.unit.probed import EVERYBODY, NAMES, judged, located, seen
+from tests.unit.probed import EVERYBODY, NAMES, cause, judged, located, seen
 
 HUNG = {"outcome": "hang"}
 ALL_HUNG = seen("r1-1", *EVERYBODY, outcome="hang")
@@ -265,6 +265,20 @@ def test_who_only_waited_longest_is_let_go_when_it_does_well_with_others() -> No
     assert (finding.host, finding.device) == ("node03", 1)
     (alone,) = judged([complains])
     assert (alone.host, alone.device) == ("node05", 1), "nobody else is known"
+
+
+def test_of_a_link_facts_may_know_which_end_it_is() -> None:
+    first = judged(*LINK, [cause("NPU101", "node07", 1)])[0].culprit
+    assert first
+    assert (first.kind, first.members) == ("device", ("node07/1",))
+    for told_ in (
+        [],
+        [cause("NPU101", "node07", 1, "warn")],
+        [cause("NPU101", name, 1) for name in ("node03", "node07")],
+    ):
+        link = judged(*LINK, told_)[0].culprit
+        assert link
+        assert link.kind == "link"
 
 
 @pytest.mark.parametrize("end", ["error", "overdue"])  # it was just ending by itself when its agent came to kill it

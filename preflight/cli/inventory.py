@@ -21,7 +21,7 @@ from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, 
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.listed import Listed, Source
-from preflight.model.cluster import Host, Product
+from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
@@ -114,12 +114,20 @@ def _export(args: argparse.Namespace) -> int:
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
     if by_address and not args.addresses and any(host.name != host.address for host in hosts):
         _say(f"! left out, since {args.format} has the hosts' addresses in their place: their names")
-    if args.format == "rank-table" and cluster.superpod:
-        _say("! version 1.0 does not say that the hosts stand in super-pods; preflight ranktable writes 1.2")
+    if args.format == "rank-table":
+        _say_of_rank_table(cluster, [host.address for host in hosts])
     out = args.out or Path("FILE")
     whole = shlex.quote(str(out.absolute()))
     _say(f"next: {form.use.format(shlex.quote(str(out)), whole=whole, host=listed.hosts[0].name)}")
     return 0
+
+
+def _say_of_rank_table(cluster: Cluster, addresses: Sequence[str]) -> None:
+    """What `preflight ranktable` would write otherwise."""
+    if cluster.superpod:
+        _say("! version 1.0 does not say that the hosts stand in super-pods; preflight ranktable writes 1.2")
+    if list(addresses) != sorted(addresses):
+        _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable writes it")
 
 
 def _source(args: argparse.Namespace) -> Source:
@@ -156,10 +164,10 @@ def _moved(before: Sequence[Host], now: Sequence[Host], listed: Listed) -> Itera
     for host in (host for host in now if host.name in silent):
         for was, device in zip(planned.get(host.name, ()), host.devices, strict=False):
             if was.address and device.address and device.address != was.address:
-                yield (
-                    f"device {device.index} of {host.name} had {was.address.ip} in --base and gets {device.address.ip}, "
-                    'others likewise: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
+                told = (
+                    f"device {device.index} of {host.name} had {was.address.ip} in --base and gets {device.address.ip}"
                 )
+                yield f'{told}: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
                 return
 
 

@@ -236,7 +236,15 @@ def test_a_rank_table_of_version_1_0_says_nothing_of_super_pods(
 ) -> None:
     (place / "hosts.toml").write_text(INVENTORY.replace('"atlas-a2"', '"atlas-a3"\nsuperpod = true'))
     assert main(["inventory", "export", "--to", "rank-table"]) == 0
-    assert "! version 1.0 does not say that the hosts stand in super-pods" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "! version 1.0 does not say that the hosts stand in super-pods" in err
+    assert "MindSpore" not in err
+
+
+def test_ranks_that_do_not_follow_the_lexical_order_are_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "hosts.toml").write_text(INVENTORY.replace('"10.1.0.4"', '"10.1.0.10"'))
+    assert main(["inventory", "export", "--to", "rank-table"]) == 0
+    assert "! ranks are in the inventory's order; MindSpore wants the lexical one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "words"), [("rank-table", "export RANK_TABLE_FILE="), ("slurm-env", ". ")])

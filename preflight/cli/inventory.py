@@ -113,7 +113,7 @@ def _export(args: argparse.Namespace) -> int:
     if missing := left_out(listed, form):
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
     if by_address and not args.addresses and any(host.name != host.address for host in hosts):
-        _say(f"! left out, since {args.format} has the hosts' addresses in their place: their names")
+        _say(f"! left out, the hosts' names: {args.format} has their addresses in the place of them")
     if args.format == "rank-table":
         _say_of_rank_table(cluster, [host.address for host in hosts])
     out = args.out or Path("FILE")
@@ -127,7 +127,7 @@ def _say_of_rank_table(cluster: Cluster, addresses: Sequence[str]) -> None:
     if cluster.superpod:
         _say("! version 1.0 does not say that the hosts stand in super-pods; preflight ranktable writes 1.2")
     if list(addresses) != sorted(addresses):
-        _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable writes it")
+        _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it")
 
 
 def _source(args: argparse.Namespace) -> Source:

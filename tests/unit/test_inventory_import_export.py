@@ -228,7 +228,7 @@ def test_a_rank_table_calls_hosts_as_preflight_ranktable_does(place: Path, capsy
     assert [server["server_id"] for server in json.loads(out)["server_list"]] == [
         "10.1.0.1", "10.1.0.2", "node04.example",
     ]  # fmt: skip
-    assert "! left out, since rank-table has the hosts' addresses in their place: their names\n" in err
+    assert "! left out, the hosts' names: rank-table has their addresses in the place of them\n" in err
 
 
 def test_a_rank_table_of_version_1_0_says_nothing_of_super_pods(

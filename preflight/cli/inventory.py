@@ -102,7 +102,7 @@ def _export(args: argparse.Namespace) -> int:
 
     cluster = load(args.inventory)
     form = FORMATS[args.format]
-    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     by_address = args.addresses or form.by_address
     listed = listed_of(hosts, by_address=by_address)
     try:

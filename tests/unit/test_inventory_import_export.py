@@ -105,11 +105,13 @@ def test_nothing_is_written_over_unasked(place: Path, capsys: pytest.CaptureFixt
         (["import", "--from", "slurm"], "the environment: no SLURM_JOB_NODELIST there"),
         (["import", "huge"], "huge: larger than 64 MiB, so hardly a host list"),
         (["export", "--to", "names"], "hosts.toml: no such file"),
+        (["export", "--to", "names", "-i", "one.toml", "--limit", ""], "--limit '' names no host"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(
     arguments: list[str], says: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (place / "one.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
     with (place / "huge").open("wb") as file:
         file.truncate(1 << 30)
     assert main(["inventory", *arguments]) == 2

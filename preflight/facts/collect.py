@@ -5,7 +5,6 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from preflight.facts import answer, arrivals, job, neighbours, shells
 from preflight.facts.hccn_tool import DEEP_READERS, READERS
@@ -151,14 +150,15 @@ def look(
     request = _facts_request(cluster, ports, sections, readings, deep=deep)
     connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
     others = targets(cluster, hosts)
-    in_ring = partial(neighbours.targets, hosts) if "neighbours" in request.deadlines else lambda _: []
+    tries_ssh = "neighbours" in request.deadlines
 
     def one(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
         called = [host.name, host.address]
+        ring = neighbours.targets(hosts, host.name) if tries_ssh else []
         own = {
             "devices": devices, "called": called, "connects": {**connects, "targets": others[host.name]},
-            "neighbours": {"user": cluster.probe.user, "targets": in_ring(host.name)},
+            "neighbours": {"user": cluster.probe.user, "targets": ring},
         }  # fmt: skip
         asked = replace(request, words={**request.words, **own})
 

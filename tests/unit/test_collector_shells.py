@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.collector import answer, section, tool
+from tests.unit.collector import SOURCE, answer, section, tool
 
 GUARDED = """
 export NCCL_DEBUG=WARN
@@ -80,3 +81,19 @@ def test_another_user_of_the_jobs_or_another_way_in_is_an_error(monkeypatch: pyt
     )
     monkeypatch.delenv("SSH_CONNECTION")
     assert "did not come in over ssh" in answer("shells", shells=WANTED)["shells"]["error"]
+
+
+def test_behind_sudo_the_environment_is_the_one_that_sudo_was_started_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The `sudo` here is a script that gives its command an environment of its own; it makes nobody root."""
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    tool(tmp_path, "python3", f'exec {tmp_path}/sudo "$@"')
+    tool(tmp_path, "sudo", f'/usr/bin/env -i SUDO_USER={me} NCCL_DEBUG=ROOT {sys.executable} "$@"; exit $?')
+    for name, value in (("SSH_CONNECTION", "x"), ("NCCL_DEBUG", "WARN"), ("SUDO_USER", "")):
+        monkeypatch.setenv(name, value)
+    as_anybody = SOURCE.replace('os.geteuid() == 0 and "SUDO_USER"', '"SUDO_USER"')
+    assert as_anybody != SOURCE
+    as_anybody = as_anybody.replace("os.path.basename(account.pw_shell) not in SHELLS", "True")  # nobody's ~/.bashrc
+    found = answer("shells", path=str(tmp_path), source=as_anybody, shells=WANTED)["shells"]["value"]
+    assert (found["user"], found["over_ssh"]["variables"]["NCCL_DEBUG"]) == (me, "WARN")

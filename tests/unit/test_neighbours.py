@@ -13,7 +13,7 @@ import pytest
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
 from preflight.facts.neighbours import Entry, Neighbours, RawNeighbours, RawVisit, Visit, neighbours, targets
-from preflight.facts.types import ClusterFacts
+from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host
 from preflight.model.outcome import Outcome
 from tests.unit.collector import answer, section, tool
@@ -61,7 +61,7 @@ def test_the_cause_is_told_by_what_ssh_says(code: int, said: str, entry: Entry) 
 def found(lost: Mapping[tuple[str, str], Entry], hosts: int = 5) -> list[tuple[str | None, str | None, str]]:
     """(host, peer, summary) of the findings where these tries, by (source, target), did not get in."""
     cluster = dataclasses.replace(healthy_cluster(), hosts=HOSTS[:hosts])
-    facts = {}
+    facts: dict[str, HostFacts | Unreachable] = {}
     for number, host in enumerate(cluster.hosts, 1):
         tried = targets(cluster.hosts, host.name)
         visits = tuple(Visit(name, place, lost.get((host.name, name), Entry.IN), "why") for name, place in tried)

@@ -134,7 +134,7 @@ def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterato
     from preflight.transport import open_transport
 
     cluster = cluster or load(args.inventory)
-    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     progress = ProgressLine()
     transport = open_transport(cluster, _options(args, cluster, hosts))
     try:

@@ -28,13 +28,13 @@ def load_saved(args: argparse.Namespace) -> Saved:
     text = document.text_of(args.source)
     if not capture.is_capture(text):
         cluster = load(args.inventory)
-        hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+        hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
         facts = document.load(text, str(args.source))
         return Saved(cluster, hosts, facts, f"facts from {args.source}; nobody was contacted")
     found = capture.load(text, str(args.source))
     own = args.inventory is DEFAULT_INVENTORY
     cluster = parse(found.inventory, Path(f"{args.source}: inventory")) if own else load(args.inventory)
-    hosts = limit(cluster, args.limit) if args.limit else cluster.hosts
+    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     seen = capture.read(found, cluster, hosts)
     facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
     by = "its own inventory" if own else str(args.inventory)

@@ -161,6 +161,6 @@ def test_an_empty_limit_is_a_variable_that_was_not_set_and_not_all_hosts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inventory = tmp_path / "hosts.toml"
-    inventory.write_text('[cluster]\nproduct = "cpu"\n[[hosts]]\nname = "n1"\n', encoding="utf-8")
+    inventory.write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "n1"\n', encoding="utf-8")
     assert cli.main(["check", "--inventory", str(inventory), "--limit", ""]) == 2
     assert "--limit '' names no host" in capsys.readouterr().err

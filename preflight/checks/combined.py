@@ -114,9 +114,18 @@ class Why:
     facts_decide: bool = False  # tests convict either of two, facts know which of them is wrong
 
 
-def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence[Finding] | None) -> Why:
+def why(
+    cluster: Cluster,
+    one: Located,
+    way: Way,
+    backend: str,
+    causes: Sequence[Finding] | None,
+    *,
+    all_devices: bool = False,
+) -> Why:
     """Ranked: what is said of the members themselves, then of their hosts, then by others of them; of these failures
-    first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing."""
+    first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing.
+    `all_devices`: hosts took part in the tests with all their devices, so that one of them may be why."""
     found: dict[int, list[Finding]] = defaultdict(list)
     for cause in causes or ():
         if one.kind == "group" and cause.outcome is not Outcome.FAIL:
@@ -124,7 +133,7 @@ def why(cluster: Cluster, one: Located, way: Way, backend: str, causes: Sequence
         rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way, backend)), None)
         if rank is not None and _nearness(cause, one.members) is not None:
             found[rank].append(cause)
-    ranked = sorted((*_weight(cluster, one, same), rank) for rank, same in found.items())
+    ranked = sorted((*_weight(cluster, one, same, all_devices=all_devices), rank) for rank, same in found.items())
     lines = tuple(_line(one, found[rank]) for *_, rank in ranked[:_SHOWN])
     if not ranked or ranked[0][0]:
         return Why(evidence=lines)
@@ -176,15 +185,19 @@ def _nearness(cause: Finding, members: Collection[str]) -> int | None:
     return 0 if cause.check in ON_THE_WIRE else 2
 
 
-def _weight(cluster: Cluster, one: Located, same: Sequence[Finding]) -> tuple[bool, int, bool]:
+def _weight(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> tuple[bool, int, bool]:
     """Of one check's findings: whether they concern too few to explain it, how near they are, whether they warn."""
     near = min(_nearness(cause, one.members) or 0 for cause in same)
-    return not _enough(cluster, one, same), near, all(cause.outcome is not Outcome.FAIL for cause in same)
+    return (
+        not _enough(cluster, one, same, all_devices=all_devices),
+        near,
+        all(cause.outcome is not Outcome.FAIL for cause in same),
+    )
 
 
-def _enough(cluster: Cluster, one: Located, same: Sequence[Finding]) -> bool:
-    """More than half of the members, and of a host that is a member more than half of its devices. What is said of no
-    host in particular does not explain a single one."""
+def _enough(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> bool:
+    """More than half of the members, and of a host that is a member more than half of its devices; or a failure of any
+    of them, where all took part. What is said of no host in particular does not explain a single one."""
     kind = one.kind.rpartition(" ")[2]  # of who fails now and then, too
     if any(cause.host is None for cause in same):
         return kind not in ("device", "host")
@@ -195,7 +208,8 @@ def _enough(cluster: Cluster, one: Located, same: Sequence[Finding]) -> bool:
         those = [cause for cause in same if _nearness(cause, (member,)) is not None]
         whole = any(cause.device is None or cause.host != host for cause in those)
         part = {cause.device for cause in those}
-        touched += bool(those) and (bool(device) or whole or 2 * len(part) > devices.get(host, 1))
+        any_ = all_devices and any(cause.outcome is Outcome.FAIL for cause in those)
+        touched += bool(those) and (bool(device) or whole or any_ or 2 * len(part) > devices.get(host, 1))
     return touched > 0 if kind in _OF_ONE else 2 * touched > len(one.members)
 
 

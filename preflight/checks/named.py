@@ -230,7 +230,9 @@ def tell(
     way = _WAYS.get(one.outcome, Way.ALONE if alone else Way.TOGETHER)
     meetings = (seen.meeting for seen in observations if seen.test.id in one.tests)
     backend = next((met.backend for met in meetings if met), all_.cluster.probe.backend)
-    known = why(all_.cluster, whole, way, backend, causes)
+    together = [test.scope for test in _accusing(one, tests)]
+    all_devices = bool(together) and set(together) == {Scope.ALL}
+    known = why(all_.cluster, whole, way, backend, causes, all_devices=all_devices)
     host, _, device = one.members[0].partition("/") if it.kind in ("host", "device", "link") else ("", "", "")
     summary = summary or sentence(it)
     if known.elsewhere and (known.near or not it.proven):

@@ -258,3 +258,17 @@ def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once(
     assert finding.culprit
     assert (finding.culprit.kind, finding.culprit.members) == ("device", (place,)), "facts know which of the two"
     assert len(judged(*scene, [lost])) == 3
+
+
+def test_a_device_explains_its_host_where_all_devices_took_part() -> None:
+    partners = ("node05", "node07", "node08")
+    groups = [
+        seen(f"r{n}-0", "node03/0", "node03/1", f"{host}/0", f"{host}/1", outcome="hang")
+        for n, host in enumerate(partners, 2)
+    ]
+    scene = groups, [located("host", ["node03"], [group.test.id for group in groups])]
+    finding = told(scene, cause("NPU102", "node03", 0, peer="node06/0"))
+    assert finding.cause == "device address twice at node03/0 (NPU102)"
+    assert finding.culprit
+    assert (finding.culprit.kind, finding.culprit.members) == ("device", ("node03/0",))
+    assert not told(scene, cause("NPU108", "node03", 0, "warn")).cause.endswith("(NPU108)")

@@ -84,7 +84,7 @@ FAULTS = (
     Fault(
         "wrong-interface",
         "host",
-        ("HST110",),
+        ("HST110", "HST118"),
         False,
         f"its jobs are told to use {WRONG_NIC}, which no other host reaches.",
         _wrong_nic,

@@ -12,7 +12,9 @@ its exit code is 0 only then.
 
 import argparse
 import os
+import sys
 from datetime import timedelta
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -102,8 +104,13 @@ def agree(net: nn.Module, device: torch.device, world_size: int) -> bool:
 
 
 def spawned(local_rank: int, args: argparse.Namespace, first: int, world_size: int) -> None:
-    if not train(args, first + local_rank, world_size, local_rank):
-        raise SystemExit(1)
+    leave(train(args, first + local_rank, world_size, local_rank))
+
+
+def leave(well: bool) -> NoReturn:
+    """End here: where Python takes torch's threads down itself, torch aborts now and then, with its work done."""
+    sys.stdout.flush()
+    os._exit(not well)
 
 
 def main() -> None:
@@ -113,7 +120,7 @@ def main() -> None:
         spawn(spawned, (args, node * here, int(os.environ["WORLD_SIZE"])), nprocs=here)  # type: ignore[no-untyped-call]
         return
     rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    raise SystemExit(not train(args, rank, world_size, local_rank))
+    leave(train(args, rank, world_size, local_rank))
 
 
 if __name__ == "__main__":

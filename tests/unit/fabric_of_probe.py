@@ -79,7 +79,7 @@ class Fabric:
             return FULL / 5
         out = [self.sends.get(place, FULL) for number, place in enumerate(places) if root in (None, number)]
         into = [self.receives.get(place, FULL) for number, place in enumerate(places) if root is None or root != number]
-        return min(out + into) * (self.restless if len(self.rounds) % 2 else 1.0)
+        return min(out + into) * (1.0 if len(self.rounds) % 2 else self.restless)
 
 
 class _Everybody(dict[str, Ready]):

@@ -65,6 +65,7 @@ def build(
     """The report of a run that ends now. With `inventory`, remedies that are commands of ours name it."""
     if inventory:
         findings = [replace(finding, remedy=_naming(inventory, finding.remedy)) for finding in findings]
+    place = {name: number for number, name in enumerate(hosts)}
     return Report(
         run=new_run_id(started),
         command=command,
@@ -74,6 +75,6 @@ def build(
         findings=tuple(findings),
         tests=tuple(observation.test for observation in observations),
         culprits=culprits(findings),
-        left_out=tuple(left_out),
+        left_out=tuple(sorted(left_out, key=lambda left: place.get(left.host, len(place)))),
         notes=tuple(notes),
     )

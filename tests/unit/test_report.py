@@ -71,6 +71,12 @@ def test_a_run_that_left_a_host_out_unasked_is_never_a_pass() -> None:
     assert partial.exit_code() == 3
 
 
+def test_hosts_left_out_stand_in_the_inventory_s_order_and_what_is_no_host_last() -> None:
+    left = [LeftOut(name, "busy") for name in ("rail 3", "node02", "node01")]
+    built = build("probe", datetime.now(UTC), ["node01", "node02"], [], left_out=left)
+    assert [one.host for one in built.left_out] == ["node01", "node02", "rail 3"]
+
+
 def test_equal_findings_are_folded_over_devices_and_hosts() -> None:
     shown = lines(
         *(

@@ -2,19 +2,16 @@
 
 import argparse
 import errno
-import importlib
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
 
 from preflight import __version__
+from preflight.cli.parser import Parser, harmless
 from preflight.cli.pipe import replace_closed_streams, silence_stdout
 from preflight.model.errors import PreflightError, UsageError
 
-# Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_") and is imported only when its
-# command is asked for, so that `--help` loads none of paramiko, rich, pydantic or torch. A module has
-# `add_arguments(parser)` and `run(args) -> int`; its docstring is the command's description.
+# Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_"); see parser.py.
 COMMANDS = {
     "check": "look at every host, compare, ping, probe; name what is wrong and what to do",
     "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
@@ -33,6 +30,7 @@ COMMANDS = {
     "inventory": "take hosts from other tools' lists (MPI, Slurm, Ansible, …) and give them back",
     "facts": "collect the facts of every host in one round trip, and print or save them",
     "capture": "keep what the hosts' tools print, redacted, for a later look or somebody else's",
+    "gate": "say whether a job may start on this machine; bring the gate to all hosts",
     "launch": "print a job's command and environment of every host; say what is wrong with start scripts",
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",
@@ -41,47 +39,18 @@ COMMANDS = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """One line for wrong usage, without the usage: that hides the line that matters."""
-
-    asked = ""  # the command that options are unknown to, which argparse finds out at the top
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"preflight: {_harmless(message)}; see {self.asked or self.prog} --help\n")
-
-
-def _parser(only: str | None) -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser(wanted: str | None) -> Parser:
+    parser = Parser(
         prog="preflight",
         description="Prepare and prove clusters of accelerator servers before distributed training starts.",
         epilog="Start with: preflight check --inventory hosts.toml",
-        allow_abbrev=False,
     )
+    parser.asked = f"preflight {wanted}" if wanted in COMMANDS else ""
     parser.add_argument("--version", action="version", version=f"preflight {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
-        if name == only:
-            parser.asked = f"preflight {name}"
-            module = importlib.import_module(f"preflight.cli.{name.replace('-', '_')}")
-            command = commands.add_parser(
-                name,
-                help=help_text,
-                description=module.__doc__,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-                allow_abbrev=False,
-            )
-            module.add_arguments(command)
-            command.set_defaults(run=module.run)
-        else:
-            commands.add_parser(name, help=help_text, add_help=False)
+        commands.add_parser(name, help=help_text, module=f"preflight.cli.{name.replace('-', '_')}")
     return parser
-
-
-def _harmless(text: str) -> str:
-    """The sentence for a terminal, line by line: it may quote what a file or a host says."""
-    from preflight.report.text import printable
-
-    return "\n".join(map(printable, text.splitlines()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"preflight: the output could not be written: {error.strerror}", file=sys.stderr)
         return 1
     except PreflightError as error:
-        print(f"preflight: {_harmless(str(error))}", file=sys.stderr)
+        print(f"preflight: {harmless(str(error))}", file=sys.stderr)
         if isinstance(error, UsageError) and hasattr(args, "inventory"):  # else it would not have contacted anybody
             print("preflight: nothing was contacted.", file=sys.stderr)
         return error.exit_code

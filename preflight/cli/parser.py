@@ -1,0 +1,40 @@
+"""A command's parser: its module is imported once the command is asked for."""
+
+import argparse
+import importlib
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for wrong usage, without the usage: that hides the line that matters.
+
+    `module`: has `add_arguments(parser)` and `run(args) -> int`; its docstring is the command's description. It is
+    imported when the command is asked for, so that `--help` loads none of paramiko, rich, pydantic or torch.
+    """
+
+    asked = ""  # the command that options are unknown to, which argparse finds out at the top
+
+    def __init__(self, *args: Any, module: str = "", **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
+        self._module = module
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._module:
+            module = importlib.import_module(self._module)
+            self._module = ""
+            self.description = module.__doc__
+            self.set_defaults(run=module.run)
+            module.add_arguments(self)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"preflight: {harmless(message)}; see {self.asked or self.prog} --help\n")
+
+
+def harmless(text: str) -> str:
+    """The sentence for a terminal, line by line: it may quote what somebody typed, or what a file or a host says."""
+    from preflight.report.text import printable
+
+    return "\n".join(map(printable, text.splitlines()))

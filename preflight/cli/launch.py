@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 from preflight.cli.common import add_inventory_arguments, devices, refuse_existing, session, write_whole
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
-from preflight.launch.job import FOR_MASTERS, Job, Launcher
+from preflight.cli.wrapped import wrapped
+from preflight.launch.job import FOR_MASTERS, LOOPBACK, Job, Launcher
 from preflight.model.cluster import OVER_SSH
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from preflight.facts.types import ClusterFacts
     from preflight.launch.job import HostLaunch, Place
@@ -71,14 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("shell", "json", "scripts"), default="shell")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where -o scripts writes HOST.sh")
     parser.add_argument("--force", action="store_true", help="write over scripts that are there")
-    parser.add_argument("--check", nargs="+", type=Path, metavar="SCRIPT", help="read start scripts, one or one a host")
+    parser.add_argument("--check", nargs="*", metavar="SCRIPT", help="read start scripts, one or one a host")
     parser.add_argument("program", nargs="*", metavar="-- PROGRAM", help="what is started, with its arguments")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.limit == "":
         raise UsageError("--limit is empty; leave it out for all hosts")
-    if args.check:
+    if args.check is not None:
         from preflight.cli.launch_check import check
 
         return check(args)
@@ -128,7 +129,7 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
     """The job, and what is to be said of it."""
     from preflight.inventory import limit, load
     from preflight.launch.environment import checked
-    from preflight.launch.places import common_network, must_look, place, wants_addresses
+    from preflight.launch.places import common_network, must_look, on_loopback, places, wants_addresses
 
     notes = [f"{args.launcher}, {_OURS}; docs/launch.md says what for"]
     facts, table = None, None
@@ -146,8 +147,10 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
     launcher = Launcher(args.launcher)
     port = args.master_port or _port(cluster, launcher)
     own = checked(args.env, cluster.product, len(hosts))
-    _refuse_job(cluster, port, [place(cluster, host, args.devices, None) for host in hosts])
-    if facts is None and (must_look(hosts) or wants_addresses(cluster, launcher)):
+    _refuse_job(cluster, port, places(cluster, hosts, args.devices, None))
+    if on_loopback(hosts):
+        notes.append(f"one host: its ranks meet on {LOOPBACK}, and need no host NIC")
+    elif facts is None and (must_look(hosts) or wants_addresses(cluster, launcher)):
         if not args.offline:
             facts = _look(args, cluster, hosts)
             notes.append("host NICs: from a look at the hosts just now")
@@ -155,26 +158,34 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
             notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
         else:
             notes.append("--offline: no HCCL_IF_IP, since the addresses of the host NICs are not known")
-    places = [place(cluster, host, args.devices, facts) for host in hosts]
+    there = places(cluster, hosts, args.devices, facts)
     if table:
         from preflight.launch.ranked import as_in
 
-        places = as_in(table, hosts, places, facts)
+        there = as_in(table, hosts, there, facts)
         notes.append(f"ranks: those of {args.rank_table_copy}")
     elif args.rank_table:
         notes.append("ranks: hosts in the lexical order of their addresses, as preflight ranktable writes the table of "
                      "the same hosts and devices; for another order add --rank-table-copy FILE")  # fmt: skip
     job = Job(
-        launcher, cluster, tuple(places), tuple(args.program), port, own, tuple(args.forward), args.rank_table or "",
+        launcher, cluster, tuple(there), tuple(args.program), port, own, tuple(args.forward), args.rank_table or "",
         common_network(hosts, facts), (args.mpi_home or "").rstrip("/"),
     )  # fmt: skip
     if cluster.ports and port not in cluster.ports:
         notes.append(f"port {port} is none of the inventory's: nobody has reserved it or let it through the firewall")
-    ways = {(host.ssh.user, host.ssh.port or 22) for host in hosts}
-    if launcher in OVER_SSH and len(hosts) > 1 and (len(ways) > 1 or any(port != 22 for _, port in ways)):
-        notes.append(f"{launcher} goes from host to host by plain ssh: what [ssh] of the inventory says of users and "
-                     f"ports has to be in ~/.ssh/config on {places[0].name}, too")  # fmt: skip
-    return job, notes
+    return job, [*notes, *_of_ssh(job, hosts)]
+
+
+def _of_ssh(job: Job, hosts: "Sequence[Host]") -> "Iterator[str]":
+    """What ssh of the first host has to know of the others, where no option of the launcher tells it."""
+    from preflight.launch.launchers.one_host import TAKE_A_PORT, ssh_port
+
+    several = len({host.ssh.user for host in hosts}) > 1
+    ports = {host.ssh.port or 22 for host in hosts} != {22}
+    told = job.launcher in TAKE_A_PORT and ssh_port(job) is not None
+    if job.launcher in OVER_SSH and len(hosts) > 1 and (several or (ports and not told)):
+        yield (f"{job.launcher} goes from host to host by plain ssh: what [ssh] of the inventory says of users and "
+               f"ports has to be in ~/.ssh/config on {job.places[0].name}, too")  # fmt: skip
 
 
 def _refuse_job(cluster: "Cluster", port: int, places: "Sequence[Place]") -> None:
@@ -254,7 +265,7 @@ def _write(args: argparse.Namespace, job: Job, started: "Sequence[HostLaunch]", 
     for path, text in zip(paths, texts, strict=True):
         write_whole(path, text, "the script", 0o755)
     for note in notes[1:]:
-        print(printable(note), file=sys.stderr)
+        print("\n".join(wrapped(note)), file=sys.stderr)
     alone = f"; it starts the ranks of all {len(job.places)} hosts" if len(started) < len(job.places) else ""
     print(
         printable(f"{len(paths)} {'script is' if len(paths) == 1 else 'scripts are'} in {args.dir}{alone}"),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from preflight.cli.common import DEFAULT_INVENTORY
 from preflight.cli.text_file import text_of
+from preflight.cli.wrapped import wrapped
 from preflight.model.errors import UsageError
-from preflight.report.text import printable
+from preflight.report.console import width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,29 +26,33 @@ def check(args: argparse.Namespace) -> int:
     from preflight.inventory import limit, load
     from preflight.launch.lint.check import faults, host_files
 
-    if args.program or args.dir or args.output == "scripts":
-        raise UsageError("--check reads scripts and starts nothing; leave out the program and -o scripts")
+    if args.dir or args.output == "scripts":
+        raise UsageError("--check reads scripts and starts nothing; leave out --dir and -o scripts")
+    scripts = [Path(name) for name in dict.fromkeys((*args.check, *args.program))]  # options may stand between them
+    if not scripts:
+        raise UsageError("name the scripts: preflight launch --check start-node01.sh start-node02.sh")
     asked = args.inventory is not DEFAULT_INVENTORY or args.limit
     cluster = load(args.inventory) if asked or DEFAULT_INVENTORY.is_file() else None
     hosts = () if not cluster else limit(cluster, args.limit) if args.limit else cluster.hosts
-    texts = {path: text_of(str(path), _LARGEST, "start script").removeprefix("\ufeff") for path in args.check}
+    texts = {path: text_of(str(path), _LARGEST, "start script").removeprefix("\ufeff") for path in scripts}
     named = list(dict.fromkeys(host_files(texts)))
     files = {path: text_of(str(path), _LARGEST_HOST_FILE, "host file") for path in named if path.is_file()}
     notes = [f"{path} is not here, and was not looked at" for path in named if path not in files]
     notes.append(f"held against {args.inventory}" if cluster else "no inventory to hold addresses and ports against")
     found = faults(texts, files, cluster, hosts)
-    print(_document(found, notes, args.check) if args.output == "json" else _lines(found, notes, args.check))
+    print(_document(found, notes, scripts) if args.output == "json" else _lines(found, notes, scripts))
     return 1 if found else 0
 
 
 def _lines(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
+    columns = width()
     lines = []
     for it in found[:_MOST]:
-        lines.append(printable(f"{it.path}:{it.spot.line}:{it.spot.column}: {it.what}"))
-        lines.append(printable(f"    found {_short(it.found)}; expected {_short(it.expected)}"))
-        lines.append(printable(f"    {it.do}"))
+        lines += wrapped(f"{it.path}:{it.spot.line}:{it.spot.column}: {it.what}", columns, "    ")
+        for said in (f"found {_short(it.found)}; expected {_short(it.expected)}", it.do):
+            lines += wrapped(f"    {said}", columns, "      ")
     lines += [f"… and {len(found) - _MOST} more"] if len(found) > _MOST else []
-    lines += [printable(f"note: {note}") for note in notes]
+    lines += [line for note in notes for line in wrapped(f"note: {note}", columns)]
     of = "1 script" if len(scripts) == 1 else f"{len(scripts)} scripts"
     count = "nothing is wrong" if not found else f"{len(found)} {'thing is' if len(found) == 1 else 'things are'} wrong"
     return "\n".join([*lines, f"{of}: {count}"])

@@ -26,10 +26,10 @@ from preflight.cli.common import (
     session,
     write_whole,
 )
+from preflight.cli.wrapped import wrapped
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.provision.host_run import CONFIRM_SECONDS
 from preflight.provision.rollout import Batch
-from preflight.report.text import printable
 
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
@@ -182,7 +182,7 @@ def _refuse_devices(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequen
 
 def _say(sentences: Sequence[str]) -> None:
     for sentence in sentences[:_SHOWN]:
-        print(f"! {printable(sentence)}", file=sys.stderr)
+        print("\n".join(wrapped(f"! {sentence}")), file=sys.stderr)
     if len(sentences) > _SHOWN:
         print(f"! … and {len(sentences) - _SHOWN} more", file=sys.stderr)
 

@@ -4,13 +4,13 @@ import argparse
 import hashlib
 import json
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.cli.common import DEFAULT_INVENTORY, session
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
+from preflight.cli.wrapped import wrapped
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
 from preflight.ranktable.live import Comparison, compare
@@ -18,6 +18,7 @@ from preflight.ranktable.read import Reading, read
 from preflight.ranktable.rules import judge
 from preflight.ranktable.syntax import offset_of, places, position
 from preflight.ranktable.types import Difference, Problem, spelled
+from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
 SCHEMA = "preflight.ranktable/1"
@@ -121,8 +122,6 @@ def _finish(
         listed = [_entry(problem, place(problem)) for problem in everything]
         print(_document(table, exit_code, listed, found))
         return exit_code
-    from preflight.report.console import show, width
-
     lines = [Line(f"{table.path}: {described(table.text)}", "title"), Line(f"sha256 {digest(table.text)}", "dim")]
     lines += _lines(table.path, [(problem, place(problem)) for problem in everything], width())
     lines += _ending(args, table, problems, found)
@@ -139,15 +138,11 @@ def _lines(path: Path, found: Sequence[tuple[Problem, tuple[int, int]]], width: 
         style = "warn" if warning else "fail"
         for problem, (line, column) in of_rule[:_SHOWN]:
             said = f"{path}:{line}:{column}: {'warning: ' if warning else ''}{problem.text} [{rule}]"
-            yield from (Line(one, style) for one in _wrapped(said, width))
+            yield from (Line(one, style) for one in wrapped(said, width))
         if more := of_rule[_SHOWN:]:
             ranks = sorted({problem.rank for problem, _ in more if problem.rank is not None})
             which = f": ranks {ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else ""
             yield Line(f"  … and {len(more)} more [{rule}]{which}", style)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _ending(
@@ -156,13 +151,15 @@ def _ending(
     """What was not looked at, the verdict, and what to run next."""
     name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
     unseen = found.unseen if found else ()
-    yield from (Line(f"! could not look: {sentence}", "unknown") for sentence in unseen[:_SHOWN])
+    for sentence in unseen[:_SHOWN]:
+        yield from (Line(one, "unknown") for one in wrapped(f"! could not look: {sentence}", width()))
     if len(unseen) > _SHOWN:
         yield Line(f"! … and {len(unseen) - _SHOWN} more", "unknown")
     if _wrong(problems):
         asked = "; the hosts were not asked" if args.inventory else ""
         yield Line(f"HCCL would not take it{asked}", "fail")
-        yield Line(f"next: mend it, or write another: preflight ranktable --inventory {inventory} -o FILE", "next")
+        yield Line("next: mend it, or write another from what the devices have:", "next")
+        yield Line(f"  preflight ranktable --inventory {inventory} -o FILE", "next")
     elif found is None:
         yield Line("no rule is broken; whether the hosts are so was not asked", "pass")
         yield Line(f"next: preflight ranktable --check {name} --inventory {inventory}", "next")

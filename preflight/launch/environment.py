@@ -49,10 +49,14 @@ def _variables(job: Job, place: Place) -> Iterator[Variable]:
         yield Variable(
             "NCCL_DEBUG", "WARN", "errors of NCCL are printed with their cause; INFO prints what it chooses, too"
         )
-    if place.nic and job.launcher is not Launcher.MSRUN:
+    if job.launcher is Launcher.MSRUN:
+        return
+    if place.nic:
         yield Variable(
             "GLOO_SOCKET_IFNAME", place.nic, "the host NIC for groups on the CPU; unset, what the host name means"
         )
+    elif job.on_loopback:
+        yield Variable("GLOO_SOCKET_IFNAME", "lo", "groups on the CPU stay on this host, whatever its name means")
 
 
 def _meeting(job: Job) -> Iterator[Variable]:

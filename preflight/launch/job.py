@@ -22,6 +22,8 @@ class Launcher(StrEnum):
     TORCH_NPU_RUN = "torch_npu_run"
 
 
+LOOPBACK = "127.0.0.1"  # where the ranks of a job of one host meet that is known by no other address
+
 # These are started on the first host alone, and give all ranks one environment.
 FROM_ONE_HOST = frozenset({Launcher.MPIRUN, Launcher.PERSEUSRUN, Launcher.SRUN, Launcher.DEEPSPEED})
 
@@ -76,6 +78,10 @@ class Job:
         """Name of a host → the rank of its first process."""
         ends = accumulate(len(place.devices) for place in self.places)
         return {place.name: end - len(place.devices) for place, end in zip(self.places, ends, strict=True)}
+
+    @property
+    def on_loopback(self) -> bool:
+        return self.master == LOOPBACK
 
     @cached_property
     def planned(self) -> Mapping[str, Host]:

@@ -2,17 +2,30 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 from preflight.checks.hccl_nic import addresses
 from preflight.checks.hosts import named_by
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
-from preflight.launch.job import FROM_ONE_HOST, Launcher, Place
+from preflight.launch.job import FROM_ONE_HOST, LOOPBACK, Launcher, Place
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, UsageError
 
 # What the kernel allows, less what a shell or a list in a variable would take for something else.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
+
+
+def on_loopback(hosts: Sequence[Host]) -> bool:
+    """Whether it is one host that the inventory knows by its loopback alone: its ranks meet there, and need no NIC."""
+    return len(hosts) == 1 and hosts[0].nic is None and _is_loopback(hosts[0].address)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def must_look(hosts: Sequence[Host]) -> bool:
@@ -23,6 +36,15 @@ def must_look(hosts: Sequence[Host]) -> bool:
 def wants_addresses(cluster: Cluster, launcher: Launcher) -> bool:
     """Whether every host gets HCCL_IF_IP, so that the address of its host NIC has to be known."""
     return cluster.product.is_npu and cluster.probe.backend == "hccl" and launcher not in FROM_ONE_HOST
+
+
+def places(
+    cluster: Cluster, hosts: Sequence[Host], wanted: tuple[int, ...] | None, facts: ClusterFacts | None
+) -> list[Place]:
+    """Those of a job's hosts, as `place` has each."""
+    if on_loopback(hosts):
+        return [replace(place(cluster, hosts[0], wanted, None), address=LOOPBACK)]
+    return [place(cluster, host, wanted, facts) for host in hosts]
 
 
 def place(cluster: Cluster, host: Host, wanted: tuple[int, ...] | None, facts: ClusterFacts | None) -> Place:
@@ -86,7 +108,7 @@ def common_network(hosts: Sequence[Host], facts: ClusterFacts | None) -> str:
     """The network in which all host NICs are, as a CIDR; empty where that is not one, or not known."""
     if all(host.nic and "/" in host.nic for host in hosts):
         networks = {str(host.nic) for host in hosts}
-    elif facts:
+    elif facts and not on_loopback(hosts):
         nics = [_nic(host, facts) for host in hosts]
         networks = {str(ip_interface(own).network) for nic in nics for own in list(addresses(nic, 4))[:1]}
     else:

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from preflight.launch.job import File, HostLaunch, Variable
-from preflight.launch.words import LONGEST
+from preflight.launch.words import LONGEST, Raw, folded
 from preflight.model.cluster import ProbeSettings
 from preflight.model.errors import UsageError
 
@@ -64,7 +64,7 @@ def _exports(variables: Iterable[Variable]) -> Iterator[str]:
 
 def _files(files: Sequence[File]) -> Iterator[str]:
     for it in files:
-        yield f"printf '%s\\n' {shlex.join(it.text.splitlines())} > {shlex.quote(it.name)}"
+        yield folded(("printf", "%s\\n", *it.text.splitlines(), Raw(f"> {shlex.quote(it.name)}")))
 
 
 def _where(body: str, place: ProbeSettings) -> str:

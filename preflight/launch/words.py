@@ -2,6 +2,7 @@
 
 import shlex
 
+_COLUMNS = 80 - len("    ") - len(" \\")
 LONGEST = (128 << 10) - 1  # bytes of one argument: MAX_ARG_STRLEN of Linux (execve(2)), with the zero at its end
 
 
@@ -15,6 +16,23 @@ NODE_RANK = Raw('"$NODE_RANK"')
 
 
 def folded(*groups: tuple[str, ...]) -> str:
-    """One command, a group of its words a line; everything but Raw is quoted."""
-    lines = [" ".join(word if isinstance(word, Raw) else shlex.quote(word) for word in group) for group in groups]
-    return " \\\n    ".join(line for line in lines if line)
+    """One command, each group of its words from a new line on; everything but Raw is quoted."""
+    return " \\\n    ".join(line for group in groups for line in _lines(group))
+
+
+def _lines(group: tuple[str, ...]) -> list[str]:
+    """Of no more columns than a terminal has, where words allow it; an option and its first value stay together."""
+    pieces: list[str] = []
+    for at, word in enumerate(group):
+        text = word if isinstance(word, Raw) else shlex.quote(word)
+        if at and group[at - 1].startswith("-") and not word.startswith("-"):
+            pieces[-1] += f" {text}"
+        else:
+            pieces.append(text)
+    lines: list[str] = []
+    for piece in pieces:  # which may have lines of their own
+        if lines and len(lines[-1].rpartition("\n")[2]) + len(piece.partition("\n")[0]) + 1 <= _COLUMNS:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece)
+    return lines

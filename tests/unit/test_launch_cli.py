@@ -23,6 +23,8 @@ name = "node[01-02]"
 address = "10.1.0.[11-12]"
 """
 
+THIRD = 'port = 2222\n[[hosts]]\nname = "node03"\naddress = "10.1.0.13"\n[hosts.ssh]\n{}'
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -72,6 +74,9 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--check", "nowhere.sh"], "nowhere.sh: No such file or directory"),
         (["--check", "."], ".: Is a directory"),
         (["--check", "hosts.toml", "--dir", "x"], "--check reads scripts and starts nothing"),
+        (["--check"], "name the scripts"),
+        (["--check", "-i", "hosts.toml"], "name the scripts"),
+        (["-i", "hosts.toml", "--check", "--", "nowhere.sh"], "nowhere.sh: No such file or directory"),
     ],
     ids=str,
 )
@@ -140,15 +145,39 @@ def test_hosts_may_have_addresses_of_ipv6_alone(here: Path, capsys: pytest.Captu
     assert "--master_addr fd00::1 " in out
 
 
-def test_ways_of_ssh_that_a_launcher_does_not_take_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def notes(launcher: str) -> bool:
-        _, out, _ = said(capsys, "--offline", "--launcher", launcher, "-o", "json", "--", "t.py")
-        return any("~/.ssh/config on node01" in note for note in json.loads(out)["notes"])
+@pytest.mark.parametrize(
+    ("ssh", "launcher", "told"),
+    [
+        ("", "mpirun", False),
+        ("port = 2222", "mpirun", False),
+        ("port = 2222", "deepspeed", False),
+        ("port = 2222", "torchrun", False),
+        ("port = 2222", "perseusrun", True),
+        (THIRD.format("port = 2223"), "mpirun", True),
+        (THIRD.format("port = 2223"), "deepspeed", True),
+        (THIRD.format('user = "other"'), "mpirun", True),
+    ],
+)
+def test_ways_of_ssh_that_a_launcher_does_not_take_are_told(
+    ssh: str, launcher: str, told: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = INVENTORY + f"[hosts.ssh]\n{ssh}\n"
+    (here / "hosts.toml").write_text(text.replace("atlas-a2", "nvidia") if launcher == "perseusrun" else text)
+    _, out, _ = said(capsys, "--offline", "--launcher", launcher, "-o", "json", "--", "t.py")
+    assert any("~/.ssh/config on node01" in note for note in json.loads(out)["notes"]) is told
 
-    assert not notes("mpirun")
-    (here / "hosts.toml").write_text(INVENTORY + "[hosts.ssh]\nport = 2222\n")
-    assert notes("mpirun") and notes("deepspeed")
-    assert not notes("torchrun")
+
+def command(capsys: pytest.CaptureFixture[str], launcher: str) -> list[str]:
+    _, out, _ = said(capsys, "--offline", "--launcher", launcher, "-o", "json", "--", "t.py")
+    argv: list[str] = json.loads(out)["start"][0]["processes"][0]["argv"]
+    return argv
+
+
+def test_one_port_of_all_hosts_is_told_to_the_launcher(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for port, told in (("2222", True), ("22", False)):
+        (here / "hosts.toml").write_text(INVENTORY + f"[hosts.ssh]\nport = {port}\n")
+        assert ("--mca plm_rsh_args -p 2222" in " ".join(command(capsys, "mpirun"))) is told
+        assert ("--ssh_port 2222" in " ".join(command(capsys, "deepspeed"))) is told
 
 
 def test_scripts_of_another_job_are_not_left_beside_new_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -344,3 +373,108 @@ def test_nothing_of_a_script_reaches_the_terminal_raw(here: Path, capsys: pytest
     (here / "a.sh").write_text("torchrun –\x1b]0;x\x07 –a\x1b[2J t.py\nmpirun -np 4 -H a\x1b[1m,b ./x\n")
     _, out, _ = said(capsys, "--check", "a.sh")
     assert "\x1b" not in out and "\x07" not in out
+
+
+def wide(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > 80]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--check", "-i", "hosts.toml", "a.sh"), ("-i", "hosts.toml", "--check", "a.sh"), ("a.sh", "--check"),
+                  ("--check", "a.sh", "-i", "hosts.toml"), ("--check", "a.sh", "-i", "hosts.toml", "a.sh")],
+    ids=" ".join,
+)  # fmt: skip
+def test_scripts_may_stand_before_and_behind_the_options(
+    arguments: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "a.sh").write_text("torchrun --nnodes 2 --node_rank 5 --master_addr 10.1.0.11 --master_port 29500 t.py\n")
+    code, out, _ = said(capsys, *arguments)
+    assert (code, out.splitlines()[-1]) == (1, "1 script: 1 thing is wrong")
+    assert "held against hosts.toml" in out
+
+
+def test_what_is_said_of_a_script_fits_on_a_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(
+        "torchrun --nnodes 2 --node_rank 5 --master_addr 10.1.0.11--master_port 29500 t.py\n"
+        f"mpirun -np 16 -H {','.join(f'a{number}' for number in range(16))} -x LD_LIBRARY ./t\n"
+    )
+    _, out, _ = said(capsys, "--check", "a.sh")
+    assert [line for line in wide(out) if "a1,a2" not in line] == []
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed", "shell", "torchrun", "srun", "msrun"])
+def test_what_is_printed_fits_on_a_terminal(launcher: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "hosts.toml").write_text(INVENTORY + "[hosts.ssh]\nport = 2222\n")
+    job = ("--offline", "--launcher", launcher, *TABLE, "--", "t.py", "--learning-rate", "0.1", "--epochs", "10")
+    _, out, _ = said(capsys, *job)
+    assert wide(out) == []
+    _, _, err = said(capsys, "-o", "scripts", "--dir", "start", *job)
+    assert wide(err) == []
+    assert "--rank-table-copy FILE" in " ".join(err.split())
+
+
+def test_devices_are_those_of_the_rank_table_by_their_number_among_the_visible(
+    three: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DEVICE_ID counts what a process sees, the table's device_id is the physical one: both lead to one device."""
+    part = ("--devices", "2,3")
+    assert main(["ranktable", "--from", "facts.json", "-o", "table.json", *part]) == 0
+    capsys.readouterr()
+    table = read((three / "table.json").read_text()).table
+    assert table is not None
+    physical = {device.rank: device.device_id for _, device in table.placed}
+    _, out, _ = said(capsys, "--launcher", "shell", "-o", "json", "--from", "facts.json", *part, *COPY, "--", "t.py")
+    found = {}
+    for start in json.loads(out)["start"]:
+        visible = start["environment"]["ASCEND_RT_VISIBLE_DEVICES"].split(",")
+        for own in (process["environment"] for process in start["processes"]):
+            found[int(own["RANK_ID"])] = int(visible[int(own["DEVICE_ID"])])
+    assert found == physical
+    assert set(physical.values()) == {2, 3}
+
+
+ALONE = """
+[cluster]
+name = "one"
+product = "{}"
+devices = 4
+[ssh]
+transport = "local"
+[[hosts]]
+name = "{}"
+"""
+
+
+@pytest.mark.parametrize("product", ["atlas-a1", "atlas-a3", "nvidia"])
+@pytest.mark.parametrize("launcher", ["torchrun", "spawn", "shell", "mpirun", "srun", "deepspeed"])
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_one_host_that_is_known_by_its_loopback_needs_no_nic(
+    product: str, launcher: str, name: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "hosts.toml").write_text(ALONE.format(product, name))
+    code, out, err = said(capsys, "--launcher", launcher, "-o", "json", "--devices", "0-1", "--", "t.py")
+    assert (code, err) == (0, "")
+    made = json.loads(out)
+    assert made["master"]["address"] == "127.0.0.1"
+    assert "one host: its ranks meet on 127.0.0.1, and need no host NIC" in made["notes"]
+    environment = made["start"][0]["environment"]
+    assert environment["GLOO_SOCKET_IFNAME"] == "lo"
+    assert not {"HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & set(environment)
+
+
+def test_a_nic_that_the_inventory_names_is_taken_and_several_hosts_do_not_meet_on_a_loopback(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ('[network]\nnic = "eth7"\n', '[[hosts]]\nname = "node02"\n'):
+        text = ALONE.format("atlas-a2", "localhost").replace('transport = "local"', "")
+        (here / "hosts.toml").write_text(text + more)
+        _, out, _ = said(capsys, "--offline", "-o", "json", "--", "t.py")
+        assert json.loads(out)["master"]["address"] == "localhost"
+        assert not any("one host" in note for note in json.loads(out)["notes"])
+
+
+def test_the_example_of_one_server_starts_a_job(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "hosts.toml").write_text((Path(__file__).parents[2] / "examples" / "single-server.toml").read_text())
+    write = ("-o", "scripts", "--dir", "start")
+    assert said(capsys, *write, "--", "t.py")[0] == 0
+    assert said(capsys, "--check", "start/localhost.sh")[0] == 0

@@ -6,7 +6,7 @@ Printed as documented; never run by us.
 """
 
 from preflight.launch.job import File, HostLaunch, Job, Process, Variable
-from preflight.launch.launchers.one_host import environment, refuse_ipv6
+from preflight.launch.launchers.one_host import environment, refuse_ipv6, ssh_port
 from preflight.launch.words import folded
 from preflight.model.errors import UsageError
 
@@ -26,9 +26,11 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     first = all(place.devices == tuple(range(len(place.devices))) for place in job.places)
     included = "@".join(f"{place.address}:{','.join(map(str, place.devices))}" for place in job.places)
     module = ("--module", *job.program[1:]) if job.program[0] == "-m" else job.program
+    port = ssh_port(job)
     groups = [
         (job.cluster.probe.python, "-m", "deepspeed.launcher.runner", "--hostfile", _HOSTS),
         () if first else ("--include", included),
+        ("--ssh_port", str(port)) if port else (),
         ("--master_addr", job.master, "--master_port", str(job.port)),
         module,
     ]

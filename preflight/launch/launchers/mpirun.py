@@ -4,10 +4,8 @@ A rank learns its numbers from OMPI_COMM_WORLD_*; torch wants them under other n
 looks for its own parts there on the other hosts, too; their PATH is that of a shell without login (mpirun(1)).
 """
 
-from collections.abc import Iterator, Sequence
-
 from preflight.launch.job import HostLaunch, Job, Process
-from preflight.launch.launchers.one_host import environment, of_rank, refuse_ipv6
+from preflight.launch.launchers.one_host import environment, of_rank, refuse_ipv6, ssh_port
 from preflight.launch.words import folded
 
 
@@ -20,17 +18,14 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     root = (job.cluster.probe.user or first.ssh.user) == "root"
     network = job.network or job.places[0].nic
     forward = job.forward if job.forward or job.cluster.probe.setup else ("PATH", "LD_LIBRARY_PATH")
+    port = ssh_port(job)
     groups = [
         (f"{job.mpi_home}/bin/mpirun" if job.mpi_home else "mpirun", *(("--allow-run-as-root",) if root else ())),
         ("-np", str(job.size), "-H", ",".join(named), "--bind-to", "none"),
         tuple(w for part in ("oob", "btl") if network for w in ("--mca", f"{part}_tcp_if_include", network)),
-        *_passed([*(it.name for it in told), *forward]),
+        ("--mca", "plm_rsh_args", f"-p {port}") if port else (),
+        tuple(word for name in (*(it.name for it in told), *forward) for word in ("-x", name)),
         of_rank(job, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     ]
     argv = tuple(word for group in groups for word in group)
     return (HostLaunch(job.places[0].name, told, folded(*groups), (Process(argv),)),)
-
-
-def _passed(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for start in range(0, len(names), 4):
-        yield tuple(word for name in names[start : start + 4] for word in ("-x", name))

@@ -1,8 +1,11 @@
 """What launchers have in common that are started on the first host alone, and reach the others by themselves."""
 
 from preflight.launch.environment import variables
-from preflight.launch.job import Job, Variable
+from preflight.launch.job import Job, Launcher, Variable
 from preflight.model.errors import UsageError
+
+_SSH = 22
+TAKE_A_PORT = frozenset({Launcher.MPIRUN, Launcher.DEEPSPEED})  # an option for all hosts of `ssh_port`
 
 
 def environment(job: Job) -> tuple[Variable, ...]:
@@ -35,6 +38,13 @@ def refuse_ipv6(job: Job) -> None:
         )
 
 
+def ssh_port(job: Job) -> int | None:
+    """The port on which sshd of all hosts listens, where the inventory has one, and ssh has to be told."""
+    ports = {job.planned[place.name].ssh.port for place in job.places}
+    port = ports.pop() if len(ports) == 1 and len(job.places) > 1 else None
+    return None if port == _SSH else port
+
+
 def of_rank(job: Job, rank: str, local: str, size: str) -> tuple[str, ...]:
     """argv that gives a program its ranks under torch's names, taken from those of the launcher, in the jobs' place.
 
@@ -42,5 +52,5 @@ def of_rank(job: Job, rank: str, local: str, size: str) -> tuple[str, ...]:
     """
     # A line of its own: a setup may end in a comment, or in `&`.
     setup = f"{job.cluster.probe.setup}\n" if job.cluster.probe.setup else ""
-    told = f'export RANK="${rank}" LOCAL_RANK="${local}" WORLD_SIZE="${size}"'
-    return ("bash", "-c", f'{setup}{told}; exec "$@"', "rank", *job.interpreter, *job.program)
+    told = f'export RANK="${rank}"\nexport LOCAL_RANK="${local}"\nexport WORLD_SIZE="${size}"'
+    return ("bash", "-c", f'{setup}{told}\nexec "$@"', "rank", *job.interpreter, *job.program)

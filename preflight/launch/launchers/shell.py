@@ -8,14 +8,16 @@ from preflight.launch.words import folded
 _LOOP = """\
 pids=()
 for LOCAL_RANK in {ranks}; do
-    export LOCAL_RANK RANK=$((FIRST_RANK + LOCAL_RANK)){npu}
-    {command} &
+    export LOCAL_RANK RANK=$((FIRST_RANK + LOCAL_RANK))
+{npu}    {command} &
     pids+=($!)
 done
 status=0
 for pid in "${{pids[@]}}"; do wait "$pid" || status=$?; done
 test "$status" = 0"""
-_NPU = " RANK_ID=$((FIRST_RANK + LOCAL_RANK)) DEVICE_ID=$LOCAL_RANK"
+# DEVICE_ID counts the devices that the process sees (ASCEND_RT_VISIBLE_DEVICES); the device_id of a rank table is the
+# physical one, which HCCL finds by itself. CANN's reference of ASCEND_RT_VISIBLE_DEVICES says so of ASCEND_DEVICE_ID.
+_NPU = "    export RANK_ID=$RANK DEVICE_ID=$LOCAL_RANK\n"
 
 
 def launches(job: Job) -> tuple[HostLaunch, ...]:

@@ -242,13 +242,15 @@ def call_back(addresses, nonce):
 
 
 def names():
-    """What the controller may know this node by: the engine's name, the host's, its IPv4 addresses; then ""."""
-    found = [os.environ.get("SLURMD_NODENAME"), socket.gethostname()]
+    """What the controller may know this node by, the surest first: the engine's name, its IPv4 addresses, and its host
+    name, which cloned hosts share; then ""."""
+    found = [os.environ.get("SLURMD_NODENAME")]
     try:
         with open("/proc/net/fib_trie") as file:
             found += re.findall(r"-- (\S+)\n\s+/32 host LOCAL", file.read())
     except OSError:
         pass
+    found.append(socket.gethostname())
     return [name for name in dict.fromkeys(found) if name and not name.startswith("127.")] + [""]
 
 

@@ -6,19 +6,25 @@ import random
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from preflight.model.cluster import Host
-from preflight.transport.engine import calls, outgoing
+from preflight.transport.engine import calls, frames, nodes, outgoing
 from preflight.transport.engine import engine as engines
-from preflight.transport.engine.engine import Engine, Site
+from preflight.transport.engine.channel import EngineChannel
+from preflight.transport.engine.engine import Engine
+from preflight.transport.engine.site import Site
+from preflight.transport.programs import source
+from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError, Trouble
 
 STAND_IN = Path(__file__).with_name("stand_in_engine.py")
@@ -171,6 +177,18 @@ def test_one_that_says_more_than_is_read_is_cut_off_and_the_others_are_heard(eng
     assert over.run(second, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
+@pytest.mark.parametrize("more", [zlib.compress(b"again"), b"x" * 200], ids=["another stream", "no stream"])
+def test_what_comes_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
+    told: list[str] = []
+    channel = EngineChannel(Place("host0", "engine"), told.append, lambda _: [], lambda *_: None)
+    channel.take(zlib.compress(b"hello"), is_stderr=False)
+    assert next(channel.chunks()) == (False, b"hello")
+    assert channel.trouble() is None
+    channel.take(more, is_stderr=False)
+    assert "what came of it is damaged" in str(channel.trouble())
+    assert told
+
+
 def test_one_that_does_not_read_holds_up_no_other_on_its_host(engine: MakeEngine) -> None:
     over = engine(1)
     (host,) = hosts(1)
@@ -224,7 +242,7 @@ def test_a_node_that_falls_silent_is_lost_alone(engine: MakeEngine, monkeypatch:
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
     relay = relay_of(over, second)
     monkeypatch.setattr(outgoing, "BEAT", 0.2)
-    monkeypatch.setattr(engines, "SILENCE", 6.0)
+    monkeypatch.setattr(nodes, "SILENCE", 6.0)
     os.kill(relay, signal.SIGSTOP)
     try:
         assert list(channel.lines()) == []
@@ -315,3 +333,45 @@ def test_a_node_that_cannot_call_says_so(engine: MakeEngine, monkeypatch: pytest
     monkeypatch.setattr(calls.Calls, "addresses", lambda *_: "127.0.0.1:1")
     error = error_of(lambda: engine(1, "deaf").run(hosts(1)[0], Program(""), timeout=PATIENCE))
     assert "no way to the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary
+
+
+def test_a_node_says_its_addresses_before_a_host_name_that_clones_share() -> None:
+    environment = {"PATH": os.environ["PATH"], "PREFLIGHT_NONCE": "0" * 32, "PREFLIGHT_RANK_IN": "RANK", "RANK": "0"}
+    command = [sys.executable, "-I", "-c", source("relay")]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    said = [frames.read(line, "0" * 32) for line in done.stderr.splitlines()]
+    names = [one.here for one in said if one and one.here is not None]
+    assert names[-2:] == [socket.gethostname(), ""]
+    assert [name for name in names[:-2] if not re.fullmatch(r"[\d.]+", name or "")] == []
+
+
+def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    heard: list[bytes] = []
+
+    class Connection:
+        """Takes nothing, as one whose buffer is full."""
+
+        patience = 0.0
+
+        def settimeout(self, seconds: float) -> None:
+            self.patience = seconds
+
+        def sendall(self, _: bytes) -> None:
+            now[0] += self.patience
+            raise TimeoutError
+
+        def shutdown(self, _: int) -> None: ...
+
+    class Good(Connection):
+        def sendall(self, _: bytes) -> None:
+            heard.append(b"told")
+
+    monkeypatch.setattr(calls, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    over = calls.Calls("token")
+    over._tell([calls._Caller(one(), 0.0, known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
+    over.close()
+    assert heard == [b"told"]
+    assert now[0] < 10  # relays end themselves after 20

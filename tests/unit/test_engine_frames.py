@@ -124,3 +124,9 @@ def test_what_has_nothing_in_common_is_not_alike() -> None:
     one, other = (random.Random(seed).randbytes(3000) for seed in (1, 2))
     assert not frames.is_like(one, other)
     assert not frames.is_like(one, b"")
+
+
+def test_what_an_engine_prints_without_an_end_of_line_does_not_cost_the_frame_behind_it() -> None:
+    said = frames.read(b"Authorized use only " + frame(), NONCE)
+    assert said is not None
+    assert said.node == 3

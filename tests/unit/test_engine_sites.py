@@ -1,5 +1,6 @@
 """Which command starts the relays, and who is told that there is no such way."""
 
+import resource
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
+from preflight.transport.engine import calls, site
 from preflight.transport.engine.open_mpi import open_mpi
 from preflight.transport.engine.slurm import slurm
 
@@ -60,15 +62,18 @@ def test_an_srun_without_overlap_is_not_given_it(programs: dict[str, str], tmp_p
             [("node03", "srun: Task launch for StepId=1.7 failed")],
         ),
         ("srun: error: node[: task 1: Killed", []),
-        ("srun: error: node[1-9999999999]: tasks 1-2: Killed", []),
-        ("srun: error: node[1-999999]x[1-999999]: tasks 1-2: Killed", []),
+        ("srun: error: nid001234: task 1: Killed", [("cray", "srun: task 1: Killed")]),
+        ("srun: error: nid[001230-001240]: tasks 1-2: Killed", [("cray", "srun: tasks 1-2: Killed")]),
+        ("srun: error: node[01-9999999999]: tasks 1-2: Killed", []),
+        ("srun: error: node[01-40000],node[02-40000]: tasks 1-2: Killed", []),
         ("srun: error: elsewhere: task 1: Killed", []),
         ("srun: error: Unable to create step for job 17: Invalid job id specified", []),
         ("node02: task 1: Killed", []),
     ],
 )
 def test_srun_s_words_name_who_is_lost(programs: dict[str, str], words: str, expected: list[tuple[str, str]]) -> None:
-    assert sorted(slurm(HOSTS, job(programs, "node[01-04]")).lost(words)) == expected
+    site = slurm((*HOSTS, Host("cray", "nid001234")), job(programs, "node[01-04],nid001234"))
+    assert sorted(site.lost(words)) == expected
 
 
 def test_outside_of_a_job_it_is_said_how_to_get_one(programs: dict[str, str]) -> None:
@@ -125,14 +130,46 @@ def pairs(argv: Sequence[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no program", "Exec format error; is it the program that is meant?"),
+        ("#!/no/such/shell", "No such file or directory; is it"),
+        ("#!/bin/sh\nprintf '\\377'", "needs Open MPI; .*/mpirun says: \ufffd"),
+        ("#!/bin/sh\nsleep 60", "says nothing for 0 s; try it by hand"),
+    ],
+)
+def test_an_engine_that_cannot_be_asked_what_it_is_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    monkeypatch.setattr(site, "_ANSWER", 0.3 if "sleep" in text else 20.0)
+    (tmp_path / "mpirun").write_text(text)
+    (tmp_path / "mpirun").chmod(0o755)
+    with pytest.raises(UsageError, match=expected):
+        open_mpi(HOSTS, {"PATH": f"{tmp_path}:/bin:/usr/bin"})
+
+
+@pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ("mpirun (Open MPI) 3.1.6", "needs Open MPI 4 or newer, and .*/mpirun is 3.1.6"),
         ("HYDRA build details:\nVersion: 4.1", "needs Open MPI; .*/mpirun says: HYDRA build details:"),
-        ("", "needs Open MPI; .*/mpirun says: "),
+        ("", "needs Open MPI; .*/mpirun says: nothing"),
     ],
 )
 def test_another_mpirun_is_refused(programs: dict[str, str], tmp_path: Path, answer: str, expected: str) -> None:
     put(tmp_path, "mpirun", "--version", answer)
     with pytest.raises(UsageError, match=expected):
         open_mpi(HOSTS, programs)
+
+
+def test_as_many_files_may_be_open_as_nodes_call_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By custom 1,024 are, and nodes beyond that were never heard."""
+    raised = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+    calls.make_room(500)
+    assert raised == []
+    calls.make_room(2000)
+    assert raised == [(2256, 4096)]
+    with pytest.raises(UsageError, match=r"5000 nodes call back here, and 4096 files may be open: ulimit -Hn 5256"):
+        calls.make_room(5000)

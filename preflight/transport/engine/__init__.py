@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from preflight.model.cluster import Host
+from preflight.transport.engine.calls import make_room
 from preflight.transport.engine.engine import Engine
 from preflight.transport.engine.open_mpi import open_mpi
 from preflight.transport.engine.slurm import slurm
@@ -13,4 +14,7 @@ __all__ = ["Engine", "open_engine"]
 def open_engine(via: str, hosts: Sequence[Host], environment: Mapping[str, str]) -> Engine:
     """The way to `hosts`, and to no others, by `slurm` or `mpi`. Nothing is started yet. Raises UsageError where that
     is no way from here."""
-    return Engine({"slurm": slurm, "mpi": open_mpi}[via](hosts, environment), hosts)
+    site = {"slurm": slurm, "mpi": open_mpi}[via](hosts, environment)
+    if site.calls:
+        make_room(len(hosts))
+    return Engine(site, hosts)

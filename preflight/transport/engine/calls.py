@@ -5,6 +5,7 @@ own connections these are not encrypted: they are for the network of the nodes.
 """
 
 import hmac
+import resource
 import selectors
 import socket
 import threading
@@ -13,13 +14,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from preflight.model.errors import UsageError
 from preflight.transport.engine.frames import FRAME
 
 SHOW = 5.0  # seconds that a caller has to show the token
-TAKE = 10.0  # seconds for a node to take what it is told, after which its connection is dropped
+TAKE = 8.0  # seconds for all nodes to take what they are told, after which those that have not are dropped
+_MOMENT = 0.01  # seconds for one to take what fits into its buffer, when that time is over
 _READ = 1 << 16  # bytes at a time
 _TICK = 0.5  # seconds between two looks at those who have not shown the token
 _STRANGERS = 64  # callers without the token at a time
+_OTHERS = 192  # files that are open beside theirs and the nodes'
+
+
+def make_room(nodes: int) -> None:
+    """Let this process have a connection of each node, as far as it may allow itself. Raises UsageError."""
+    wanted = nodes + _STRANGERS + _OTHERS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < wanted:
+        raise UsageError(f"{nodes} nodes call back here, and {hard} files may be open: ulimit -Hn {wanted}, or --limit")
+    if resource.RLIM_INFINITY != soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @dataclass
@@ -87,8 +101,10 @@ class Calls:
         self._listener.close()
 
     def _tell(self, callers: Sequence[_Caller], data: bytes) -> None:
+        until = time.monotonic() + TAKE  # for all together: many that stand still must not keep the others waiting
         for caller in callers:
             try:
+                caller.connection.settimeout(max(_MOMENT, until - time.monotonic()))
                 caller.connection.sendall(data)
             except OSError:  # whoever reads finds its end
                 with suppress(OSError):

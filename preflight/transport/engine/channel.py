@@ -45,6 +45,10 @@ class EngineChannel:
             data = unpack.decompress(packed, MOST)
         except zlib.error:
             return self._cut_off("what came of it is damaged")
+        if unpack.unused_data:  # what comes after the stream's end would be kept for ever
+            return self._cut_off("what came of it is damaged")
+        if not data:
+            return None
         with self._news:
             if self._over:
                 return None

@@ -34,7 +34,9 @@ _decoder = msgspec.json.Decoder(Said)
 
 
 def read(line: bytes, nonce: str) -> Said | None:
-    """A relay's frame; None for anything else that an engine may print."""
+    """A relay's frame; None for anything else that an engine may print. What it, or a login's banner, prints without
+    an end of line stands in front of a frame."""
+    line = line[-(FRAME - 1) :]
     if len(line) != FRAME - 1 or nonce.encode() not in line:
         return None
     try:

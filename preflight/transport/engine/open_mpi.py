@@ -3,13 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
-from preflight.transport.engine.engine import Site
 from preflight.transport.engine.names import short
+from preflight.transport.engine.site import Site, answer
 
 _MANAGED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job mpirun knows nodes by the manager's names
 _BY_STDIN = (
@@ -25,11 +24,10 @@ def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
     mpirun = shutil.which("mpirun", path=environment.get("PATH"))
     if not mpirun:
         raise UsageError("--via mpi needs Open MPI's mpirun on PATH")
-    told = subprocess.run((mpirun, "--version"), capture_output=True, text=True, check=False, env=dict(environment))
-    found = re.search(r"\(Open MPI\) ((\d+)\.\S+)", told.stdout)
+    told = answer(mpirun, "--version", environment)
+    found = re.search(r"\(Open MPI\) ((\d+)\.\S+)", told)
     if not found:
-        first = (told.stdout.strip() or told.stderr.strip()).partition("\n")[0][:100]
-        raise UsageError(f"--via mpi needs Open MPI; {mpirun} says: {first}")
+        raise UsageError(f"--via mpi needs Open MPI; {mpirun} says: {told.partition(chr(10))[0][:100] or 'nothing'}")
     major = int(found[2])
     if major < 4:
         raise UsageError(f"--via mpi needs Open MPI 4 or newer, and {mpirun} is {found[1]}")

@@ -2,15 +2,14 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
-from preflight.transport.engine.engine import Site
 from preflight.transport.engine.names import short
+from preflight.transport.engine.site import Site, answer
 
 # As srun of 22.05 prints it (src/srun/libsrun/launch.c, src/api/step_launch.c): "node02: task 1: Killed",
 # "node[02-03]: tasks 1-2: Exited with exit code 1"; "Node failure on node02"; "Task launch for StepId=1.0 failed on
@@ -28,7 +27,8 @@ _NOT_INHERITED = (
     "SLURM_GPU_BIND", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_BCAST",
     "SLURM_LABELIO", "SLURM_UNBUFFEREDIO", "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE",
 )  # fmt: skip
-_FAR_TOO_MANY = re.compile(r"\d{6}")  # a range that only somebody writes who wants memory to be full
+_MOST = 65_536  # nodes in a line of srun's; more are written by somebody who wants memory to be full
+_RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
@@ -43,14 +43,15 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
             "preflight probe …, or the same command in a script for sbatch"
         )
     names = _names(job, nodes, hosts)
-    helps = subprocess.run((srun, "--help"), capture_output=True, text=True, check=False, env=dict(environment)).stdout
-    overlap = ("--overlap",) if "--overlap" in helps else ()  # since 20.11; before, steps shared nodes anyway
+    overlap = (
+        ("--overlap",) if "--overlap" in answer(srun, "--help", environment) else ()
+    )  # since 20.11; before, steps shared nodes anyway
     called = {node: host.name for node, host in zip(names, hosts, strict=True)}
     of_host = {host: node for node, host in called.items()}
 
     def lost(words: str) -> list[tuple[str, str]]:
         found = next(filter(None, (pattern.match(words) for pattern in _LOST)), None)
-        if not found or _FAR_TOO_MANY.search(found["nodes"]):
+        if not found or sum(int(last) - int(first) for first, last in _RANGE.findall(found["nodes"])) > _MOST:
             return []
         nodes = _set_of(found["nodes"])
         return [(host, f"srun: {found['why']}") for node, host in called.items() if node in nodes]

@@ -21,7 +21,7 @@ from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, 
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.listed import Listed, Source
-from preflight.model.cluster import Cluster, Host, Product
+from preflight.model.cluster import Host, Product
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
@@ -104,30 +104,25 @@ def _export(args: argparse.Namespace) -> int:
     form = FORMATS[args.format]
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     by_address = args.addresses or form.by_address
-    listed = listed_of(hosts, by_address=by_address)
+    listed = listed_of(hosts, by_address=by_address, superpod=cluster.superpod)
     try:
         text = form.write(listed)
     except ValueError as error:
-        raise UsageError(f"--to {args.format}: {error}") from error
+        asks = f"preflight ranktable --inventory {shlex.quote(str(args.inventory))} -o FILE"
+        told = f"; this asks them: {asks}" if listed.superpod else ""
+        raise UsageError(f"--to {args.format}: {error}{told}") from error
     _give(args, text, "the host list")
     if missing := left_out(listed, form):
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
     if by_address and not args.addresses and any(host.name != host.address for host in hosts):
         _say(f"! left out, the hosts' names: {args.format} has their addresses in the place of them")
-    if args.format == "rank-table":
-        _say_of_rank_table(cluster, [host.address for host in hosts])
+    addresses = [host.address for host in hosts]
+    if args.format == "rank-table" and addresses != sorted(addresses):
+        _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it")
     out = args.out or Path("FILE")
     whole = shlex.quote(str(out.absolute()))
     _say(f"next: {form.use.format(shlex.quote(str(out)), whole=whole, host=listed.hosts[0].name)}")
     return 0
-
-
-def _say_of_rank_table(cluster: Cluster, addresses: Sequence[str]) -> None:
-    """What `preflight ranktable` would write otherwise."""
-    if cluster.superpod:
-        _say("! version 1.0 does not say that the hosts stand in super-pods; preflight ranktable writes 1.2")
-    if list(addresses) != sorted(addresses):
-        _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it")
 
 
 def _source(args: argparse.Namespace) -> Source:

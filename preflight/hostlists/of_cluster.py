@@ -18,9 +18,9 @@ _WORDS = {
 }
 
 
-def listed_of(hosts: Sequence[Host], *, by_address: bool = False) -> Listed:
-    """`by_address`: a host's address in the place of its name."""
-    return Listed(tuple(_host(host, by_address) for host in hosts))
+def listed_of(hosts: Sequence[Host], *, by_address: bool = False, superpod: bool = False) -> Listed:
+    """`by_address`: a host's address in the place of its name; `superpod`: they stand in super-pods."""
+    return Listed(tuple(_host(host, by_address) for host in hosts), superpod=superpod)
 
 
 def left_out(listed: Listed, form: Format) -> list[str]:

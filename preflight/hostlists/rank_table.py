@@ -37,7 +37,10 @@ def read(source: Source) -> Listed:
 
 
 def write(listed: Listed) -> str:
-    """Version 1.0, ranks in the order of hosts and devices. Raises ValueError for what no table can say."""
+    """Version 1.0, ranks in the order of hosts and devices. Raises ValueError for what no table can say; super-pods
+    have 1.2, and their devices' ids are no part of a list."""
+    if listed.superpod:
+        raise ValueError("a rank table of super-pods has the super device ids, which the devices alone can tell")
     for host in listed.hosts:
         if not host.device_ips:
             raise ValueError(f"a rank table wants the address of every device; those of {host.name} are not planned")

@@ -233,14 +233,21 @@ def test_a_rank_table_calls_hosts_as_preflight_ranktable_does(place: Path, capsy
     assert "! left out, the hosts' names: rank-table has their addresses in the place of them\n" in err
 
 
-def test_a_rank_table_of_version_1_0_says_nothing_of_super_pods(
+def test_a_rank_table_of_super_pods_is_left_to_those_who_ask_the_devices(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (place / "hosts.toml").write_text(INVENTORY.replace('"atlas-a2"', '"atlas-a3"\nsuperpod = true'))
-    assert main(["inventory", "export", "--to", "rank-table"]) == 0
+    super_pods = INVENTORY.replace('"atlas-a2"', '"atlas-a3"\nsuperpod = true')
+    (place / "hosts.toml").write_text(super_pods)
+    assert main(["inventory", "export", "--to", "rank-table", "-o", "hccl.json"]) == 2
     err = capsys.readouterr().err
-    assert "! version 1.0 does not say that the hosts stand in super-pods" in err
-    assert "MindSpore" not in err
+    assert (
+        "a rank table of super-pods has the super device ids, which the devices alone can tell; this asks them: " in err
+    )
+    assert "preflight ranktable --inventory hosts.toml -o FILE" in err
+    assert not (place / "hccl.json").exists()
+    assert main(["inventory", "export", "--to", "openmpi"]) == 0
+    (place / "hosts.toml").write_text(super_pods.replace("superpod = true", ""))
+    assert main(["inventory", "export", "--to", "rank-table"]) == 0
 
 
 def test_ranks_that_do_not_follow_the_lexical_order_are_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

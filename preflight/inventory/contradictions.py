@@ -56,6 +56,16 @@ def of_the_probe(document: Document) -> Iterator[Problem]:
         yield Problem(("probe", "init"), '"file" needs shared_dir, a directory that all hosts share')
 
 
+def of_the_gate(document: Document) -> Iterator[Problem]:
+    """A check that two lists name."""
+    first: dict[str, str] = {}
+    for key in ("required", "optional", "off"):
+        for word in getattr(document.gate, key):
+            other = first.setdefault(word.lower(), key)
+            if other != key:
+                yield Problem(("gate", key), f"{word} stands in {other}, too", ("gate", other))
+
+
 def of_the_setup(document: Document, entries: list[Entry]) -> Iterator[Problem]:
     """Names for /etc/hosts without an address; HCCL's variables where there is no HCCL."""
     nameless = [entry.name for entry in entries if not _is_address(entry.address)]

@@ -12,13 +12,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, StrictI
 from preflight.inventory.errors import shown
 from preflight.inventory.hostset import expand
 from preflight.model.cluster import Bastion
+from preflight.model.gate import DrainLimit
 from preflight.model.ports import PortSet
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LARGEST_SIZE = 64 << 30  # bytes: no device has more memory for one tensor
 _MOST_FILES = 1048576  # what Linux allows a process unless fs.nr_open says otherwise
+_MOST_NODES = 65536  # as many hosts as an inventory may have
 _LONGEST_DEADLINE = 86400.0  # seconds
 _FASTEST = 10000.0  # GB/s
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
+_LEAST_AGE, _MOST_AGE = 60, 365 * 86400  # seconds that a verdict may count
 _BASTION = re.compile(
     r"(?:(?P<user>[^@:\s-][^@:\s]*)@)?(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 )
@@ -200,6 +204,36 @@ def _seconds(value: Any) -> float:
     raise ValueError(f"should be a number of seconds above 0 and up to {_LONGEST_DEADLINE:.0f}, found {shown(value)}")
 
 
+def _age(value: Any) -> float:
+    match = re.fullmatch(r"([0-9]{1,8}) ?([smhd])", value) if isinstance(value, str) else None
+    seconds = int(match[1]) * _SPANS[match[2]] if match else 0
+    if _LEAST_AGE <= seconds <= _MOST_AGE:
+        return float(seconds)
+    raise ValueError(f'should be a time from 1m to 365d, such as "90m", "24h" or "7d", found {shown(value)}')
+
+
+def _drain_limit(value: Any) -> DrainLimit:
+    """`"10%"` of the nodes, or a number of them."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_NODES:
+        return DrainLimit(value, None)
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) ?%", value) if isinstance(value, str) else None
+    if match and float(match[1]) <= 100:
+        return DrainLimit(None, float(match[1]))
+    raise ValueError(f'should be a number of nodes, or a part of them such as "10%", found {shown(value)}')
+
+
+def _checks(value: Any) -> tuple[str, ...]:
+    """As --only takes them; which checks there are is not the inventory's to know."""
+    if not isinstance(value, list):
+        raise ValueError(f'should be a list such as ["NPU107", "ports", "PRB"], found {shown(value)}')
+    for item in value:
+        if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,39}", item)):
+            raise ValueError(f"{shown(item)} is no check, area or beginning of a check's id")
+    if len({item.lower() for item in value}) < len(value):
+        raise ValueError("a word stands there twice")
+    return tuple(value)
+
+
 def _bandwidth(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _FASTEST:
         return float(value)
@@ -280,6 +314,9 @@ Limits = Annotated[dict[str, str | int], BeforeValidator(_limits, json_schema_in
 Profile = Annotated[dict[str, str] | None, BeforeValidator(_profile, json_schema_input_type=bool | dict[str, str])]
 Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=str)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
+Age = Annotated[float, BeforeValidator(_age, json_schema_input_type=str)]
+DrainAtMost = Annotated[InstanceOf[DrainLimit], BeforeValidator(_drain_limit, json_schema_input_type=int | str)]
+Checks = Annotated[tuple[str, ...], BeforeValidator(_checks, json_schema_input_type=list[str])]
 Bandwidth = Annotated[float, BeforeValidator(_bandwidth)]
 Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]
 Day = Annotated[date, Field(strict=True)]

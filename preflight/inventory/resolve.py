@@ -7,9 +7,10 @@ from preflight.inventory import address_rules, contradictions
 from preflight.inventory.errors import Problem
 from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
-from preflight.inventory.schema import Document, HostSetupTable, JobTable, ProbeTable, SshTable
+from preflight.inventory.schema import Document, GateTable, HostSetupTable, JobTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
 from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, ProbeSettings, Product, Ssh, Waiver
+from preflight.model.gate import Context, GatePolicy, Unknown
 from preflight.model.ports import PortSet
 
 _BACKEND = {Product.NVIDIA: "nccl", Product.CPU: "gloo"}  # else hccl
@@ -46,6 +47,8 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
         yield from contradictions.of_the_setup(document, entries)
     if sound.intact("probe"):
         yield from contradictions.of_the_probe(document)
+    if sound.intact("gate"):
+        yield from contradictions.of_the_gate(document)
     if sound.intact("cluster", "ssh", "hosts"):
         yield from contradictions.of_the_way_there(document, entries)
     if sound.intact("hosts"):
@@ -98,6 +101,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         probe=_probe(document.probe, document.cluster.product),
         setup=_setup(document.host_setup),
         job=_job(document.job),
+        gate=_gate(document.gate),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
         amp=in_amp_mode(document),
@@ -120,6 +124,21 @@ def _setup(table: HostSetupTable) -> HostSetup:
 
 def _job(table: JobTable) -> JobInputs:
     return JobInputs(table.requirements, table.datasets, table.project or "", table.imports, table.launcher or "")
+
+
+def _gate(table: GateTable) -> GatePolicy:
+    return GatePolicy(
+        max_age=table.max_age,
+        probe_max_age=table.probe_max_age,
+        need_probe=table.need_probe,
+        required=table.required,
+        optional=table.optional,
+        off=table.off,
+        unknown={Context(name): Unknown(said) for name, said in table.unknown.model_dump().items()},
+        drain=table.drain_at_most,
+        undrain=table.undrain,
+        requeues=table.requeues,
+    )
 
 
 def _probe(table: ProbeTable, product: Product) -> ProbeSettings:

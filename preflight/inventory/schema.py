@@ -6,11 +6,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from preflight.inventory.fields import (
     Address,
+    Age,
     Bandwidth,
     BastionText,
+    Checks,
     Day,
     Detect,
     DeviceCount,
+    DrainAtMost,
     FilePath,
     FolderThere,
     HostRange,
@@ -37,6 +40,7 @@ from preflight.inventory.fields import (
     Words,
 )
 from preflight.model.cluster import Fabric, FirewallPolicy, Product
+from preflight.model.gate import UNKNOWN, Context, DrainLimit, GatePolicy, Unknown
 from preflight.model.ports import PortSet
 
 LAST_PORT = 65535
@@ -170,6 +174,31 @@ class JobTable(_Table):
     launcher: Launcher | None = None
 
 
+class UnknownTable(_Table):
+    """What becomes of a job where nobody can say whether the host is good, by who asks."""
+
+    prolog: Unknown = UNKNOWN[Context.PROLOG]
+    epilog: Unknown = UNKNOWN[Context.EPILOG]
+    task: Unknown = UNKNOWN[Context.TASK]
+    health: Unknown = UNKNOWN[Context.HEALTH]
+    controller: Unknown = UNKNOWN[Context.CONTROLLER]
+    job: Unknown = UNKNOWN[Context.JOB]
+    init: Unknown = UNKNOWN[Context.INIT]
+
+
+class GateTable(_Table):
+    max_age: Age = GatePolicy.max_age
+    probe_max_age: Age = GatePolicy.probe_max_age
+    need_probe: StrictBool = False
+    required: Checks = ()
+    optional: Checks = ()
+    off: Checks = ()
+    unknown: UnknownTable = UnknownTable()
+    drain_at_most: DrainAtMost = DrainLimit()
+    undrain: StrictBool = False
+    requeues: Annotated[StrictInt, Field(ge=0, le=100)] = GatePolicy.requeues
+
+
 class HostTable(_Table):
     name: Names
     address: Names | None = None
@@ -202,5 +231,6 @@ class Document(_Table):
     host_setup: HostSetupTable = HostSetupTable()
     probe: ProbeTable = ProbeTable()
     job: JobTable = JobTable()
+    gate: GateTable = GateTable()
     hosts: Annotated[list[HostTable], Field(min_length=1)]
     waivers: list[WaiverTable] = []

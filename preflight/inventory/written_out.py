@@ -5,6 +5,7 @@ Pure. What is read back is the same cluster but for `ssh`, `amp` (which only a p
 from typing import Any
 
 from preflight.model.cluster import Cluster, Host, JobInputs, ProbeSettings
+from preflight.model.gate import GatePolicy
 from preflight.model.ports import PortSet
 
 
@@ -24,6 +25,7 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
         "host_setup": _setup(cluster),
         "probe": _probe(cluster.probe),
         "job": _job(cluster.job),
+        "gate": _gate(cluster.gate),
         "hosts": list(map(_host, cluster.hosts)),
     }
 
@@ -32,6 +34,19 @@ def _job(job: JobInputs) -> dict[str, Any]:
     lists = {"requirements": list(job.requirements), "datasets": list(job.datasets), "imports": list(job.imports)}
     words = {"project": job.project, "launcher": job.launcher}
     return {**lists, **{key: word for key, word in words.items() if word}}
+
+
+def _gate(gate: GatePolicy) -> dict[str, Any]:
+    return {
+        "max_age": f"{gate.max_age:.0f}s",
+        "probe_max_age": f"{gate.probe_max_age:.0f}s",
+        "need_probe": gate.need_probe,
+        **{key: list(getattr(gate, key)) for key in ("required", "optional", "off")},
+        "unknown": {context.value: said.value for context, said in gate.unknown.items()},
+        "drain_at_most": f"{gate.drain.percent:g}%" if gate.drain.nodes is None else gate.drain.nodes,
+        "undrain": gate.undrain,
+        "requeues": gate.requeues,
+    }
 
 
 def _mtu(cluster: Cluster) -> dict[str, int]:

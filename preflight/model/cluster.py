@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Network
 
+from preflight.model.gate import GatePolicy
 from preflight.model.ports import PortSet
 
 
@@ -161,6 +162,7 @@ class Cluster:
     waivers: tuple[Waiver, ...] = ()
     setup: HostSetup = field(default_factory=HostSetup)
     job: JobInputs = field(default_factory=JobInputs)
+    gate: GatePolicy = field(default_factory=GatePolicy)
     superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
     amp: bool = False  # the NPUs (of Atlas A1) are in AMP mode: their addresses are planned in one subnet
 

@@ -507,6 +507,14 @@ limits = { memlock = "64GiB" }
 profile = { HCCL_BUFFSIZE = "300" }
 [job]
 datasets = ["/data"]
+[gate]
+max_age = "90m"
+need_probe = true
+required = ["NPU"]
+optional = ["PRB101"]
+unknown = { prolog = "closed", init = "open" }
+drain_at_most = 4
+requeues = 0
 [[hosts]]
 name = "n1"
 """,

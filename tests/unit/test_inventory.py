@@ -26,6 +26,7 @@ from preflight.model.cluster import (
     Waiver,
 )
 from preflight.model.errors import UsageError
+from preflight.model.gate import UNKNOWN, Context, DrainLimit, GatePolicy, Unknown
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests/cases/inventory").glob("*.toml"))
@@ -141,6 +142,16 @@ def test_what_is_not_said_has_the_documented_default(tmp_path: Path) -> None:
     assert (str(cluster.hccl_ports), str(cluster.job_ports)) == ("60000-60031", "29500")
     assert (cluster.probe.backend, cluster.probe.step_deadline) == ("nccl", 60)
     assert cluster.probe.sizes == (8, 1 << 20, 16 << 20)
+
+
+def test_the_gates_policy_is_read_and_what_it_does_not_say_stays_as_it_is(tmp_path: Path) -> None:
+    hosts = '[[hosts]]\nname = "n1"\n'
+    assert load(written(tmp_path, hosts)).gate == GatePolicy()
+    said = 'max_age = "90m"\noff = ["ports"]\nunknown = { prolog = "closed" }\ndrain_at_most = "2.5%"\n'
+    gate = load(written(tmp_path, f"[gate]\n{said}{hosts}")).gate
+    closed = {Context.PROLOG: Unknown.CLOSED}
+    assert gate == GatePolicy(5400, off=("ports",), unknown=UNKNOWN | closed, drain=DrainLimit(None, 2.5))
+    assert load(written(tmp_path, f"[gate]\ndrain_at_most = 0\n{hosts}")).gate.drain == DrainLimit(0, None)
 
 
 def test_every_named_port_is_part_of_the_set_and_says_whose_it_is(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ DEVICE_RATE = "1gbit"
 # A bridge without an address of its own has the lowest of its ports', and another one when that port leaves: devices
 # would send to a gateway that is no more, until they ask again.
 GATEWAY_MAC = "02:00:00:00:00:01"
+# Of the packets that keep to the port (see standins/vendor/nic.h), and of the ways to other rails on a direct fabric
+# (see standins/python/torch_npu/_fibres.py), in this order.
+_RULES = ("rule add pref 100 tos 0x10 lookup 100", "rule add pref 200 lookup 101")
 Item = TypeVar("Item")
 
 # Bridges flood; with neighbour discovery of hundreds of ports that would be all they do. Nobody here speaks IPv6.
@@ -39,6 +42,8 @@ _DEVICE = {
     "ipv4/conf/default/rp_filter": "0",
     "ipv4/tcp_congestion_control": "reno",
 }
+# Without a switch a device passes on what its siblings send along its fibre; nobody is told of a shorter way.
+_RELAY = {"ipv4/ip_forward": "1", "ipv4/conf/all/send_redirects": "0", "ipv4/conf/default/send_redirects": "0"}
 
 
 def build(spec: Spec, names: Names) -> Management:
@@ -54,7 +59,7 @@ def build(spec: Spec, names: Names) -> Management:
     for name in (*switches, *device_namespaces):
         kernel.set_sysctls(name, _NO_IPV6)
     for name in device_namespaces:
-        kernel.set_sysctls(name, _DEVICE)
+        kernel.set_sysctls(name, _DEVICE | (_RELAY if spec.fabric == "direct" else {}))
 
     management = _join_controller(spec, names)
     kernel.ip_batch(
@@ -85,11 +90,16 @@ def destroy(names: Names) -> None:
 
 def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:
     """Switch on or off all links of a host, as its power supply would."""
-    state = "up" if on else "down"
-    kernel.ip_batch([f"link set {host} {state}"], names.management)
+    kernel.ip_batch([f"link set {host} {'up' if on else 'down'}"], names.management)
     if spec.devices:
-        ports = [f"link set {fabric_port(host, device)} {state}" for device in range(spec.devices)]
-        kernel.ip_batch(ports, names.fabric)
+        set_light(spec, names, host, range(spec.devices), on)
+
+
+def set_light(spec: Spec, names: Names, host: str, devices: Iterable[int], on: bool) -> None:
+    """Give devices of a host their light, or take it. A direct fibre is dark at both ends or at none."""
+    ends = spec.host_names if spec.fabric == "direct" else [host]
+    ports = (fabric_port(end, device) for device in devices for end in ends)
+    kernel.ip_batch((f"link set {port} {'up' if on else 'down'}" for port in ports), names.fabric)
 
 
 def configure_host(netns: str, management: Management, number: int) -> None:
@@ -123,9 +133,8 @@ def _join_controller(spec: Spec, names: Names) -> Management:
 
 
 def _configure_device(netns: str, device: int, virtual_nic: Iterable[str]) -> None:
-    # The rule: see standins/vendor/nic.h.
-    up = ("link set lo up", f"link set eth{device} up", "link set hccs0 up", "rule add tos 0x10 lookup 100")
-    kernel.ip_batch([*up, *virtual_nic], netns)
+    up = ("link set lo up", f"link set eth{device} up", "link set hccs0 up")
+    kernel.ip_batch([*up, *_RULES, *virtual_nic], netns)
     hold_to_rate(netns, device)
 
 

@@ -104,16 +104,34 @@ class Plan:
 
     def everybody(self, number: int) -> Round:
         """Every device; last, a training step."""
-        places = [place for host in self.hosts for place in self._places(host)]
+        places = [place for host in self.hosts for place in self._with_partners(host)]
         last = (training_test(),) if self.request.trains else ()
-        return self._round(
-            number, Scope.ALL, [places] if places else [], lambda size: (*self._collectives(size), *last)
-        )
+
+        def tests(ranks: int) -> tuple[Operation, ...]:
+            return (*(it for it in self._collectives(ranks) if it.op != "send_recv" or not self.parted), *last)
+
+        return self._round(number, Scope.ALL, [places] if places else [], tests)
+
+    @property
+    def parted(self) -> bool:
+        """Whether everybody together has devices without a way to each other: those on different rails of a direct
+        fabric. HCCL's collectives need none (level 0 within a server, level 1 along the rails); a send does."""
+        if self.cluster.fabric is not Fabric.DIRECT or self.request.backend == "gloo":
+            return False
+        return len(self.hosts) > 1 and len({device for _, device in self.places()}) > 1
+
+    def _with_partners(self, host: Host) -> list[Place]:
+        """The devices of a host that take part where several hosts do: `parted`, those whose rail is whole."""
+        places = self._places(host)
+        if not self.parted:
+            return places
+        rails = [{rail for _, rail in self._places(one)} for one in self.hosts]
+        return [place for place in places if all(place[1] in own for own in rails)] or places
 
     def together(self, number: int, groups: Iterable[Iterable[str]], like: TestResult) -> Round:
         """All devices of the hosts of each group, in one round, with the operations that are like a test that failed
         among more of them; with the first of all, where they failed to meet."""
-        own = {host.name: self._places(host) for host in self.hosts}
+        own = {host.name: self._with_partners(host) for host in self.hosts}
         places = [[place for name in sorted(names) for place in own.get(name, ())] for names in groups]
         kind = (like.op, like.dtype, like.form, like.reduction)
 

@@ -74,6 +74,11 @@ def probe(
             hooks.note(
                 "hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run"
             )
+        if run.plan.parted and Scope.ALL in request.scopes:
+            hooks.note(
+                "send_recv was not run over all ranks: on a direct fabric rails do not reach each other "
+                "(along them: preflight probe --scope rail)"
+            )
         hooks.announce(sentence(run.plan, conductor.deadline))
         run.everything()
         return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run))

@@ -122,6 +122,30 @@ def test_on_a_direct_fabric_rails_do_not_reach_each_other() -> None:
     assert not direct.may_meet(("node01", 3), ("node02", 2))
 
 
+@pytest.mark.parametrize(
+    ("cluster", "sends"),
+    [
+        (plan(2, 4, fabric=Fabric.DIRECT), False),
+        (plan(2, 1, fabric=Fabric.DIRECT), True),
+        (plan(2, 4, fabric=Fabric.DIRECT, backend="gloo"), True),
+        (plan(2, 4), True),
+    ],
+)
+def test_who_has_no_way_to_his_neighbours_does_not_send_to_them(cluster: Plan, sends: bool) -> None:
+    (everybody,) = cluster.everybody(1).groups
+    assert any(test.op == "send_recv" for test in everybody.tests) == sends
+    assert all(any(test.op == "send_recv" for test in rail.tests) for rail in cluster.rails(2).groups)
+    assert any(test.op == "all_to_all" for test in everybody.tests)
+
+
+def test_on_a_direct_fabric_nobody_takes_part_whose_partner_is_out() -> None:
+    direct = plan(2, 4, fabric=Fabric.DIRECT).without([("node02", 3)])
+    (everybody,) = direct.everybody(1).groups
+    assert [(it.host, it.device) for it in everybody.members] == [(f"node0{n}", d) for n in (1, 2) for d in range(3)]
+    (host, _) = direct.within_hosts(2).groups
+    assert len(host.members) == 4
+
+
 def test_a_pair_well_below_the_median_is_slow_and_one_near_it_is_not() -> None:
     rails = [seen(pair, speed) for pair, speed in zip(plan().neighbours()[0], (1.0, 0.95, 0.7, 1.05), strict=True)]
     judged = with_slow(rails, slow_below(rails))

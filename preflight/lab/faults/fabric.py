@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from preflight.lab import host_state, kernel, network
 from preflight.lab.faults.fault import Fault, Place, Undo, nft, shape, unshape
+from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import UsageError
 
 SLOW_RATE = "200mbit"
@@ -17,27 +19,33 @@ FLAP_SECONDS = 0.2
 
 
 def _link_down(place: Place) -> Undo:
-    kernel.ip_batch([f"link set {place.port} down"], place.fabric)
+    _switch(place, on=False)
     return {}
 
 
 def _link_up(place: Place, undo: Undo) -> None:
-    kernel.ip_batch([f"link set {place.port} up"], place.fabric)
+    _switch(place, on=True)
     _forget_changes(place, undo)
+
+
+def _switch(place: Place, on: bool) -> None:
+    network.set_light(place.lab.spec, place.lab.names, place.host.name, [place.device], on)
 
 
 def _flap(place: Place) -> Undo:
     for _ in range(FLAPS):
-        for state in ("down", "up"):
-            kernel.ip_batch([f"link set {place.port} {state}"], place.fabric)
+        for on in (False, True):
+            _switch(place, on)
             time.sleep(FLAP_SECONDS)
     return {}
 
 
 def _forget_changes(place: Place, _: Undo) -> None:
-    """As an operator does when a link was repaired: what the device remembers of it begins anew."""
-    if place.host.init is not None:
-        place.hccn("-link_stat", "-c")
+    """As an operator does when a link was repaired: what the devices at its ends remember of it begins anew."""
+    ends = hosts_of(place.lab, place.directory) if place.lab.spec.fabric == "direct" else [place.host]
+    for host in ends:
+        if host.init is not None:
+            replace(place, host=host).hccn("-link_stat", "-c")
 
 
 def _slow_in(place: Place) -> Undo:
@@ -144,7 +152,7 @@ FAULTS = (
         "device",
         ("NPU107", "PNG101", "PRB101"),
         False,
-        "its switch port is down, so its link is.",
+        "its switch port is down, or its fibre cut: no link.",
         _link_down,
         _link_up,
     ),

@@ -5,7 +5,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from torch_npu import _errors, _lab, _rendezvous, npu
+from torch_npu import _errors, _fibres, _lab, _rendezvous, npu
 
 # Operation of a process group → the same on gloo's backend. torch 2.13 has renamed the single-tensor ones.
 _REDUCES = {
@@ -31,6 +31,7 @@ _MOVES = {
     "recv": "recv",
     "recv_anysource": "recv_anysource",
 }
+_BETWEEN_TWO = ("send", "recv")
 _OF_A1 = {torch.int8, torch.int32, torch.int64, torch.float16, torch.float32}
 _OF_A2 = _OF_A1 | {torch.int16, torch.bfloat16}
 _NO_PRODUCT = {torch.int16, torch.bfloat16}
@@ -71,6 +72,7 @@ class ProcessGroupHCCL(dist.ProcessGroup):
         self._place = (store, rank, size)
         self._timeout = timeout
         self._gloo = None
+        self._ranks = []
 
     def getBackendName(self):  # noqa: N802 (torch calls it so)
         """Return the name that torch shows."""
@@ -88,7 +90,7 @@ class ProcessGroupHCCL(dist.ProcessGroup):
 
     def _connected(self):
         if self._gloo is None:
-            self._gloo = _connect(*self._place, self._timeout)
+            self._gloo, self._ranks = _connect(*self._place, self._timeout)
         return self._gloo
 
 
@@ -100,6 +102,7 @@ def _connect(store, rank, size, timeout):
     ranks = _rendezvous.exchange(_endpoint, store, rank, size)
     _rendezvous.verify(_endpoint, ranks, rank)
     _rendezvous.establish(_endpoint, ranks, rank)
+    _fibres.lay(_endpoint.device, ranks, rank)
     seconds = _rendezvous.connect_timeout()
     with _lab.inside(_endpoint.device):
         # gloo's sockets and threads are born here, so they are the device's.
@@ -113,7 +116,7 @@ def _connect(store, rank, size, timeout):
             status = str(error).splitlines()[0]
             raise _errors.link_timeout(seconds, _rendezvous.TIME_SCALE, ranks[rank], someone, status) from None
     gloo._set_default_timeout(timeout)
-    return gloo
+    return gloo, ranks
 
 
 class _Pending(dist.Work):
@@ -185,6 +188,9 @@ def _operation(name, gloo_name):
         if name in _REDUCES:
             _refuse(name, arguments, options)
         gloo = self._connected()
+        if name in _BETWEEN_TWO:
+            seconds, scale = _rendezvous.connect_timeout(), _rendezvous.TIME_SCALE
+            _fibres.refuse_to_cross(_endpoint.device, self._ranks, self.rank(), arguments[1], seconds, scale)
         _misbehave(arguments)
         back = []
         arguments = [_widened(argument, back) for argument in arguments]

@@ -44,6 +44,11 @@ def _told(file, key):
     return None
 
 
+def has_switch(device):
+    """Return whether the device's cable leads to a switch; else it is a fibre to its partner on the other server."""
+    return _told("fabric", f"leaf_{device}") is not None
+
+
 def tls_switch(device):
     """Return the device's TLS switch, 0 or 1; on unless somebody has set it."""
     return int(_told(str(device), "tls") or 1)

@@ -15,7 +15,7 @@ import time
 import uuid
 from datetime import timedelta
 
-from torch_npu import _errors, _lab
+from torch_npu import _errors, _fibres, _lab
 
 DEVICE_PORT = 16666
 HOST_PORTS = 32
@@ -38,6 +38,7 @@ class Endpoint:
             if self.address is None:
                 raise _errors.no_address(device)
             self.device_socket = _listen(self.address, DEVICE_PORT, _errors.device_port_taken)
+        _fibres.forget(device)
         self.host_address = host_address()
         self.host_socket = _listen_on_one(self.host_address, host_ports(device))
         self.host_port = self.host_socket.getsockname()[1]
@@ -236,14 +237,12 @@ def verify(endpoint, ranks, rank):
 
 
 def establish(endpoint, ranks, rank):
-    """Connect to the next rank of the ring from device to device, as a first proof; raise EI0006 if that fails."""
-    theirs = ranks[(rank + 1) % len(ranks)]
-    if theirs["rank"] == rank:
-        return
+    """Connect to the next ranks of its rings from device to device, as a first proof; raise EI0006 if that fails."""
     seconds = connect_timeout()
-    try:
-        with _lab.inside(endpoint.device):
-            socket.create_connection((theirs["ip"], theirs["port"]), seconds / TIME_SCALE).close()
-    except OSError as error:
-        status = "time out" if isinstance(error, TimeoutError) else str(error.strerror)
-        raise _errors.link_timeout(seconds, TIME_SCALE, ranks[rank], theirs, status) from None
+    for theirs in _fibres.neighbours(ranks, rank):
+        try:
+            with _lab.inside(endpoint.device):
+                socket.create_connection((theirs["ip"], theirs["port"]), seconds / TIME_SCALE).close()
+        except OSError as error:
+            status = "time out" if isinstance(error, TimeoutError) else str(error.strerror)
+            raise _errors.link_timeout(seconds, TIME_SCALE, ranks[rank], theirs, status) from None

@@ -145,9 +145,9 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
     if args.rank_table:
         hosts, table = _ranked(args, cluster, hosts)
     launcher = Launcher(args.launcher)
-    port = args.master_port or _port(cluster, launcher)
+    port = args.master_port or master_port(cluster, launcher)
     own = checked(args.env, cluster.product, len(hosts))
-    _refuse_job(cluster, port, places(cluster, hosts, args.devices, None))
+    refuse_job(cluster, port, places(cluster, hosts, args.devices, None))
     if on_loopback(hosts):
         notes.append(f"one host: its ranks meet on {LOOPBACK}, and need no host NIC")
     elif facts is None and (must_look(hosts) or wants_addresses(cluster, launcher)):
@@ -188,7 +188,7 @@ def _of_ssh(job: Job, hosts: "Sequence[Host]") -> "Iterator[str]":
                f"ports has to be in ~/.ssh/config on {job.places[0].name}, too")  # fmt: skip
 
 
-def _refuse_job(cluster: "Cluster", port: int, places: "Sequence[Place]") -> None:
+def refuse_job(cluster: "Cluster", port: int, places: "Sequence[Place]") -> None:
     """Raises UsageError for what would fail on every host, before anybody is contacted."""
     from preflight.ranktable.device_sets import device_set_problems
 
@@ -223,7 +223,7 @@ def _ranked(
     return in_order(hosts), None
 
 
-def _port(cluster: "Cluster", launcher: Launcher) -> int:
+def master_port(cluster: "Cluster", launcher: Launcher) -> int:
     """The inventory's port of that name, else its master's: one that is reserved and let through."""
     named = {name: port for port, name in cluster.port_names.items()}
     own = named.get("mindspore") if launcher is Launcher.MSRUN else None

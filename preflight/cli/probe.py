@@ -53,25 +53,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args.save)
     started = datetime.now(UTC)
-    with session(args) as by_ssh, _reached_as_asked(args, by_ssh) as s:
-        s = _meeting_as_asked(s, args.init)
+    with session(args) as by_ssh, reached_as_asked(args, by_ssh) as s:
         if not (args.idle or s.cluster.probe.idle):
             raise UsageError(
                 "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "
                 "idle = true under [probe] in the inventory"
             )
-        _refuse_strange_backend(args.backend, s.cluster.product)
-        if args.tool == "hccl-test":
-            if args.budget:
-                raise UsageError("HCCL Test takes as long as it takes; leave out --budget, or --with")
-            if not s.cluster.product.is_npu or args.backend not in (None, "hccl"):
-                raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
-            return with_hccl_test(args, s, started)
-        return _probe(args, s, started)
+        return finish_probe(args, s, started, probed(args, s))
+
+
+def probed(args: argparse.Namespace, s: Session) -> Probed:
+    """Run what was asked for over the session's hosts. Raises UsageError for what cannot be asked, NotSeenError where
+    the engine ends."""
+    s = _meeting_as_asked(s, args.init)
+    _refuse_strange_backend(args.backend, s.cluster.product)
+    if args.tool == "hccl-test":
+        if args.budget:
+            raise UsageError("HCCL Test takes as long as it takes; leave out --budget, or --with")
+        if not s.cluster.product.is_npu or args.backend not in (None, "hccl"):
+            raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
+        return with_hccl_test(args, s)
+    return _with_torch(args, s)
 
 
 @contextmanager
-def _reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
+def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
     """The session, over the site's engine if so asked. Raises UsageError where that is no way from here."""
     via = args.via or s.cluster.probe.via
     if via == "ssh":
@@ -117,7 +123,7 @@ def _refuse_strange_backend(backend: str | None, product: Product) -> None:
         raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*runs, 'gloo'])} does")
 
 
-def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
+def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
     from preflight.cli.background import (
         FactsOfHosts,
         in_background,
@@ -174,7 +180,7 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
     rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
     if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):
         if not request.budget and s.cluster.probe.via == "ssh":
-            return with_hccl_test(args, s, started, rehearsed)
+            return with_hccl_test(args, s, rehearsed)
         notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
     before = result_by(nics, end, ClusterFacts({}))
     observations = with_line_rates(observations, ports(before))
@@ -188,12 +194,7 @@ def _probe(args: argparse.Namespace, s: Session, started: datetime) -> int:
             s, [host for host in s.hosts if host.name not in refused], proof, before, rehearsed, until=end
         ),
     }  # fmt: skip
-    return finish_probe(
-        args,
-        s,
-        started,
-        Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone),
-    )
+    return Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone)
 
 
 def _without_groups(args: argparse.Namespace, s: Session, request: "Request") -> Iterator[str]:

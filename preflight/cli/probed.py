@@ -9,6 +9,7 @@ from preflight.cli.common import Session
 from preflight.cli.output import finish
 from preflight.cli.remember import setting_of
 from preflight.facts.types import ClusterFacts
+from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.report import LeftOut
 
@@ -29,7 +30,7 @@ class Probed:
     alone: Mapping[str, str] = field(default_factory=dict)
 
 
-def finish_probe(args: argparse.Namespace, s: Session, started: datetime, probed: Probed) -> int:
+def judged(s: Session, probed: Probed) -> list[Finding]:
     from preflight.checks.registry import all_checks
     from preflight.checks.run import run_checks
     from preflight.checks.waive import apply_waivers
@@ -38,15 +39,27 @@ def finish_probe(args: argparse.Namespace, s: Session, started: datetime, probed
     checks = [check for check in all_checks().values() if needed & set(check.needs)]
     hosts = [host for host in s.hosts if host.name not in probed.refused]
     findings = run_checks(s.cluster, probed.facts, checks=checks, hosts=hosts, rounds=probed.rounds)
+    return apply_waivers(findings, s.cluster.waivers, (), date.today())
+
+
+def finish_probe(
+    args: argparse.Namespace,
+    s: Session,
+    started: datetime,
+    probed: Probed,
+    findings: Sequence[Finding] | None = None,
+    notes: Sequence[str] = (),
+) -> int:
+    """`findings`: what is `judged`, where that has been done; `notes`: what the caller has to add."""
     limited = [f"limited to {args.limit}, as asked"] if args.limit else []
     return finish(
         args,
         "probe",
         started,
         s.hosts,
-        apply_waivers(findings, s.cluster.waivers, (), date.today()),
+        judged(s, probed) if findings is None else findings,
         observations=probed.observations,
         left_out=[LeftOut(host, why) for host, why in {**probed.refused, **probed.alone}.items()],
-        notes=[*limited, *probed.notes],
+        notes=[*limited, *probed.notes, *notes],
         setting=setting_of(s.cluster, probed.runner),
     )

@@ -1,19 +1,16 @@
 """`preflight probe` where the vendor's HCCL Test takes the place of torch."""
 
 import argparse
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from preflight.cli.common import Session
-from preflight.cli.probed import Probed, finish_probe
+from preflight.cli.probed import Probed
 
 if TYPE_CHECKING:
     from preflight.model.rehearsal import Rehearsal
 
 
-def with_hccl_test(
-    args: argparse.Namespace, s: Session, started: datetime, rehearsal: "Rehearsal | None" = None
-) -> int:
+def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal | None" = None) -> Probed:
     """Who may not be used is asked anew: in the background it was not. `rehearsal`: where there has been one."""
     from preflight.checks.run import NotRun
     from preflight.cli.background import reached
@@ -33,4 +30,4 @@ def with_hccl_test(
     notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
     notes += filter(None, (ports.note,))
     seen = hccl_test.observations(ran)
-    return finish_probe(args, s, started, Probed(facts, refused, rounds, seen, notes, "hccl-test"))
+    return Probed(facts, refused, rounds, seen, notes, "hccl-test")

@@ -1,0 +1,58 @@
+"""Prove the nodes of a Slurm job before anything runs on them, and tell who is broken. Touches nothing.
+
+  PrologSlurmctld=/usr/local/sbin/preflight-gate                       # in slurm.conf: it runs this, and does the rest
+  preflight gate controller -i hosts.toml --nodes 'node[01-04]'        # by hand: what it would say of idle nodes
+
+Nodes that the inventory does not know, or that give no agent, are unknown and never broken. Exit codes: 0 nobody is
+broken (also: what fails is nobody's alone), 1 nodes are broken, 3 nobody knows.
+"""
+
+import argparse
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.model.errors import UsageError
+from preflight.model.outcome import Outcome
+
+_LEAST = 10  # seconds: importing torch and leaving take a few of them
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="default: hosts.toml"
+    )
+    parser.add_argument("--nodes", metavar="LIST", help="as Slurm writes them; default: SLURM_JOB_NODELIST")
+    parser.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="for all of it (default: 60)")
+    parser.add_argument("--key", metavar="FILE", help="the ssh key to go with, instead of the inventory's")
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not _LEAST <= int(text) <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {_LEAST} to 3600")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.gate import controller
+    from preflight.inventory import load
+    from preflight.transport import Options, open_transport
+
+    environment = {"SLURM_JOB_NODELIST": args.nodes} if args.nodes else os.environ
+    cluster = load(args.inventory)
+    if args.key and not Path(args.key).is_file():
+        raise UsageError(f"--key {args.key}: there is no such file")
+    known, strange = controller.hosts_of(cluster, controller.nodes_of_job(environment))
+    hosts = list(known.values())
+    if args.key:
+        hosts = [replace(host, ssh=replace(host.ssh, key=str(Path(args.key).absolute()))) for host in hosts]
+    if hosts:
+        with open_transport(cluster, Options(notice=lambda _: None)) as transport:
+            findings, observations = controller.prove(cluster, hosts, transport, args.seconds)
+        proof = controller.judge(findings, observations, known, strange)
+    else:
+        proof = controller.judge((), (), known, strange)
+    print(json.dumps(controller.document(proof, cluster)))
+    return 1 if proof.bad else 3 if proof.outcome is Outcome.UNKNOWN else 0

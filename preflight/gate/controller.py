@@ -1,0 +1,169 @@
+"""Slurm's PrologSlurmctld: the nodes of a job are proved together before anything runs on them.
+
+This tells who is broken and touches nothing; what becomes of that (drain, requeue, hold) is done by the program that
+asks (remote/gate/slurm_controller.py), with the same rules as on a node.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from preflight.hostlists.slurm_names import expand
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.model.finding import Finding
+from preflight.model.gate import Context, Unknown
+from preflight.model.measure import End, Observation
+from preflight.model.outcome import Outcome, overall
+from preflight.transport.types import Transport
+
+SCHEMA = "preflight.gate-controller/1"
+_SHOWN = 3  # hosts, or findings, that a sentence names
+_ROLL_CALL = "r0-0"  # who gave no agent; that may be ssh, and is nobody's fault
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A node that is broken, by its name in Slurm, and the check that says so."""
+
+    node: str
+    check: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a job's nodes were found to be. `outcome`: pass, fail or unknown; a failure of which nobody in `bad` is at
+    fault lies between nodes, or in all of them."""
+
+    outcome: Outcome
+    sentence: str
+    bad: tuple[Bad, ...] = ()
+
+
+def document(proof: Proof, cluster: Cluster) -> dict[str, object]:
+    """What remote/gate/slurm_controller.py reads, with what the inventory says of it."""
+    drain = cluster.gate.drain
+    return {
+        "schema": SCHEMA,
+        "outcome": proof.outcome.value,
+        "open": cluster.gate.unknown[Context.CONTROLLER] is Unknown.OPEN,
+        "sentence": proof.sentence,
+        "bad": [{"node": one.node, "check": one.check, "sentence": one.sentence} for one in proof.bad],
+        "drain": {"nodes": drain.nodes, "percent": drain.percent},
+        "requeues": cluster.gate.requeues,
+    }
+
+
+def nodes_of_job(environment: Mapping[str, str]) -> list[str]:
+    """The job's nodes by their names in Slurm, which a PrologSlurmctld is told in SLURM_JOB_NODELIST. Raises
+    UsageError."""
+    from preflight.hostlists.listed import TextError
+
+    text = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
+    try:
+        names = [name for name, _ in expand(text)]
+    except TextError as error:
+        raise UsageError(f"SLURM_JOB_NODELIST={text[:200]}: {error}") from None
+    if not names:
+        raise UsageError("SLURM_JOB_NODELIST is not set: this is run by Slurm as PrologSlurmctld, or with --nodes")
+    return list(dict.fromkeys(names))
+
+
+def hosts_of(cluster: Cluster, nodes: Iterable[str]) -> tuple[dict[str, Host], list[str]]:
+    """{node: its host}, and the nodes that the inventory does not know. A node is the host of the same name, or of the
+    same name up to the first dot if there is only one."""
+    by_name = {host.name: host for host in cluster.hosts}
+    short: dict[str, list[Host]] = {}
+    for host in cluster.hosts:
+        short.setdefault(host.name.partition(".")[0], []).append(host)
+    known: dict[str, Host] = {}
+    strange = []
+    for node in nodes:
+        alike = short.get(node.partition(".")[0], [])
+        found = by_name.get(node) or (alike[0] if len(alike) == 1 else None)
+        if found is None:
+            strange.append(node)
+        else:
+            known[node] = found
+    return known, strange
+
+
+def prove(
+    cluster: Cluster, hosts: Sequence[Host], transport: Transport, seconds: float
+) -> tuple[list[Finding], Sequence[Observation]]:
+    """The port rehearsal and the quick probe over `hosts`, in `seconds` at most. They are the job's alone, so nobody is
+    asked whether they are idle: the collector of facts has no business with the key that this uses."""
+    from preflight.checks.registry import all_checks
+    from preflight.checks.run import run_checks
+    from preflight.probe.hooks import Hooks
+    from preflight.probe.rehearsal import rehearse
+    from preflight.probe.request import Request
+    from preflight.probe.run import probe
+
+    backend = cluster.probe.backend
+    request = Request(backend, cluster.probe.sizes, quick=True, budget=seconds)
+    with ThreadPoolExecutor(1) as pool:
+        until = time.monotonic() + seconds / 3
+        rehearsal = pool.submit(lambda: rehearse(cluster, hosts, transport, backend, until=until))
+        hooks = Hooks(ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
+        seen = probe(cluster, hosts, transport, request, hooks)
+        rounds = {"rehearsal": rehearsal.result(), "observations": seen.observations, "located": seen.located}
+    checks = [check for check in all_checks().values() if {"rehearsal", "observations"} & set(check.needs)]
+    facts = ClusterFacts({host.name: _NOT_ASKED for host in hosts})
+    return run_checks(cluster, facts, checks=checks, hosts=hosts, rounds=rounds), seen.observations
+
+
+_NONE = Missing("not asked")
+_NOT_ASKED = HostFacts(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, arrivals=_NONE)
+
+
+def judge(
+    findings: Sequence[Finding], observations: Sequence[Observation], known: Mapping[str, Host], strange: Sequence[str]
+) -> Proof:
+    """Who of the job's nodes is broken. A host or device that a failure names is; of a link both ends are, perhaps, so
+    neither; and whoever was lost on the way, or never gave an agent, is nobody that tests can speak of."""
+    lost = {view.member.host for seen in observations for view in seen.ranks if view.end is End.LOST}
+    node_of = {host.name: node for node, host in known.items()}
+    bad: dict[str, Bad] = {}
+    failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
+    for finding in failures:
+        culprit = finding.culprit
+        if culprit is None or culprit.kind not in ("host", "device") or set(culprit.tests) == {_ROLL_CALL}:
+            continue
+        for member in culprit.members:
+            host = member.partition("/")[0]
+            if host in node_of and host not in lost:
+                bad.setdefault(host, Bad(node_of[host], finding.check, finding.summary))
+    if bad:
+        worst = tuple(bad.values())
+        return Proof(Outcome.FAIL, f"{len(worst)} of {len(known)} nodes are broken: {_told(worst)}", worst)
+    unheard = [node for node, host in known.items() if host.name in lost]
+    if strange or unheard:
+        what = [f"the inventory does not know {_named(strange)}"] * bool(strange)
+        what += [f"no agent on {_named(unheard)} ({_why(observations, lost)})"] * bool(unheard)
+        return Proof(Outcome.UNKNOWN, "; ".join(what))
+    if failures:
+        return Proof(Outcome.FAIL, f"systemic, no single node is at fault: {failures[0].check} {failures[0].summary}")
+    outcome = overall(finding.outcome for finding in findings)
+    if outcome is Outcome.UNKNOWN:
+        first = next(finding for finding in findings if finding.outcome is Outcome.UNKNOWN)
+        return Proof(Outcome.UNKNOWN, f"{first.check} {first.summary}")
+    return Proof(Outcome.PASS, f"{len(known)} nodes do well together")
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _told(bad: Sequence[Bad]) -> str:
+    more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    return "; ".join(f"{one.check} {one.sentence}" for one in bad[:_SHOWN]) + more
+
+
+def _why(observations: Sequence[Observation], lost: Iterable[str]) -> str:
+    views = (view for seen in observations for view in seen.ranks if view.member.host in lost and view.end is End.LOST)
+    return next((view.error for view in views if view.error), "it said nothing")

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
@@ -19,7 +20,16 @@ _BY_STDIN = (
 _BY_CALLS = ("--stdin", "none", "-x", "PREFLIGHT_CALL")
 
 
-def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+@dataclass(frozen=True)
+class Mpirun:
+    """`root`: what it wants to hear from root."""
+
+    path: str
+    major: int
+    root: tuple[str, ...]
+
+
+def mpirun_of(environment: Mapping[str, str]) -> Mpirun:
     """Raises UsageError where there is no mpirun that fits."""
     mpirun = shutil.which("mpirun", path=environment.get("PATH"))
     if not mpirun:
@@ -31,14 +41,24 @@ def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
     major = int(found[2])
     if major < 4:
         raise UsageError(f"--via mpi needs Open MPI 4 or newer, and {mpirun} is {found[1]}")
-    calls = major > 4
+    return Mpirun(mpirun, major, ("--allow-run-as-root",) if os.geteuid() == 0 else ())
+
+
+def addresses_of(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[str]:
+    """What mpirun knows the hosts by."""
     managed = any(name in environment for name in _MANAGED)
-    addresses = [host.name if managed else host.address for host in hosts]
-    root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+    return [host.name if managed else host.address for host in hosts]
+
+
+def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+    """Raises UsageError where there is no mpirun that fits."""
+    found = mpirun_of(environment)
+    calls, root = found.major > 4, found.root
+    addresses = addresses_of(hosts, environment)
     return Site(
         "mpirun",
         (
-            mpirun, *root, "-x", "PREFLIGHT_NONCE", "-x", "PREFLIGHT_RANK_IN", *(_BY_CALLS if calls else _BY_STDIN),
+            found.path, *root, "-x", "PREFLIGHT_NONCE", "-x", "PREFLIGHT_RANK_IN", *(_BY_CALLS if calls else _BY_STDIN),
             "--host", ",".join(f"{address}:1" for address in addresses), "-n", str(len(hosts)),
             "--map-by", "ppr:1:node", "--bind-to", "none",
             "--enable-recovery",  # a rank that dies takes nobody with it

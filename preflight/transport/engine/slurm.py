@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
@@ -21,7 +22,7 @@ _LOST = (
 )
 # By these (srun(1), "input environment variables") a job also tells srun how tasks share a node and what becomes of
 # their lines. Ours are one task a node, which is to see all that the job has there, and speaks in lines of its own.
-_NOT_INHERITED = (
+NOT_INHERITED = (
     "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_TRES_PER_TASK",
     "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", "SLURM_THREADS_PER_CORE", "SLURM_DISTRIBUTION", "SLURM_HINT",
     "SLURM_GPU_BIND", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_BCAST",
@@ -31,21 +32,49 @@ _MOST = 65_536  # nodes in a line of srun's; more are written by somebody who wa
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
-def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
-    """Raises UsageError outside of a job, and for hosts that are not in it."""
+@dataclass(frozen=True)
+class Job:
+    """The job that this runs in. `nodes`: as Slurm writes its list; `overlap`: what lets a step share its nodes."""
+
+    srun: str
+    number: str
+    nodes: str
+    overlap: tuple[str, ...]
+
+    def names(self, hosts: Sequence[Host]) -> dict[str, str]:
+        """Host → what Slurm calls it (the inventory's name, or what stands before the first dot of it, or the address),
+        of the hosts that the job has. Raises UsageError where two hosts are one node."""
+        allocated, found = _set_of(self.nodes), dict[str, str]()
+        for host in hosts:
+            names = (host.name, short(host.name), host.address, short(host.address))
+            node = next((name for name in names if name in allocated), None)
+            if node in found.values():
+                raise UsageError(f"{host.name} and another host of the inventory are both Slurm's node {node}")
+            if node is not None:
+                found[host.name] = node
+        return found
+
+
+def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe") -> Job:
+    """Raises UsageError outside of a job. `hosts`, `command`: of ours, for what is said then."""
     srun = shutil.which("srun", path=environment.get("PATH"))
     if not srun:
         raise UsageError("--via slurm needs srun on this machine; where Slurm is not the way, leave the option out")
-    job, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
-    if not (job and nodes):
+    number, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
+    if not (number and nodes):
         raise UsageError(
-            f"--via slurm runs within a job that has the hosts, and this is none: salloc -N {len(hosts)} --exclusive "
-            "preflight probe …, or the same command in a script for sbatch"
+            f"--via slurm runs within a job that has the hosts, and this is none: salloc -N {hosts} --exclusive "
+            f"preflight {command} …, or the same command in a script for sbatch"
         )
-    names = _names(job, nodes, hosts)
-    overlap = (
-        ("--overlap",) if "--overlap" in answer(srun, "--help", environment) else ()
-    )  # since 20.11; before, steps shared nodes anyway
+    shares = "--overlap" in answer(srun, "--help", environment)  # since 20.11; before, steps shared nodes anyway
+    return Job(srun, number, nodes, ("--overlap",) if shares else ())
+
+
+def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+    """Raises UsageError outside of a job, and for hosts that are not in it."""
+    here = job_of(environment, len(hosts))
+    srun, job, overlap = here.srun, here.number, here.overlap
+    names = _names(here, hosts)
     called = {node: host.name for node, host in zip(names, hosts, strict=True)}
     of_host = {host: node for node, host in called.items()}
 
@@ -67,28 +96,15 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
         called,
         lambda host: f"srun --jobid={job} {' '.join((*overlap, '-N1', '-n1', '-w'))} {of_host[host]} hostname",
         lost,
-        without=_NOT_INHERITED,
+        without=NOT_INHERITED,
     )  # fmt: skip
 
 
-def _names(job: str, nodes: str, hosts: Sequence[Host]) -> list[str]:
-    """Slurm's names of the hosts: the inventory's, or what stands before the first dot of it, or the address."""
-    allocated = _set_of(nodes)
-    found: dict[str, str] = {}
-    missing = []
-    for host in hosts:
-        names = (host.name, short(host.name), host.address, short(host.address))
-        node = next((name for name in names if name in allocated), None)
-        if node is None:
-            missing.append(host.name)
-        elif node in found.values():
-            raise UsageError(f"{host.name} and another host of the inventory are both Slurm's node {node}")
-        else:
-            found[host.name] = node
-    if missing:
-        there = ",".join(found)
-        hint = f"; leave them out with --limit {_folded(found)}" if there else ""
-        raise UsageError(f"job {job} has the nodes {nodes}, and not {_folded(missing)}{hint}")
+def _names(job: Job, hosts: Sequence[Host]) -> list[str]:
+    found = job.names(hosts)
+    if missing := [host.name for host in hosts if host.name not in found]:
+        hint = f"; leave them out with --limit {_folded(found)}" if found else ""
+        raise UsageError(f"job {job.number} has the nodes {job.nodes}, and not {_folded(missing)}{hint}")
     return list(found.values())
 
 

@@ -12,13 +12,14 @@ that, the node stays: a Prolog that failed without asking would empty a cluster 
 
 import sys
 
-from gate import slurm_nodes as slurm
-
+PLACE = "/etc/preflight/gate.json"
+LIMIT = 256 * 1024  # bytes of it
+AT_MOST = {"nodes": None, "percent": 10}  # where gate.json does not say how many nodes may be out
 NEVER_RETURNED = "PRB"  # reasons of these checks: they need other hosts, so a node alone cannot say that it is good
 
 
 def run(context, decide, environment):
-    """The exit code. `decide()` gives the Answer (answer.py)."""
+    """The exit code. `decide()` gives the Answer (answer.py). Slurm is asked nothing where the node is good."""
     if context == "controller":
         from gate import slurm_controller
 
@@ -26,45 +27,29 @@ def run(context, decide, environment):
     answer = decide()
     if context == "task":
         return task(answer)
-    if context == "epilog":
+    returns = context == "health" and answer.outcome == "pass" and rules()["undrain"]
+    if context == "epilog" or (answer.open and not returns):
         return 0
-    from gate.policy import slurm_rules
+    from gate.slurm_nodes import Scontrol
 
-    rules = slurm_rules()
-    name = environment.get("SLURMD_NODENAME", "")
-    scontrol = slurm.Scontrol(environment)
-    if context == "health":
-        code, note = health(answer, name, scontrol, rules)
-    else:
-        code, note = prolog(answer, name, scontrol, rules["drain"])
-    if note:
-        tell(answer, note)
-    return code
+    name, scontrol = environment.get("SLURMD_NODENAME", ""), Scontrol(environment)
+    code, note = taken_back(name, scontrol) if returns else drained(answer, name, scontrol, rules()["drain"])
+    if note:  # slurmd's log has what a Prolog that failed has said
+        sys.stderr.write("preflight: %s; %s\n" % (answer.sentence, note))
+        record(answer, note)
+    return code if context == "prolog" else 0
 
 
-def prolog(answer, name, scontrol, limit):
-    """(exit code, what to tell): 1 where the job must not start here."""
-    return (0, "") if answer.open else drained(answer, name, scontrol, limit)
+def rules(place=PLACE, owner=0):
+    """How many nodes may be out, and whether one that is good again is given back."""
+    from gate.files import NotBelieved, parsed
 
-
-def drained(answer, name, scontrol, limit):
-    """Drain this node, if that may be. (1, or 0 where it stays in service; what to tell)"""
     try:
-        nodes = scontrol.nodes()
-        if name not in nodes:
-            return 0, "not drained: Slurm knows no node %r" % name
-        if slurm.is_ours(nodes[name]):
-            return 1, "is drained already: %s" % nodes[name]
-        if nodes[name]:
-            return 1, "left as it is, it has a reason that is not ours: %s" % nodes[name]
-    except slurm.SlurmError as error:
-        return 0, "not drained: %s" % error
-    first = answer.reasons[0] if answer.reasons else {"check": "", "summary": answer.sentence}
-    try:
-        why = slurm.take_out(scontrol, nodes, [name], slurm.reason(first["check"], first["summary"]), limit)
-    except slurm.SlurmError as error:
-        return 1, "drained, as far as Slurm has said: %s" % error
-    return (0, why) if why else (1, "drained")
+        found = parsed(place, LIMIT, owner) or {}
+    except NotBelieved:
+        found = {}
+    drain = found.get("drain")
+    return {"drain": drain if isinstance(drain, dict) else AT_MOST, "undrain": found.get("undrain") is True}
 
 
 def task(answer):
@@ -75,25 +60,36 @@ def task(answer):
     return 1
 
 
-def health(answer, name, scontrol, rules):
-    if not answer.open:
-        return 0, drained(answer, name, scontrol, rules["drain"])[1]
-    if not (rules["undrain"] and answer.outcome == "pass"):
-        return 0, ""
+def drained(answer, name, scontrol, limit):
+    """Drain this node, if that may be. (1, or 0 where it stays in service; what to tell)"""
+    from gate import slurm_nodes as slurm
+
+    try:
+        nodes = scontrol.nodes()
+    except slurm.SlurmError as error:
+        return 0, "not drained: %s" % error
+    if name not in nodes:
+        return 0, "not drained: Slurm knows no node %r" % name
+    if nodes[name]:
+        ours = "is drained already" if slurm.is_ours(nodes[name]) else "left as it is, its reason is not ours"
+        return 1, "%s: %s" % (ours, nodes[name])
+    first = answer.reasons[0] if answer.reasons else {"check": "", "summary": answer.sentence}
+    try:
+        why = slurm.take_out(scontrol, nodes, [name], slurm.reason(first["check"], first["summary"]), limit)
+    except slurm.SlurmError as error:
+        return 1, "drained, as far as Slurm has said: %s" % error
+    return (0, why) if why else (1, "drained")
+
+
+def taken_back(name, scontrol):
+    """Give the node back, if preflight has drained it, and for what it can see by itself."""
+    from gate import slurm_nodes as slurm
+
     try:
         reason = scontrol.nodes(name).get(name, "")
-        check = reason[len(slurm.MARK) :].strip()
-        if not slurm.is_ours(reason) or check.startswith(NEVER_RETURNED):
+        if not slurm.is_ours(reason) or reason[len(slurm.MARK) :].lstrip().startswith(NEVER_RETURNED):
             return 0, ""
         scontrol.undrain([name])
     except slurm.SlurmError as error:
         return 0, "not taken back: %s" % error
-    return 0, "is good again, its drain was taken back: %s" % reason
-
-
-def tell(answer, note):
-    """slurmd's log has what a script that failed has said, the gate's own record all."""
-    sys.stderr.write("preflight: %s; %s\n" % (answer.sentence, note))
-    from gate.record import note as write
-
-    write(answer, note)
+    return 0, "good again, and given back; it was drained by: %s" % reason

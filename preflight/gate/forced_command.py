@@ -1,0 +1,46 @@
+"""What the controller's key may start on a host: the probe, as this release runs it by this inventory, and nothing else
+(remote/gate/ssh.py holds it to that). Pure."""
+
+import json
+from hashlib import sha256
+
+from preflight.model.cluster import Cluster, Host
+from preflight.transport.bootstrap import command_line, source_bytes
+from preflight.transport.programs import source
+from preflight.transport.types import Program
+
+PLACE = "/etc/preflight/gate-ssh.json"
+SCHEMA = "preflight.gate-ssh/1"
+COMMAND = "/usr/local/sbin/preflight-gate --ssh"
+# What `preflight gate controller` sends to hosts (probe/agents.py, probe/rehearsal.py).
+_PROGRAMS = (
+    ("agent", "worker"),
+    ("rehearse", "agent.network", "agent.processes", "collect.connects", "collect.tools"),
+)
+
+
+def allowed(cluster: Cluster, host: Host) -> str:
+    """The text of this host's /etc/preflight/gate-ssh.json."""
+    probe = cluster.probe
+    programs = [
+        Program(
+            source(*parts), python=probe.python, setup=probe.setup, wrapper=probe.wrapper, user=probe.user,
+            isolated=False,
+        )
+        for parts in _PROGRAMS
+    ]  # fmt: skip
+    return json.dumps({"schema": SCHEMA, "programs": [_listed(program, host) for program in programs]}, indent=2) + "\n"
+
+
+def _listed(program: Program, host: Host) -> dict[str, object]:
+    data = source_bytes(program)
+    command = command_line(program, sudo=host.ssh.sudo)
+    return {"command": command, "length": len(data), "sha256": sha256(data).hexdigest()}
+
+
+def authorized_key(public_key: str) -> str:
+    """The line of authorized_keys for the controller's public key. Raises ValueError for what is none."""
+    words = public_key.split(None, 2)
+    if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")):
+        raise ValueError("it is no public key such as ssh-ed25519 AAAA…")
+    return f'restrict,command="{COMMAND}" {" ".join(words)}'

@@ -201,6 +201,8 @@ def command(all_: All, hosts: Iterable[str], scope: Scope, backend: str = "") ->
         words.append(f"--limit {','.join(limit) if len(limit) <= _SHOWN else shlex.quote(_folded(limit))}")
     if backend not in ("", all_.cluster.probe.backend):
         words.append(f"--backend {backend}")
+    if all_.cluster.probe.via != "ssh":
+        words.append(f"--via {all_.cluster.probe.via}")
     return " ".join([*words, f"--scope {scope}"])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from preflight.cli.changing import PENDING, add_change_arguments, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.cli.common import Session, add_inventory_arguments, session
+from preflight.cli.next_command import plan_anew
 from preflight.model.change import Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
 
@@ -82,7 +83,7 @@ def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[Ste
     if moved:
         s.progress.clear()
         raise PreflightError("\n".join((f"{args.plan} is stale; nothing was changed", *map(stale, moved),
-                                        f"next: preflight plan --inventory {args.inventory} --out {args.plan}",
+                                        f"next: {plan_anew(args)}",
                                         )))  # fmt: skip
     failed = {result.change.host for result in met if result.state is StepState.FAILED}
     return tuple(result for result in met if result.change.host in failed)

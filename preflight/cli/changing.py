@@ -12,6 +12,7 @@ from preflight.model.change import Plan
 from preflight.model.errors import PreflightError, UsageError
 from preflight.provision.apply import Applied
 from preflight.provision.rollout import Batch, Rollout
+from preflight.report.next_step import options
 
 PENDING = 5
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
@@ -158,7 +159,7 @@ def carry_out(
         print(
             "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
             f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "
-            f"host; run the same command again to go on, or: preflight rollback {run} --inventory {args.inventory}",
+            f"host; run the same command again to go on, or: preflight rollback {run} {options(args.inventory)}",
             file=sys.stderr,
         )
         raise

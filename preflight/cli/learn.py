@@ -18,6 +18,7 @@ from preflight.cli.common import add_inventory_arguments, elsewhere, refuse_exis
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.outcome import Outcome
+from preflight.report.next_step import options
 
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     open_ = len(learned.unseen) + len(findings)
     more = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
     print(f"{args.out}: {_how(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{more}")
-    print(f"next: preflight configure --inventory {args.out} --dry-run")
+    print(f"next: preflight configure {options(args.out)} --dry-run")
     return 1 if findings else 3 if learned.unseen else 0
 
 

@@ -1,12 +1,14 @@
 """The command to run after a change of hosts: the same again where something of it is left, else the next look."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 
 from preflight.cli.common import again
 from preflight.model.change import StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.report.next_step import options
 
 _BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # something on the host has to be mended before
 _MEND = "mend what is named above, then: "
@@ -23,7 +25,7 @@ def after_configure(args: argparse.Namespace, after: Sequence[Finding], results:
         return again(args)
     if wanted:  # though nothing went wrong: it was left out of the plan
         return f"see to what was left out above, then: {again(args)}"
-    return f"preflight explain {failing}" if failing else _look(args)
+    return f"preflight explain {failing}" if failing else look(args)
 
 
 def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short: bool) -> str:
@@ -32,11 +34,16 @@ def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short:
     if states & _BROKEN:
         return _MEND + again(args)
     if StepState.MOVED in states and args.command == "apply":
-        return f"preflight plan --inventory {args.inventory} --out {args.plan}"
+        return plan_anew(args)
     if states - {StepState.DONE, StepState.ALREADY, StepState.MOVED}:  # a rollback leaves alone what was moved
         return again(args)
-    return f"see to what was left out above, then: {again(args)}" if short else _look(args)
+    return f"see to what was left out above, then: {again(args)}" if short else look(args)
 
 
-def _look(args: argparse.Namespace) -> str:
-    return f"preflight check --inventory {args.inventory}"
+def look(args: argparse.Namespace) -> str:
+    return f"preflight check {options(args.inventory, args.limit)}"
+
+
+def plan_anew(args: argparse.Namespace) -> str:
+    """In the place of a saved plan that no longer fits."""
+    return f"preflight plan {options(args.inventory, args.limit)} --out {shlex.quote(str(args.plan))}"

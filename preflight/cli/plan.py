@@ -4,11 +4,13 @@ Nothing is changed. A plan is limited to areas with --area, and can be made from
 """
 
 import argparse
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
 from preflight.cli.changing import add_permission_arguments, shown
 from preflight.cli.common import add_inventory_arguments, again, session, write_whole
+from preflight.cli.next_command import look
 from preflight.model.change import Area
 from preflight.model.errors import UsageError
 
@@ -47,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
             saved = dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes))
             write_whole(args.out, saved, "the plan", 0o600)  # it holds what the hosts' files hold
         done = f"nothing was changed; the plan is in {args.out}" if args.out else "nothing was changed"
-        then = f"preflight apply {args.out}" if args.out else f"{again(args)} --out plan.json"
+        then = f"preflight apply {shlex.quote(str(args.out))}" if args.out else f"{again(args)} --out plan.json"
         if not plan.changes and not notes:
-            then = f"preflight check --inventory {args.inventory}"
+            then = look(args)
         say(s, done, f"next: {then}")
         return dry_exit(args, seen, plan)
 

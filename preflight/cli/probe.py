@@ -80,6 +80,7 @@ def probed(args: argparse.Namespace, s: Session) -> Probed:
 def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
     """The session, over the site's engine if so asked. Raises UsageError where that is no way from here."""
     via = args.via or s.cluster.probe.via
+    s = s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, via=via)))
     if via == "ssh":
         yield s
         return
@@ -93,7 +94,7 @@ def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
     from preflight.transport.engine import open_engine
 
     with open_engine(via, s.hosts, os.environ) as engine:
-        yield s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, via=via)), transport=engine)
+        yield s._replace(transport=engine)
 
 
 def _stop_without_engine(s: Session) -> None:

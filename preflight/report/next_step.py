@@ -1,4 +1,4 @@
-"""The last line of every report: the one command to run next."""
+"""The last line of every report: the one command to run next, as it can be copied."""
 
 import shlex
 from pathlib import Path
@@ -7,13 +7,18 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 
 
+def options(inventory: Path, limit: str | None = None) -> str:
+    """`--inventory 'my hosts.toml' --limit node01`, for a command that is to be copied."""
+    return shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
+
+
 def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
     """What helps most: apply the fixes that findings carry, else explain the first failure, else go on.
 
     `limit`: the hosts that the run was limited to; the next command shall not touch others. `to_prove`: what is still
     to run before a job may start, such as "probe --idle"; None where nothing is.
     """
-    hosts = shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
+    hosts = options(inventory, limit)
     areas = {f.change.area for f in report.findings if f.change and f.outcome is not Outcome.PASS}
     if areas:
         command = f"configure-{areas.pop()}" if len(areas) == 1 else "configure"

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Observation
 from preflight.report.build import _naming
 from preflight.report.text import finding_lines
+from tests.unit import probed
 from tests.unit.probed import EVERYBODY, NAMES, cause, judged, located, seen
 
 HUNG = {"outcome": "hang"}
@@ -490,3 +492,9 @@ def test_what_trains_wrongly_only_together_is_told_with_how_many_it_takes() -> N
     assert (finding.check, finding.culprit) == ("PRB113", Culprit("scale", THREE, ("r3-0",), "trains wrongly"))
     (nobody,) = judged(steps, [], checks=TRAINED)
     assert nobody.summary == "a training step ends in wrong parameters on 1 of 16 ranks"
+
+
+def test_to_see_it_again_goes_the_way_that_this_run_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    over_slurm = replace(probed.CLUSTER, probe=replace(probed.CLUSTER.probe, via="slurm"))
+    monkeypatch.setattr(probed, "CLUSTER", over_slurm)
+    assert told(DEVICE).remedy.endswith("preflight probe --limit node03,node05 --via slurm --scope pair")

@@ -20,7 +20,9 @@ DONE, FAILED, REVERTED, MOVED = StepState.DONE, StepState.FAILED, StepState.REVE
 
 
 def asked(command: str = "configure") -> argparse.Namespace:
-    return argparse.Namespace(command=command, argv=[command, "-y"], inventory=Path("hosts.toml"), plan=Path("p.json"))
+    return argparse.Namespace(
+        command=command, argv=[command, "-y"], inventory=Path("hosts.toml"), plan=Path("p.json"), limit=None
+    )
 
 
 def ended(*states: StepState) -> list[StepResult]:
@@ -57,3 +59,11 @@ def test_after_configure(after: Finding, states: list[StepState], says: str) -> 
 )
 def test_after_a_saved_plan_or_a_rollback(command: str, states: list[StepState], short: bool, says: str) -> None:
     assert after_run(asked(command), ended(*states), short=short) == says
+
+
+def test_what_is_next_keeps_to_the_hosts_asked_for_and_can_be_copied() -> None:
+    args = asked("apply")
+    args.inventory, args.plan, args.limit = Path("my hosts.toml"), Path("my plan.json"), "node[01-02]"
+    where = "--inventory 'my hosts.toml' --limit 'node[01-02]'"
+    assert after_configure(args, [GOOD], ended(DONE)) == f"preflight check {where}"
+    assert after_run(args, ended(MOVED), short=False) == f"preflight plan {where} --out 'my plan.json'"

@@ -1,10 +1,14 @@
 """`preflight probe --via`: what is refused before anything is started, and an engine that starts nothing."""
 
+import argparse
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from preflight.cli.common import Session
 from preflight.cli.main import main
+from preflight.cli.probe import reached_as_asked
 from preflight.inventory import load
 from preflight.inventory.written_out import written_out
 from preflight.transport.password import Password
@@ -68,6 +72,14 @@ def test_the_inventory_s_way_is_taken_unless_another_one_is_asked_for(
     inventory.write_text(INVENTORY.format(probe='via = "slurm"'))
     assert "within a job that has the hosts" in refused(capsys, inventory)
     assert "say that these hosts are idle and yours" in refused(capsys, inventory, "--via", "ssh")
+
+
+def test_over_an_inventory_s_engine_ssh_is_ssh_in_everything_that_is_judged_by_it(inventory: Path) -> None:
+    """HCCL Test did not take the place of torch then, and `to see it again` named the engine."""
+    inventory.write_text(INVENTORY.format(probe='via = "slurm"'))
+    by_ssh = Session(load(inventory), (), Mock(), Mock())
+    with reached_as_asked(argparse.Namespace(via="ssh"), by_ssh) as s:
+        assert s.cluster.probe.via == "ssh"
 
 
 def test_the_way_is_in_an_inventory_that_is_written(inventory: Path) -> None:

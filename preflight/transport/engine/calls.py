@@ -47,9 +47,9 @@ class _Caller:
 class Calls:
     """The relays' calls. `lines` runs in a thread of its own; the rest may be called from any."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, port: int = 0) -> None:
         self._token = token.encode()
-        self._listener = socket.create_server(("", 0), backlog=1024)
+        self._listener = socket.create_server(("", port), backlog=1024)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._kept = b""

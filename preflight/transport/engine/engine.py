@@ -41,7 +41,7 @@ class Engine:
     def __init__(self, site: Site, hosts: Sequence[Host]) -> None:
         self._site = site
         self._addresses = [host.address for host in hosts]
-        self._nonce = secrets.token_hex(16)
+        self._nonce = site.nonce or secrets.token_hex(16)
         self._nodes = Nodes(site, len(hosts), self._nonce)
         self._process: Process | None = None
         self._calls: Calls | None = None
@@ -126,7 +126,7 @@ class Engine:
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:
             if self._site.calls:
-                self._calls = Calls(self._nonce)
+                self._calls = Calls(self._nonce, self._site.port)
                 self._outgoing.tell_all = self._calls.keep
                 words["PREFLIGHT_CALL"] = self._calls.addresses(self._addresses)
             inherited = {name: value for name, value in os.environ.items() if name not in self._site.without}

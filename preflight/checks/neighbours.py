@@ -49,13 +49,15 @@ def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[F
     if len(failed) == len(tries) > 1 and len({one.visit.entry for one in failed}) == 1:
         yield _told(all_, failed, None, "no host gets into another one")
         return
+    told: set[_Try] = set()
     for group, target in _alike(tries, failed, lambda one: one.target):
         yield _told(all_, group, target, f"{target}: no other host gets in")
-        failed = [one for one in failed if one not in group]
+        told.update(group)
+    failed = [one for one in failed if one not in told]
     for group, source in _alike(tries, failed, lambda one: one.source):
         yield _told(all_, group, source, f"{source}: gets into no other host")
-        failed = [one for one in failed if one not in group]
-    for one in failed:
+        told.update(group)
+    for one in (one for one in failed if one not in told):
         yield _told(all_, [one], one.source, f"{one.source}: does not get into {one.target}")
 
 
@@ -63,11 +65,12 @@ def _alike(
     tries: Sequence[_Try], failed: Sequence[_Try], whose: Callable[[_Try], str]
 ) -> Iterator[tuple[list[_Try], str]]:
     """Whose tries all failed, two or more of them, and in the same way."""
+    bad = set(failed)
     groups: dict[str, list[_Try]] = defaultdict(list)
     for one in tries:
         groups[whose(one)].append(one)
     for name, group in groups.items():
-        if len(group) > 1 and set(group) <= set(failed) and len({one.visit.entry for one in group}) == 1:
+        if len(group) > 1 and bad.issuperset(group) and len({one.visit.entry for one in group}) == 1:
             yield group, name
 
 

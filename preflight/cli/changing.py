@@ -18,7 +18,7 @@ PENDING = 5
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
 
 
-def add_change_arguments(parser: argparse.ArgumentParser) -> None:
+def add_rollout_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--canary", type=_count, metavar="N", help="hosts that go first and have to end well (default: 1 of 16 or more)"
@@ -30,6 +30,10 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-fail", type=_count, default=0, metavar="N",
         help="begin no other batch once more than N hosts have failed (default: 0)",
     )  # fmt: skip
+
+
+def add_change_arguments(parser: argparse.ArgumentParser) -> None:
+    add_rollout_arguments(parser)
     parser.add_argument(
         "--confirm-within", type=_seconds, default=30.0, metavar="SECONDS",
         help="how long a host waits for a new connection before it takes its firewall changes back (default: 30)",

@@ -41,7 +41,8 @@ def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short:
 
 
 def look(args: argparse.Namespace) -> str:
-    return f"preflight check {options(args.inventory, args.limit)}"
+    publish = " --publish" if args.command == "gate" and not args.remove else ""  # what the gate answers from
+    return f"preflight check {options(args.inventory, args.limit)}{publish}"
 
 
 def plan_anew(args: argparse.Namespace) -> str:

@@ -5,12 +5,13 @@ from enum import StrEnum
 
 
 class Area(StrEnum):
-    """What a `configure-*` command limits itself to."""
+    """What a `configure-*` command, or another one, limits itself to."""
 
     PORTS = "ports"
     ADDRESSES = "device-ips"
     FIREWALL = "firewall"
     ENVIRONMENT = "environment"
+    GATE = "gate"  # of `preflight gate install`, no finding's
 
 
 class Risk(StrEnum):
@@ -24,6 +25,9 @@ class Kind(StrEnum):
     and writes each kind; the order here is the order in which a host's changes of one phase are applied."""
 
     FILE = "file"  # target: absolute path; value: the whole content
+    # target: absolute path; value: the whole content of a file that is root's and has mode 0755. Of another one,
+    # "MODE UID:GID" stands on a line before it, as in "0644 1000:1000".
+    PROGRAM = "program"
     SYSCTL = "sysctl"  # target: key; value: what the kernel prints for it
     NFT_RULES = "nft-rules"  # target: "FAMILY TABLE CHAIN"; value: our tagged rules in that chain, a line each
     NFT_INPUT = "nft-input"  # target: "FAMILY TABLE CHAIN"; value: "present", or None to delete the base chain

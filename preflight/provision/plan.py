@@ -65,7 +65,7 @@ def short(value: str | None) -> str:
 def subject(change: Change) -> str:
     """What is changed, in the words of the plan."""
     match change.kind:
-        case Kind.FILE | Kind.SYSCTL:
+        case Kind.FILE | Kind.PROGRAM | Kind.SYSCTL:
             return change.target
         case Kind.NFT_RULES:
             return f"nftables {change.target}"

@@ -22,7 +22,11 @@ _HOW = {Kind.DEVICE_SAVED: "only the file", Kind.DEVICE_RECOVERY: "restored"}  #
 _COLUMN_OF = {"address": Kind.DEVICE_ADDRESS, "gateway": Kind.DEVICE_GATEWAY, "netdetect": Kind.DEVICE_DETECT,
               "mtu": Kind.DEVICE_MTU}  # fmt: skip
 
-_OWN = re.compile(r"(?m)^((?:address|gateway|netdetect)_\d+)=.*")  # in /etc/hccn.conf: what every host has its own of
+# File → what every host has its own of in it.
+_OWN = {
+    HCCN_CONF: re.compile(r"(?m)^((?:address|gateway|netdetect)_\d+)=.*"),
+    "/etc/preflight/gate.json": re.compile(r'(?m)^(  "(?:host|config|expect)"): .*'),
+}
 _RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "counts from the next boot on"}
 
 
@@ -69,8 +73,8 @@ def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:
 
 def _shape(change: Change) -> tuple[str | None, ...]:
     """Before and after, without what every host has its own of."""
-    values = (change.before, change.after)
-    return tuple(value and _OWN.sub(r"\1", value) for value in values) if change.target == HCCN_CONF else values
+    values, own = (change.before, change.after), _OWN.get(change.target)
+    return tuple(value and own.sub(r"\1", value) for value in values) if own else values
 
 
 def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
@@ -84,11 +88,13 @@ def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
 
 
 def _of_change(change: Change) -> list[Line]:
-    whole = change.kind is Kind.FILE  # other targets are there before and after
+    whole = change.kind in (Kind.FILE, Kind.PROGRAM)  # other targets are there before and after
     sign = "+" if whole and change.before is None else "-" if whole and change.after is None else "~"
     name = f"  {sign} {printable(subject(change))}"
     if change.kind is Kind.FILE:
         lines = [Line(name), *file_diff(change.before, change.after)]
+    elif change.kind is Kind.PROGRAM:
+        lines = [Line(f"{name}: {_program(change.before, change.after)}")]
     elif change.kind in _RULES:
         lines = [Line(name), *_rules_diff(change.before, change.after)]
     elif change.kind is Kind.NFT_INPUT:
@@ -125,6 +131,12 @@ def file_diff(before: str | None, after: str | None) -> list[Line]:
         if text[0] != "@" and not text.endswith("\n"):
             lines.append(Line("      \\ no newline at the end of the file", "dim"))
     return lines
+
+
+def _program(before: str | None, after: str | None) -> str:
+    """A program is too long to be shown: that it is one, and whether there was another."""
+    told = f"a program of {len((after or before or '').encode('utf-8', 'replace')) / 1024:.0f} KiB, mode 0755"
+    return f"{told}, in the place of another version" if before is not None and after is not None else told
 
 
 def _rules_diff(before: str | None, after: str | None) -> list[Line]:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 
 from apply.kinds import Kind
@@ -35,8 +36,9 @@ def read_file(path):
     return data.decode("utf-8", "surrogateescape").translate(KEPT)
 
 
-def write_file(path, text):
-    """Whole or not at all, whenever the power goes; owner, mode, ACL and SELinux label stay."""
+def write_file(path, text, looks=None):
+    """Whole or not at all, whenever the power goes; owner, mode, ACL and SELinux label stay. `looks`: mode, owner and
+    group that it is to have instead of those."""
     path = real_path(path)
     directory = os.path.dirname(path)
     if text is None:
@@ -46,7 +48,7 @@ def write_file(path, text):
             directory = os.path.dirname(directory)
     else:
         try:
-            replace_file(path, text.translate(GIVEN_BACK).encode("utf-8", "surrogateescape"))
+            replace_file(path, text.translate(GIVEN_BACK).encode("utf-8", "surrogateescape"), looks)
         except OSError as error:
             raise StepError("%s cannot be written: %s" % (path, error.strerror or error)) from None
     sync_directory(directory)
@@ -75,7 +77,7 @@ def remove_partial(path):
         pass
 
 
-def replace_file(path, data):
+def replace_file(path, data, looks=None):
     directory = os.path.dirname(path)
     if not os.path.isdir(directory):
         os.makedirs(directory, 0o755)
@@ -87,6 +89,9 @@ def replace_file(path, data):
             file.write(data)
             file.flush()
             keep_looks(path, partial)
+            if looks:
+                os.chown(partial, looks[1], looks[2])
+                os.chmod(partial, looks[0])
             os.fsync(file.fileno())
         os.rename(partial, path)
     except BaseException:
@@ -111,4 +116,37 @@ def keep_looks(path, partial):
             raise
 
 
-KINDS = {"file": Kind(read_file, write_file)}
+PROGRAM_LOOKS = (0o755, 0, 0)  # mode, owner, group
+OTHER_LOOKS = re.compile(r"([0-7]{4}) ([0-9]+):([0-9]+)\n")
+
+
+def read_program(path):
+    """Its text; with its looks on a line before it where they are not those of a program."""
+    refuse_link(path)
+    text = read_file(path)
+    if text is None:
+        return None
+    found = os.stat(path)
+    looks = (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    if looks == PROGRAM_LOOKS and not OTHER_LOOKS.match(text):
+        return text
+    return "%04o %d:%d\n%s" % ((*looks, text))
+
+
+def write_program(path, value):
+    """As a file; it has its looks before it has its name, so that nobody ever meets it half made."""
+    refuse_link(path)
+    told = OTHER_LOOKS.match(value or "")
+    if told:
+        looks = (int(told.group(1), 8), int(told.group(2)), int(told.group(3)))
+        write_file(path, value[told.end() :], looks)
+    else:
+        write_file(path, value, PROGRAM_LOOKS)
+
+
+def refuse_link(path):
+    if os.path.islink(path):
+        raise StepError("%s is a link to %s; a program of ours is a file of its own" % (path, os.readlink(path)))
+
+
+KINDS = {"file": Kind(read_file, write_file), "program": Kind(read_program, write_program)}

@@ -9,6 +9,7 @@ from apply.tools import StepError
 # stands in preflight/model/change.py.
 MODULES = {
     "file": "files",
+    "program": "files",
     "sysctl": "sysctl",
     "nft-rules": "nftables",
     "nft-input": "nftables",

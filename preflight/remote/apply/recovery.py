@@ -59,7 +59,7 @@ def settle(record, journal):
     kind, target = kind_of(record["kind"]), record["target"]
     problem, found = "", None
     try:
-        if record["kind"] == "file":
+        if record["kind"] in ("file", "program"):
             remove_partial(target)
         found = kind.read(target)
         ends = (kind.same(record["before"]), kind.same(record["after"]))

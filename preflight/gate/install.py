@@ -1,0 +1,131 @@
+"""The gate's two files for each host, and what of them is not there yet: a plan like any other."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from preflight import __version__
+from preflight.facts import framed
+from preflight.facts.decode import decode
+from preflight.gate.policy import SCHEMA, gate_json
+from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
+from preflight.model.cluster import Cluster, Host
+from preflight.provision.apply import Way, compare
+from preflight.report.build import new_run_id
+from preflight.transport import fan_out
+from preflight.transport.programs import source
+from preflight.transport.types import Program, Progress, Transport, TransportError
+
+PROGRAM = "/usr/local/sbin/preflight-gate"
+POLICY = "/etc/preflight/gate.json"
+_KINDS = {PROGRAM: Kind.PROGRAM, POLICY: Kind.FILE}
+_OURS = "# preflight-gate "  # how the program's second line begins
+_LOOK_SECONDS = 60.0  # for three interpreters to start, and the way there
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a host answers: see preflight/remote/gate_look.py."""
+
+    python: str
+    kinds: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`kept_off`: host → why nothing is planned for it."""
+
+    plan: Plan
+    kept_off: Mapping[str, str]
+
+
+def program_text(python: str) -> str:
+    """The node's gate as it stands on a host. `python`: absolute path of its interpreter there."""
+    # -I and -S: nothing of anybody's environment gets in, and a third of the start's time is saved.
+    return f"#!{python} -IS\n{_OURS}{__version__}; preflight gate install puts it here\n{source('gate')}"
+
+
+def is_ours(path: str, text: str) -> bool:
+    """Whether a file that stands there was put there by us, in whatever version."""
+    if path == PROGRAM:
+        return any(line.startswith(_OURS) for line in text.split("\n", 3)[:3])  # one more where its mode is another
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(held, dict) and str(held.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/")
+
+
+def sites(
+    hosts: Sequence[Host], transport: Transport, *, pool: int, progress: Callable[[Progress], None] | None
+) -> dict[str, Site | str]:
+    """Host → what stands where the gate's files go; or why that is not known, in a sentence."""
+
+    def one(host: Host) -> Site | str:
+        marker = secrets.token_hex(16)
+        request = json.dumps({"marker": marker, "paths": [PROGRAM, POLICY]}).encode()
+        answer = transport.run(host, Program(source("gate_look"), request), timeout=_LOOK_SECONDS)
+        try:
+            return decode(framed.document(answer, marker), Site)
+        except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return str(error)
+
+    found = fan_out(hosts, one, pool=pool, deadline=_LOOK_SECONDS, progress=progress, phase="look")
+    return {name: str(it) if isinstance(it, TransportError) else it for name, it in found.items()}
+
+
+def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
+    """What brings the gate to the hosts. A file that is not ours is written over only with `force`. Raises UsageError,
+    before anybody is contacted, where [gate] is not sound."""
+    policies = {host.name: gate_json(cluster, host) for host in way.hosts}
+    kept_off: dict[str, str] = {}
+    wanted: list[Change] = []
+    for name, site in sites(way.hosts, way.transport, pool=way.pool, progress=way.progress).items():
+        if isinstance(site, str):
+            kept_off[name] = site
+        elif hindrance := _hindrance(site):
+            kept_off[name] = hindrance
+        else:
+            texts = {PROGRAM: program_text(site.python), POLICY: policies[name]}
+            wanted += [_change(name, path, None, text) for path, text in texts.items()]
+    return _against_what_is_there(Plan(tuple(wanted)), way, kept_off, force=force)
+
+
+def removing(way: Way, *, force: bool) -> Planned:
+    """What takes the gate from the hosts. The verdict stays, which harms nobody."""
+    wanted = [_change(host.name, path, None, None) for host in way.hosts for path in _KINDS]
+    return _against_what_is_there(Plan(tuple(wanted)), way, {}, force=force)
+
+
+def _change(host: str, path: str, before: str | None, after: str | None) -> Change:
+    return Change(host, Area.GATE, _KINDS[path], path, before, after, "gate")
+
+
+def _hindrance(site: Site) -> str:
+    if not site.python.startswith("/") or not site.python.isprintable() or " " in site.python:
+        return "no Python 3.6 or newer starts there that could run the gate"
+    odd = next((path for path, kind in site.kinds.items() if kind not in ("file", "missing")), "")
+    return f"{odd} is a {site.kinds[odd]} there; remove it" if odd else ""
+
+
+def _against_what_is_there(wanted: Plan, way: Way, kept_off: dict[str, str], *, force: bool) -> Planned:
+    changes: list[Change] = []
+    for met in compare(wanted, way, new_run_id(datetime.now(UTC))) if wanted.changes else ():
+        if why := _refusal(met, force=force):
+            kept_off.setdefault(met.change.host, why.removeprefix(f"{met.change.host}: "))
+        elif met.state not in (StepState.ALREADY, StepState.NOT_RUN):
+            changes.append(_change(met.change.host, met.change.target, met.found, met.change.after))
+    return Planned(Plan(tuple(change for change in changes if change.host not in kept_off)), kept_off)
+
+
+def _refusal(met: StepResult, *, force: bool) -> str:
+    """Why this file is not to be written, empty if it may be."""
+    if met.state is StepState.FAILED:
+        return met.message
+    if met.state is StepState.MOVED and not force and not is_ours(met.change.target, met.found or ""):
+        return f"{met.change.target} is there already and is not ours; --force writes over it"
+    return ""

@@ -11,9 +11,11 @@ that, the node stays: a Prolog that failed without asking would empty a cluster 
 """
 
 import sys
+import time
 
 PLACE = "/etc/preflight/gate.json"
 LIMIT = 256 * 1024  # bytes of it
+SECONDS = 7.5  # of all that a script on a node takes; who looks at the host may have taken three of them
 AT_MOST = {"nodes": None, "percent": 10}  # where gate.json does not say how many nodes may be out
 NEVER_RETURNED = "PRB"  # reasons of these checks: they need other hosts, so a node alone cannot say that it is good
 
@@ -24,6 +26,7 @@ def run(context, decide, environment):
         from gate import slurm_controller
 
         return slurm_controller.run(environment)
+    until = time.monotonic() + SECONDS
     answer = decide()
     if context == "task":
         return task(answer)
@@ -31,12 +34,13 @@ def run(context, decide, environment):
     if context == "epilog" or (answer.open and not returns):
         return 0
     from gate.slurm_nodes import Scontrol
+    from gate.slurm_record import write
 
-    name, scontrol = environment.get("SLURMD_NODENAME", ""), Scontrol(environment)
+    name, scontrol = environment.get("SLURMD_NODENAME", ""), Scontrol(environment, until)
     code, note = taken_back(name, scontrol) if returns else drained(answer, name, scontrol, rules()["drain"])
     if note:  # slurmd's log has what a Prolog that failed has said
         sys.stderr.write("preflight: %s; %s\n" % (answer.sentence, note))
-        record(answer, note)
+        write({"context": context, "job": environment.get("SLURM_JOB_ID", ""), "node": name, "slurm": note})
     return code if context == "prolog" else 0
 
 

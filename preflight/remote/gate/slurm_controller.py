@@ -12,12 +12,14 @@ import pwd
 import signal
 import subprocess
 import sys
+import time
 
 from gate import slurm_nodes as slurm
 
 SETTINGS = "/etc/preflight/controller.json"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SECONDS = 60  # of the proof, unless the settings say otherwise
+SLURM = 10  # seconds for all calls of scontrol before it, and again after it
 LEAVING = 15  # more, in which it may end what it has started
 ANSWER = 1 << 20  # characters of its answer
 KNOWN = {"preflight", "inventory", "key", "seconds", "unknown", "least", "scontrol", "slurm_conf"}
@@ -36,14 +38,18 @@ def run(environment, settings_file=SETTINGS):
         unknown = settings.get("unknown", "open")
         if "slurm_conf" in settings:  # slurmctld does not say where its own is
             environment = dict(environment, SLURM_CONF=settings["slurm_conf"])
-        why = left_out(slurm.Scontrol(environment, settings.get("scontrol", "")), environment, settings)
+        why = left_out(asked_now(environment, settings), environment, settings)
         if why:
             return told(job, 0, "not probed: " + why)
         proof = proved(environment, settings)
-        return judged(job, proof, slurm.Scontrol(environment, settings.get("scontrol", "")), environment)
+        return judged(job, proof, asked_now(environment, settings), environment)
     except (UnknownError, slurm.SlurmError, KeyError, TypeError, ValueError, OSError) as error:
         sentence = "nobody knows whether its nodes are good: %s: %s" % (type(error).__name__, error)
         return told(job, 0 if unknown == "open" else 1, sentence)
+
+
+def asked_now(environment, settings):
+    return slurm.Scontrol(environment, time.monotonic() + SLURM, settings.get("scontrol", ""))
 
 
 def read(path):
@@ -164,7 +170,7 @@ def told(job, code, sentence):
     """Nobody sees what a PrologSlurmctld prints: slurmctld's log has its exit code alone. So the system's log."""
     import syslog
 
-    from gate.record import write
+    from gate.slurm_record import write
 
     words = "preflight: job %s: %s" % (job, sentence)
     sys.stderr.write(words + "\n")

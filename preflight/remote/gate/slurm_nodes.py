@@ -12,7 +12,6 @@ import time
 MARK = "preflight:"  # reasons that begin so are ours; all others are left alone
 REASON = 160  # characters of a reason at most
 CALL = 2.0  # seconds of one call at most
-TOGETHER = 4.5  # of all: what looked before may have taken three of the eight that a Prolog has
 ANSWER = 16 << 20  # characters read of an answer: 20,000 nodes with 800 each
 PLACES = (
     "/usr/bin/scontrol",
@@ -30,10 +29,11 @@ class SlurmError(Exception):
 class Scontrol(object):
     """scontrol, with what Slurm has put into the environment: SLURM_CONF above all, but no PATH."""
 
-    def __init__(self, environment, program="", seconds=TOGETHER):
+    def __init__(self, environment, until, program=""):
+        """`until`: the moment of time.monotonic() at which the last call has ended."""
         self.environment = dict(environment, LC_ALL="C")
         self.program = program
-        self.until = time.monotonic() + seconds
+        self.until = until
 
     def call(self, *words):
         """What it prints. Raises SlurmError; also where its time is spent."""

@@ -8,7 +8,6 @@ listed by `preflight gate install` in gate-ssh.json: {"schema": "preflight.gate-
 
 import hashlib
 import hmac
-import json
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ PATIENCE = 30  # seconds in which the program's text has to come
 REFUSED = 77  # exit code: EX_NOPERM of sysexits.h
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """Why, in a sentence."""
 
 
@@ -29,42 +28,44 @@ def run(environment):
     try:
         command = environment.get("SSH_ORIGINAL_COMMAND", "")
         text = program(allowed(), command, 0)
-    except Refused as why:
+    except RefusedError as why:
         sys.stderr.write("preflight-gate: refused: %s\n" % why)
         return REFUSED
     feed(text)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python's own habit is to ignore it, and exec would hand that on
-    os.execv("/bin/sh", ["sh", "-c", command])
+    return os.execv("/bin/sh", ["sh", "-c", command])
 
 
 def allowed(path=ALLOWED, owner=0):
-    """[(command line, bytes, sha256)]. Raises Refused."""
+    """[(command line, bytes, sha256)]. Raises RefusedError."""
     from gate.files import NotBelieved, parsed
 
     try:
         found = parsed(path, LIMIT, owner)
     except NotBelieved as error:
-        raise Refused(str(error)) from None
+        raise RefusedError(str(error)) from None
     if found is None:
-        raise Refused("there is no %s on this host: preflight gate install" % path)
+        raise RefusedError("there is no %s on this host: preflight gate install" % path)
     try:
         return [(one["command"], int(one["length"]), str(one["sha256"])) for one in found["programs"]]
     except (KeyError, TypeError, ValueError):
-        raise Refused("%s is not what preflight gate install writes" % path) from None
+        raise RefusedError("%s is not what preflight gate install writes" % path) from None
 
 
 def program(listed, command, stdin):
-    """The text that comes on `stdin`, if it is one that may. Raises Refused."""
+    """The text that comes on `stdin`, if it is one that may. Raises RefusedError."""
     texts = {length: digest for known, length, digest in listed if known == command}
     if not command or not texts:
-        raise Refused("this key is for preflight's probe alone, of the release and inventory that were installed here")
+        raise RefusedError(
+            "this key is for preflight's probe alone, of the release and inventory that were installed here"
+        )
     signal.alarm(PATIENCE)
     for length, digest in texts.items():  # one: the length stands in the command line
         text = exactly(stdin, min(length, LONGEST))
         if hmac.compare_digest(hashlib.sha256(text).hexdigest(), digest):
             signal.alarm(0)  # exec would hand it on
             return text
-    raise Refused("the program is not the one that was installed here")
+    raise RefusedError("the program is not the one that was installed here")
 
 
 def exactly(descriptor, length):
@@ -73,7 +74,7 @@ def exactly(descriptor, length):
     while len(data) < length:
         part = os.read(descriptor, length - len(data))
         if not part:
-            raise Refused("the program was cut short")
+            raise RefusedError("the program was cut short")
         data += part
     return data
 

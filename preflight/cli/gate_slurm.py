@@ -1,0 +1,60 @@
+"""Show the gate's lines for slurm.conf, or check one that is there.
+
+  preflight gate install slurm                                  # what to put into slurm.conf
+  preflight gate install slurm --conf /etc/slurm/slurm.conf     # on a node: what is wrong with it
+
+Touches nothing. With --conf: 0 nothing is wrong, 1 something would open the gate or drain good nodes, 2 the file
+cannot be read. Programs are looked for on this machine, so check it where slurmd runs.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from preflight.model.errors import UsageError
+
+_LARGEST = 8 << 20  # bytes of a file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--conf", type=Path, metavar="FILE", help="check this slurm.conf, and what it includes")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.gate import slurm_conf
+
+    if args.conf is None:
+        print(slurm_conf.LINES + slurm_conf.CONTROLLER_LINES + slurm_conf.EXPIRY_LINES, end="")
+        return 0
+    text = _here.text(str(args.conf))
+    if text is None:
+        raise UsageError(f"{args.conf}: there is no such file; slurmd says where its own is: scontrol show config")
+    found = slurm_conf.problems(str(args.conf), text, _here)
+    for problem in found:
+        print(f"{'wrong' if problem.severe else 'note'}: {problem}")
+    if not found:
+        print(f"{args.conf}: the gate stands as it should")
+    return int(any(problem.severe for problem in found))
+
+
+class _Here:
+    """This machine's files. See preflight.gate.slurm_conf.Files."""
+
+    def text(self, path: str) -> str | None:
+        try:
+            with Path(path).open("rb") as file:
+                return file.read(_LARGEST).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+    def why_not_run(self, path: str) -> str:
+        if not path.startswith("/"):
+            return "is no absolute path"
+        if not Path(path).is_file():
+            return "is not there"
+        return "" if os.access(path, os.X_OK) else "is not executable"
+
+
+_here = _Here()

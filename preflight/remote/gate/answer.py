@@ -40,6 +40,13 @@ class Answer:
             "reasons": self.reasons,
         }
 
+    def text(self):
+        """The sentence; the reasons below it, where it does not name them all."""
+        lines = [self.sentence]
+        if len(self.reasons) > 1:
+            lines += ["  %-8s%-8s%s" % (one["outcome"], one["check"], one_line(one["summary"])) for one in self.reasons]
+        return "\n".join(lines)
+
     def code(self):
         """The exit code of `preflight-gate` (docs/gate.md)."""
         code = 0 if self.open else 1 if self.outcome == "fail" else 3
@@ -73,12 +80,16 @@ def told(host, outcome, reasons, is_open, age):
     if outcome == "pass":
         return "%s is good%s" % (host, looked)
     first = [one for one in reasons if one["outcome"] == outcome]
-    words = "%s: %s" % (first[0]["check"], first[0]["summary"]) if first else "no reason was given"
+    words = "no reason was given"
+    if first:
+        summary = first[0]["summary"]
+        named = host + ": "
+        words = "%s: %s" % (first[0]["check"], summary[len(named) :] if summary.startswith(named) else summary)
     more = " (and %d more)" % (len(first) - 1) if len(first) > 1 else ""
     head = {"fail": "%s is broken", "warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[outcome]
-    policy = (
-        "" if outcome != "unknown" else "; jobs run all the same" if is_open else "; no job runs until that is known"
-    )
+    policy = ""
+    if outcome == "unknown":
+        policy = "; jobs run all the same" if is_open else "; no job runs until that is known"
     return one_line("%s: %s%s" % (head % host, words, more))[: SENTENCE - len(policy)] + policy
 
 

@@ -2,12 +2,16 @@
 
     preflight-gate [--local] [--context CONTEXT] [-o text|json|nagios|npd]
 
-Without options it is one of Slurm's scripts and does what that one may do (slurm.py). Nothing that goes wrong in here
-may look like a broken host: whatever is raised ends in what the policy says of "unknown".
+Without options it is one of Slurm's scripts and does what that one may do (slurm.py); with --ssh it is what a key of
+the probe is restricted to (ssh.py). Nothing that goes wrong in here may look like a broken host: whatever is raised,
+and whatever hangs, ends in what is to be done where nobody knows.
 """
 
 import os
+import signal
 import sys
+
+from gate.answer import nobody_knows
 
 CONTEXTS = ("prolog", "epilog", "task", "health", "job", "init")
 FORMS = ("text", "json", "nagios", "npd")
@@ -17,65 +21,98 @@ SCRIPTS = {  # SLURM_SCRIPT_CONTEXT → context
     "epilog_slurmd": "epilog",
     "prolog_task": "task",
 }
+HARD = 8.0  # seconds of all of it, but for the controller's probe
+USAGE = "usage: preflight-gate [--local] [--context %s] [-o %s]" % ("|".join(CONTEXTS), "|".join(FORMS))
 
 
-class Usage(Exception):
+class UsageError(Exception):
     """What is wrong with the command line."""
 
 
+class StoppedError(Exception):
+    """Somebody ends the gate: its answer is that nobody knows."""
+
+
 def main():
-    context = "prolog"
+    context = "job" if sys.argv[1:] else "prolog"
     try:
+        standard_streams()
         context, form = asked(sys.argv[1:], os.environ)
+        if context not in ("controller", "ssh"):
+            bounded(nobody_knows(context, "", "").code())
         code = answered(context, form) if form else scripted(context)
-    except Usage as wrong:
-        sys.stderr.write("preflight-gate: %s\n" % wrong)
+    except UsageError as wrong:
+        tell(2, "preflight-gate: %s\n%s\n" % (wrong, USAGE))
         code = 2
     except BaseException as error:
-        from gate.answer import nobody_knows
-
-        answer = nobody_knows(context, "this host", "%s: %s" % (type(error).__name__, error))
-        sys.stderr.write("preflight-gate: %s\n" % answer.sentence)
+        answer = nobody_knows(context, os.uname()[1], "%s: %s" % (type(error).__name__, error))
+        tell(2, "preflight-gate: %s\n" % answer.sentence)
         code = answer.code()
-    sys.stdout.flush()
     os._exit(code)
 
 
+def standard_streams():
+    """A script may have been started with descriptors 0 to 2 closed: whatever is opened next must not become one."""
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor > 2:
+            os.close(descriptor)
+            return
+
+
+def bounded(code):
+    """Leave with `code` once the time is over; be told where somebody ends us, so that nothing is left behind."""
+
+    def stopped(number, _):
+        raise StoppedError("stopped by signal %d" % number)
+
+    signal.signal(signal.SIGTERM, stopped)
+    signal.signal(signal.SIGHUP, stopped)
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(code))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM, signal.SIGTERM))
+    signal.setitimer(signal.ITIMER_REAL, HARD)
+
+
 def asked(arguments, environment):
-    """(context, form); no form where this is one of Slurm's scripts."""
+    """(context, form); no form where this is one of Slurm's scripts, or the command of a key. Raises UsageError."""
+    if arguments == ["--ssh"]:
+        return "ssh", None
     if not arguments:
         script = environment.get("SLURM_SCRIPT_CONTEXT")
         if script in SCRIPTS:
             return SCRIPTS[script], None
         if script is None and "SLURMD_NODENAME" in environment:  # all that HealthCheckProgram is told
             return "health", None
-    context, form = "job", "text"
-    words = list(arguments)
-    while words:
-        word = words.pop(0)
+    said = {"context": "job", "form": "text"}
+    words = iter(arguments)
+    for word in words:
         if word == "--local":
             continue
-        if word not in ("--context", "-o", "--output") or not words:
-            raise Usage("[--local] [--context %s] [-o %s]" % ("|".join(CONTEXTS), "|".join(FORMS)))
-        value = words.pop(0)
-        known = CONTEXTS if word == "--context" else FORMS
-        if value not in known:
-            raise Usage("%s %s is none of %s" % (word, value, ", ".join(known)))
-        if word == "--context":
-            context = value
-        else:
-            form = value
-    return context, form
+        name, known = {"--context": ("context", CONTEXTS), "-o": ("form", FORMS), "--output": ("form", FORMS)}.get(
+            word, ("", ())
+        )
+        if not name:
+            raise UsageError("%.40r is no option" % word)
+        said[name] = next(words, "")
+        if said[name] not in known:
+            raise UsageError("%s takes one of: %s" % (word, ", ".join(known)))
+    return said["context"], said["form"]
 
 
 def scripted(context):
-    from gate.slurm import run
+    if context == "ssh":
+        from gate import ssh
 
-    return run(context, lambda: ask(context), os.environ)
+        return ssh.run(os.environ)
+    from gate import slurm
+
+    code = slurm.run(context, lambda: look(context), os.environ)
+    sys.stdout.flush()
+    return code
 
 
 def answered(context, form):
-    answer = ask(context)
+    answer = look(context)
     if form in ("nagios", "npd"):
         from gate.outputs import render
 
@@ -85,12 +122,26 @@ def answered(context, form):
 
         text, code = json.dumps(answer.fields()), answer.code()
     else:
-        text, code = answer.sentence, answer.code()
-    sys.stdout.write(text + "\n")
+        text, code = answer.text(), answer.code()
+    tell(1, text + "\n")
     return code
 
 
-def ask(context):
-    from gate.answer import nobody_knows
+def look(context):
+    from gate.ask import ask
 
-    return nobody_knows(context, os.uname()[1], "the gate's looks are being built")
+    return ask(context, os.environ)
+
+
+def tell(descriptor, text):
+    """Print, unless nobody reads: a reader that has stopped must not hold the answer up."""
+    import select
+
+    data = text.encode("utf-8", "replace")
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    try:
+        while data and ready.poll(200):
+            data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
+    except OSError:
+        pass  # the exit code says the same

@@ -1,0 +1,55 @@
+"""The job that asks: its devices, and whether a process is of a job that runs."""
+
+# Who has them, the narrowest first: of Slurm's step, of its job (also as GRES with its indices), of a container.
+DEVICES = (
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
+    "SLURM_JOB_GRES",
+    "ASCEND_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICES",
+)
+MOST = 1024  # devices of a host
+LONGEST = 4096  # characters of such a list
+
+
+def job_devices(environment):
+    """The device ids of this job; None, which is all of the host, where nobody says, or says something else."""
+    for name in DEVICES:
+        found = indices(environment.get(name, ""))
+        if found is not None:
+            return found
+    return None
+
+
+def indices(text):
+    """The numbers of "0,2-3", "gpu:a100:3(IDX:0,2-3)" or "Ascend910-0,Ascend910-2"; None where it is anything else."""
+    if "(" in text:
+        text = text.partition("(IDX:")[2].partition(")")[0]
+    if len(text) > LONGEST:
+        return None
+    found = set()
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        if low.startswith("Ascend"):
+            low, high = high, ""
+        high = high or low
+        if not (low.isdecimal() and high.isdecimal() and int(low) <= int(high) < MOST):
+            return None
+        found.update(range(int(low), int(high) + 1))
+    return found
+
+
+def runs_in_a_job(pid):
+    """Whether one of Slurm's job daemons is above this process: what is left of an ended job is init's."""
+    for _ in range(64):
+        try:
+            with open("/proc/%s/stat" % pid, "rb") as file:
+                begin, _, rest = file.read(4096).rpartition(b")")
+        except OSError:
+            return False
+        if begin.partition(b"(")[2].startswith(b"slurmstepd"):
+            return True
+        pid = rest.split()[1].decode()
+        if pid in ("0", "1"):
+            return False
+    return False

@@ -1,0 +1,148 @@
+"""What can be looked at in no time, by the ids that `preflight explain` knows. Nothing is started, nothing waits."""
+
+import os
+
+from gate.answer import reason
+from gate.jobs import runs_in_a_job
+
+LISTEN = b"0A"  # of enum tcp_state, <net/tcp_states.h>
+UP = 1  # IFF_UP, <net/if.h>
+SECONDS = 1.0  # for looking through all processes
+# Of NVIDIA and of Ascend, as /proc has their names: they hold devices all the time.
+SERVICES = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-smi", "npu-exporter", "npu-smi", "dmp_daemon")
+
+
+class Host:
+    """What the live checks are about. `devices`: ids of those that count. `root` is for tests."""
+
+    def __init__(self, policy, devices, root="/"):
+        self.policy = policy
+        self.devices = devices
+        self.root = root
+
+    def path(self, path):
+        return os.path.join(self.root, path)
+
+    def node(self, device):
+        return "dev/%s%d" % ("nvidia" if self.policy.product == "nvidia" else "davinci", device)
+
+
+def reserved_ports(host):
+    path = host.path("proc/sys/net/ipv4/ip_local_reserved_ports")
+    try:
+        with open(path) as file:
+            held = {port for part in file.read().strip().split(",") if part for port in numbers(part)}
+    except (OSError, ValueError) as error:
+        return [reason("PRT101", "unknown", "the reserved ports cannot be read: %s" % error)]
+    missing = [port for low, high in host.policy.reserved for port in range(low, high + 1) if port not in held]
+    if not missing:
+        return []
+    words = ", ".join(map(str, missing[:3])) + (" and %d more" % (len(missing) - 3) if len(missing) > 3 else "")
+    return [reason("PRT101", "fail", "job ports %s are not reserved" % words)]
+
+
+def numbers(part):
+    low, _, high = part.partition("-")
+    return range(int(low), int(high or low) + 1)
+
+
+def free_ports(host):
+    """A port of a job that runs here is no fault of the host, one of anybody else is."""
+    taken = {}
+    for name in ("tcp", "tcp6"):
+        for port, inode in listeners(host.path("proc/net/" + name)):
+            if any(low <= port <= high for low, high in host.policy.free):
+                taken.setdefault(inode, port)
+    found = []
+    owners = holders(host, {"socket:[%s]" % inode: inode for inode in taken}) if taken else {}
+    for port, inode in sorted((port, inode) for inode, port in taken.items()):
+        pid, process = owners.get(inode, (None, "a process that is not seen"))
+        outcome = "warn" if pid and runs_in_a_job(pid) else "fail"
+        who = "%s (process %s)" % (process, pid) if pid else process
+        found.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, who)))
+    return found
+
+
+def listeners(path):
+    """(port, inode) of the sockets that listen; the kernel lists them before all others."""
+    try:
+        with open(path, "rb") as lines:
+            next(lines)
+            for line in lines:
+                words = line.split()
+                if words[3] != LISTEN:
+                    return
+                yield int(words[1].rpartition(b":")[2], 16), words[9].decode()
+    except (OSError, StopIteration, IndexError, ValueError):
+        return  # no such protocol in this kernel
+
+
+def device_nodes(host):
+    """NVIDIA makes a GPU's node when it is first used: until then the kernel's own list of GPUs has it."""
+    if host.policy.product == "nvidia" and len(names(host.path("proc/driver/nvidia/gpus"))) >= len(host.policy.devices):
+        return []
+    gone = [device for device in sorted(host.devices) if not os.path.exists(host.path(host.node(device)))]
+    return [reason("NPU109", "fail", "device %d: there is no /%s" % (one, host.node(one)), one) for one in gone]
+
+
+def host_nic(host):
+    nic = host.policy.nic
+    folder = host.path("sys/class/net")
+    if not names(folder):
+        return [reason("HST103", "unknown", "%s cannot be read: whether %s is up is not known" % (folder, nic))]
+    if nic not in names(folder):
+        return [reason("HST103", "fail", "there is no host NIC %s" % nic)]
+    try:
+        with open("%s/%s/flags" % (folder, nic)) as file:
+            if not int(file.read(), 16) & UP:
+                return [reason("HST103", "fail", "host NIC %s is switched off" % nic)]
+        with open("%s/%s/carrier" % (folder, nic)) as file:
+            if file.read().strip() != "1":
+                return [reason("HST103", "fail", "host NIC %s has no carrier" % nic)]
+    except (OSError, ValueError) as error:
+        return [reason("HST103", "unknown", "whether host NIC %s is up cannot be read: %s" % (nic, error))]
+    return []
+
+
+def leftovers(host):
+    """Processes that hold devices of this job and are of no job that runs."""
+    nodes = {"/" + host.node(device): device for device in host.devices}
+    found = []
+    for device, (pid, process) in sorted(holders(host, nodes, SERVICES).items()):
+        if not runs_in_a_job(pid):
+            words = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
+            found.append(reason("NPU114", "warn", words, device))
+    return found
+
+
+def holders(host, wanted, passed_over=()):
+    """{value: (pid, name)} of a process that has open what `wanted` ({link in /proc/PID/fd: value}) names; without
+    root, of one's own processes only."""
+    import time
+
+    found, until = {}, time.monotonic() + SECONDS
+    for pid in names(host.path("proc")):
+        if len(found) == len(wanted) or time.monotonic() > until:
+            break
+        if not pid.isdigit() or int(pid) == os.getpid():
+            continue
+        folder = host.path("proc/" + pid)
+        for number in names(folder + "/fd"):
+            try:
+                value = wanted.get(os.readlink("%s/fd/%s" % (folder, number)))
+                if value is None or value in found:
+                    continue
+                with open(folder + "/comm", errors="replace") as comm:
+                    process = comm.read().strip()
+            except OSError:
+                continue  # it has been closed, or has ended
+            if process not in passed_over:
+                found[value] = (pid, process)
+    return found
+
+
+def names(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

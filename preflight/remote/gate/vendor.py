@@ -1,0 +1,129 @@
+"""Device links and addresses, as hccn_tool tells them: all devices at once, bounded in time and output."""
+
+import os
+import select
+import signal
+import subprocess
+import time
+
+from gate.answer import reason
+
+# Not PATH: what runs as root is not chosen by whoever starts it.
+PLACES = (
+    "/usr/local/Ascend/driver/tools/hccn_tool",
+    "/usr/local/bin/hccn_tool",
+    "/usr/local/sbin/hccn_tool",
+    "/usr/bin/hccn_tool",
+    "/usr/sbin/hccn_tool",
+)
+ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+OUTPUT = 4096  # bytes of an answer; a longer one is none
+AGAIN = 0.2  # seconds until a tool that somebody else keeps busy is asked again
+
+
+def links(devices, until, places=PLACES):
+    found = []
+    for device, (said, trouble) in sorted(asked("-link", devices, until, places).items()):
+        word = value(said, "link status")
+        if word == "DOWN":
+            found.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
+        elif word != "UP":
+            words = "device %d: its link is not known: %s" % (device, trouble or told(said))
+            found.append(reason("NPU107", "unknown", words, device))
+    return found
+
+
+def addresses(devices, planned, until, places=PLACES):
+    """Compared with the plan, {device as text: "A/PREFIX"}."""
+    wanted = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
+    found = []
+    for device, (said, trouble) in sorted(asked("-ip", wanted, until, places).items()):
+        address = value(said, "ipaddr")
+        if address == wanted[device]:
+            continue
+        if address or "no ip was preset" in said:
+            words = "device %d: %s, not %s" % (
+                device,
+                "address %.40s" % address if address else "no address",
+                wanted[device],
+            )
+            found.append(reason("NPU101", "fail", words, device))
+        else:
+            words = "device %d: its address is not known: %s" % (device, trouble or told(said))
+            found.append(reason("NPU101", "unknown", words, device))
+    return found
+
+
+def value(said, key):
+    """What stands behind `key:` in an answer, "" where it does not."""
+    for line in said.splitlines():
+        name, _, word = line.partition(":")
+        if name.strip() == key:
+            return word.strip()
+    return ""
+
+
+def told(said):
+    return "hccn_tool said %.80r" % said.strip()
+
+
+def asked(option, devices, until, places):
+    """{device: (what hccn_tool printed, why that is not all or "")} of what is answered by `until` (time.monotonic)."""
+    tool = next((place for place in places if os.access(place, os.X_OK)), None)
+    if tool is None:
+        return dict.fromkeys(devices, ("", "hccn_tool is not installed"))
+    answers, todo = {}, set(devices)
+    while todo:
+        found = round_of(tool, option, todo, until)
+        answers.update(found)
+        todo = {device for device in todo if "hccn_tool is busy" in found[device][0]}
+        if time.monotonic() + AGAIN > until:
+            break
+        if todo:
+            time.sleep(AGAIN)
+    return answers
+
+
+def round_of(tool, option, devices, until):
+    started = {device: start([tool, "-i", str(device), option, "-g"], until) for device in devices}
+    return {device: ended(process, until) for device, process in started.items()}
+
+
+def start(argv, until):
+    def bounded():
+        # An alarm outlives exec: the tool ends even where everybody who could end it has been killed.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(max(1, int(until - time.monotonic()) + 1))
+
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=ENVIRONMENT,
+            preexec_fn=bounded,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return error
+
+
+def ended(process, until):
+    if isinstance(process, Exception):
+        return "", "hccn_tool does not start: %s" % process
+    descriptor = process.stdout.fileno()
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    data = b""
+    try:
+        while waiting.poll(max(0, until - time.monotonic()) * 1000):
+            part = os.read(descriptor, OUTPUT)
+            data += part
+            if len(data) > OUTPUT:
+                return "", "hccn_tool printed more than %d KiB" % (OUTPUT >> 10)
+            if not part:
+                return data.decode("utf-8", "replace"), ""
+        return "", "hccn_tool was still running at its deadline"
+    finally:
+        process.kill()
+        process.stdout.close()

@@ -10,9 +10,9 @@ from preflight.model.finding import Finding
 
 _SHOWN = 4  # tries that are told as evidence
 _REMEDY = {
-    Entry.UNKNOWN_KEY: "compare fingerprints, then ssh-keyscan {place} >> ~/.ssh/known_hosts on {source}, or one "
+    Entry.UNKNOWN_KEY: "compare fingerprints, then ssh-keyscan {port}{place} >> ~/.ssh/known_hosts on {source}, or one "
     "/etc/ssh/ssh_known_hosts for all",
-    Entry.CHANGED_KEY: "find out why it changed, then on {source}: ssh-keygen -R {place}, and add the new one",
+    Entry.CHANGED_KEY: "find out why it changed, then on {source}: ssh-keygen -R {key}, and add the new one",
     Entry.DENIED: "append {source}'s ~/.ssh/id_*.pub to ~/.ssh/authorized_keys on {target} (modes 700 and 600)",
     Entry.NO_NAME: "names in /etc/hosts or DNS of {source}, or an address in the inventory",
     Entry.REFUSED: "systemctl enable --now sshd on {target}; on another port: Port in ~/.ssh/config of {source}",
@@ -38,7 +38,7 @@ def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[F
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
     host in a tree. A question for a password or about a host key has nobody to answer it: the launcher stands still,
     or says nothing but that a daemon was lost. Each host tries the next, the previous and the first of the inventory,
-    by its address there, as the jobs' user, with the keys and the known hosts that it has; none are added.
+    by its address and ssh port there, as the jobs' user, with the keys and the known hosts that it has; none are added.
 
     By hand: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
 
@@ -80,8 +80,10 @@ def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Find
     source = "each host" if several and len({one.source for one in group}) > 1 else first.source
     target = "each host" if several and len({one.target for one in group}) > 1 else first.target
     place = "HOST" if target == "each host" else first.visit.place
+    port = f"-p {first.visit.port} " if first.visit.port else ""
+    key = f"'[{place}]:{first.visit.port}'" if port else place
     return all_.bad(
         f"{what} over ssh: {entry}", host=host, peer=None if several else first.target,
-        remedy=_REMEDY.get(entry, "").format(source=source, target=target, place=place),
-        evidence=tuple(f"{one.source}: ssh {one.visit.place} true: {one.visit.said}" for one in group[:_SHOWN]),
+        remedy=_REMEDY.get(entry, "").format(source=source, target=target, place=place, port=port, key=key),
+        evidence=tuple(f"{one.source}: ssh {port}{one.visit.place} true: {one.visit.said}" for one in group[:_SHOWN]),
     )  # fmt: skip

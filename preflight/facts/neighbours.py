@@ -10,6 +10,8 @@ from enum import StrEnum
 from preflight.facts.quote import quote
 from preflight.model.cluster import Host
 
+_SSH = 22  # its port, unless somebody says another one
+
 
 class Entry(StrEnum):
     """What came of `ssh HOST true`."""
@@ -29,12 +31,14 @@ class Entry(StrEnum):
 
 @dataclass(frozen=True)
 class Visit:
-    """`host`: whom, in the inventory; `place`: what was given to ssh; `said`: its last words, if it did not get in."""
+    """`host`: whom, in the inventory; `place`, `port`: what was given to ssh, 0 for no port; `said`: its last words, if
+    it did not get in."""
 
     host: str
     place: str
     entry: Entry
     said: str = ""
+    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class RawVisit:
     code: int
     err: str
     trouble: str = ""
+    port: int = 0
 
 
 @dataclass
@@ -62,11 +67,17 @@ class RawNeighbours:
     visits: list[RawVisit]
 
 
-def targets(hosts: Sequence[Host], name: str) -> list[tuple[str, str]]:
-    """Whom a host tries, and where: the next and the previous one of the ring, and the first, where launchers start."""
+def targets(hosts: Sequence[Host], name: str) -> list[tuple[str, str, int]]:
+    """Whom a host tries, where, and at which port, 0 for ssh's own: the next and the previous host of the ring, and
+    the first, where launchers start."""
     position = [host.name for host in hosts].index(name)
     ring = (hosts[(position + 1) % len(hosts)], hosts[position - 1], hosts[0])
-    return list({host.name: host.address for host in ring if host.name != name}.items())
+    others = {host.name: host for host in ring if host.name != name}
+    return [(host.name, host.address, _port(host)) for host in others.values()]
+
+
+def _port(host: Host) -> int:
+    return host.ssh.port if host.ssh.port and host.ssh.port != _SSH else 0
 
 
 # In the words of OpenSSH 6.6 to 9.9 (ssh.c, sshconnect.c, sshconnect2.c), most telling first.
@@ -88,13 +99,19 @@ def neighbours(raw: RawNeighbours) -> Neighbours:
 
 
 def _visit(raw: RawVisit) -> Visit:
+    entry, said = _entry(raw)
+    return Visit(raw.host, raw.place, entry, said, raw.port)
+
+
+def _entry(raw: RawVisit) -> tuple[Entry, str]:
+    """What came of it, and ssh's words."""
     if raw.trouble:
-        return Visit(raw.host, raw.place, Entry.NO_ANSWER, raw.trouble)
+        return Entry.NO_ANSWER, raw.trouble
     if raw.code == 0:
-        return Visit(raw.host, raw.place, Entry.IN)
+        return Entry.IN, ""
     lines = [line for line in raw.err.splitlines() if line.strip()]
     last = quote(lines[-1]) if lines else f"ssh ends with {raw.code}"
     if raw.code != _SSH_FAILED:
-        return Visit(raw.host, raw.place, Entry.NO_SHELL, last)
+        return Entry.NO_SHELL, last
     found = (entry for entry, words in _WORDS if re.search(words, raw.err))
-    return Visit(raw.host, raw.place, next(found, Entry.OTHER), last)
+    return next(found, Entry.OTHER), last

@@ -14,7 +14,7 @@ from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
 from preflight.facts.neighbours import Entry, Neighbours, RawNeighbours, RawVisit, Visit, neighbours, targets
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
-from preflight.model.cluster import Host
+from preflight.model.cluster import Host, Ssh
 from preflight.model.outcome import Outcome
 from tests.unit.collector import answer, section, tool
 from tests.unit.healthy import healthy_cluster, host_facts
@@ -23,10 +23,16 @@ HOSTS = tuple(Host(f"n{number}", f"10.1.0.{number}") for number in range(1, 6))
 
 
 def test_a_host_tries_both_neighbours_of_the_ring_and_the_first_and_never_itself() -> None:
-    assert targets(HOSTS, "n3") == [("n4", "10.1.0.4"), ("n2", "10.1.0.2"), ("n1", "10.1.0.1")]
-    assert targets(HOSTS, "n1") == [("n2", "10.1.0.2"), ("n5", "10.1.0.5")]
-    assert targets(HOSTS[:2], "n2") == [("n1", "10.1.0.1")]
+    assert targets(HOSTS, "n3") == [("n4", "10.1.0.4", 0), ("n2", "10.1.0.2", 0), ("n1", "10.1.0.1", 0)]
+    assert targets(HOSTS, "n1") == [("n2", "10.1.0.2", 0), ("n5", "10.1.0.5", 0)]
+    assert targets(HOSTS[:2], "n2") == [("n1", "10.1.0.1", 0)]
     assert targets(HOSTS[:1], "n1") == []
+
+
+def test_hosts_whose_sshd_listens_elsewhere_are_tried_there() -> None:
+    """As the launchers are told; all of them refused at 22 otherwise."""
+    moved = dataclasses.replace(HOSTS[0], ssh=Ssh(user="root", port=2222))
+    assert targets((moved, HOSTS[1]), "n2") == [("n1", "10.1.0.1", 2222)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def found(lost: Mapping[tuple[str, str], Entry], hosts: int = 5) -> list[tuple[s
     facts: dict[str, HostFacts | Unreachable] = {}
     for number, host in enumerate(cluster.hosts, 1):
         tried = targets(cluster.hosts, host.name)
-        visits = tuple(Visit(name, place, lost.get((host.name, name), Entry.IN), "why") for name, place in tried)
+        visits = tuple(Visit(name, place, lost.get((host.name, name), Entry.IN), "why") for name, place, _ in tried)
         facts[host.name] = dataclasses.replace(
             host_facts(cluster, host, number), neighbours=Neighbours("ops", visits)
         )  # fmt: skip
@@ -72,7 +78,7 @@ def found(lost: Mapping[tuple[str, str], Entry], hosts: int = 5) -> list[tuple[s
     return [(f.host, f.peer, f.summary) for f in findings if f.outcome is Outcome.FAIL]
 
 
-PAIRS = [(host.name, name) for host in HOSTS for name, _ in targets(HOSTS, host.name)]
+PAIRS = [(host.name, name) for host in HOSTS for name, *_ in targets(HOSTS, host.name)]
 
 
 def test_what_fails_everywhere_is_one_finding() -> None:
@@ -104,6 +110,20 @@ def test_between_two_hosts_each_way_is_told() -> None:
     assert [host for host, _, _ in found(both, 2)] == ["n1", "n2"]
 
 
+def test_another_port_stands_in_the_commands_that_are_to_be_copied() -> None:
+    cluster = dataclasses.replace(healthy_cluster(), hosts=HOSTS[:2])
+    facts = {host.name: host_facts(cluster, host, number) for number, host in enumerate(cluster.hosts, 1)}
+    for name, entry in (("n1", Entry.CHANGED_KEY), ("n2", Entry.UNKNOWN_KEY)):
+        other = "n2" if name == "n1" else "n1"
+        visits = (Visit(other, f"10.1.0.{other[1]}", entry, "why", 2222),)
+        facts[name] = dataclasses.replace(facts[name], neighbours=Neighbours("ops", visits))
+    found = run_checks(cluster, ClusterFacts(facts), checks=[all_checks()["HST123"]], hosts=cluster.hosts)
+    changed, unknown = (finding for finding in found if finding.outcome is Outcome.FAIL)
+    assert "ssh-keygen -R '[10.1.0.2]:2222'," in changed.remedy
+    assert "ssh-keyscan -p 2222 10.1.0.1 >>" in unknown.remedy
+    assert unknown.evidence == ("n2: ssh -p 2222 10.1.0.1 true: why",)
+
+
 # The trying itself, with an ssh of the test's own.
 
 SSH = """
@@ -121,7 +141,9 @@ def asked(path: str, **edits: str) -> dict[str, Any]:
         return text
 
     look = section("neighbours", "neighbours", edit)
-    request = {"neighbours": {"user": "", "targets": [["n2", "n2"], ["n3", "n3"], ["n4", "n4"], ["n5", "n5"]]}}
+    request = {
+        "neighbours": {"user": "", "targets": [["n2", "n2", 0], ["n3", "n3", 0], ["n4", "n4", 0], ["n5", "n5", 2222]]}
+    }
     raw: dict[str, Any] = look(request, time.monotonic() + 6)
     return raw
 
@@ -139,6 +161,7 @@ def test_each_way_in_is_tried_with_a_deadline_and_again_where_sshd_was_busy(tmp_
     assert "was still running at its deadline" in raw["visits"][2]["trouble"]
     lines = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 5
+    assert [line.rpartition(" -p 2222 -- ")[2] for line in lines if " -p " in line] == ["n5 true"] * 2
     for line in lines:
         assert "BatchMode=yes" in line
         assert "StrictHostKeyChecking=yes" in line
@@ -146,6 +169,6 @@ def test_each_way_in_is_tried_with_a_deadline_and_again_where_sshd_was_busy(tmp_
 
 
 def test_a_user_of_the_jobs_that_is_not_there_is_told() -> None:
-    wanted = {"user": "no-such-user", "targets": [["n2", "n2"]]}
+    wanted = {"user": "no-such-user", "targets": [["n2", "n2", 0]]}
     error = answer("neighbours", neighbours=wanted)["neighbours"]["error"]
     assert error.startswith("jobs run as no-such-user, and")

@@ -18,7 +18,7 @@ OPTIONS = (
 
 
 def look_neighbours(request, deadline):
-    """What `ssh PLACE true` says for each of [host, place] of `targets`, as the jobs' user."""
+    """What `ssh PLACE true` says for each of [host, place, port or 0] of `targets`, as the jobs' user."""
     wanted = request["neighbours"]
     account = jobs_account(wanted["user"])
     ssh = required("ssh")
@@ -28,18 +28,20 @@ def look_neighbours(request, deadline):
     options = [word for option in OPTIONS for word in ("-o", option)]
 
     def visit(position):
-        host, place = wanted["targets"][position]
-        argv = as_user(account, [ssh, "-n", "-T", *options, "--", place, "true"])
+        host, place, port = wanted["targets"][position]
+        seen = {"host": host, "place": place, "port": port}
+        at = ["-p", str(port)] if port else []
+        argv = as_user(account, [ssh, "-n", "-T", *options, *at, "--", place, "true"])
         while True:
             try:
                 until = min(deadline, time.monotonic() + SECONDS)
                 answer = command(argv, until, called="ssh " + place, environment=environment)
             except LookError as error:
-                return {"host": host, "place": place, "code": -1, "err": "", "trouble": str(error)}
+                return dict(seen, code=-1, err="", trouble=str(error))
             # All try the first host: its sshd drops some of many that have not yet said who they are (MaxStartups).
             busy = any(word in answer["err"] for word in BUSY)
             if not busy or time.monotonic() + SECONDS > deadline:
-                return {"host": host, "place": place, "code": answer["code"], "err": answer["err"][-2000:]}
+                return dict(seen, code=answer["code"], err=answer["err"][-2000:])
             time.sleep(random.uniform(0.3, 1.2))
 
     found = each(range(len(wanted["targets"])), visit, deadline)

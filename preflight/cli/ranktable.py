@@ -131,8 +131,8 @@ def _table(
     """The table's text, and what it is made of. Raises UsageError for hosts and devices of which there can be none,
     PreflightError and NotSeenError where there is none."""
     from preflight.ranktable.build import build, version_of
+    from preflight.ranktable.planned import judge_planned
     from preflight.ranktable.read import read
-    from preflight.ranktable.rules import judge
     from preflight.ranktable.write import text_of
 
     wanted = _wanted(args)
@@ -147,7 +147,7 @@ def _table(
             "a rank table without them would be another one: nothing was written; --limit leaves them out"
         )
     text = text_of(built.table)
-    found = judge(read(text), cluster.product)
+    found = judge_planned(read(text), cluster)
     if wrong := [problem.text for problem in found if not problem.warning]:
         _say(wrong)
         raise PreflightError("what the devices have makes no rank table that HCCL takes: nothing was written")

@@ -11,9 +11,10 @@ from pathlib import Path
 from preflight.cli.common import DEFAULT_INVENTORY, session
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
-from preflight.model.cluster import Cluster, Product
+from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
 from preflight.ranktable.live import Comparison, compare
+from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import Reading, read
 from preflight.ranktable.rules import judge
 from preflight.ranktable.syntax import offset_of, places, position
@@ -31,9 +32,9 @@ class _Table:
     text: str
     reading: Reading
 
-    def judged(self, product: Product | None) -> tuple[Problem, ...]:
-        """Its problems, in the order of the text; a link is one, whatever it leads to."""
-        problems = judge(self.reading, product)
+    def judged(self, cluster: Cluster | None) -> tuple[Problem, ...]:
+        """Its problems; a link is one, whatever it leads to."""
+        problems = judge_planned(self.reading, cluster) if cluster else judge(self.reading)
         if self.path.is_symlink():
             target = f"{self.path} is a link: HCCL wants RANK_TABLE_FILE to be the file itself, {self.path.resolve()}"
             problems = (Problem("link", target, offset=0), *problems)
@@ -62,7 +63,7 @@ def check(args: argparse.Namespace) -> int:
         problems = _judged(table, saved.cluster)
         if _wrong(problems) or table.reading.table is None:
             return _finish(args, table, problems)
-        found = compare(table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit))
+        found = compare(table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit), digest=digest(text))
         return _finish(args, table, problems, found)
     from preflight.cli.ranktable_look import look
     from preflight.inventory import load
@@ -72,8 +73,8 @@ def check(args: argparse.Namespace) -> int:
     if _wrong(problems) or table.reading.table is None:
         return _finish(args, table, problems)
     with session(args, cluster) as s:
-        facts = look(s, args.pool, version)
-        found = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit))
+        facts = look(s, args.pool, version, of_jobs=True)
+        found = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit), digest=digest(text))
         s.progress.clear()
         return _finish(args, table, problems, found)
 
@@ -81,7 +82,7 @@ def check(args: argparse.Namespace) -> int:
 def _judged(table: _Table, cluster: Cluster) -> tuple[Problem, ...]:
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
-    return table.judged(cluster.product)
+    return table.judged(cluster)
 
 
 def _wrong(problems: Sequence[Problem]) -> bool:
@@ -165,7 +166,9 @@ def _ending(
         yield Line(f"next: preflight ranktable --check {name} --inventory {inventory}", "next")
     elif _wrong(found.differences):
         yield Line("the hosts are otherwise", "fail")
-        yield Line(f"next: preflight ranktable --inventory {inventory} -o {name} --force", "next")
+        copies = all(one.warning or one.rule == "copy" for one in found.differences)
+        then = "--push PATH" if copies else f"-o {name} --force"
+        yield Line(f"next: preflight ranktable --inventory {inventory} {then}", "next")
     elif not unseen:
         hosts = f"the hosts of --limit {args.limit}" if args.limit else "the hosts"
         yield Line(f"no rule is broken, and {hosts} are so", "pass")

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
 
 
-def look(s: Session, pool: int, version: str) -> "ClusterFacts":
-    """The facts of the session's hosts; `version` 1.2 asks npu-smi besides, which takes a second or two."""
+def look(s: Session, pool: int, version: str, *, of_jobs: bool = False) -> "ClusterFacts":
+    """The facts of the session's hosts; `version` 1.2 asks npu-smi besides, which takes a second or two; `of_jobs`:
+    also what jobs would find where they run, with the rank table that they would read."""
     from preflight.facts.collect import collect
 
-    sections = ("os", "network", "hccn", *(("chips",) if version == "1.2" else ()))
+    sections = ("os", "network", "hccn", *(("chips",) if version == "1.2" else ()), *(("job",) if of_jobs else ()))
     return collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool,
-                   sections=sections, readings=("ip",), deep=version == "1.2")  # fmt: skip
+                   sections=sections, readings=("ip",), deep=version == "1.2" or of_jobs)  # fmt: skip

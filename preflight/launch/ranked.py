@@ -7,15 +7,15 @@ from preflight.launch.job import Place
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.ranktable.live import network_of, own_server
+from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import read
-from preflight.ranktable.rules import judge
 from preflight.ranktable.types import Path, RankTable
 
 
 def sound(text: str, name: str, cluster: Cluster) -> RankTable:
     """The table of a text. Raises UsageError where it is none, or breaks a rule; `name`: the file's."""
     reading = read(text)
-    wrong = next((problem.text for problem in judge(reading, cluster.product) if not problem.warning), None)
+    wrong = next((problem.text for problem in judge_planned(reading, cluster) if not problem.warning), None)
     if wrong or reading.table is None:
         raise UsageError(f"{name}: {wrong}; preflight ranktable --check {name} says where")
     return reading.table

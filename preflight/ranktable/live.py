@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.facts.chips import Chips
+from preflight.facts.job import Job, SeenFile
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, Network, Unreachable
 from preflight.model.cluster import Host
+from preflight.ranktable.job import addresses_of_job, host_ips_of_job
 from preflight.ranktable.rules import ip
 from preflight.ranktable.types import Difference, Path, RankedDevice, RankTable, Server, called
+
+_VARIABLE = "RANK_TABLE_FILE"
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,11 @@ def _same(one: str, other: str) -> bool:
     return one == other or (ip(one) is not None and ip(one) == ip(other))
 
 
-def compare(table: RankTable, hosts: Sequence[Host], facts: ClusterFacts, *, limited: bool = False) -> Comparison:
-    """The table and these hosts. `limited`: they are not all of the inventory, so that other servers may be others."""
+def compare(
+    table: RankTable, hosts: Sequence[Host], facts: ClusterFacts, *, limited: bool = False, digest: str = ""
+) -> Comparison:
+    """The table and these hosts. `limited`: they are not all of the inventory, so that other servers may be others;
+    `digest`: the sha256 of the table's bytes, where the hosts' copies are compared, too."""
     seen = {host.name: facts.hosts.get(host.name) for host in hosts}
     networks = {name: network_of(found) for name, found in seen.items()}
     servers = {host.name: own_server(table, host, networks[host.name]) for host in hosts}
@@ -73,7 +80,9 @@ def compare(table: RankTable, hosts: Sequence[Host], facts: ClusterFacts, *, lim
         else:
             of_host = _Host(host, own, found)
             differences += [*of_host.devices(), *of_host.addresses(unseen), *of_host.sdids(table, unseen)]
+            differences += of_host.wanted(table)
     differences += _super_pods(table, servers, seen)
+    differences += _copies(digest, seen, unseen) if digest else ()
     return Comparison(tuple(differences), tuple(unseen))
 
 
@@ -96,6 +105,29 @@ def _super_pods(
                 f"{live}, and {other} in {usual}"
             )
             yield Difference("super-pod", text, pod.path, host=host, server=server.id, listed=pod.id, live=str(live))
+
+
+def _copies(digest: str, seen: Mapping[str, HostFacts | Unreachable | None], unseen: list[str]) -> Iterator[Difference]:
+    """The tables that the hosts' jobs would read: HCCL compares a checksum of them between ranks. Where no host has
+    this one, it may be that it is yet to be brought there."""
+    jobs = {host: found.job for host, found in seen.items() if isinstance(found, HostFacts)}
+    unseen += [
+        f"{host}: the rank table of its jobs: {job.error}" for host, job in jobs.items() if isinstance(job, Missing)
+    ]
+    told = {host: job for host, job in jobs.items() if isinstance(job, Job) and job.variables.get(_VARIABLE)}
+    files = {host: job.files.get(job.variables[_VARIABLE]) for host, job in told.items()}
+    has = {host: file.digest if file else "" for host, file in files.items()}
+    nowhere = digest not in has.values()
+    for host, other in has.items():
+        if other != digest:
+            path, file = told[host].variables[_VARIABLE], files[host]
+            what = f"another table (sha256 {other[:12]}…)" if other else f"no table that can be read ({_state(file)})"
+            text = f"{host}: {_VARIABLE}={path} is {what}" + ("; no host has this one" if nowhere else "")
+            yield Difference("copy", text, (), host=host, listed=digest, live=other, warning=nowhere)
+
+
+def _state(file: SeenFile | None) -> str:
+    return "it was not looked at" if file is None else file.error or file.kind
 
 
 def _ranks(server: Server) -> str:
@@ -144,6 +176,13 @@ class _Host:
             elif reading and device.device_ip and not reading.value:
                 yield self._other_address(device, "")
 
+    def wanted(self, table: RankTable) -> Iterator[Difference]:
+        """What the variables of this host's jobs want of its server."""
+        variables = self.facts.job.variables if isinstance(self.facts.job, Job) else {}
+        for rule in (host_ips_of_job, addresses_of_job):
+            for it in rule(table, (self.server,), variables, f"jobs on {self.host.name}"):
+                yield self._difference(it.text, it.path or (), None, "", "", rank=it.rank, rule=it.rule)
+
     def sdids(self, table: RankTable, unseen: list[str]) -> Iterator[Difference]:
         """Of version 1.2: the super device ids, as far as npu-smi tells them."""
         if table.version != "1.2":
@@ -175,7 +214,7 @@ class _Host:
         return self._difference(text, path, device.device_id, listed, live, rank=device.rank, rule=_RULES[key])
 
     def _difference(
-        self, text: str, path: Path, device: int, listed: str, live: str, *, rank: int | None = None,
+        self, text: str, path: Path, device: int | None, listed: str, live: str, *, rank: int | None = None,
         rule: str = "device", warning: bool = False,
     ) -> Difference:  # fmt: skip
         return Difference(

@@ -85,6 +85,17 @@ def test_one_table_is_brought_to_every_host_and_taken_back(lab: LabHandle, table
     assert f"on every host: export RANK_TABLE_FILE={PATH}" in done.stdout
     for host in lab.addresses:
         assert on(lab, host, f"sha256sum {PATH}").split()[0] == digest
+    jobs = lab.inventory.with_name("jobs.toml")  # whose environment names the table
+    setup = f"export RANK_TABLE_FILE={PATH}; "
+    jobs.write_text(lab.inventory.read_text().replace('setup = "', f'setup = "{setup}'))
+    same = preflight("ranktable", "-i", jobs, "--check", table, check=False)
+    assert (same.returncode, "no rule is broken, and the hosts are so" in same.stdout) == (0, True), same.stdout
+    on(lab, "node02", f"echo >> {PATH}")
+    other = preflight("ranktable", "-i", jobs, "--check", table, check=False)
+    assert other.returncode == 1
+    assert f"node02: RANK_TABLE_FILE={PATH} is another table" in " ".join(other.stdout.split())
+    assert f"next: preflight ranktable --inventory {jobs} --push PATH" in other.stdout
+    on(lab, "node02", f"sed -i '$d' {PATH}")
     again = ranktable(lab, "--push", PATH, "-y")
     assert (again.returncode, "every host has it already" in again.stdout) == (0, True)
     run = next(line.split()[1].rstrip(";") for line in done.stdout.splitlines() if line.startswith("run "))

@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.errors import PreflightError
 from preflight.ranktable.build import Built, Order, Wanted, build
 from preflight.ranktable.live import compare
+from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import read
 from preflight.ranktable.types import Difference, RankTable
 from preflight.ranktable.write import text_of
@@ -146,6 +148,116 @@ def test_another_super_device_id_is_named_and_a_super_pod_of_two() -> None:
         "rank 8 (server 10.1.0.2, device 0): the table has super_device_id 8388608, node02 has 5",
         "server 10.1.0.2: the table has it in super-pod 0 with node01, but node02 is in super-pod 3, and node01 in 0",
     ]
+
+
+def jobs(**variables: dict[str, str]) -> dict[str, Any]:
+    """Variables of the jobs on hosts."""
+    return {"facts": {host: {"job": {"variables": told}} for host, told in variables.items()}}
+
+
+PATH = "/data/hccl.json"
+TABLE = {"RANK_TABLE_FILE": PATH}
+
+
+def copies(**digests: str) -> dict[str, Any]:
+    """What stands at RANK_TABLE_FILE of hosts; "" is a file that is missing."""
+    return {
+        "facts": {
+            host: {
+                "job": {
+                    "variables": TABLE,
+                    "files": {PATH: {"path": PATH, "kind": "file" if it else "missing", "digest": it}},
+                }
+            }
+            for host, it in digests.items()
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ({}, []),
+        (copies(node01="d1", node02="d1"), []),
+        (copies(node01="d1", node02="d2"),
+         [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json is another table (sha256 d2…)")]),
+        (copies(node01="d1", node02=""),
+         [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json is no table that can be read (missing)")]),
+        (copies(node01="d2", node02="d2"),
+         [(host, True, f"{host}: RANK_TABLE_FILE=/data/hccl.json is another table (sha256 d2…); no host has this one")
+          for host in ("node01", "node02")]),
+    ],
+)  # fmt: skip
+def test_the_copies_that_jobs_would_read_have_the_same_bytes(
+    case: dict[str, Any], said: list[tuple[str, bool, str]]
+) -> None:
+    made = scene(case)
+    found = compare(table_of({}), made.cluster.hosts, made.facts, digest="d1")
+    assert [(one.host, one.warning, one.text) for one in found.differences] == said
+    assert all(one.rule == "copy" for one in found.differences)
+
+
+def test_copies_that_nobody_could_look_at_are_said() -> None:
+    made = scene({"facts": {"node02": {"job": {"missing": "no container of this name"}}}})
+    found = compare(table_of({}), made.cluster.hosts, made.facts, digest="d1")
+    assert (found.differences, found.unseen) == ((), ("node02: the rank table of its jobs: no container of this name",))
+
+
+RETRY, ROCE = {"HCCL_OP_RETRY_ENABLE": "L1:0,L2:1"}, {"HCCL_INTER_HCCS_DISABLE": "TRUE"}
+
+
+def without(table: RankTable, key: str) -> RankTable:
+    """A super-pod's table whose second server lacks this key."""
+    document = json.loads(text_of(table))
+    second = document["server_list"][1]
+    for entry in (second, *second["device"]):
+        entry.pop(key, None)
+    found = read(json.dumps(document)).table
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "rule", "says"),
+    [
+        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip, which HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
+        ("device_ip", ROCE, "device-ip",
+         "rank 8 (server 10.1.0.2, device 0) has no device_ip, which HCCL_INTER_HCCS_DISABLE=TRUE ("),
+    ],
+)  # fmt: skip
+def test_what_a_job_s_variables_want_of_its_table_has_to_be_there(
+    key: str, variables: dict[str, str], rule: str, says: str
+) -> None:
+    table = without(table_of(SUPER_PODS), key)
+    assert differences(table, SUPER_PODS) == ([], [])
+    found, _ = differences(table, SUPER_PODS | jobs(node02=variables))
+    assert {one.rule for one in found} == {rule}
+    assert found[0].text == f"{says}jobs on node02) wants"
+    assert differences(table, SUPER_PODS | jobs(node01=variables)) == ([], []), "of its own server"
+    off = {name: value.replace("1:1", "1:0").replace("2:1", "2:0").replace("TRUE", "FALSE") for name, value in
+           variables.items()}  # fmt: skip
+    assert differences(table, SUPER_PODS | jobs(node02=off)) == ([], [])
+    assert differences(table_of(SUPER_PODS), SUPER_PODS | jobs(node02=variables)) == ([], [])
+    planned = scene(SUPER_PODS).cluster
+    planned = replace(planned, setup=replace(planned.setup, profile=variables))
+    [problem, *_] = judge_planned(read(text_of(table)), planned)
+    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] of the inventory) wants")
+    assert judge_planned(read(text_of(table_of(SUPER_PODS))), planned) == ()
+
+
+def test_devices_beyond_those_of_a_planned_server_are_named() -> None:
+    planned = scene({}).cluster
+    text = text_of(table_of({}))
+    assert judge_planned(read(text), planned) == ()
+    few = replace(planned, hosts=(planned.hosts[0], replace(planned.hosts[1], devices=planned.hosts[1].devices[:4])))
+    [problem, *others] = judge_planned(read(text), few)
+    assert problem.text == "rank 12 (server 10.1.0.2, device 4): by the inventory such a server has the devices 0 to 3"
+    assert (problem.rule, problem.warning, len(others)) == ("device", False, 3)
+    unknown = text.replace('"10.1.0.2"', '"10.1.0.9"').replace('"device_id": "7"', '"device_id": "64"')
+    said = judge_planned(read(unknown), few)
+    assert [it.text.partition(": ")[2] for it in said if it.rule == "device"] == [
+        "by the inventory such a server has the devices 0 to 7"
+    ] * 2, "and not that it is above 63, too"
 
 
 def test_what_was_not_seen_is_no_difference() -> None:

@@ -17,7 +17,7 @@ trap 'step "clean up"; run lab down --dir "$lab"' EXIT
 step "a cluster in a box: 2 hosts x 8 devices, nothing provisioned"
 run lab up --hosts 2 --devices 8 --product atlas-a1 --dir "$lab"; expect 0
 
-step "what is wrong with it? (a fresh host: everything that has to be set up fails by name)"
+step "what is wrong with it? (everything that has to be set up fails by name)"
 run check --inventory "$inventory"; expect 1
 
 step "what would be done about it?"

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,25 +97,29 @@ class ProgressLine:
         if progress.failed:
             line += f"  failed {progress.failed}"
         if progress.slowest:
-            line += f"  {progress.slowest} waits"
+            line += f"  {progress.slowest} waits {progress.seconds:.0f} s"
             line += f" for {progress.waiting_for}" if progress.waiting_for else ""
-            line += f" ({progress.seconds:.0f} s)"
         self.say(line)
 
     def say(self, text: str) -> None:
         """Replace the line; an empty text clears it."""
         if self._terminal:
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{text[:width]}")
+            sys.stderr.write(f"\r\x1b[K{text[: _width()]}")
             sys.stderr.flush()
 
     def note(self, text: str) -> None:
-        """A line that stays, on stderr, terminal or not."""
+        """A line that stays, on stderr, terminal or not; where it is one, as wide as that."""
         self.clear()
+        if self._terminal:
+            text = textwrap.fill(text, _width(), break_on_hyphens=False, break_long_words=False)
         print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         self.say("")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns - 1
 
 
 class Session(NamedTuple):

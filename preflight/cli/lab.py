@@ -12,6 +12,7 @@ Needs root. Several labs may run at once, each in a directory of its own.
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.spec import FABRICS, PRODUCTS, Spec
 
 DEFAULT_DIRECTORY = Path(".lab")
+WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +92,7 @@ def _up(args: argparse.Namespace) -> None:
     lifecycle.up(spec, args.dir)
     print(f"{args.hosts} hosts × {args.devices} devices ({args.product}) are up. Inventory: {args.dir / 'hosts.toml'}")
     if spec.is_npu:
-        print(f"On these hosts {lifecycle.STAND_INS}.")
+        print(_wrapped(f"On these hosts {lifecycle.STAND_INS}."))
 
 
 def _down(args: argparse.Namespace) -> None:
@@ -104,7 +106,7 @@ def _status(args: argparse.Namespace) -> None:
         return
     print(f"lab {status['id']}: {status['product']}, firewall {status['firewall']}, fabric {status['fabric']}")
     if status["stand_ins"]:
-        print(f"stand-ins: {status['stand_ins']}")
+        print(_wrapped(f"stand-ins: {status['stand_ins']}"))
     for host in status["hosts"]:
         print(f"{host['name']}  {host['address']}  {'up' if host['up'] else 'DOWN'}  {host['netns']}")
         for device in host["devices"]:
@@ -119,8 +121,13 @@ def _faults(args: argparse.Namespace) -> None:
         _print_json(faults.describe())
         return
     for fault in faults.describe():
-        stand_in = "  (acts on a stand-in)" if fault["stand_in"] else ""
-        print(f"{fault['name']:18} {fault['scope']:7} {', '.join(fault['seen_by']):24} {fault['what']}{stand_in}")
+        stand_in = " (acts on a stand-in)" if fault["stand_in"] else ""
+        print(_wrapped(f"{fault['name']:18}  {fault['scope']}: {fault['what']}{stand_in}", indent=20))
+        print(f"{'':20}seen by {', '.join(fault['seen_by'])}")
+
+
+def _wrapped(text: str, indent: int = 0) -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False)
 
 
 def _break(args: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from preflight.model.cluster import Host
-from preflight.model.measure import Meeting, Observation
+from preflight.model.measure import STAGES, Meeting, Observation
 from preflight.probe.agents import Agents
 from preflight.probe.lines import Gone
 from preflight.probe.messages import Failed, Noted, Ready, Running, Settled
@@ -172,7 +172,7 @@ class Conductor:
                 failed=0,
                 slowest=f"{rank.member.host}/{rank.member.device}",
                 seconds=now - rank.last,
-                waiting_for=f"the step after {rank.stage}",
+                waiting_for="its process" if rank.stage == STAGES[0] else f"the step after {rank.stage}",
                 phase=f"probe round {round_.name[1:]}, {ranks} ranks, tests",
             )
         )

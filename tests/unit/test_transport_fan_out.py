@@ -171,4 +171,4 @@ def test_the_progress_line_says_what_the_slowest_host_waits_for(monkeypatch: pyt
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", shown)
     ProgressLine()(Progress(3, 8, 1, "node07", 12.4, "sudo's answer to the password", "facts"))
-    assert shown.getvalue().endswith("facts 3/8  failed 1  node07 waits for sudo's answer to the password (12 s)")
+    assert shown.getvalue().endswith("facts 3/8  failed 1  node07 waits 12 s for sudo's answer to the password")

@@ -46,7 +46,7 @@ def nccl_fits(patterns: str, nic: str) -> bool:
     What stands behind a colon is a port, and no name."""
     negated = patterns.startswith("^")
     exact = patterns[negated:].startswith("=")
-    words = [word.partition(":")[0] for word in patterns[negated + exact :].split(",") if word]
+    words = list(filter(None, (word.partition(":")[0] for word in patterns[negated + exact :].split(","))))
     fits = any(nic == word if exact else nic.startswith(word) for word in words) or not words
     return fits is not negated
 
@@ -56,7 +56,7 @@ def more_than_meant(names: str, network: Network) -> tuple[str, tuple[str, ...]]
     if names.startswith(("^", "=")):
         return None
     there = [nic.name for nic in network.interfaces if nic.up and nic.addresses]
-    for word in names.split(","):
+    for word in (word.partition(":")[0] for word in names.split(",")):
         others = tuple(nic for nic in there if nic.startswith(word) and nic != word)
         if word in there and others:
             return word, others

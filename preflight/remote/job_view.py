@@ -24,6 +24,7 @@ HEAD = 64 * 1024  # bytes read of a metadata or version file
 TEXT = 1024 * 1024  # characters sent of a file that a variable names
 TABLE = 64 * 1024  # bytes of a rank table from which on a host sends only what concerns it: all hosts have the same one
 LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
+NCCL_CONF = "/etc/nccl.conf"
 DIGEST_SECONDS = 15  # for all digests together
 MOST_FILES = 1000 * 1000  # of one folder's digest
 # In names of variables whose values stay here, in any case.
@@ -162,8 +163,22 @@ def contained():
 
 def variables(prefixes):
     """Those whose names begin so. A value that may be a secret does not leave the host."""
-    found = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    found = {name: value for name, value in nccl_files().items() if name.startswith("NCCL_")}
+    found.update(os.environ)
+    found = {name: value for name, value in found.items() if name.startswith(prefixes)}
     return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in found.items()}
+
+
+def nccl_files():
+    """What NCCL adds to the environment by itself: of variables that are not set there, the first line counts (NCCL,
+    src/misc/param.cc). Images of clouds name the NIC there."""
+    found = {}
+    for path in (os.environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), NCCL_CONF):
+        for line in (read(path) or "").splitlines():
+            name, is_set, value = line.partition("=")
+            if is_set:
+                found.setdefault(name, value)
+    return found
 
 
 def secret(name, value):

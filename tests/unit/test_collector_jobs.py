@@ -131,6 +131,23 @@ def test_values_that_may_be_secrets_stay_on_the_host(monkeypatch: pytest.MonkeyP
     assert look(("HCCL_", "ASCEND_")) == told | dict.fromkeys(kept, "[redacted]")
 
 
+def test_what_nccl_reads_from_its_files_counts_unless_the_environment_or_an_earlier_line_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".nccl.conf").write_text("#NCCL_NET=IB\nNCCL_IB_HCA=mlx5\nNCCL_IB_HCA=none\nHCCL_BUFFSIZE=1\nNCCL_\n")
+    (tmp_path / "etc.conf").write_text("NCCL_SOCKET_IFNAME==eth0\nNCCL_IB_HCA=mlx4\nNCCL_DEBUG=INFO\n")
+    for name in [name for name in os.environ if name.startswith("NCCL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    look = runpy.run_path(str(REMOTE / "job_view.py"))["variables"]
+    look.__globals__["NCCL_CONF"] = str(tmp_path / "etc.conf")
+    found = {"NCCL_SOCKET_IFNAME": "=eth0", "NCCL_IB_HCA": "mlx5", "NCCL_DEBUG": "WARN"}
+    assert look(("NCCL_", "HCCL_BUFF")) == found
+    monkeypatch.setenv("NCCL_CONF_FILE", str(tmp_path / "no such file"))
+    assert look(("NCCL_",)) == {**found, "NCCL_IB_HCA": "mlx4", "NCCL_CONF_FILE": str(tmp_path / "no such file")}
+
+
 def test_the_drivers_files_are_looked_for_where_it_is_installed(tmp_path: Path) -> None:
     (tmp_path / "info").write_text(f"UserName=HwHiAiUser\nDriver_Install_Path_Param={tmp_path}\n", encoding="utf-8")
     (tmp_path / "driver").mkdir()

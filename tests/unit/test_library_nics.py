@@ -36,6 +36,7 @@ HOST = network(
         ("^eth,lo", ["ib0"], ["eth0", "lo"]),
         ("^=eth1", ["eth10", "lo"], ["eth1"]),
         ("eth1:1,ib", ["eth1", "ib3"], ["bond0"]),
+        ("eth1,:1", ["eth1"], ["bond0"]),
         ("^docker0", ["lo", "eth0"], ["docker0"]),
     ],
 )

@@ -31,7 +31,6 @@ class UnknownError(Exception):
 
 def run(environment, settings_file=SETTINGS):
     """The exit code: 0 the job starts, 1 Slurm requeues or cancels it."""
-    signal.alarm(0)  # the node's gate has an end of its own; the proof's is in the settings
     job, unknown = environment.get("SLURM_JOB_ID", "?"), "open"
     try:
         settings = read(settings_file)
@@ -137,9 +136,9 @@ def judged(job, proof, scontrol, environment):
         why = slurm.take_out(scontrol, nodes, names, reason(fresh), proof["drain"])
     except slurm.SlurmError as error:
         return again.told("%s; drained, as far as Slurm has said: %s" % (sentence, error))
-    return (
-        told(job, 0, "%s; %s" % (sentence, why)) if why else again.told("%s; drained %s" % (sentence, ",".join(names)))
-    )
+    if why:
+        return told(job, 0, "%s; %s" % (sentence, why))
+    return again.told("%s; drained %s" % (sentence, ",".join(names)))
 
 
 def reason(bad):

@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser)
     parser.add_argument(
         "--via",
-        choices=("ssh", "slurm", "mpi"),
-        help="how hosts are reached, instead of the inventory's: ssh, one srun in the job that this runs in, or one "
-        "mpirun",
+        choices=("ssh", "slurm", "mpi", "pods"),
+        help="how hosts are reached, instead of the inventory's: ssh, one srun in the job that this runs in, one "
+        "mpirun, or the pods of a Kubernetes job by each other",
     )
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
@@ -59,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
                 "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "
                 "idle = true under [probe] in the inventory"
             )
+        if args.via == "pods":
+            from preflight.cli.probe_pods import in_pod
+
+            return in_pod(args, s, probed)
         return finish_probe(args, s, started, probed(args, s))
 
 
@@ -81,7 +85,7 @@ def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
     """The session, over the site's engine if so asked. Raises UsageError where that is no way from here."""
     via = args.via or s.cluster.probe.via
     s = s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, via=via)))
-    if via == "ssh":
+    if via in ("ssh", "pods"):  # pods have to come first
         yield s
         return
     if args.ask_sudo_password:

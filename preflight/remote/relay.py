@@ -3,7 +3,7 @@ controller asks for, and carries what they hear and say over the engine's own st
 Python 3.6 syntax; its text is an argument of the command, and no secret. $PREFLIGHT_NONCE is the nonce of the run, and
 $PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes. Where an engine does not carry stdin as it is,
 $PREFLIGHT_CALL has addresses (host:port,…): a connection to the first that answers, which begins with a line of the
-nonce, then takes the place of stdin and stderr. $PREFLIGHT_NODE is this node's name, where who starts the relay knows it.
+nonce, then takes the place of stdin and stderr. $PREFLIGHT_NODE is this node's name, where its starter knows it.
 
 stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
 end of stdin, or 20 s without a line, ends the programs and the relay.

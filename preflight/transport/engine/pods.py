@@ -1,0 +1,193 @@
+"""Pods of one Kubernetes job, without ssh and without Kubernetes' API: the first one listens, and the relays of all
+call it, the others by the name that their headless service gives it.
+
+What they show is made from a token that all of them have (a Secret), for this gang alone.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from preflight.model.cluster import Host
+from preflight.model.errors import NotSeenError, UsageError
+from preflight.transport.engine.calls import make_room
+from preflight.transport.engine.engine import Engine
+from preflight.transport.engine.site import Site
+from preflight.transport.fanout import MOST_AT_ONCE, fan_out
+from preflight.transport.programs import source
+from preflight.transport.types import Program, Progress, TransportError, Trouble
+
+PORT = 29600  # on which the first pod listens: no job's, and below those that kernels give away
+_ANSWER = 20.0  # seconds for a pod that is there to answer
+_TICK = 1.0  # seconds between two tries to reach the first pod
+_INDICES = ("PREFLIGHT_POD_INDEX", "JOB_COMPLETION_INDEX", "VC_TASK_INDEX")  # by hand, an Indexed Job's, Volcano's
+_SHORTEST = 16  # characters of a token
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What a pod's environment says. `wait`: seconds that pods wait for each other; `opens`: whether the job begins
+    where nobody knows; `log`: where Kubernetes reads a container's last words."""
+
+    index: int
+    token: str = field(repr=False)
+    wait: float
+    port: int
+    opens: bool
+    log: Path
+
+    @classmethod
+    def of(cls, environment: MutableMapping[str, str]) -> "Pod":
+        """Takes the token out of `environment`, so that no program that is started has it. Raises UsageError."""
+        index = next((environment[name] for name in _INDICES if environment.get(name)), None)
+        if index is None:
+            raise UsageError(
+                "--via pods runs in the pods of an Indexed Job, a JobSet or a Volcano job, and this is none: there is "
+                f"no {_INDICES[1]}; see preflight gate manifest"
+            )
+        token = environment.pop("PREFLIGHT_TOKEN", "").strip()
+        if len(token) < _SHORTEST:
+            raise UsageError(
+                f"--via pods needs the token that the pods share as PREFLIGHT_TOKEN, {_SHORTEST} characters or more; "
+                "the head of what preflight gate manifest writes says how it is made"
+            )
+        unknown = environment.get("PREFLIGHT_UNKNOWN", "closed")
+        if unknown not in ("open", "closed"):
+            raise UsageError(f"PREFLIGHT_UNKNOWN is {unknown[:20]!r}; open or closed")
+        return cls(
+            _number("the pod's index", index, 0, 99_999),
+            token,
+            _number("PREFLIGHT_POD_WAIT", environment.get("PREFLIGHT_POD_WAIT", "600"), 1, 86_400),
+            _number("PREFLIGHT_POD_PORT", environment.get("PREFLIGHT_POD_PORT", f"{PORT}"), 1024, 65_535),
+            unknown == "open",
+            Path(environment.get("PREFLIGHT_TERMINATION_LOG", "/dev/termination-log")),
+        )
+
+
+@dataclass(frozen=True)
+class There:
+    """A pod that has come; "" where it has not been told its node or its address."""
+
+    node: str
+    address: str
+
+
+def _number(what: str, text: str, least: int, most: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not least <= int(text) <= most:
+        raise UsageError(f"{what} is {text[:20]!r}; a number from {least} to {most}")
+    return int(text)
+
+
+def open_pods(pod: Pod, hosts: Sequence[Host]) -> Engine:
+    """The way from the first pod to all, itself among them. Raises UsageError."""
+    make_room(len(hosts))
+    site = Site(
+        "pods",
+        (),
+        _INDICES[0],
+        {host.name: host.name for host in hosts},
+        lambda _: "kubectl get pods -o wide",
+        environment=_named(0, hosts),
+        calls=True,
+        port=pod.port,
+        nonce=_nonce(pod.token, hosts),
+    )
+    # Its own relay, the only one that it starts, calls it here.
+    return Engine(site, [replace(host, address="127.0.0.1") for host in hosts])
+
+
+def gather(
+    engine: Engine, hosts: Sequence[Host], wait: float, progress: Callable[[Progress], None]
+) -> dict[str, There | TransportError]:
+    """All pods, as soon as they are there; those that are not after `wait` seconds with what is known of them."""
+    until = time.monotonic() + wait
+
+    def ask(host: Host) -> There | TransportError:
+        left = max(0.0, until - time.monotonic())
+        return _there(host, engine.run(host, _program({}), timeout=left + _ANSWER).stdout)
+
+    return fan_out(hosts, ask, pool=MOST_AT_ONCE, deadline=wait + _ANSWER, progress=progress, phase="pods")
+
+
+def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[str, object]]) -> None:
+    """Each of `hosts` its own. One that is gone is not told, and finds that out by itself."""
+
+    def one(host: Host) -> None:
+        engine.run(host, _program(verdicts[host.name]), timeout=_ANSWER)
+
+    fan_out(hosts, one, pool=MOST_AT_ONCE, deadline=_ANSWER)
+
+
+def follow(pod: Pod, hosts: Sequence[Host]) -> bytes:
+    """Do what the first pod asks for, until it has said what it makes of this one: the JSON that `tell` was given.
+    Raises NotSeenError where it does not come, or goes without a word."""
+    first = hosts[0]
+    call = _await(first.address, pod)
+    with TemporaryDirectory() as folder:
+        verdict = Path(folder) / "verdict.json"
+        words = {
+            "PREFLIGHT_CALL": call,
+            "PREFLIGHT_NONCE": _nonce(pod.token, hosts),
+            "PREFLIGHT_RANK_IN": _INDICES[0],
+            "PREFLIGHT_VERDICT": str(verdict),
+            **_named(pod.index, hosts),
+        }
+        subprocess.run(
+            ("python3", "-I", "-c", source("relay")),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **words},
+            check=False,
+        )
+        try:
+            return verdict.read_bytes()
+        except FileNotFoundError:
+            raise NotSeenError(
+                f"{first.name} left without a verdict, or does not know this pod's token; its own log says more"
+            ) from None
+
+
+def _await(name: str, pod: Pod) -> str:
+    """Where the first pod listens, as soon as it does. Its name may not be known yet, nor its port be open."""
+    until = time.monotonic() + pod.wait
+    while True:
+        try:
+            with socket.create_connection((name, pod.port), _ANSWER) as way:
+                return f"{way.getpeername()[0]}:{pod.port}"
+        except OSError as error:
+            if time.monotonic() >= until:
+                raise NotSeenError(f"no way to {name}:{pod.port} in {pod.wait:.0f} s: {error}") from None
+        time.sleep(_TICK)
+
+
+def _nonce(token: str, hosts: Sequence[Host]) -> str:
+    """What a relay shows: 32 characters, as of other engines; whoever overhears it has not learnt the token."""
+    gang = "preflight " + " ".join(host.name for host in hosts)
+    return hmac.new(token.encode(), gang.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def _named(index: int, hosts: Sequence[Host]) -> dict[str, str]:
+    return {_INDICES[0]: f"{index}", "PREFLIGHT_NODE": hosts[index].name}
+
+
+def _program(said: Mapping[str, object]) -> Program:
+    return Program(source("pod"), json.dumps(said).encode() + b"\n")
+
+
+def _there(host: Host, answer: bytes) -> There | TransportError:
+    try:
+        said = json.loads(answer)
+        there = There(str(said["node"])[:253], str(said["address"] and ip_address(said["address"])))
+    except (ValueError, KeyError, TypeError) as error:
+        return TransportError(Trouble.CLOSED, f"{host.name}: answers what is no answer: {error}", "look at its log")
+    return there

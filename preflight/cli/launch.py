@@ -108,8 +108,7 @@ def _refuse_wrong_usage(args: argparse.Namespace) -> None:
         raise UsageError("say what is to be started: preflight launch --launcher torchrun -- train.py")
     if (args.output == "scripts") != bool(args.dir):
         raise UsageError("-o scripts and --dir DIR go together")
-    if args.master_port is not None and not 1024 <= args.master_port <= 65535:
-        raise UsageError(f"--master-port {args.master_port} is not a port from 1024 to 65535")
+    refuse_port(args.master_port)
     if args.source and args.offline:
         raise UsageError("--from has what --offline would do without; leave out one of them")
     if args.rank_table is not None and not args.rank_table.startswith("/"):
@@ -186,6 +185,12 @@ def _of_ssh(job: Job, hosts: "Sequence[Host]") -> "Iterator[str]":
     if job.launcher in OVER_SSH and len(hosts) > 1 and (several or (ports and not told)):
         yield (f"{job.launcher} goes from host to host by plain ssh: what [ssh] of the inventory says of users and "
                f"ports has to be in ~/.ssh/config on {job.places[0].name}, too")  # fmt: skip
+
+
+def refuse_port(port: int | None) -> None:
+    """Raises UsageError for a --master-port that is none."""
+    if port is not None and not 1024 <= port <= 65535:
+        raise UsageError(f"--master-port {port} is not a port from 1024 to 65535")
 
 
 def refuse_job(cluster: "Cluster", port: int, places: "Sequence[Place]") -> None:

@@ -15,6 +15,7 @@ from preflight.model.errors import PreflightError, UsageError
 COMMANDS = {
     "check": "look at every host, compare, ping, probe; name what is wrong and what to do",
     "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
+    "exec": "probe the nodes of a job, leave the bad ones out, run a command on the good ones",
     "plan": "show what would be changed, and save it",
     "apply": "carry out a saved plan: that and nothing else",
     "history": "list the runs that were started here: what they found or changed",

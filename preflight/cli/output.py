@@ -3,11 +3,13 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from preflight.cli.common import again
 from preflight.cli.pipe import silence_stdout
 from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError, UsageError
@@ -17,13 +19,18 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
 
 if TYPE_CHECKING:
+    from preflight.cli.publish import Published
     from preflight.history.runs import Setting
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
+    add_save_argument(parser)
     parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
+
+
+def add_save_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
 
 
 def refuse_unwritable(path: Path | None) -> None:
@@ -67,9 +74,10 @@ def finish(
     notes: Sequence[str] = (),
     to_prove: str | None = None,
     setting: "Setting | None" = None,
+    publish: "Callable[[Report], Published] | None" = None,
 ) -> int:
     """Print the report to stdout and return the exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
-    what the run is remembered with, None where no host was contacted."""
+    what the run is remembered with, None where no host was contacted; `publish`: brings it to the hosts."""
     from preflight.report.build import build
     from preflight.report.next_step import next_step
 
@@ -85,6 +93,11 @@ def finish(
     )
     exit_code = report.exit_code(Outcome(getattr(args, "fail_on", "fail")))
     then = next_step(report, args.inventory, limit=args.limit, to_prove=to_prove)
+    if publish:
+        published = publish(report)
+        report = replace(report, notes=(*report.notes, *published.notes))
+        if not published.everywhere and exit_code in (0, 3):
+            exit_code, then = 1, f"see to what kept it from being published, then: {again(args)}"
     if setting:
         from preflight.cli.remember import remembered
 

@@ -1,0 +1,322 @@
+"""Probe the nodes of a job, leave the bad ones out, and run a command on the good ones, with the right ranks.
+
+  salloc -N 18 --exclusive
+  preflight exec --nodes 16 -- torchrun train.py --epochs 10      # 16 good nodes of the 18
+  preflight exec --quick --budget 60s -- torchrun train.py        # all that are good
+  preflight exec --per-device -- python train.py                  # a process a device: RANK, LOCAL_RANK …
+  preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
+
+The command is started once on each node, by srun or mpirun, with all that torchrun and others are to know in its
+environment, so that no rank, address or number of nodes stands on its command line. Its output, and its exit code, are
+those of preflight exec; whatever preflight has to say goes to stderr. It takes the devices for granted: nodes of an
+allocation are the job's own. Who is left out, and what is set: docs/exec.md.
+"""
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from preflight.cli.common import DEFAULT_INVENTORY, Session, add_inventory_arguments, devices, session
+from preflight.cli.output import add_save_argument, refuse_unwritable
+from preflight.cli.probe_request import add_request_arguments
+from preflight.launch.job import Launcher
+from preflight.model.cluster import Cluster, Host, Product
+from preflight.model.errors import NotSeenError, PreflightError, UsageError
+from preflight.model.gate import Unknown
+from preflight.report.text import printable
+
+if TYPE_CHECKING:
+    from preflight.facts.types import ClusterFacts
+    from preflight.gate.exec_choice import Choice, Wanted
+    from preflight.gate.exec_step import Start, Table
+    from preflight.launch.job import Job
+
+MOST_PROBES = 3  # of one run: who still finds somebody bad then has something else to look at
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    add_request_arguments(parser)
+    parser.add_argument("--nodes", type=_number, metavar="N", help="run on N good nodes (default: on all good ones)")
+    parser.add_argument(
+        "--via",
+        choices=("slurm", "mpi"),
+        help="what reaches the nodes and starts the command (default: the inventory's, in a job of Slurm slurm)",
+    )
+    parser.add_argument(
+        "--unknown",
+        type=Unknown,
+        choices=list(Unknown),
+        default=Unknown.CLOSED,
+        metavar="POLICY",
+        help="where nobody can say whether a node is good: closed, it is left out, or nothing is run (the default); "
+        "open, it is taken for good",
+    )
+    parser.add_argument("--per-device", action="store_true", help="start the command once a device, not once a node")
+    parser.add_argument(
+        "--devices", type=devices, metavar="LIST", help="of every node only these, such as 0-3 (default: all)"
+    )
+    parser.add_argument(
+        "--product", choices=[*map(str, Product)], default="", help="of the nodes, without an inventory"
+    )
+    parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
+    parser.add_argument("--no-rank-table", action="store_true", help="on NPUs: write no rank table on the nodes")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="one more variable, or ours otherwise"
+    )
+    add_save_argument(parser)
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
+    parser.set_defaults(idle=True, fail_on="fail", output="console", all=False)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    refuse_unwritable(args.save)
+    args.program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not args.program or not args.program[0]:
+        raise UsageError("say what is to be run: preflight exec -- torchrun train.py")
+    cluster = _cluster(args)
+    args.via = _way(args, cluster)
+    with session(args, cluster) as by_ssh:
+        s = _in_the_job(args, by_ssh)
+        wanted = _wanted(args, s)
+        start = _start_on_the_good(args, s, wanted)
+    if isinstance(start, int):
+        return start
+    sys.stdout.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and the command would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    try:  # signals, terminal and exit code are srun's or mpirun's own from here on
+        os.execve(start.argv[0], start.argv, dict(start.environment))  # noqa: S606
+    except OSError as error:
+        raise PreflightError(f"{start.argv[0]} could not be started: {error.strerror}") from error
+
+
+def _cluster(args: argparse.Namespace) -> Cluster:
+    from preflight.inventory import load
+
+    if args.inventory is not DEFAULT_INVENTORY or args.inventory.exists():
+        return load(args.inventory)
+    from preflight.gate.exec_allocation import cluster_of
+
+    count = max(args.devices) + 1 if args.devices else None
+    cluster, assumed = cluster_of(os.environ, args.product, count, socket.gethostbyname)
+    _say("no hosts.toml: the hosts are those of the job")
+    for sentence in assumed:
+        _say(sentence)
+    return cluster
+
+
+def _way(args: argparse.Namespace, cluster: Cluster) -> str:
+    if args.via or cluster.probe.via != "ssh":
+        return str(args.via or cluster.probe.via)
+    if "SLURM_JOB_ID" not in os.environ:
+        raise UsageError(
+            "exec starts its command by srun, in a job of Slurm, or by Open MPI's mpirun (--via mpi), and not over "
+            "ssh: salloc first; or preflight probe, and then what preflight launch prints"
+        )
+    return "slurm"
+
+
+def _in_the_job(args: argparse.Namespace, s: Session) -> Session:
+    """The session with those of its hosts that the job has. Raises UsageError where there is none."""
+    if args.via != "slurm":
+        return s
+    from preflight.hostlists import names, slurm_environment
+    from preflight.hostlists.listed import Source
+    from preflight.inventory import fold
+    from preflight.transport.engine.slurm import job_of
+
+    here = job_of(os.environ, len(s.hosts), "exec")
+    nodes = names.read(Source(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", here.nodes))
+    called = here.names(s.hosts)
+    if not called:
+        raise UsageError(f"job {here.number} has the nodes {here.nodes}, and none of the hosts of {args.inventory}")
+    everybody = here.names(s.cluster.hosts).values()
+    if strangers := [node.name for node in nodes.hosts if node.name not in everybody]:
+        _say(f"{fold(strangers)} of job {here.number} {_are(strangers)} not in {args.inventory}: left out")
+    return s._replace(hosts=tuple(host for host in s.hosts if host.name in called))
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _wanted(args: argparse.Namespace, s: Session) -> "Wanted":
+    """Raises UsageError for what cannot be run, whoever is good: before anybody is contacted."""
+    from preflight.gate.exec_choice import Wanted
+    from preflight.gate.exec_command import Told, nodes_of
+    from preflight.gate.exec_step import scripts
+
+    job = _job(args, s.cluster, s.hosts, None, "")
+    scripts(job)
+    told = Told(args.nodes, len(job.places[0].devices), job.port, _ranks_by_table(args, s.cluster), args.per_device)
+    nodes = nodes_of(job.program, told)
+    if nodes and nodes > len(s.hosts):
+        raise UsageError(f"{nodes} nodes are wanted, and there are {len(s.hosts)} to choose from")
+    return Wanted(nodes, args.unknown)
+
+
+def _ranks_by_table(args: argparse.Namespace, cluster: Cluster) -> bool:
+    return cluster.product.is_npu and cluster.probe.backend == "hccl" and not args.no_rank_table
+
+
+def _job(
+    args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host], facts: "ClusterFacts | None", table: str
+) -> "Job":
+    """The job on `hosts`, in the order of its ranks. Raises UsageError; NotSeenError by `facts`, None where nobody has
+    looked."""
+    from preflight.cli.launch import master_port, refuse_job, refuse_port
+    from preflight.launch.environment import checked
+    from preflight.launch.job import Job
+    from preflight.launch.places import places
+
+    launcher = Launcher.SHELL if args.per_device else Launcher.SPAWN
+    refuse_port(args.master_port)
+    port = args.master_port or master_port(cluster, launcher)
+    there = tuple(places(cluster, hosts, args.devices, facts))
+    refuse_job(cluster, port, there)
+    own = checked(args.env, cluster.product, len(hosts))
+    return Job(launcher, cluster, there, tuple(args.program), port, own, rank_table=table)
+
+
+def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Start | int":
+    """What is to take our place, or the exit code where nothing is run."""
+    from preflight.cli.probe import reached_as_asked
+    from preflight.gate.exec_step import packed, scripts
+    from preflight.inventory import fold
+    from preflight.transport.programs import source
+
+    with reached_as_asked(args, s) as reached:
+        choice = _proved(args, reached, wanted)
+        if choice.problem:
+            _say(f"not started: {choice.problem}")
+            return choice.code
+        chosen = [host for host in s.hosts if host.name in choice.take]
+        job, table = _settled(args, reached._replace(hosts=tuple(chosen)))
+        s.progress.clear()
+    told = packed(_by_node(args, chosen, scripts(job)), table, source("node_step"))
+    spare = f"; {fold(choice.spare)} {_are(choice.spare)} spare" if choice.spare else ""
+    _say(f"{args.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}")
+    return _start(args, chosen, job, told)
+
+
+def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
+    """Probe until nobody fails any more: whoever did took part in the others' tests."""
+    from preflight.cli.probe import probed
+    from preflight.cli.probed import finish_probe, judged
+    from preflight.gate.exec_choice import Choice, choose
+
+    out: dict[str, str] = {}
+    for _ in range(MOST_PROBES):
+        started, names = datetime.now(UTC), [host.name for host in s.hosts]
+        try:
+            seen = probed(args, s)
+        except NotSeenError as error:
+            if wanted.unknown is Unknown.CLOSED:
+                raise
+            _say(f"{error}; --unknown open: it is run all the same")
+            return choose(names, (), {}, wanted)
+        findings = judged(s, seen)
+        choice = choose(names, findings, {**seen.refused, **seen.alone}, wanted)
+        left = [f"left out: {host}: {why}" for host, why in choice.out.items()]
+        with redirect_stdout(sys.stderr):
+            finish_probe(args, s, started, seen, findings, [*left, *_decided(choice)])
+        for sentence in left:
+            _say(sentence)
+        out |= choice.out
+        if choice.problem or not choice.again:
+            return replace(choice, out=out)
+        _say(f"once more, without {'it' if len(left) == 1 else 'them'}")
+        s = s._replace(hosts=tuple(host for host in s.hosts if host.name in choice.take))
+    return Choice(out=out, problem=f"{MOST_PROBES} probes in a row have found bad nodes among those left", code=1)
+
+
+def _decided(choice: "Choice") -> list[str]:
+    """For the report: what becomes of the command."""
+    from preflight.inventory import fold
+
+    if choice.problem:
+        return [f"the command is not started: {choice.problem}"]
+    return [] if choice.again else [f"the command is started on {fold(choice.take)}"]
+
+
+def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]":
+    """The job on the session's hosts, and its rank table, by what these say of themselves now."""
+    from preflight.facts.collect import collect
+    from preflight.launch.places import must_look, wants_addresses
+
+    if _ranks_by_table(args, s.cluster):
+        return _by_rank_table(args, s)
+    known = None
+    if must_look(s.hosts) or wants_addresses(s.cluster, Launcher.SPAWN):
+        known = collect(
+            s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+            sections=("network",),
+        )  # fmt: skip
+    return _job(args, s.cluster, s.hosts, known, ""), None
+
+
+def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
+    """Raises PreflightError and NotSeenError where there can be no table of these hosts."""
+    from preflight.cli.ranktable_look import look
+    from preflight.gate.exec_step import Table
+    from preflight.ranktable.build import Wanted, build, version_of
+    from preflight.ranktable.read import read
+    from preflight.ranktable.rules import judge
+    from preflight.ranktable.write import text_of
+
+    wanted = Wanted(args.devices or ())
+    facts = look(s, args.pool, version_of(s.cluster, wanted))
+    built = build(s.cluster, s.hosts, facts, wanted)
+    without = "; --no-rank-table starts the command without one"
+    if built.table is None:
+        why = (*built.lacking, *built.unseen)[0]
+        raise (PreflightError if built.lacking else NotSeenError)(f"no rank table: {why}{without}")
+    text = text_of(built.table)
+    if wrong := next((problem.text for problem in judge(read(text), s.cluster.product) if not problem.warning), ""):
+        raise PreflightError(f"no rank table that HCCL takes: {wrong}{without}")
+    order = [server.id for server in built.table.servers]
+    hosts = sorted(s.hosts, key=lambda host: order.index(host.address))
+    table = Table(f"/tmp/preflight-rank-table-{secrets.token_hex(4)}.json", text)  # noqa: S108  (written with O_EXCL)
+    return _job(args, s.cluster, hosts, facts, table.path), table
+
+
+def _by_node(args: argparse.Namespace, hosts: Sequence[Host], texts: "dict[str, str]") -> dict[str, str]:
+    """Scripts by what the engine calls the hosts."""
+    if args.via == "mpi":
+        return texts
+    from preflight.transport.engine.slurm import job_of
+
+    return {node: texts[host] for host, node in job_of(os.environ).names(hosts).items()}
+
+
+def _start(args: argparse.Namespace, hosts: Sequence[Host], job: "Job", told: dict[str, str]) -> "Start":
+    from preflight.gate.exec_step import by_mpirun, by_srun
+
+    if args.via == "slurm":
+        from preflight.transport.engine.slurm import job_of
+
+        here = job_of(os.environ)
+        return by_srun(here, list(here.names(hosts).values()), told, os.environ)
+    from preflight.transport.engine.open_mpi import addresses_of, mpirun_of
+
+    addresses = dict(zip((host.name for host in hosts), addresses_of(hosts, os.environ), strict=True))
+    return by_mpirun(mpirun_of(os.environ), addresses, told, os.environ, path=not job.cluster.probe.setup)
+
+
+def _say(sentence: str) -> None:
+    print(printable(f"preflight: {sentence}"), file=sys.stderr, flush=True)

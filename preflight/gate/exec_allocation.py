@@ -1,0 +1,40 @@
+"""The hosts that a job has, where no inventory says more of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from preflight.hostlists import slurm_environment
+from preflight.hostlists.into_inventory import Wishes, document_of
+from preflight.hostlists.listed import Source
+from preflight.inventory import dump, parse
+from preflight.model.cluster import Cluster
+from preflight.model.errors import UsageError
+
+_HOW = "preflight inventory import --from slurm-env --product P -o hosts.toml"
+
+
+def cluster_of(
+    environment: Mapping[str, str], product: str, devices: int | None, resolve: Callable[[str], str]
+) -> tuple[Cluster, list[str]]:
+    """The hosts of a job of Slurm by their names, and what was assumed of them. `product`, `devices` (a host): empty or
+    None where Slurm's variables are to tell; `resolve`: name → address, OSError. Raises InventoryError for variables
+    that are missing or malformed, UsageError where they do not tell enough."""
+    source = Source(slurm_environment.ENVIRONMENT, slurm_environment.text_of(environment))
+    listed = slurm_environment.read(source)
+    if not (product or listed.product):
+        raise UsageError(
+            "there is no hosts.toml, and Slurm does not tell what devices the hosts have: say it with --product, or "
+            f"make an inventory and look it over: {_HOW}"
+        )
+    hosts = tuple(replace(host, address=host.address or _address(host.name, resolve)) for host in listed.hosts)
+    document, assumed = document_of(replace(listed, hosts=hosts), Wishes(product=product, devices=devices))
+    return parse(dump(document), Path("the job's hosts")), assumed
+
+
+def _address(name: str, resolve: Callable[[str], str]) -> str:
+    try:
+        return resolve(name)
+    except OSError as error:
+        why = f"{name} does not resolve to an address here ({error.strerror})"
+        raise UsageError(f"{why}: give an inventory; {_HOW}") from None

@@ -1,0 +1,83 @@
+"""Which hosts of an allocation run the command, by what a probe of them found. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from preflight.model.finding import Finding
+from preflight.model.gate import Unknown
+from preflight.model.outcome import Outcome
+
+# Of a partition those are named that are cut off from its largest part. The other kinds say that something between
+# hosts is broken, and not who.
+_NAMES_HOSTS = ("host", "device", "partition")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`nodes`: as many run the command, None: all that are good. `unknown`: what becomes of hosts, and of the job, of
+    which nobody can say that they are good."""
+
+    nodes: int | None = None
+    unknown: Unknown = Unknown.CLOSED
+
+    @property
+    def least(self) -> int:
+        return self.nodes or 1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`take` and `spare`: hosts in their order; `out`: host → why it is left out. `again`: those who failed took part
+    in the others' tests, so the rest has to be probed without them. `problem`: why nothing is run, with exit code
+    `code`."""
+
+    take: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+    out: Mapping[str, str] = field(default_factory=dict)
+    again: bool = False
+    problem: str = ""
+    code: int = 0
+
+
+def choose(hosts: Sequence[str], findings: Iterable[Finding], left_out: Mapping[str, str], wanted: Wanted) -> Choice:
+    """`hosts` were probed; `left_out`: those of them that were not, or not with the others, and why."""
+    failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
+    unknown = [finding for finding in findings if finding.outcome is Outcome.UNKNOWN]
+    failed = {host: _why(finding) for finding in reversed(failures) for host in named(finding)}
+    out = {host: why for host, why in {**failed, **left_out}.items() if host in hosts}
+    if failed.keys() & set(hosts):
+        return _enough(hosts, out, wanted, again=True)
+    if failures:
+        return Choice(out=out, problem=f"{_why(failures[0])}; that names no host to leave out", code=1)
+    if wanted.unknown is Unknown.OPEN:
+        return _enough(hosts, out, wanted)
+    if nobody_s := [finding for finding in unknown if finding.host is None]:
+        problem = f"nobody knows whether the hosts are good: {_why(nobody_s[0])}; --unknown open runs it all the same"
+        return Choice(out=out, problem=problem, code=3)
+    doubtful = {str(finding.host): f"nobody knows: {_why(finding)}" for finding in unknown}
+    return _enough(hosts, {**doubtful, **out}, wanted, doubtful=len(doubtful.keys() - out.keys()))
+
+
+def named(finding: Finding) -> set[str]:
+    """The hosts that a failure names as bad; nobody where it is about what is between them."""
+    if finding.culprit:
+        names = finding.culprit.kind in _NAMES_HOSTS
+        return {member.partition("/")[0] for member in finding.culprit.members} if names else set()
+    return {finding.host} if finding.host and not finding.peer else set()
+
+
+def _why(finding: Finding) -> str:
+    return f"{finding.check}: {finding.summary}" + (f" ({finding.cause})" if finding.cause else "")
+
+
+def _enough(
+    hosts: Sequence[str], out: Mapping[str, str], wanted: Wanted, *, again: bool = False, doubtful: int = 0
+) -> Choice:
+    """`doubtful`: of those who are out, as many are only not known to be good."""
+    good = tuple(host for host in hosts if host not in out)
+    if len(good) < wanted.least:
+        are = "1 good host is" if len(good) == 1 else f"{len(good)} good hosts are"
+        problem = f"{are} left of {len(hosts)}, and {wanted.least} are wanted" if wanted.nodes else "no host is good"
+        return Choice(out=out, problem=problem, code=3 if len(good) + doubtful >= wanted.least else 1)
+    taken = len(good) if again else wanted.nodes
+    return Choice(good[:taken], good[taken:] if taken else (), out, again)

@@ -1,0 +1,83 @@
+"""What the command that is to be run says of nodes and ranks: nothing that contradicts what it gets. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.launch.lint.starts import starts
+from preflight.launch.lint.types import Command, Part, Spot, Word
+from preflight.model.errors import UsageError
+
+_EACH_ITS_OWN = {
+    "node-rank": "every node gets its own",
+    "master-addr": "who is rank 0 is known only when the bad nodes are out",
+    "rdzv-endpoint": "who is rank 0 is known only when the bad nodes are out",
+    "standalone": "it would start a job of its own on every node",
+}
+_ONCE = ("mpi", "perseus", "srun", "deepspeed")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the job's processes are told. `nodes`: as asked for, None for all that are good; `processes`: a node;
+    `table`: they get a rank table; `per_device`: the command is started once a device."""
+
+    nodes: int | None
+    processes: int
+    port: int
+    table: bool = False
+    per_device: bool = False
+
+
+def nodes_of(program: Sequence[str], told: Told) -> int | None:
+    """How many nodes are wanted, by what is `told`, else by the command itself. Raises UsageError for an option of the
+    command that contradicts what it gets."""
+    family, given = _options(program)
+    if family in _ONCE:
+        raise UsageError(
+            f"{program[0]} is started once for all nodes, and exec starts its command on each: give it what "
+            f"{program[0]} would start"
+        )
+    if family != "torch":
+        return told.nodes
+    if told.per_device:
+        raise UsageError("--per-device: torchrun starts a process a device by itself; leave out one of them")
+    for name, why in _EACH_ITS_OWN.items():
+        if name in given:
+            raise UsageError(f"leave --{name} out of the command: {why}, as PET_{name.upper().replace('-', '_')}")
+    _same(given, "master-port", told.port, f"preflight exec --master-port {given.get('master-port')}")
+    _same(given, "nproc-per-node", told.processes, "preflight exec --devices 0-3, or the like")
+    if told.table and given.get("rdzv-backend", "static") != "static":
+        raise UsageError(
+            f"--rdzv-backend {given['rdzv-backend']} deals ranks out by itself, and not as the rank table has them; "
+            "leave it out, or preflight exec --no-rank-table"
+        )
+    return _wanted(given.get("nnodes"), told.nodes)
+
+
+def _options(program: Sequence[str]) -> tuple[str, Mapping[str, str]]:
+    """The launcher's family, and its options with their values; empty for any other program."""
+    words = tuple(Word(Spot(1, number), (Part(word),)) for number, word in enumerate(program, 1))
+    found, _ = starts(Path("the command"), (Command(words),))
+    if not found or found[0].word not in words[:3]:  # else it is an argument of something else
+        return "", {}
+    return found[0].family, {name: value[0].text if value else "" for name, value in found[0].given.items()}
+
+
+def _same(given: Mapping[str, str], name: str, ours: int, mend: str) -> None:
+    said = given.get(name, "")
+    if said.isdecimal() and int(said) != ours:
+        raise UsageError(f"the command says --{name} {said}, and gets {ours}; leave it out, or say {mend}")
+
+
+def _wanted(said: str | None, asked: int | None) -> int | None:
+    if said is None:
+        return asked
+    if not said.isdecimal():
+        raise UsageError(f"leave --nnodes {said} out of the command: --nodes N of preflight exec says how many run it")
+    if asked is not None and int(said) != asked:
+        raise UsageError(
+            f"the command says --nnodes {said}, and preflight exec --nodes {asked}; leave --nnodes out, the command "
+            "gets it as PET_NNODES"
+        )
+    return int(said)

@@ -1,0 +1,102 @@
+"""How the command is started on the nodes that were chosen: one step of srun, or one mpirun. Pure."""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from preflight.launch.job import HostLaunch, Job, Variable
+from preflight.launch.launchers import launches
+from preflight.launch.text import script
+from preflight.launch.words import LONGEST
+from preflight.model.errors import UsageError
+from preflight.transport.engine.open_mpi import Mpirun
+from preflight.transport.engine.slurm import NOT_INHERITED
+from preflight.transport.engine.slurm import Job as Allocation
+
+_PART = LONGEST - len("PREFLIGHT_STEP_000=")  # bytes: a variable is to Linux what an argument is
+_MOST = 1 << 20  # bytes of them all: Linux lets 2 MiB through with a usual stack, the shell's own variables included
+# python3 -c reads it from there, since mpirun has the command once a node
+_PROGRAM = "import os; exec(os.environ.pop('PREFLIGHT_PROGRAM'))"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rank table of the chosen nodes, and where it is on each of them while the command runs."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """What takes this process's place."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def scripts(job: Job) -> dict[str, str]:
+    """Host → what bash runs there. Raises UsageError for a job that cannot be started like that."""
+    return {
+        it.host: script(_told(job, it), job.cluster.probe, [f"{it.host}: by preflight exec"]) for it in launches(job)
+    }
+
+
+def _told(job: Job, launch: HostLaunch) -> HostLaunch:
+    """The launch, with what torchrun reads in the place of its options (torch/distributed/argparse_util.py: PET_*)."""
+    known = {it.name: it.value for it in launch.variables}
+    place = next(place for place in job.places if place.name == launch.host)
+    torchrun = {
+        "NNODES": str(len(job.places)), "NODE_RANK": str(job.places.index(place)),
+        "NPROC_PER_NODE": str(len(place.devices)), "MASTER_ADDR": job.master, "MASTER_PORT": str(job.port),
+        "RDZV_BACKEND": "static", "RDZV_ENDPOINT": f"{job.master}:{job.port}", "STANDALONE": "0",
+    }  # fmt: skip
+    more = [Variable("NNODES", str(len(job.places)), "hosts of the job")]
+    more += [Variable(name, torchrun[name], "as torchrun gets it") for name in ("NODE_RANK", "NPROC_PER_NODE")]
+    why = "an option of torchrun, where the command does not give it"
+    more += [Variable(f"PET_{name}", value, why) for name, value in torchrun.items()]
+    return replace(launch, variables=(*launch.variables, *(it for it in more if it.name not in known)))
+
+
+def packed(of_nodes: Mapping[str, str], table: Table | None, program: str) -> dict[str, str]:
+    """The variables that bring `program` (preflight/remote/node_step.py) and what it is told to all nodes. Raises
+    UsageError where that is more than an environment holds."""
+    told = {"scripts": of_nodes, "table": {"path": table.path, "text": table.text} if table else None}
+    text = base64.b64encode(zlib.compress(json.dumps(told).encode(), 9)).decode("ascii")
+    if len(text) > _MOST:
+        raise UsageError(
+            f"what {len(of_nodes)} nodes are to be told does not go into an environment; leave the rank table out "
+            "(--no-rank-table, after preflight ranktable --push), or start the job as preflight launch prints it"
+        )
+    parts = [text[at : at + _PART] for at in range(0, len(text), _PART)]
+    return {"PREFLIGHT_PROGRAM": program} | {f"PREFLIGHT_STEP_{number}": part for number, part in enumerate(parts)}
+
+
+def by_srun(here: Allocation, nodes: Sequence[str], told: Mapping[str, str], environment: Mapping[str, str]) -> Start:
+    """`nodes`: as Slurm calls them, in any order: each learns by its own name what is its own."""
+    count = len(nodes)
+    argv = (
+        here.srun, f"--jobid={here.number}", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
+        f"--nodelist={','.join(nodes)}", *here.overlap, "--export=ALL", "--mpi=none", "--input=none", "--cpu-bind=none",
+        "--wait=0", "--kill-on-bad-exit=1", "--quit-on-interrupt", "--quiet", "python3", "-I", "-c", _PROGRAM,
+    )  # fmt: skip
+    inherited = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
+    return Start(argv, {**inherited, **told})
+
+
+def by_mpirun(
+    found: Mpirun, addresses: Mapping[str, str], told: Mapping[str, str], environment: Mapping[str, str], *, path: bool
+) -> Start:
+    """`addresses`: node → what mpirun knows it by; each has an application of its own, so that it is told who it is.
+    `path`: this shell's PATH is the nodes', too."""
+    own = [*told, *(name for name in ("PATH", "LD_LIBRARY_PATH") if path and name in environment)]
+    passed = tuple(word for name in own for word in ("-x", name))
+    quiet = ("--mca", "orte_tag_output", "0", "--mca", "orte_timestamp_output", "0") if found.major < 5 else ()
+    argv = [found.path, *found.root, "--stdin", "none", *quiet]
+    for number, (node, address) in enumerate(addresses.items()):
+        argv += [":"] if number else []
+        argv += ["--host", f"{address}:1", "-n", "1", "--bind-to", "none", *passed]
+        argv += ["python3", "-I", "-c", _PROGRAM, node]
+    return Start(tuple(argv), {**environment, **told})

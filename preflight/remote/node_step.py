@@ -1,0 +1,57 @@
+"""What `preflight exec` has srun or mpirun start on each node of the job: it starts the job's command there, and ends
+as that ends. Standard library only, Python 3.6 syntax.
+
+$PREFLIGHT_STEP_0, _1 … are, put together, base64 of zlib's of a JSON object:
+
+    {"scripts": {NODE: TEXT}, "table": {"path", "text"} or null}
+
+NODE is $SLURMD_NODENAME, or the first argument; its script is run by bash. A rank table is written before, for all
+users to read, and removed after. Should the step be told to end (SIGTERM of an engine that has seen another node fail),
+the command is told, too, and the exit code is 1: engines report the highest code, and that is to be the first node's.
+"""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import zlib
+
+
+def taken_out(environment):
+    """The object; its variables are gone after that."""
+    parts = []
+    while "PREFLIGHT_STEP_%d" % len(parts) in environment:
+        parts.append(environment.pop("PREFLIGHT_STEP_%d" % len(parts)))
+    return json.loads(zlib.decompress(base64.b64decode("".join(parts))).decode("utf-8"))
+
+
+def main():
+    told = taken_out(os.environ)
+    node = sys.argv[1] if len(sys.argv) > 1 else os.environ["SLURMD_NODENAME"]
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)  # what ends the command is for what it started, too, and for nobody else
+    ended = []
+
+    def pass_on(number, _):
+        signal.signal(number, signal.SIG_IGN)
+        ended.append(number)
+        os.killpg(0, number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    table = told["table"]
+    if table:
+        written = os.open(table["path"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        with os.fdopen(written, "w") as file:
+            file.write(table["text"])
+    try:
+        code = subprocess.Popen(["bash", "-c", told["scripts"][node]], stdin=subprocess.DEVNULL).wait()
+    finally:
+        if table:
+            os.unlink(table["path"])
+    sys.exit(1 if ended else code if code >= 0 else 128 - code)
+
+
+main()

@@ -6,7 +6,7 @@ take minutes to show symptoms of causes that stand above it. `preflight probe` r
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from typing import Any
 from preflight.cli.causes import causes
 from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, finish, refuse_unwritable
+from preflight.cli.publish import Published, add_publish_argument, publisher, refuse_partial_check
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
-from preflight.model.report import LeftOut
+from preflight.model.report import LeftOut, Report
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
 
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto",),
         help="with --limit: probe the limited hosts together with known-good idle partners from the rest",
     )
+    add_publish_argument(parser)
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
     add_output_arguments(parser)
 
@@ -126,7 +128,8 @@ class _Rounds:
             return None
         whole = not (self.args.only or self.args.skip or self.args.no_ping or self.args.source or self.args.basic)
         idle = self.cluster.probe.idle or self.args.idle
-        return ("probe" if whole else "check") + ("" if idle else " --idle")
+        publish = " --publish" if self.args.publish else ""
+        return ("probe" if whole else "check") + ("" if idle else " --idle") + publish
 
 
 def _folded(refused: Sequence[tuple[str, str]]) -> str:
@@ -188,6 +191,7 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
 def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args.save)
+    refuse_partial_check(args)
     if args.source and args.buddies:
         raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
     if args.source and args.basic:
@@ -255,10 +259,16 @@ def run(args: argparse.Namespace) -> int:
                 ),
             }  # fmt: skip
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
-    return _finish(args, rounds, started, left_out)
+        return _finish(args, rounds, started, left_out, publisher(args, s, facts))
 
 
-def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_out: Sequence[LeftOut]) -> int:
+def _finish(
+    args: argparse.Namespace,
+    rounds: _Rounds,
+    started: datetime,
+    left_out: Sequence[LeftOut],
+    publish: Callable[[Report], Published] | None = None,
+) -> int:
     return finish(
         args,
         "check",
@@ -270,4 +280,5 @@ def _finish(args: argparse.Namespace, rounds: _Rounds, started: datetime, left_o
         notes=rounds.notes,
         to_prove=rounds.to_prove(),
         setting=None if args.source else setting_of(rounds.cluster),
+        publish=publish,
     )

@@ -25,6 +25,7 @@ from preflight.cli.common import Session, add_inventory_arguments, session
 from preflight.cli.output import add_output_arguments, refuse_unwritable
 from preflight.cli.probe_request import add_request_arguments, request_of
 from preflight.cli.probed import Probed, finish_probe
+from preflight.cli.publish import add_publish_argument, refuse_partial_probe
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.cli.with_hccl_test import with_hccl_test
 from preflight.facts.types import ClusterFacts
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "mpirun, or the pods of a Kubernetes job by each other",
     )
     parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
+    add_publish_argument(parser)
     parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
     add_output_arguments(parser)
 
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args.save)
     started = datetime.now(UTC)
     with session(args) as by_ssh, reached_as_asked(args, by_ssh) as s:
+        refuse_partial_probe(args, s.cluster.probe)
         if not (args.idle or s.cluster.probe.idle):
             raise UsageError(
                 "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "

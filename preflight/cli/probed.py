@@ -7,6 +7,7 @@ from datetime import date, datetime
 
 from preflight.cli.common import Session
 from preflight.cli.output import finish
+from preflight.cli.publish import publisher
 from preflight.cli.remember import setting_of
 from preflight.facts.types import ClusterFacts
 from preflight.model.finding import Finding
@@ -62,4 +63,5 @@ def finish_probe(
         left_out=[LeftOut(host, why) for host, why in {**probed.refused, **probed.alone}.items()],
         notes=[*limited, *probed.notes, *notes],
         setting=setting_of(s.cluster, probed.runner),
+        publish=publisher(args, s, probed.facts),
     )

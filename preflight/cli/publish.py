@@ -1,0 +1,84 @@
+"""`--publish` of check and probe: what was found, to the hosts, for the gate there."""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from preflight.cli.common import Session
+from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
+from preflight.model.cluster import ProbeSettings
+from preflight.model.errors import UsageError
+from preflight.model.report import Report
+
+
+class Published(NamedTuple):
+    """`everywhere`: whether no host refused to take it."""
+
+    notes: tuple[str, ...]
+    everywhere: bool
+
+
+def add_publish_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--publish", action="store_true", help="leave on each host what was found there, for the gate (docs/gate.md)"
+    )
+
+
+def refuse_partial_check(args: argparse.Namespace) -> None:
+    """Raises UsageError where `--publish` would let a part of a look pass for a whole one."""
+    if not args.publish:
+        return
+    partial = {
+        "--from": args.source, "--only": args.only, "--skip": args.skip, "--basic": args.basic,
+        "--no-ping": args.no_ping, "--ignore": args.ignore,
+    }  # fmt: skip
+    _refuse([option for option, given in partial.items() if given], "a look at everything, as the inventory has it")
+
+
+def refuse_partial_probe(args: argparse.Namespace, settings: ProbeSettings) -> None:
+    """The same for a probe. `settings`: the inventory's."""
+    if not args.publish:
+        return
+    partial = {
+        "--scope": args.scope,
+        "--backend": args.backend not in (None, settings.backend),
+        "--via pods": args.via == "pods",
+    }
+    _refuse([option for option, given in partial.items() if given], "a probe of all that jobs use")
+
+
+def _refuse(options: list[str], wanted: str) -> None:
+    if options:
+        raise UsageError(f"--publish is for {wanted}, by which the gate decides; leave out {', '.join(options)}")
+
+
+def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Callable[[Report], Published] | None:
+    """What brings a report to the hosts; None where that is not asked for, so that nothing is written there."""
+    if not getattr(args, "publish", False):
+        return None
+
+    def bring(report: Report) -> Published:
+        from preflight.checks.registry import all_checks
+        from preflight.gate.publish import publish
+        from preflight.gate.verdict import looks_of, versions_of
+
+        reached = [line.name for line in report.hosts if not isinstance(facts.hosts.get(line.name), Unreachable)]
+        versions = {name: versions_of(seen) for name, seen in facts.hosts.items() if isinstance(seen, HostFacts)}
+        needs = {id_: check.needs for id_, check in all_checks().items()}
+        looks = looks_of(report, reached, needs, versions)
+        hosts = [host for host in s.cluster.hosts if host.name in looks]
+        came = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
+        s.progress.clear()
+        silent = {line.name: "nothing was looked at there" for line in report.hosts if line.name not in came}
+        return Published(tuple(_told({**came, **silent})), not any(came.values()))
+
+    return bring
+
+
+def _told(came: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for those that have it, and one for each reason why others do not."""
+    from preflight.inventory import fold
+
+    for why in sorted(set(came.values())):
+        names = fold(name for name, other in came.items() if other == why)
+        yield f"not published on {names}: {why}" if why else f"published on {names}"

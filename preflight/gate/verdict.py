@@ -1,0 +1,143 @@
+"""What a report says of one host, for the gate on it (docs/gate.md, verdict.json). Pure.
+
+A host is taken out of service for what was seen on it, or where tests convict it. What two hosts, a rail or the whole
+cluster have together is written down as a warning on those whom it concerns.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight import __version__
+from preflight.checks.registry import ROUNDS
+from preflight.facts.types import HostFacts, Versions
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome, overall
+from preflight.model.report import Report
+from preflight.report.text import printable
+
+MOST_PROBLEMS = 64
+LONGEST = 300  # characters of a problem's sentence
+_LONGEST_VERSION = 100
+# Inputs of checks that are about what hosts saw of each other: there only a culprit is convicted.
+_BETWEEN_HOSTS = frozenset({*ROUNDS, "arrivals", "neighbours"})
+_PROBING = frozenset({"rehearsal", "observations", "hccl_test"})  # inputs that make a check one of the probe's
+_VERSIONS = ("driver", "firmware", "cann", "torch", "torch_npu", "python")
+
+
+@dataclass(frozen=True)
+class Problem:
+    check: str
+    outcome: Outcome
+    device: int | None
+    summary: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a run found on one host; time, expiry and the host's state are added there, by its own clock."""
+
+    run: str
+    preflight: str
+    outcome: Outcome
+    checks: Mapping[str, Outcome]  # id → the worst outcome, of each check that ran
+    problems: tuple[Problem, ...]  # the worst first
+    versions: Mapping[str, str]
+
+
+def looks_of(
+    report: Report,
+    hosts: Sequence[str],
+    needs: Mapping[str, Collection[str]],
+    versions: Mapping[str, Mapping[str, str]],
+) -> dict[str, dict[str, Look]]:
+    """Host → what the report says of it, as "check" and "probe". What was not looked at is not there: an earlier look
+    keeps counting then, for the probe's part of a check that did not probe, and for a host that the probe left out.
+
+    `needs`: check → its inputs, of all checks; `versions`: host → those that it was looked at with.
+    """
+    about: dict[str, list[Finding]] = {host: [] for host in hosts}
+    for finding in report.findings:
+        for host in hosts if finding.host is None else {finding.host, *_named(finding)}:
+            about.get(host, []).append(finding)
+    left_out = {left.host for left in report.left_out}
+    looks: dict[str, dict[str, Look]] = {}
+    for host, findings in about.items():
+        parts: dict[str, list[Finding]] = {"check": [], "probe": []}
+        for finding in findings:
+            parts["probe" if _PROBING & set(needs[finding.check]) else "check"].append(finding)
+        if report.command != "check":
+            del parts["check"]
+        if host in left_out:
+            del parts["probe"]
+        found = {name: _look(report.run, host, part, needs, versions.get(host, {})) for name, part in parts.items()}
+        looks[host] = {name: look for name, look in found.items() if look}
+    return looks
+
+
+def _named(finding: Finding) -> set[str]:
+    """The hosts that tests have pinned it on, or whose devices."""
+    return {member.partition("/")[0] for member in finding.culprit.members} if finding.culprit else set()
+
+
+def versions_of(facts: HostFacts) -> dict[str, str]:
+    """What a look was taken with, as far as it is known."""
+    found = facts.versions
+    if not isinstance(found, Versions):
+        return {}
+    told = {name: getattr(found, name) for name in _VERSIONS}
+    return {name: printable(version)[:_LONGEST_VERSION] for name, version in told.items() if version}
+
+
+def _look(
+    run: str,
+    host: str,
+    findings: Collection[Finding],
+    needs: Mapping[str, Collection[str]],
+    versions: Mapping[str, str],
+) -> Look | None:
+    """None where nothing was looked at."""
+    checks: dict[str, Outcome] = {}
+    problems: list[Problem] = []
+    for finding in findings:
+        outcome = _said_of(host, finding, needs[finding.check])
+        if outcome is None:
+            continue
+        checks[finding.check] = overall((outcome, checks.get(finding.check, outcome)))
+        if outcome not in (Outcome.PASS, Outcome.SKIP):
+            summary = printable(finding.summary)[:LONGEST]
+            problems += (Problem(finding.check, outcome, device, summary) for device in _devices(host, finding))
+    outcome = overall(checks.values())
+    if not checks or outcome is Outcome.SKIP:
+        return None
+    worst_first = tuple(Outcome)
+    problems.sort(key=lambda one: worst_first.index(one.outcome))  # stable: else in the report's order
+    return Look(run, __version__, outcome, checks, tuple(problems[:MOST_PROBLEMS]), versions)
+
+
+def _said_of(host: str, finding: Finding, needs: Collection[str]) -> Outcome | None:
+    """What a finding says of the host, None where that is nothing."""
+    about_all = finding.host is None
+    concerned = about_all or finding.host == host
+    if finding.outcome is Outcome.FAIL and finding.culprit:
+        named, kind = _named(finding), finding.culprit.kind
+        if host in named:
+            within = kind == "link" and len(named) == 1  # a link within a host is its own
+            return Outcome.FAIL if within or kind in ("host", "device") else Outcome.WARN
+        if finding.host == host or not named:
+            return Outcome.WARN
+        return Outcome.PASS if about_all else None  # it is others' trouble
+    if not concerned:
+        return None
+    if finding.outcome is Outcome.FAIL:
+        return Outcome.WARN if about_all or _BETWEEN_HOSTS & set(needs) else Outcome.FAIL
+    return Outcome.WARN if finding.outcome is Outcome.UNKNOWN and about_all else finding.outcome
+
+
+def _devices(host: str, finding: Finding) -> Iterator[int | None]:
+    """The host's devices that a finding is about; None: the host as a whole."""
+    if finding.culprit and finding.culprit.kind == "device":
+        members = (member.partition("/") for member in finding.culprit.members)
+        own = [int(device) for name, _, device in members if name == host and device.isdecimal()]
+        yield from own or [None]
+    else:
+        yield finding.device if finding.host == host else None

@@ -102,7 +102,7 @@ def removing(way: Way, *, force: bool) -> Planned:
 
 
 def _change(host: str, path: str, before: str | None, after: str | None) -> Change:
-    return Change(host, Area.GATE, _KINDS[path], path, before, after, "gate")
+    return Change(host, Area.ENVIRONMENT, _KINDS[path], path, before, after, "gate")
 
 
 def _hindrance(site: Site) -> str:

@@ -5,13 +5,12 @@ from enum import StrEnum
 
 
 class Area(StrEnum):
-    """What a `configure-*` command, or another one, limits itself to."""
+    """What a `configure-*` command limits itself to."""
 
     PORTS = "ports"
     ADDRESSES = "device-ips"
     FIREWALL = "firewall"
     ENVIRONMENT = "environment"
-    GATE = "gate"  # of `preflight gate install`, no finding's
 
 
 class Risk(StrEnum):

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_save_argument(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
-    parser.set_defaults(idle=True, fail_on="fail", output="console", all=False)
+    parser.set_defaults(idle=True, fail_on="fail", output="brief", all=False)
 
 
 def _number(text: str) -> int:
@@ -203,15 +203,21 @@ def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -
     with reached_as_asked(args, s) as reached:
         choice = _proved(args, reached, wanted)
         if choice.problem:
-            _say(f"not started: {choice.problem}")
+            _say(f"not started: {choice.problem}{_out(choice)}")
             return choice.code
         chosen = [host for host in s.hosts if host.name in choice.take]
         job, table = _settled(args, reached._replace(hosts=tuple(chosen)))
         s.progress.clear()
     told = packed(_by_node(args, chosen, scripts(job)), table, source("node_step"))
-    spare = f"; {fold(choice.spare)} {_are(choice.spare)} spare" if choice.spare else ""
-    _say(f"{args.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}")
+    spare = f"; spare: {fold(choice.spare)}" if choice.spare else ""
+    _say(f"{args.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}{_out(choice)}")
     return _start(args, chosen, job, told)
+
+
+def _out(choice: "Choice") -> str:
+    from preflight.inventory import fold
+
+    return f"; left out: {fold(choice.out)}" if choice.out else ""
 
 
 def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
@@ -219,8 +225,10 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
     from preflight.cli.probe import probed
     from preflight.cli.probed import finish_probe, judged
     from preflight.gate.exec_choice import Choice, choose
+    from preflight.inventory import fold
 
     out: dict[str, str] = {}
+    left: list[str] = []  # of all probes, so that the last one's report has the whole decision
     for _ in range(MOST_PROBES):
         started, names = datetime.now(UTC), [host.name for host in s.hosts]
         try:
@@ -229,18 +237,17 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
             if wanted.unknown is Unknown.CLOSED:
                 raise
             _say(f"{error}; --unknown open: it is run all the same")
-            return choose(names, (), {}, wanted)
+            return replace(choose(names, (), {}, wanted), out=out)
         findings = judged(s, seen)
-        choice = choose(names, findings, {**seen.refused, **seen.alone}, wanted)
-        left = [f"left out: {host}: {why}" for host, why in choice.out.items()]
+        not_tested = {**seen.refused, **seen.alone}  # the report has them
+        choice = choose(names, findings, not_tested, wanted)
+        left += [f"left out: {host}: {why}" for host, why in choice.out.items() if host not in not_tested]
         with redirect_stdout(sys.stderr):
             finish_probe(args, s, started, seen, findings, [*left, *_decided(choice)])
-        for sentence in left:
-            _say(sentence)
         out |= choice.out
         if choice.problem or not choice.again:
             return replace(choice, out=out)
-        _say(f"once more, without {'it' if len(left) == 1 else 'them'}")
+        _say(f"the others once more, without {fold(choice.out)}")
         s = s._replace(hosts=tuple(host for host in s.hosts if host.name in choice.take))
     return Choice(out=out, problem=f"{MOST_PROBES} probes in a row have found bad nodes among those left", code=1)
 

@@ -140,7 +140,7 @@ def _show(args: argparse.Namespace, report: Report, observations: Sequence[Obser
             fold=fold,
             next_step=then,
             everything=args.all,
-            table=rows(observations),
+            table=[] if args.output == "brief" else rows(observations),
             width=width(),
         )
     )

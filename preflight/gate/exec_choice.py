@@ -67,7 +67,8 @@ def named(finding: Finding) -> set[str]:
 
 
 def _why(finding: Finding) -> str:
-    return f"{finding.check}: {finding.summary}" + (f" ({finding.cause})" if finding.cause else "")
+    """The finding itself stands in the report."""
+    return f"{finding.check}, {finding.cause or finding.summary}"
 
 
 def _enough(
@@ -76,8 +77,8 @@ def _enough(
     """`doubtful`: of those who are out, as many are only not known to be good."""
     good = tuple(host for host in hosts if host not in out)
     if len(good) < wanted.least:
-        are = "1 good host is" if len(good) == 1 else f"{len(good)} good hosts are"
-        problem = f"{are} left of {len(hosts)}, and {wanted.least} are wanted" if wanted.nodes else "no host is good"
+        are = "1 node is" if len(good) == 1 else f"{len(good)} nodes are"
+        problem = f"{are} good, and {wanted.least} are wanted" if wanted.nodes else "no node is good"
         return Choice(out=out, problem=problem, code=3 if len(good) + doubtful >= wanted.least else 1)
     taken = len(good) if again else wanted.nodes
     return Choice(good[:taken], good[taken:] if taken else (), out, again)

@@ -8,6 +8,7 @@ $PREFLIGHT_STEP_0, _1 … are, put together, base64 of zlib's of a JSON object:
 NODE is $SLURMD_NODENAME, or the first argument; its script is run by bash. A rank table is written before, for all
 users to read, and removed after. Should the step be told to end (SIGTERM of an engine that has seen another node fail),
 the command is told, too, and the exit code is 1: engines report the highest code, and that is to be the first node's.
+For the same reason a failure is told a second after the start at the earliest, when this runs on all other nodes, too.
 """
 
 import base64
@@ -16,7 +17,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zlib
+
+STARTED = time.monotonic()
+ALL_STARTED = 1.0  # seconds
 
 
 def taken_out(environment):
@@ -51,6 +56,8 @@ def main():
     finally:
         if table:
             os.unlink(table["path"])
+    if code and not ended:
+        time.sleep(max(0.0, STARTED + ALL_STARTED - time.monotonic()))
     sys.exit(1 if ended else code if code >= 0 else 128 - code)
 
 

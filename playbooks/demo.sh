@@ -33,3 +33,6 @@ echo "the report is in demo-report.json"
 step "one switch port gets slow: who is it?"
 run lab break slow-link --host node02 --device 3 --dir "$lab"; expect 0
 run check --inventory "$inventory"; expect 1
+
+step "next"
+echo "break one yourself: docs/lab.md; your own cluster: README.md, docs/guides/"

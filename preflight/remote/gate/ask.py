@@ -14,6 +14,23 @@ RECORD = 0.3  # seconds that writing an answer down may hold it up
 LIMIT = 256 * 1024  # bytes of what the child says
 
 
+def working(work, descriptor):
+    """The child's life: a group of its own, with what it starts, and an alarm that ends it where nobody else can."""
+
+    def say(**words):
+        os.write(descriptor, json.dumps(words).encode() + b"\n")
+
+    os.setpgid(0, 0)
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.alarm(CHILD)
+    try:
+        work(say)
+    except Exception as error:
+        say(trouble="%s: %.200s" % (type(error).__name__, error))
+
+
 class Child:
     """A process that runs `work(say)` and leaves; what it says with `say(**words)` comes back a JSON object a line."""
 
@@ -22,13 +39,8 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.setpgid(0, 0)
-                for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_SETMASK, ())
-                signal.alarm(CHILD)
                 os.close(self.descriptor)
-                work(lambda **words: os.write(theirs, json.dumps(words).encode() + b"\n"))
+                working(work, theirs)
             finally:
                 os._exit(0)
         os.close(theirs)
@@ -57,41 +69,44 @@ class Child:
             pass  # it has ended, or is not yet a group: then its alarm ends it
 
 
-def ask(context, environment, work=None, seconds=SECONDS):
-    """The answer, which has been written down. `work` is for tests."""
+def ask(context, environment, seconds=SECONDS, root="/", owner=0):
+    """The answer, which has been written down. `root` and `owner` are for tests, as in decide.py."""
     begin = time.monotonic()
     until = begin + seconds
-    known = {"host": environment.get("SLURMD_NODENAME") or os.uname()[1], "opens": None, "at": "itself"}
-    child = Child(work or (lambda say: look(context, environment, begin, say)))
+    known = {
+        "host": environment.get("SLURMD_NODENAME") or os.uname()[1],
+        "opens": None,
+        "at": "its start",
+        "error": "nothing",
+    }
+
+    def look(say):
+        from gate.decide import decide
+
+        answer = decide(context, environment, say, root, owner)
+        say(answer=answer.fields())
+        write(answer)
+
+    def write(answer):
+        from gate.record import record
+
+        record(answer, environment, root, seconds=round(time.monotonic() - begin, 3))
+
+    child = Child(look)
     try:
-        while True:
-            words = child.said(until)
-            if words is None:
-                break
-            if "answer" in words:
-                child.said(time.monotonic() + RECORD)  # until it has written it down
-                return opened(words["answer"])
+        words = child.said(until)
+        while words is not None and "answer" not in words:
             known.update(words)
+            words = child.said(until)
+        if words is not None:
+            child.said(time.monotonic() + RECORD)  # its end: until then it writes the answer down
+            return opened(words["answer"])
+        late = time.monotonic() >= until
     finally:
         child.end()
-    late = time.monotonic() >= until
-    why = "there was no answer within %g s" % seconds if late else "what looks has ended without an answer"
+    why = "no answer within %g s" % seconds if late else known["trouble"]
     answer = nobody_knows(context, known["host"], "%s, at %s" % (why, known["at"]), known["opens"])
-    writer = Child(lambda _: written(answer, environment, begin))
+    writer = Child(lambda _: write(answer))
     writer.said(time.monotonic() + RECORD)
     writer.end()
     return answer
-
-
-def look(context, environment, begin, say):
-    from gate.decide import decide
-
-    answer = decide(context, environment, say)
-    say(answer=answer.fields())
-    written(answer, environment, begin)
-
-
-def written(answer, environment, begin):
-    from gate.record import record
-
-    record(answer, environment, seconds=round(time.monotonic() - begin, 3))

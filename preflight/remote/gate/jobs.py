@@ -39,11 +39,11 @@ def indices(text):
     return found
 
 
-def runs_in_a_job(pid):
+def runs_in_a_job(proc, pid):
     """Whether one of Slurm's job daemons is above this process: what is left of an ended job is init's."""
     for _ in range(64):
         try:
-            with open("/proc/%s/stat" % pid, "rb") as file:
+            with open("%s/%s/stat" % (proc, pid), "rb") as file:
                 begin, _, rest = file.read(4096).rpartition(b")")
         except OSError:
             return False

@@ -57,7 +57,7 @@ def free_ports(host):
     owners = holders(host, {"socket:[%s]" % inode: inode for inode in taken}) if taken else {}
     for port, inode in sorted((port, inode) for inode, port in taken.items()):
         pid, process = owners.get(inode, (None, "a process that is not seen"))
-        outcome = "warn" if pid and runs_in_a_job(pid) else "fail"
+        outcome = "warn" if pid and runs_in_a_job(host.path("proc"), pid) else "fail"
         who = "%s (process %s)" % (process, pid) if pid else process
         found.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, who)))
     return found
@@ -109,7 +109,7 @@ def leftovers(host):
     nodes = {"/" + host.node(device): device for device in host.devices}
     found = []
     for device, (pid, process) in sorted(holders(host, nodes, SERVICES).items()):
-        if not runs_in_a_job(pid):
+        if not runs_in_a_job(host.path("proc"), pid):
             words = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
             found.append(reason("NPU114", "warn", words, device))
     return found

@@ -7,6 +7,7 @@ the probe is restricted to (ssh.py). Nothing that goes wrong in here may look li
 and whatever hangs, ends in what is to be done where nobody knows.
 """
 
+import io
 import os
 import signal
 import sys
@@ -106,8 +107,11 @@ def scripted(context):
         return ssh.run(os.environ)
     from gate import slurm
 
+    # What it prints is told at the end: a log on a full disk must not end it in the middle of its work.
+    sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     code = slurm.run(context, lambda: look(context), os.environ)
-    sys.stdout.flush()
+    tell(1, sys.stdout.getvalue())
+    tell(2, sys.stderr.getvalue())
     return code
 
 

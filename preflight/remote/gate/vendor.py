@@ -21,9 +21,9 @@ OUTPUT = 4096  # bytes of an answer; a longer one is none
 AGAIN = 0.2  # seconds until a tool that somebody else keeps busy is asked again
 
 
-def links(devices, until, places=PLACES):
+def links(devices, until):
     found = []
-    for device, (said, trouble) in sorted(asked("-link", devices, until, places).items()):
+    for device, (said, trouble) in sorted(asked("-link", devices, until).items()):
         word = value(said, "link status")
         if word == "DOWN":
             found.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
@@ -33,11 +33,11 @@ def links(devices, until, places=PLACES):
     return found
 
 
-def addresses(devices, planned, until, places=PLACES):
+def addresses(devices, planned, until):
     """Compared with the plan, {device as text: "A/PREFIX"}."""
     wanted = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
     found = []
-    for device, (said, trouble) in sorted(asked("-ip", wanted, until, places).items()):
+    for device, (said, trouble) in sorted(asked("-ip", wanted, until).items()):
         address = value(said, "ipaddr")
         if address == wanted[device]:
             continue
@@ -67,9 +67,9 @@ def told(said):
     return "hccn_tool said %.80r" % said.strip()
 
 
-def asked(option, devices, until, places):
+def asked(option, devices, until):
     """{device: (what hccn_tool printed, why that is not all or "")} of what is answered by `until` (time.monotonic)."""
-    tool = next((place for place in places if os.access(place, os.X_OK)), None)
+    tool = next((place for place in PLACES if os.access(place, os.X_OK)), None)
     if tool is None:
         return dict.fromkeys(devices, ("", "hccn_tool is not installed"))
     answers, todo = {}, set(devices)

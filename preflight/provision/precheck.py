@@ -43,8 +43,8 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
         return tuple(pings), ()
     more = f" and {len(unasked) - 4} more" if len(unasked) > 4 else ""
     note = (
-        f"whether the new addresses of {', '.join(unasked[:4])}{more} are free could not be asked: "
-        "no device that was looked at has an address in their subnets"
+        f"nobody could be asked whether the new addresses of {', '.join(unasked[:4])}{more} are free: "
+        "no device has an address in their subnets yet"
     )
     return tuple(pings), (note,)
 

@@ -481,8 +481,8 @@ def test_where_nobody_has_an_address_yet_it_is_said_that_nobody_was_asked() -> N
     pings, notes = questions(plan, nics(node01={}, node02={0: "10.7.0.2/255.255.255.0"}))
     assert pings == ()
     assert notes == (
-        "nobody could be asked whether the new addresses of node01/0, node01/1, node01/2, node01/3 and 4 more are free: "
-        "no device has an address in their subnets yet",
+        "nobody could be asked whether the new addresses of node01/0, node01/1, node01/2, node01/3 and 4 more are "
+        "free: no device has an address in their subnets yet",
     )
 
 

@@ -45,21 +45,29 @@ class Mine:
 def publish(request):
     root = request.get("root", "/")
     folder = open_folder(os.path.join(root, FOLDER))
-    lock(folder)
+    try:
+        lock(folder)
+        write(folder, verdict(request, root))
+    finally:
+        os.close(folder)
+
+
+def verdict(request, root):
+    """The file's text."""
     now, here = int(time.time()), state(root)
     looks = published(request, root)
     for name, look in request["looks"].items():
         max_age = look.pop("max_age")
         looks[name] = dict(look, time=now, expires=now + int(max_age), state=here)
-    verdict = {
+    whole = {
         "schema": "preflight.verdict/1",
         "host": request["host"],
         "machine": text(root, "etc/machine-id"),
         "config": request["config"],
         "looks": looks,
     }
-    verdict["sha256"] = digest(verdict)
-    write(folder, json.dumps(verdict, sort_keys=True, separators=(",", ":")) + "\n")
+    whole["sha256"] = digest(whole)
+    return json.dumps(whole, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def open_folder(path):

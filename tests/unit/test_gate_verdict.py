@@ -1,0 +1,130 @@
+"""What a report says of one host, and whom it convicts."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.checks.registry import all_checks
+from preflight.gate.verdict import LONGEST, MOST_PROBLEMS, Look, looks_of
+from preflight.model.finding import Finding
+from preflight.model.measure import Culprit
+from preflight.model.outcome import Outcome
+from preflight.model.report import LeftOut
+from preflight.report.build import build
+
+FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
+HOSTS = ("node01", "node02", "node03")
+NEEDS = {id_: check.needs for id_, check in all_checks().items()}
+# Of a host's own facts, of connections between hosts, of pings, of the probe.
+OWN, ARRIVALS, PINGS, PROBE = "NPU101", "FWL104", "PNG101", "PRB101"
+
+
+def told(*findings: Finding, command: str = "check", left_out: tuple[LeftOut, ...] = ()) -> dict[str, dict[str, Look]]:
+    return looks_of(build(command, datetime.now(UTC), HOSTS, findings, left_out=left_out), HOSTS, NEEDS, {})
+
+
+def outcomes(finding: Finding) -> tuple[Outcome | None, ...]:
+    """What a finding says of each host; None: nothing."""
+    of_hosts = told(finding)
+    looks = [next(iter(of_hosts[host].values()), None) for host in HOSTS]
+    return tuple(look.checks[finding.check] if look else None for look in looks)
+
+
+def culprit(kind: str, *members: str) -> Culprit:
+    return Culprit(kind, members, ("r1-1",), "hangs")
+
+
+def found(check: str, outcome: Outcome, host: str | None = None, **more: object) -> Finding:
+    return Finding(check, outcome, "what was seen", host=host, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("finding", "says"),
+    [
+        (found(OWN, FAIL, "node02"), (None, FAIL, None)),
+        (found(OWN, UNKNOWN, "node02"), (None, UNKNOWN, None)),
+        (found(OWN, WARN, "node02"), (None, WARN, None)),
+        (found(OWN, PASS, "node02"), (None, PASS, None)),
+        # The cluster as a whole convicts nobody.
+        (found(OWN, FAIL), (WARN, WARN, WARN)),
+        (found(OWN, UNKNOWN), (WARN, WARN, WARN)),
+        (found(PROBE, FAIL, culprit=culprit("system")), (WARN, WARN, WARN)),
+        (found(PROBE, FAIL, culprit=culprit("scale", *HOSTS)), (WARN, WARN, WARN)),
+        # Whom tests convict, whatever host the sentence is told at.
+        (found(PROBE, FAIL, "node02", culprit=culprit("device", "node02/3")), (None, FAIL, None)),
+        (found(PROBE, FAIL, "node01", culprit=culprit("host", "node02")), (WARN, FAIL, None)),
+        (found(PROBE, FAIL, culprit=culprit("host", "node01", "node03")), (FAIL, PASS, FAIL)),
+        # What hosts have together.
+        (found(PROBE, FAIL, "node01", peer="node02", culprit=culprit("link", "node01/0", "node02/0")),
+         (WARN, WARN, None)),
+        (found(PROBE, FAIL, culprit=culprit("rail", "node01/3", "node03/3"), rail=3), (WARN, PASS, WARN)),
+        (found(PINGS, FAIL, culprit=culprit("partition", "node03")), (PASS, PASS, WARN)),
+        # A link within a host is its own.
+        (found(PROBE, FAIL, "node02", culprit=culprit("link", "node02/0", "node02/1")), (None, FAIL, None)),
+        # What hosts saw of each other, and nobody is convicted of.
+        (found(PINGS, FAIL, "node02", peer="node01/0"), (None, WARN, None)),
+        (found(ARRIVALS, FAIL, "node02", peer="node01"), (None, WARN, None)),
+        (found(PROBE, FAIL, "node02", peer="node01"), (None, WARN, None)),
+        (found(PROBE, UNKNOWN, "node02"), (None, UNKNOWN, None)),
+    ],
+)  # fmt: skip
+def test_a_host_is_convicted_by_what_was_seen_on_it_and_by_tests_that_name_it(
+    finding: Finding, says: tuple[Outcome | None, ...]
+) -> None:
+    assert outcomes(finding) == says
+
+
+def test_a_check_counts_with_its_worst_outcome_and_the_look_with_that_of_its_checks() -> None:
+    look = told(found(OWN, PASS, "node01"), found(OWN, FAIL, "node01"), found("NPU103", WARN, "node01"))["node01"]
+    assert look["check"].checks == {OWN: FAIL, "NPU103": WARN}
+    assert look["check"].outcome is FAIL
+    assert [problem.outcome for problem in look["check"].problems] == [FAIL, WARN]
+
+
+def test_what_was_skipped_is_not_looked_at_unless_something_else_was() -> None:
+    assert told(found(OWN, SKIP, "node01"))["node01"] == {}
+    look = told(found(OWN, SKIP, "node01"), found("NPU103", PASS, "node01"))["node01"]["check"]
+    assert (look.outcome, look.checks, look.problems) == (PASS, {OWN: SKIP, "NPU103": PASS}, ())
+
+
+def test_a_check_that_probed_leaves_a_look_of_the_probe_as_well() -> None:
+    seen = found(OWN, PASS, "node01"), found(PROBE, PASS, "node01")
+    assert {name: set(look.checks) for name, look in told(*seen)["node01"].items()} == {
+        "check": {OWN}, "probe": {PROBE},
+    }  # fmt: skip
+    not_probed = found(OWN, PASS, "node01"), found(PROBE, SKIP, "node01")
+    assert set(told(*not_probed)["node01"]) == {"check"}, "an earlier probe goes on counting"
+
+
+def test_a_probe_leaves_no_look_of_checks_nor_on_hosts_that_it_left_out() -> None:
+    seen = [found(check, PASS, host) for host in HOSTS for check in (OWN, PROBE)]
+    looks = told(*seen, command="probe", left_out=(LeftOut("node02", "its devices are in use"),))
+    assert {host: set(of_host) for host, of_host in looks.items()} == {
+        "node01": {"probe"}, "node02": set(), "node03": {"probe"},
+    }  # fmt: skip
+
+
+def test_a_device_that_tests_convict_is_named_also_where_the_sentence_names_another() -> None:
+    finding = found(PROBE, FAIL, "node01", device=0, culprit=culprit("device", "node02/3", "node02/5"))
+    looks = told(finding)
+    assert [(one.outcome, one.device) for one in looks["node02"]["probe"].problems] == [(FAIL, 3), (FAIL, 5)]
+    assert [(one.outcome, one.device) for one in looks["node01"]["probe"].problems] == [(WARN, None)]
+
+
+def test_no_more_problems_than_a_gate_reads_and_the_worst_of_them() -> None:
+    many = [Finding(OWN, WARN, f"warning {n}", host="node01") for n in range(2 * MOST_PROBLEMS)]
+    problems = told(*many, found(OWN, FAIL, "node01"))["node01"]["check"].problems
+    assert len(problems) == MOST_PROBLEMS
+    assert problems[0].outcome is FAIL
+
+
+@given(st.text(max_size=2 * LONGEST))
+def test_what_a_host_says_becomes_a_short_line_without_control_characters(text: str) -> None:
+    [problem] = told(Finding(OWN, FAIL, text, host="node01"))["node01"]["check"].problems
+    assert len(problem.summary) <= LONGEST
+    assert problem.summary.isprintable()
+    json.dumps(asdict(problem)).encode()  # also of a lone surrogate

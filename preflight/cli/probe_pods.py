@@ -71,8 +71,7 @@ def _lead(args: argparse.Namespace, s: Session, pod: "Pod", probe: Probe) -> Pod
         found = gather(engine, s.hosts, pod.wait, s.progress)
         there = {name: one for name, one in found.items() if isinstance(one, There)}
         if len(there) < len(names):
-            missing = [f"{one}" for one in found.values() if not isinstance(one, There)]
-            said = unknown(names, f"{len(missing)} did not come in {pod.wait:.0f} s: {'; '.join(missing[:4])}")
+            said = unknown(names, _missing({name: f"{one}" for name, one in found.items() if name not in there}))
         else:
             try:
                 met = _met(s, there)._replace(transport=engine)
@@ -85,6 +84,13 @@ def _lead(args: argparse.Namespace, s: Session, pod: "Pod", probe: Probe) -> Pod
                 said = unknown(names, str(error))
         tell(engine, s.hosts[1:], {name: asdict(verdict) for name, verdict in said.items()})
     return said[names[0]]
+
+
+def _missing(pods: Mapping[str, str]) -> str:
+    """`pods`: name → what became of it."""
+    first = list(pods)[:8]
+    others = f" and {len(pods) - len(first)} others" if len(pods) > len(first) else ""
+    return f"{', '.join(first)}{others} did not come: {pods[first[0]]}"
 
 
 def _met(s: Session, there: "Mapping[str, There]") -> Session:

@@ -28,7 +28,8 @@ from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, TransportError, Trouble
 
 PORT = 29600  # on which the first pod listens: no job's, and below those that kernels give away
-_ANSWER = 20.0  # seconds for a pod that is there to answer
+_LEAST = 3.0  # seconds for a pod to say that it is there, whatever time is left
+_ANSWER = 20.0  # seconds for a pod to take its verdict, or a connection
 _TICK = 1.0  # seconds between two tries to reach the first pod
 _INDICES = ("PREFLIGHT_POD_INDEX", "JOB_COMPLETION_INDEX", "VC_TASK_INDEX")  # by hand, an Indexed Job's, Volcano's
 _SHORTEST = 16  # characters of a token
@@ -113,10 +114,10 @@ def gather(
     until = time.monotonic() + wait
 
     def ask(host: Host) -> There | TransportError:
-        left = max(0.0, until - time.monotonic())
-        return _there(host, engine.run(host, _program({}), timeout=left + _ANSWER).stdout)
+        left = max(_LEAST, until - time.monotonic())
+        return _there(host, engine.run(host, _program({}), timeout=left).stdout)
 
-    return fan_out(hosts, ask, pool=MOST_AT_ONCE, deadline=wait + _ANSWER, progress=progress, phase="pods")
+    return fan_out(hosts, ask, pool=MOST_AT_ONCE, deadline=wait + 2 * _LEAST, progress=progress, phase="pods")
 
 
 def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[str, object]]) -> None:
@@ -125,7 +126,7 @@ def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[s
     def one(host: Host) -> None:
         engine.run(host, _program(verdicts[host.name]), timeout=_ANSWER)
 
-    fan_out(hosts, one, pool=MOST_AT_ONCE, deadline=_ANSWER)
+    fan_out(hosts, one, pool=MOST_AT_ONCE, deadline=2 * _ANSWER)
 
 
 def follow(pod: Pod, hosts: Sequence[Host]) -> bytes:

@@ -208,7 +208,7 @@ def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -
         chosen = [host for host in s.hosts if host.name in choice.take]
         job, table = _settled(args, reached._replace(hosts=tuple(chosen)))
         s.progress.clear()
-    told = packed(_by_node(args, chosen, scripts(job)), table, source("node_step"))
+    told = packed(_by_node(args, chosen, scripts(job)), table, source("step", "agent.processes"))
     spare = f"; spare: {fold(choice.spare)}" if choice.spare else ""
     _say(f"{args.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}{_out(choice)}")
     return _start(args, chosen, job, told)

@@ -61,7 +61,7 @@ def _told(job: Job, launch: HostLaunch) -> HostLaunch:
 
 
 def packed(of_nodes: Mapping[str, str], table: Table | None, program: str) -> dict[str, str]:
-    """The variables that bring `program` (preflight/remote/node_step.py) and what it is told to all nodes. Raises
+    """The variables that bring `program` (preflight/remote/step/) and what it is told to all nodes. Raises
     UsageError where that is more than an environment holds."""
     told = {"scripts": of_nodes, "table": {"path": table.path, "text": table.text} if table else None}
     text = base64.b64encode(zlib.compress(json.dumps(told).encode(), 9)).decode("ascii")
@@ -94,9 +94,9 @@ def by_mpirun(
     own = [*told, *(name for name in ("PATH", "LD_LIBRARY_PATH") if path and name in environment)]
     passed = tuple(word for name in own for word in ("-x", name))
     quiet = ("--mca", "orte_tag_output", "0", "--mca", "orte_timestamp_output", "0") if found.major < 5 else ()
-    argv = [found.path, *found.root, "--stdin", "none", *quiet]
+    argv = [found.path, *found.root, "--stdin", "none", "--bind-to", "none", *quiet]
     for number, (node, address) in enumerate(addresses.items()):
         argv += [":"] if number else []
-        argv += ["--host", f"{address}:1", "-n", "1", "--bind-to", "none", *passed]
+        argv += ["--host", f"{address}:1", "-n", "1", *passed]
         argv += ["python3", "-I", "-c", _PROGRAM, node]
     return Start(tuple(argv), {**environment, **told})

@@ -315,6 +315,9 @@ def test_other_systems_have_forms_of_their_own(gate: Gate, form: str) -> None:
 def test_what_is_recorded_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "LIMIT", 64 * 1024)
     path = tmp_path / "records/gate.jsonl"
+    records.append(str(path), b"{}\n")
+    assert not path.parent.exists(), "a machine that is not preflight's stays as it is"
+    path.parent.mkdir()
     with ThreadPoolExecutor(4) as pool:
         list(
             pool.map(

@@ -27,10 +27,7 @@ def record(answer, environment, root="/", **more):
 
 
 def append(path, line):
-    try:
-        os.mkdir(os.path.dirname(path), 0o700)
-    except OSError:
-        pass  # it is there, or cannot be
+    """Without the folder, which preflight makes when it first changes something here, nothing is kept."""
     try:
         descriptor = opened(path)
         if os.fstat(descriptor).st_size > LIMIT and renamed(path, descriptor):

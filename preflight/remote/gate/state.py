@@ -34,18 +34,32 @@ def content(root, path):
 
 
 def driver(root="/"):
-    """sha256 of the file that names the driver's version: Ascend's, where its installer put it, or NVIDIA's."""
-    base = ASCEND
-    for line in text(root, "etc/ascend_install.info").splitlines():
-        if line.startswith("Driver_Install_Path_Param="):
-            base = line.partition("=")[2].strip() or base
-    for path in (base.lstrip("/") + "/driver/version.info", "sys/module/nvidia/version"):
+    """sha256 of the file that names the driver's version: Ascend's or NVIDIA's."""
+    for path in (ascend(root).lstrip("/") + "/driver/version.info", "sys/module/nvidia/version"):
         found = content(root, path)
         if found:
-            from hashlib import sha256
-
-            return sha256(found).hexdigest()
+            return sha256(found)
     return ""
+
+
+def ascend(root="/"):
+    """Where Ascend's driver is: as its installer says, or in the usual place."""
+    for line in text(root, "etc/ascend_install.info").splitlines():
+        name, _, place = line.partition("=")
+        if name == "Driver_Install_Path_Param" and place.strip():
+            return place.strip()
+    return ASCEND
+
+
+def sha256(data):
+    """In hexadecimal. Python's own function where it is to be had: hashlib loads OpenSSL, which takes as long as to
+    read and judge a verdict."""
+    for module in ("_sha256", "_sha2", "hashlib"):
+        try:
+            return __import__(module).sha256(data).hexdigest()
+        except ImportError:
+            continue
+    raise ImportError("this Python has no sha256")
 
 
 def nics(root="/"):

@@ -1,8 +1,8 @@
 """Save what a probe measured, and compare later probes with it.
 
-  preflight baseline save               # the last probe that passed
+  preflight baseline save         # the last probe that passed
   preflight baseline show
-  preflight baseline compare            # the last probe; exit code 1 where it is too slow
+  preflight baseline compare      # the last probe; ends with 1 if it is slower
 
 A baseline belongs to a cluster, its product and the backend. The one named "default" is what PRB115 judges every later
 probe by. It keeps its run in the history for as long as it is not saved anew.

@@ -1,7 +1,8 @@
 """Collect the facts of every host in one round trip, and print or save them. Nothing is changed, nothing is judged.
 
   preflight facts --inventory hosts.toml
-  preflight facts --inventory hosts.toml --out facts.json; preflight check --inventory hosts.toml --from facts.json
+  preflight facts --inventory hosts.toml --out facts.json
+  preflight check --inventory hosts.toml --from facts.json
   preflight facts --local
   preflight facts --from capture.json
 

@@ -1,8 +1,8 @@
 """List the runs that were started on this machine, the newest first; or show one of them.
 
-  preflight history                     # check, probe, configure, apply, rollback
-  preflight history --host node03       # those that had to do with one host
-  preflight history RUN                 # what it found, or changed, and what to do next
+  preflight history                   # check, probe, configure, apply, rollback
+  preflight history --host node03     # those that had to do with one host
+  preflight history RUN               # what it found or changed, and what next
 
 Runs that change hosts are read from their journals, which are written while they run; check and probe are remembered
 when they end.

@@ -2,7 +2,19 @@
 
 import argparse
 import importlib
+from itertools import groupby
 from typing import Any, NoReturn
+
+
+class Help(argparse.HelpFormatter):
+    """Prose is wrapped to the terminal; lines that begin with a blank are examples, and stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = groupby(text.strip().splitlines(), lambda line: bool(line.strip()) and not line.startswith(" "))
+        return "\n".join(
+            super(Help, self)._fill_text(" ".join(lines), width, indent) if prose else "\n".join(lines)
+            for prose, lines in blocks
+        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -16,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, module: str = "", **options: Any) -> None:
         options.setdefault("allow_abbrev", False)
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", Help)
         super().__init__(*args, **options)
         self._module = module
 

@@ -1,11 +1,11 @@
 """Run collectives over all devices, compare every value, and name who did not arrive, sent wrong data, or is slow.
 
   preflight probe --inventory hosts.toml
-  preflight probe --inventory hosts.toml --backend gloo --limit node[01-02] --sizes 8,1M,64M
-  preflight probe --inventory hosts.toml --quick --budget 60s
-  preflight probe --inventory hosts.toml --scope host,rail    # each host, each rail by itself
-  preflight probe --inventory hosts.toml --with hccl-test     # where jobs have no torch
-  salloc -N 4 --exclusive preflight probe --via slurm         # no ssh: by srun; --via mpi: by mpirun
+  preflight probe --backend gloo --limit 'node[01-02]' --sizes 8,1M,64M
+  preflight probe --quick --budget 60s
+  preflight probe --scope host,rail      # each host, each rail by itself
+  preflight probe --with hccl-test       # where jobs have no torch
+  salloc -N 4 --exclusive preflight probe --via slurm    # by srun, without ssh
 
 The probe keeps the devices busy for seconds to minutes, so it runs only where the operator has said that the hosts are
 idle and theirs (idle = true under [probe], or --idle), and leaves out hosts whose devices are in use all the same.
@@ -104,15 +104,21 @@ def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
         yield s._replace(transport=engine)
 
 
-def _stop_without_engine(s: Session) -> None:
-    """Raises NotSeenError where the engine has ended by itself: that is no host's fault."""
+def _engine(s: Session) -> "Engine | None":
+    """Over which the session goes; None of ssh."""
     if s.cluster.probe.via == "ssh":
-        return
+        return None
     from preflight.transport.engine import Engine
 
-    if isinstance(s.transport, Engine) and s.transport.ended:
+    return s.transport if isinstance(s.transport, Engine) else None
+
+
+def _stop_without_engine(s: Session) -> None:
+    """Raises NotSeenError where the engine starts nothing, or has ended by itself: that is no host's fault."""
+    engine = _engine(s)
+    if engine and engine.ended:
         raise NotSeenError(
-            f"the probe came to no verdict: {s.transport.ended}; leave out hosts that it does not reach: --limit"
+            f"the probe came to no verdict: {engine.ended}; leave out hosts that it does not reach: --limit"
         )
 
 
@@ -157,6 +163,10 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
         """When that part of the run's time is spent."""
         return begin + part * (request.budget or float("inf"))
 
+    engine = _engine(s)
+    if engine:
+        engine.begin(s.hosts, min(START, (request.budget or 2 * START) / 2))
+        _stop_without_engine(s)
     # Whose devices are in use, and who is reached at all: asked while the hosts import torch.
     facts = FactsOfHosts(s, ("npu_smi",) if s.cluster.product.is_npu else ("os",))
     refused: dict[str, str] = {}

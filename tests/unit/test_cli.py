@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from preflight.cli import main as cli
+from preflight.cli.parser import Parser
 from preflight.model.errors import PreflightError, UsageError
 
 HEAVY = ("paramiko", "fabric", "rich", "pydantic", "torch", "msgspec", "ClusterShell", "sqlite3")
@@ -33,6 +34,14 @@ def test_every_command_has_help() -> None:
         done = preflight(command, "--help")
         assert done.returncode == 0, done.stderr
         assert f"preflight {command}" in done.stdout
+
+
+def test_a_description_is_as_wide_as_the_terminal_and_its_examples_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    example = "  preflight look --at everything --on node01    # as it is"
+    said = Parser(prog="p", description=f"{'prose ' * 20}\n\n{example}\n\nmore\nof it\n").format_help().splitlines()
+    assert [line for line in said if len(line) > 40] == [example]
+    assert "more of it" in said
 
 
 @pytest.mark.parametrize("arguments", [[], ["chekc"], ["check", "--no-such-option"]])

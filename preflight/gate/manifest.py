@@ -1,0 +1,222 @@
+"""What Kubernetes is told: a job whose pods prove each other in an init container before the job's own begins. Pure.
+
+Objects are built as data and written by PyYAML, so that nothing that was typed can become a key, or another object.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import yaml
+
+from preflight.gate.gang import CODES
+from preflight.gate.manifest_pod import CONTAINER, pod_template
+from preflight.inventory import dump
+from preflight.model.cluster import Product
+from preflight.model.errors import UsageError
+
+MOST_REPLICAS = 10_000
+MOST_DEVICES = 64
+LABEL = 63  # characters of a label of DNS (RFC 1123)
+TASK = "worker"  # of a JobSet and of a Volcano job, whose plugin hcclrank numbers the pods of a task of this name
+_PRODUCTS = {"huawei.com": Product.ATLAS_A2, "nvidia.com": Product.NVIDIA}  # who sells the resource → what it is
+
+Object = dict[str, Any]
+
+
+class Kind(StrEnum):
+    JOB = "job"
+    JOBSET = "jobset"
+    VOLCANO = "volcano"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A job of `replicas` pods with `devices` devices each. Raises UsageError for what Kubernetes would refuse.
+
+    `resource`: what a device plugin calls its devices ("nvidia.com/gpu"), "" for none: then gloo is proved alone.
+    `preflight_image`: of the init container; "": the job's own. `setup`, `python`: as in the inventory's [probe].
+    """
+
+    kind: Kind
+    name: str
+    image: str
+    replicas: int
+    devices: int
+    command: tuple[str, ...] = ()
+    resource: str = ""
+    product: Product | None = None
+    preflight_image: str = ""
+    setup: str = ""
+    python: str = ""
+    host_network: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", self.name):
+            raise UsageError(
+                f"--name {self.name[:100]!r}: the name becomes a host name (RFC 1123) and a Service's: small letters, "
+                "digits and dashes, a letter first, no dash at the end"
+            )
+        _refuse_outside("--replicas", self.replicas, MOST_REPLICAS)
+        _refuse_outside("--devices", self.devices, MOST_DEVICES)
+        longest = f"{self.prefix}-{self.replicas - 1}"
+        if len(longest) > LABEL:
+            raise UsageError(
+                f"--name {self.name}: the last pod would be {longest}, {len(longest)} characters, and a host name has "
+                f"{LABEL} at most"
+            )
+        for option, image in (("--image", self.image), ("--preflight-image", self.preflight_image or self.image)):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", image):
+                raise UsageError(f"{option} {image[:100]!r} is no image, such as registry.example/train:1.2")
+        if self.resource and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([\w.-]{0,61}\w)?", self.resource):
+            raise UsageError(f"--resource {self.resource[:100]!r} is no device resource, such as nvidia.com/gpu")
+        for word in self.command:
+            if not all(one.isprintable() or one in "\t\n" for one in word):
+                raise UsageError(f"{word[:100]!r}: the command has characters that no manifest can carry")
+        for option, line in (("--setup", self.setup), ("--python", self.python)):
+            if not line.isprintable():
+                raise UsageError(f"{option} {line[:100]!r}: one line, without control characters")
+        if self.resource and not self.product and self.resource.partition("/")[0] not in _PRODUCTS:
+            raise UsageError(f"--resource {self.resource} does not tell what devices these are; say --product")
+
+    @property
+    def prefix(self) -> str:
+        """What a pod's host name is made of, in front of its index."""
+        return {
+            Kind.JOB: self.name,
+            Kind.JOBSET: f"{self.name}-{TASK}-0",  # JobSet: NAME, the replicated job, its number
+            Kind.VOLCANO: f"{self.name}-{TASK}",
+        }[self.kind]
+
+    @property
+    def known_product(self) -> Product:
+        return self.product or _PRODUCTS.get(self.resource.partition("/")[0], Product.CPU)
+
+
+def _refuse_outside(option: str, number: int, most: int) -> None:
+    if not 1 <= number <= most:
+        raise UsageError(f"{option} {number}: a number from 1 to {most}")
+
+
+def objects(wanted: Wanted) -> list[Object]:
+    """What is to be applied, in this order."""
+    workload = {Kind.JOB: _job, Kind.JOBSET: _jobset, Kind.VOLCANO: _volcano}[wanted.kind](wanted)
+    services = [_service(wanted)] if wanted.kind is Kind.JOB else []  # JobSet and Volcano make their own
+    return [_inventory(wanted), *services, workload]
+
+
+def text_of(wanted: Wanted) -> str:
+    """The manifest, with what is to be done before it in comments at its head."""
+    head = (
+        f"The pods of {wanted.name} prove each other before it begins: preflight's docs/kubernetes.md.",
+        "The token by which they know each other is in none of this. Make it once:",
+        f"  head -c 24 /dev/urandom | base64 | kubectl create secret generic {wanted.name}-preflight \\",
+        "    --from-file=token=/dev/stdin",
+    )
+    text = yaml.dump_all(objects(wanted), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return "".join(f"# {line}\n" for line in head) + text
+
+
+def _inventory(wanted: Wanted) -> Object:
+    """The pods as an inventory's hosts."""
+    pods = f"[0-{wanted.replicas - 1}]" if wanted.replicas > 1 else "0"
+    probe = {"setup": wanted.setup, "python": wanted.python}
+    text = dump(
+        {
+            "cluster": {"name": wanted.name, "product": wanted.known_product.value, "devices": wanted.devices},
+            "probe": {"idle": True, **{key: value for key, value in probe.items() if value}},
+            "hosts": [{"name": f"{wanted.prefix}-{pods}", "address": f"{wanted.prefix}-{pods}.{wanted.name}"}],
+        }
+    )
+    return _object("v1", "ConfigMap", f"{wanted.name}-preflight", data={"hosts.toml": text})
+
+
+def _service(wanted: Wanted) -> Object:
+    """Pods find each other by name before they are ready: none is while its init container runs."""
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": wanted.name}}
+    return _object("v1", "Service", wanted.name, spec=spec)
+
+
+def _job(wanted: Wanted) -> Object:
+    return _object("batch/v1", "Job", wanted.name, spec=_job_spec(wanted))
+
+
+def _job_spec(wanted: Wanted) -> Object:
+    """One pod that fails ends the job: those that are left could not go on without it."""
+    return {
+        "completionMode": "Indexed",
+        "completions": wanted.replicas,
+        "parallelism": wanted.replicas,
+        "backoffLimit": 0,
+        "podFailurePolicy": {
+            "rules": [
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": sorted(CODES)},
+                }
+            ]
+        },
+        "template": pod_template(wanted, subdomain=wanted.name),
+    }
+
+
+def _jobset(wanted: Wanted) -> Object:
+    """JobSet names the pods and makes their service. What preflight has ended is begun anew, uncounted."""
+    rule = {
+        "name": "preflight",
+        "action": "RestartJobSetAndIgnoreMaxRestarts",
+        "onJobFailureReasons": ["PodFailurePolicy"],
+    }
+    spec = _job_spec(wanted)
+    del spec["template"]["spec"]["subdomain"]
+    return _object(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        wanted.name,
+        spec={
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": wanted.name},
+            "failurePolicy": {"maxRestarts": 3, "rules": [rule]},
+            "replicatedJobs": [{"name": TASK, "replicas": 1, "template": {"spec": spec}}],
+        },
+    )
+
+
+def _volcano(wanted: Wanted) -> Object:
+    """Its plugin svc names the pods and makes their service, env numbers them. Its policies see no exit code of an
+    init container, so that a failed preflight counts as a retry."""
+    return _object(
+        "batch.volcano.sh/v1alpha1",
+        "Job",
+        wanted.name,
+        spec={
+            "schedulerName": "volcano",
+            "minAvailable": wanted.replicas,
+            "maxRetry": 3,
+            "plugins": {"svc": ["--publish-not-ready-addresses=true"], "env": []},
+            "policies": [{"event": event, "action": "RestartJob"} for event in ("PodFailed", "PodEvicted")],
+            "tasks": [{"name": TASK, "replicas": wanted.replicas, "template": pod_template(wanted)}],
+        },
+    )
+
+
+def _object(version: str, kind: str, name: str, **fields: Mapping[str, Any]) -> Object:
+    metadata = {"name": name, "labels": {"app.kubernetes.io/managed-by": "preflight"}}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes all that another YAML than Python's might take for something else than text: 1e3, y, 0o7."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z/][\w./-]{2,}", text, re.ASCII)
+    style = None if plain else "|" if "\n" in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)

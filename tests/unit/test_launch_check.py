@@ -76,7 +76,8 @@ def test_what_is_wrong_is_said_and_nothing_else(path: Path) -> None:
 def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_all_is_right() -> None:
     silent = [path.stem for path in CASES if "expect" not in tomllib.loads(path.read_text(encoding="utf-8"))]
     assert silent == [
-        "hosts-agree", "inventory-agrees", "loopback-first-host", "loopback-of-one-host", "ranks-in-another-order",
+        "hosts-agree", "inventory-agrees", "loopback-first-host", "loopback-of-one-host", "loops-that-are-right",
+        "ranks-in-another-order", "ssh-that-is-right",
     ]  # fmt: skip
 
 
@@ -112,7 +113,8 @@ def test_host_files_are_looked_for_beside_the_script() -> None:
 PIECES = (
     "torchrun", "mpirun", "--nnodes", "=", "2", " ", "\\", "\n", "'", '"', "$(", ")", "(", "$A", "A=", "${A}", "–", "#",
     "<<END", "END", ";", "|", "&", ">", "-x", "tcp://", "--master_addr", "127.0.0.1", "\t", "\r", "é", "--", "-",
-    "\u00a0",
+    "\u00a0", "for i in ", "for ((i=0;i<3;i++)); ", "; do ", "\ndone\n", "bash -c ", "ssh h ", "{0..3}",
+    "$((A + 1))", "`", "RANK=$i python t.py & ",
 )  # fmt: skip
 
 
@@ -128,6 +130,10 @@ def test_no_text_is_too_strange_to_be_read(text: str) -> None:
     "piece",
     ["-a\n", "\\ \n", "$(", "'", "A=$A$A\n", "torchrun --mastr_addr x\n", "\\" + " " * 50, "A=1 ", "x=(\n", "<<E\n",
      "python a.py tcp://127.0.0.1:1\n", "–", "a\u00a0", "a\\\n",
+     "for i in {0..999}; do\n", "for i in 0 1; do\n", "while x; do A=$A1\n", "bash -c '", "ssh h bash -c ",
+     'ssh h "a\n" ',
+     "for i in 0 1; do RANK=$i python t.py & done\n", "A=$((A+1))\n", "for i in {0..999}; do A=$i; done\n", "$((1+1))",
+     "for i in {0..99}; do ssh h$i 'a; b' & done\n", "bash -c 'a\nb\n'\n", "{0..1000}", "if x; then\n", "`seq 0 9`",
      "HCCL_AAAA=1\n", "torchrun --nnodes 99999999 --node_rank 1 x\n", "#"],
     ids=repr,
 )  # fmt: skip

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.launch.lint import rules_job, rules_places, rules_words
-from preflight.launch.lint.expand import expanded
-from preflight.launch.lint.reader import Reader
+from preflight.launch.lint import rules_job, rules_places, rules_ranks, rules_words
+from preflight.launch.lint.flow import Flow
 from preflight.launch.lint.starts import dashes, starts
 from preflight.launch.lint.types import Fault, Script
 from preflight.model.cluster import Cluster, Host
@@ -14,13 +13,18 @@ from preflight.model.cluster import Cluster, Host
 
 def read(path: Path, text: str) -> tuple[Script, list[Fault]]:
     """The script as it was meant, and what had to be taken otherwise than it is written."""
-    reader = Reader(text, path)
-    commands, settings = expanded(reader.commands())
-    commands, of_dashes = dashes(path, commands)
-    begun, of_options = starts(path, commands)
-    script = Script(path, commands, begun, settings)
-    found = [*reader.faults, *of_dashes, *of_options, *rules_words.carriage_returns(script, text)]
-    return script, found
+    flow = Flow(path).read(text)
+    script, found = _script(flow)
+    return script, [*flow.faults, *found, *rules_words.carriage_returns(script, text)]
+
+
+def _script(flow: Flow, host: str = "") -> tuple[Script, list[Fault]]:
+    """With those that it starts on other hosts. `host`: where it runs itself, if it is one of these."""
+    commands, of_dashes = dashes(flow.path, tuple(flow.commands))
+    begun, of_options = starts(flow.path, commands)
+    remote = [_script(one, where) for where, one in flow.remote]
+    script = Script(flow.path, commands, begun, flow.settings, host, tuple(one for one, _ in remote))
+    return script, [*of_dashes, *of_options, *(fault for _, found in remote for fault in found)]
 
 
 def faults(
@@ -29,16 +33,19 @@ def faults(
     """What is wrong with the scripts, each by itself and all together. `files`: the host files that could be read;
     `cluster`, `hosts`: the inventory's, where there is one."""
     found: list[Fault] = []
-    scripts = []
+    scripts: list[Script] = []
     for path, text in texts.items():
-        script, first = read(path, text)
-        script = _counted(script, files)
-        found += [*first, *_of_one(script, files, cluster, hosts)]
-        scripts.append(script)
+        whole, first = read(path, text)
+        whole = _counted(whole, files)
+        found += first
+        for script in (whole, *(one for one in whole.of_hosts if one is not whole)):
+            found += _of_one(script, files, cluster, hosts)
+        scripts += whole.of_hosts
     found += rules_job.loopback(scripts, len(hosts))
     found += rules_job.shared_file(scripts, len(hosts), cluster.probe.shared_dir if cluster else "")
     if len(scripts) > 1:
         found += rules_job.between_scripts(scripts)
+        found += rules_ranks.between_scripts(scripts)
     if cluster:
         found += rules_places.master_host(scripts, hosts)
     order = list(texts)
@@ -51,7 +58,7 @@ def faults(
 def _of_one(
     script: Script, files: Mapping[Path, str], cluster: Cluster | None, hosts: Sequence[Host]
 ) -> Iterator[Fault]:
-    for rule in (*rules_words.RULES_OF_ONE, *rules_job.RULES_OF_ONE):
+    for rule in (*rules_words.RULES_OF_ONE, *rules_job.RULES_OF_ONE, *rules_ranks.RULES_OF_ONE):
         yield from rule(script)
     for start, word in rules_places.host_files(script):
         path = beside(script.path, word.text)

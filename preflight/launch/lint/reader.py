@@ -2,9 +2,11 @@
 is lost. Linear in the length of the text."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from preflight.launch.lint.places import Parts, behind
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Word
 
 DASHES = "-–—−‐‑‒―－"  # what editors and web pages make of "-"
@@ -17,11 +19,15 @@ _REDIRECTION = re.compile(r"[<>][<>&|]*")
 _OPERATORS = re.compile(r"&&|\|\||;;|[;&|()\n]")
 
 
-class Reader:
-    """Reads one text, once."""
+_COUNTING = re.compile(r"\(\([^()\n]*\)\)")  # behind `for`
 
-    def __init__(self, text: str, path: Path) -> None:
+
+class Reader:
+    """Reads one text, once. `parts`: those that the text is joined of, where it stands in another one."""
+
+    def __init__(self, text: str, path: Path, parts: Sequence[Part] = ()) -> None:
         self._text, self._path, self._at = text, path, 0
+        self._parts = Parts(parts) if parts else None
         self._line, self._line_start = 1, 0
         self._heredocs: list[tuple[str, bool]] = []
         self._blank: tuple[Spot, str] | None = None  # the first of _BLANKS in this command
@@ -70,6 +76,9 @@ class Reader:
         words: list[Word] = []
         while True:
             self._blanks()
+            if words and words[-1].text == "for" and (counting := _COUNTING.match(self._text, self._at)):
+                words.append(Word(self._spot(), (Part(counting[0], "", self._spot()),)))
+                self._move(counting.end())
             end = _OPERATORS.match(self._text, self._at)
             if end or self._at >= len(self._text):
                 self._move(end.end() if end else self._at)
@@ -128,7 +137,7 @@ class Reader:
         )  # fmt: skip
 
     def _word(self) -> Word:
-        spot, parts = self._spot(), [Part("")]
+        spot, parts = self._spot(), [Part("", "", self._spot())]
         text = self._text
         while self._at < len(text):
             here = text[self._at]
@@ -139,21 +148,24 @@ class Reader:
             elif here == "\\" and _LOST.match(text, self._at):
                 break
             elif here == "\\":
-                parts.append(Part(text[self._at + 1 : self._at + 2], "\\"))
-                self._move(min(self._at + 2, len(text)))
+                self._move(self._at + 1)
+                parts.append(Part(text[self._at : self._at + 1], "\\", self._spot()))
+                self._move(min(self._at + 1, len(text)))
             elif here == "$" and text[self._at + 1 : self._at + 2] == "(":
-                parts.append(Part(self._substitution()))
+                begin = self._spot()
+                parts.append(Part(self._substitution(), "", begin))
             elif here in " \t\r\n;&|()<>" or here in _BLANKS:
                 break
             else:
-                parts.append(Part(here))
+                parts.append(Part(here, "", self._spot()))
                 self._move(self._at + 1)
         return Word(spot, _joined(parts))
 
     def _quoted(self, quote: str) -> list[Part]:
         """What stands in quotes; a lost continuation in double quotes is told, too."""
-        spot, text, parts = self._spot(), self._text, [Part("", quote)]
+        spot, text = self._spot(), self._text
         self._move(self._at + 1)
+        parts = [Part("", quote, self._spot())]
         while self._at < len(text):
             here = text[self._at]
             if here == quote:
@@ -165,12 +177,13 @@ class Reader:
                     self._lost(lost)
                 follows = text[self._at + 1 : self._at + 2]
                 escaped = "" if follows == "\n" or lost else follows if follows in '"\\$`' else "\\" + follows
-                parts.append(Part(escaped, "'" if escaped else quote))
+                parts.append(Part(escaped, "'" if escaped else quote, self._spot()))
                 self._move(lost.end() if lost else min(self._at + 2, len(text)))
             elif quote == '"' and here == "$" and text[self._at + 1 : self._at + 2] == "(":
-                parts.append(Part(self._substitution(), quote))
+                begin = self._spot()
+                parts.append(Part(self._substitution(), quote, begin))
             else:
-                parts.append(Part(here, quote))
+                parts.append(Part(here, quote, self._spot()))
                 self._move(self._at + 1)
         self._fault(spot, f"the {quote} is never closed", "an open quote", f"a second {quote}", "close the quote")
         return parts
@@ -218,6 +231,8 @@ class Reader:
         self._at = to
 
     def _spot(self) -> Spot:
+        if self._parts:
+            return self._parts.spot(self._at, self._line, self._line_start)
         return Spot(self._line, self._at - self._line_start + 1)
 
     def _fault(self, spot: Spot, what: str, found: str, expected: str, do: str) -> None:
@@ -225,17 +240,20 @@ class Reader:
 
 
 def _joined(parts: list[Part]) -> tuple[Part, ...]:
-    """Neighbours in the same quotes are one part; empty ones outside of quotes are none."""
+    """Neighbours in the same quotes are one part, unless something was left out between them; empty ones outside of
+    quotes are none."""
     joined: list[Part] = []
     texts: list[str] = []
+    follows: Spot | None = None
     for part in parts:
-        if texts and joined[-1].quote == part.quote:
+        if texts and joined[-1].quote == part.quote and part.spot == follows:
             texts.append(part.text)
-            continue
-        if texts:
-            joined[-1] = Part("".join(texts), joined[-1].quote)
-        joined.append(part)
-        texts = [part.text]
+        else:
+            if texts:
+                joined[-1] = replace(joined[-1], text="".join(texts))
+            joined.append(part)
+            texts = [part.text]
+        follows = behind(part.spot, part.text) if part.spot else None
     if texts:
-        joined[-1] = Part("".join(texts), joined[-1].quote)
+        joined[-1] = replace(joined[-1], text="".join(texts))
     return tuple(part for part in joined if part.text or part.quote)

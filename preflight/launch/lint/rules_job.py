@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from preflight.launch.lint.rules_ranks import starts_all
 from preflight.launch.lint.rules_words import LOOPBACK, Rule, addresses, ports, urls
 from preflight.launch.lint.types import Fault, Script, Start, Word, digits
 
@@ -39,8 +40,9 @@ def ranks(start: Start) -> int | None:
 def most_nodes(scripts: Sequence[Script], hosts: int) -> int:
     """On how many hosts the whole is meant to run: by the commands, else by the number of scripts or of `hosts`."""
     said = [count for script in scripts for start in script.starts if (count := nodes(start))]
+    said += [1 for script in scripts if starts_all(script)]
     several = [count for count in said if count > 1]
-    return max(several) if several else 1 if said else max(hosts, len(scripts))
+    return max(several) if several else 1 if said else max(hosts, len({script.name for script in scripts}))
 
 
 def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[Fault]:
@@ -171,18 +173,6 @@ def srun_ranks(script: Script) -> Iterator[Fault]:
             )  # fmt: skip
 
 
-def rank_variables(script: Script) -> Iterator[Fault]:
-    """Ranks that a script sets by itself, as a loop of the shell does for its programs."""
-    for name, of in (("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE")):
-        rank, size = script.settings.get(name, ("", None)), script.settings.get(of, ("", None))
-        number, count = digits(rank[0]), digits(size[0])
-        if rank[1] and number is not None and count is not None and number >= count:
-            yield Fault(
-                script.path, rank[1].spot, f"{name} {number} does not exist among {count}: they count from 0", rank[0],
-                f"less than {count}", f"correct {name} or {of}",
-            )  # fmt: skip
-
-
 def _slots(text: str) -> int | None:
     """`a:8,b` → 9; None for what is no such list."""
     counts = [name.partition(":")[2] or "1" for name in text.split(",")]
@@ -221,9 +211,9 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[Fault]:
     own = [(it, *it.settings["HCCL_IF_IP"]) for it in scripts if "HCCL_IF_IP" in it.settings]
     for at, (script, value, word) in enumerate(own):
         other = next((before for before, told, _ in own[:at] if told == value and "$" not in value), None)
-        if other:
+        if other and other.name != script.name:
             yield Fault(
-                script.path, word.spot, f"HCCL_IF_IP is that of {other.path}, too: every host has its own", value,
+                script.path, word.spot, f"HCCL_IF_IP is that of {other.name}, too: every host has its own", value,
                 "this host's own address", "write the address of this host's NIC",
             )  # fmt: skip
 
@@ -235,7 +225,7 @@ def _differ(scripts: Sequence[Script], what: str, told: list[list[tuple[str, Wor
         for value, word in said[:1]:
             if first and value != first[1][0] and script is not first[0]:
                 yield Fault(
-                    script.path, word.spot, f"the {what} is another one than in {first[0].path}", value, first[1][0],
+                    script.path, word.spot, f"the {what} is another one than in {first[0].name}", value, first[1][0],
                     "give all hosts the same",
                 )  # fmt: skip
 
@@ -248,9 +238,9 @@ def _node_ranks(scripts: Sequence[Script]) -> Iterator[Fault]:
             rank, word = start.number("node-rank"), start.value("node-rank")
             if rank is None or word is None:
                 continue
-            if rank in told and told[rank] is not script:
+            if rank in told and told[rank].name != script.name:
                 yield Fault(
-                    script.path, word.spot, f"node_rank {rank} is that of {told[rank].path}, too", str(rank),
+                    script.path, word.spot, f"node_rank {rank} is that of {told[rank].name}, too", str(rank),
                     "another one on every host", "count the hosts from 0",
                 )  # fmt: skip
             told.setdefault(rank, script)
@@ -268,5 +258,5 @@ def _node_ranks(scripts: Sequence[Script]) -> Iterator[Fault]:
 
 
 RULES_OF_ONE: tuple[Rule, ...] = (
-    no_master, one_address, rank_beyond, world_size, mpi_ranks, srun_ranks, rank_variables,
+    no_master, one_address, rank_beyond, world_size, mpi_ranks, srun_ranks,
 )  # fmt: skip

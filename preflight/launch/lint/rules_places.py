@@ -8,7 +8,7 @@ from pathlib import Path
 from preflight.launch.job import FOR_MASTERS
 from preflight.launch.lint.rules_job import ranks
 from preflight.launch.lint.rules_words import LOOPBACK, addresses, ports
-from preflight.launch.lint.types import Fault, Script, Spot, Start, Word
+from preflight.launch.lint.types import Fault, Script, Spot, Start, Word, digits
 from preflight.model.cluster import Cluster, Host
 
 _SLOTS = re.compile(r"\s(?:max[_-])?slots\s*=\s*([0-9]{1,9})|:([0-9]{1,9})")
@@ -78,6 +78,8 @@ def host_file(script: Script, start: Start, word: Word, path: Path, text: str) -
 def host_of(script: Script, hosts: Sequence[Host]) -> Host | None:
     """The host that a script is for, by the name of its file. Its node rank says nothing: ranks may be in another order
     than the inventory."""
+    if script.host:
+        return next((host for host in hosts if script.host in (host.name, host.address)), None)
     words = set(re.split(r"[^A-Za-z0-9-]+", script.path.stem)) | {script.path.stem}
     named = [
         host for host in hosts if host.name in words or script.path.stem.endswith((f"-{host.name}", f"_{host.name}"))
@@ -168,3 +170,11 @@ def device_counts(script: Script, hosts: Sequence[Host]) -> Iterator[Fault]:
                 script.path, word.spot, f"{each} processes on a host with {least} devices: one process a device",
                 str(each), f"at most {least}", "start as many processes as there are devices",
             )  # fmt: skip
+        for name in ("DEVICE_ID", "LOCAL_RANK"):
+            number = script.setting(name, start)
+            if number and least and (digits(number[0]) or 0) >= least:
+                what = f"{name} {number[0]} on a host with {least} devices: they count from 0"
+                yield Fault(
+                    script.path, number[1].spot, what, number[0], f"less than {least}",
+                    "start as many processes as there are devices",
+                )  # fmt: skip

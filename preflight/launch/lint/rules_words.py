@@ -63,8 +63,15 @@ def spaced_assignments(script: Script) -> Iterator[Fault]:
                 )  # fmt: skip
 
 
+def _set(script: Script) -> Iterator[tuple[str, str, Word]]:
+    """(name, value, where) of every variable that it sets to a known value, for all or for one program."""
+    yield from ((name, value, word) for name, (value, word) in script.settings.items())
+    own = [(name, word.text, word) for start in script.starts for name, word in start.own.items()]
+    yield from {(name, text, word.spot): (name, text, word) for name, text, word in own}.values()
+
+
 def variable_names(script: Script) -> Iterator[Fault]:
-    for name, (value, word) in script.settings.items():
+    for name, value, word in _set(script):
         right = meant(name)
         if right:
             yield Fault(script.path, word.spot, f"{name} is no variable of HCCL", name, right, f"write {right}")
@@ -84,6 +91,8 @@ def addresses(script: Script) -> Iterator[tuple[str, str, Word]]:
                 yield (address, port, value) if address else (port, "", value)
         for _, (url, port), word in urls(start.program, "tcp"):
             yield url, port, word
+        if start.family == "python" and "MASTER_ADDR" in start.own:
+            yield start.own["MASTER_ADDR"].text, "", start.own["MASTER_ADDR"]
     for name in ("MASTER_ADDR", "PET_MASTER_ADDR"):
         if name in script.settings:
             value_, word = script.settings[name]
@@ -106,6 +115,8 @@ def ports(script: Script) -> Iterator[tuple[str, Word]]:
     for start in script.starts:
         if value := start.value("master-port"):
             yield value.text, value
+        if start.family == "python" and "MASTER_PORT" in start.own:
+            yield start.own["MASTER_PORT"].text, start.own["MASTER_PORT"]
     for _, port, word in addresses(script):
         if port:
             yield port, word

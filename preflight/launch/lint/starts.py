@@ -14,6 +14,7 @@ _KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "ti
 _GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
 _GLUED_SHORT = re.compile(r"(?P<value>[0-9]+)(?P<option>-[A-Za-z]+)(?P<rest>)")  # MPI's: -npernode 8-x PATH
 _JOINED = re.compile(r"(?P<option>--?[A-Za-z][A-Za-z_-]*[A-Za-z])(?P<value>[0-9]{1,9})")  # -np16
+_MOST_OPTIONS = 5  # of Python itself, in front of its file
 _DASHED = re.compile(rf"[{DASHES}]{{1,8}}(?=[A-Za-z])")
 
 
@@ -63,8 +64,11 @@ def _family(words: tuple[Word, ...]) -> tuple[str, int] | None:
             return PROGRAMS[name], at + 1
         if at and words[at - 1].text == "-m" and word.text in MODULES:
             return MODULES[word.text], at + 1
-        if re.fullmatch(r"python[0-9.]*", name) and at + 1 < len(words) and words[at + 1].text.endswith(".py"):
-            return "python", at + 1
+        if re.fullmatch(r"python[0-9.]*", name):
+            rest = [it.text for it in words[at + 1 : at + 1 + _MOST_OPTIONS]]
+            file = next((text for text in rest if not re.fullmatch("-[A-Za-z]+", text)), "")
+            if file.endswith(".py") and not {"-m", "-c"} & set(rest[: rest.index(file)]):
+                return "python", at + 1
     return None
 
 
@@ -77,9 +81,10 @@ def starts(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Start, ...]
         if launcher:
             family, at = launcher
             rest = list(_parted(path, family, command.words[at:], faults))
-            own = {read[0]: word for word in command.words[:at] if (read := assignment(word))}
-            own = {name: Word(word.spot, (Part(assignment(word)[1]),)) for name, word in own.items()}  # type: ignore[index]
-            found.append(_start(path, family, command.words[at - 1], rest, own, faults))
+            before = [(word, read) for word in command.words[:at] if (read := assignment(word))]
+            own = {**command.own, **{read[0]: Word(word.spot, (Part(read[1]),)) for word, read in before}}
+            start = _start(path, family, command.words[at - 1], rest, own, faults)
+            found.append(replace(start, behind=command.end == "&"))
     return tuple(found), faults
 
 

@@ -15,10 +15,18 @@ class Spot:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a word; `quote` is the kind it stands in, or empty."""
+    """A piece of a word; `quote` is the kind it stands in, or empty. `spot`: where it begins, the rest of it following
+    as it stands in the file; or where it was `put` in, as the value of a variable."""
 
     text: str
     quote: str = ""
+    spot: Spot | None = field(default=None, compare=False)
+    put: bool = field(default=False, compare=False)
+
+    @property
+    def literal(self) -> bool:
+        """Whether the shell takes its $ for a letter."""
+        return self.quote in ("'", "\\")
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,13 @@ class Word:
 @dataclass(frozen=True)
 class Command:
     """A simple command. `end`: what it ends with: a newline, an operator, or nothing at the end of the file. `array`:
-    the elements, where its last word is `NAME=(`."""
+    the elements, where its last word is `NAME=(`. `own`: variables that it has besides those of its script: in a round
+    of a loop, or in a shell of its own."""
 
     words: tuple[Word, ...]
     end: str = "\n"
     array: tuple[Word, ...] | None = None
+    own: Mapping[str, Word] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,8 @@ class Fault:
 class Start:
     """A command that starts a job. `family`: whose options it takes, see `options`; `given`: option → the words of its
     value, the last time it is given; `passed`: the names that mpirun's -x passes on; `program`: what it starts, with
-    its arguments; `own`: variables in front of the command itself; `listed`: how many hosts of its host file it takes,
-    None where there is no such file or it could not be read."""
+    its arguments; `own`: variables in front of the command itself, and of its loop; `behind`: in the background;
+    `listed`: how many hosts of its host file it takes, None where there is no such file or it could not be read."""
 
     family: str
     word: Word
@@ -73,6 +83,7 @@ class Start:
     passed: tuple[Word, ...]
     program: tuple[Word, ...]
     own: Mapping[str, Word] = field(default_factory=dict)
+    behind: bool = False
     listed: int | None = None
 
     def value(self, *names: str) -> Word | None:
@@ -85,12 +96,27 @@ class Start:
 
 @dataclass(frozen=True)
 class Script:
-    """`settings`: variables that it sets, to a value that is known; the word is the whole assignment."""
+    """`settings`: variables that it sets, to a value that is known; the word is the whole assignment. `host`: where it
+    runs, if it is what a script starts by ssh; `remote`: what it starts so itself."""
 
     path: Path
     commands: tuple[Command, ...]  # with the script's own variables put in
     starts: tuple[Start, ...]
     settings: Mapping[str, tuple[str, Word]]
+    host: str = ""
+    remote: "tuple[Script, ...]" = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.path} on {self.host}" if self.host else str(self.path)
+
+    @property
+    def of_hosts(self) -> "Iterator[Script]":
+        """Those of it that start the job: what it starts elsewhere, and itself where it starts something here."""
+        elsewhere = [one for script in self.remote for one in script.of_hosts if one.starts]
+        if self.starts or not elsewhere:
+            yield self
+        yield from elsewhere
 
     @property
     def words(self) -> Iterator[Word]:

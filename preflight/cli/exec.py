@@ -44,19 +44,17 @@ MOST_PROBES = 3  # of one run: who still finds somebody bad then has something e
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    add_request_arguments(parser)
     parser.add_argument("--nodes", type=_number, metavar="N", help="run on N good nodes (default: on all good ones)")
     parser.add_argument(
         "--via",
-        choices=("slurm", "mpi"),
+        choices=("slurm", "mpi", "ssh"),
+        metavar="slurm|mpi",
         help="what reaches the nodes and starts the command (default: the inventory's, in a job of Slurm slurm)",
     )
     parser.add_argument(
         "--unknown",
-        type=Unknown,
-        choices=list(Unknown),
-        default=Unknown.CLOSED,
-        metavar="POLICY",
+        choices=[*map(str, Unknown)],
+        default=str(Unknown.CLOSED),
         help="where nobody can say whether a node is good: closed, it is left out, or nothing is run (the default); "
         "open, it is taken for good",
     )
@@ -72,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="one more variable, or ours otherwise"
     )
+    add_request_arguments(parser)
     add_save_argument(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
     parser.set_defaults(idle=True, fail_on="fail", output="brief", all=False)
@@ -88,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     args.program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not args.program or not args.program[0]:
         raise UsageError("say what is to be run: preflight exec -- torchrun train.py")
+    if args.tool == "hccl-test":
+        raise UsageError("HCCL Test goes by ssh, and exec by srun or mpirun; leave out --with")
     cluster = _cluster(args)
     args.via = _way(args, cluster)
     with session(args, cluster) as by_ssh:
@@ -121,9 +122,10 @@ def _cluster(args: argparse.Namespace) -> Cluster:
 
 
 def _way(args: argparse.Namespace, cluster: Cluster) -> str:
-    if args.via or cluster.probe.via != "ssh":
-        return str(args.via or cluster.probe.via)
-    if "SLURM_JOB_ID" not in os.environ:
+    way = args.via or cluster.probe.via
+    if way != "ssh":
+        return str(way)
+    if args.via or "SLURM_JOB_ID" not in os.environ:
         raise UsageError(
             "exec starts its command by srun, in a job of Slurm, or by Open MPI's mpirun (--via mpi), and not over "
             "ssh: salloc first; or preflight probe, and then what preflight launch prints"
@@ -167,7 +169,7 @@ def _wanted(args: argparse.Namespace, s: Session) -> "Wanted":
     nodes = nodes_of(job.program, told)
     if nodes and nodes > len(s.hosts):
         raise UsageError(f"{nodes} nodes are wanted, and there are {len(s.hosts)} to choose from")
-    return Wanted(nodes, args.unknown)
+    return Wanted(nodes, Unknown(args.unknown))
 
 
 def _ranks_by_table(args: argparse.Namespace, cluster: Cluster) -> bool:

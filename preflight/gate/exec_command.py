@@ -8,10 +8,11 @@ from preflight.launch.lint.starts import starts
 from preflight.launch.lint.types import Command, Part, Spot, Word
 from preflight.model.errors import UsageError
 
-_EACH_ITS_OWN = {
+_MASTER = "who is rank 0 is known only when the bad nodes are out, and then the command gets it"
+_NOT_TO_BE_SAID = {
     "node-rank": "every node gets its own",
-    "master-addr": "who is rank 0 is known only when the bad nodes are out",
-    "rdzv-endpoint": "who is rank 0 is known only when the bad nodes are out",
+    "master-addr": _MASTER,
+    "rdzv-endpoint": _MASTER,
     "standalone": "it would start a job of its own on every node",
 }
 _ONCE = ("mpi", "perseus", "srun", "deepspeed")
@@ -42,11 +43,11 @@ def nodes_of(program: Sequence[str], told: Told) -> int | None:
         return told.nodes
     if told.per_device:
         raise UsageError("--per-device: torchrun starts a process a device by itself; leave out one of them")
-    for name, why in _EACH_ITS_OWN.items():
+    for name, why in _NOT_TO_BE_SAID.items():
         if name in given:
-            raise UsageError(f"leave --{name} out of the command: {why}, as PET_{name.upper().replace('-', '_')}")
+            raise UsageError(f"leave --{name} out of the command: {why}")
     _same(given, "master-port", told.port, f"preflight exec --master-port {given.get('master-port')}")
-    _same(given, "nproc-per-node", told.processes, "preflight exec --devices 0-3, or the like")
+    _same(given, "nproc-per-node", told.processes, "preflight exec --devices 0-3 or the like")
     if told.table and given.get("rdzv-backend", "static") != "static":
         raise UsageError(
             f"--rdzv-backend {given['rdzv-backend']} deals ranks out by itself, and not as the rank table has them; "
@@ -77,7 +78,7 @@ def _wanted(said: str | None, asked: int | None) -> int | None:
         raise UsageError(f"leave --nnodes {said} out of the command: --nodes N of preflight exec says how many run it")
     if asked is not None and int(said) != asked:
         raise UsageError(
-            f"the command says --nnodes {said}, and preflight exec --nodes {asked}; leave --nnodes out, the command "
-            "gets it as PET_NNODES"
+            f"the command says --nnodes {said}, and preflight exec --nodes {asked}; leave --nnodes out, torchrun gets "
+            "it otherwise"
         )
     return int(said)

@@ -8,7 +8,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "preflight"
 REMOTE = sorted((PACKAGE / "remote").rglob("*.py"))
 FOREIGN = {"worker": {"torch", "torch_npu"}}
-SENT_TOGETHER = {"agent": {"agent", "worker"}, "rehearse": {"agent", "collect", "rehearse"}, "step": {"agent", "step"}}
+SENT_TOGETHER = {
+    "agent": {"agent", "worker"},
+    "rehearse": {"agent", "collect", "rehearse"},
+    "step": {"agent", "step"},
+    "publish": {"gate", "publish"},
+}
 
 
 def imported(path: Path) -> set[str]:

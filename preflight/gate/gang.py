@@ -37,12 +37,12 @@ def verdicts(
     if unseen or not any(finding.outcome in (Outcome.PASS, Outcome.WARN) for finding in findings):
         return unknown(pods, "; ".join(unseen) or "nothing could be tested")
     warnings = sum(finding.outcome is Outcome.WARN for finding in findings)
-    said = f"good; {warnings} warnings" if warnings else "good"
-    return dict.fromkeys(pods, PodVerdict(GOOD, f"preflight: all {len(pods)} pods are {said}"))
+    said = f"preflight: good: {len(pods)} of {len(pods)} pods" + (f"; warnings: {warnings}" if warnings else "")
+    return dict.fromkeys(pods, PodVerdict(GOOD, said))
 
 
 def unknown(pods: Sequence[str], why: str) -> dict[str, PodVerdict]:
-    said = f"preflight: nobody knows whether these {len(pods)} pods are good: {why}"
+    said = f"preflight: nobody knows whether the gang of {len(pods)} is good: {why}"
     return dict.fromkeys(pods, PodVerdict(UNKNOWN, said))
 
 

@@ -89,7 +89,7 @@ def test_a_healthy_gang_is_good_whoever_comes_first(gang: Gang) -> None:
         gang.start(index, None, *options)
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {GOOD}
-    assert {message[:29] for _, message in ended.values()} == {"preflight: all 3 pods are goo"}
+    assert {message.partition(";")[0] for _, message in ended.values()} == {"preflight: good: 3 of 3 pods"}
 
 
 def test_who_never_comes_is_named_and_nobody_begins(gang: Gang) -> None:
@@ -167,7 +167,7 @@ def test_a_pod_is_broken_where_it_is_named_alone(findings: list[Finding], codes:
 def test_who_was_left_out_leaves_all_unknown() -> None:
     said = verdicts(PODS, [finding(Outcome.PASS)], {"train-1": "device 0 is in use"}, {})
     assert said["train-0"] == PodVerdict(
-        UNKNOWN, "preflight: nobody knows whether these 3 pods are good: train-1 was left out: device 0 is in use"
+        UNKNOWN, "preflight: nobody knows whether the gang of 3 is good: train-1 was left out: device 0 is in use"
     )
 
 

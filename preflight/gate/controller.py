@@ -94,8 +94,9 @@ def hosts_of(cluster: Cluster, nodes: Iterable[str]) -> tuple[dict[str, Host], l
 def prove(
     cluster: Cluster, hosts: Sequence[Host], transport: Transport, seconds: float
 ) -> tuple[list[Finding], Sequence[Observation]]:
-    """The port rehearsal and the quick probe over `hosts`, in `seconds` at most. They are the job's alone, so nobody is
-    asked whether they are idle: the collector of facts has no business with the key that this uses."""
+    """The port rehearsal and the quick probe over `hosts`, in `seconds` at most; the rehearsal alone where that names
+    somebody. They are the job's alone, so nobody is asked whether they are idle: the collector of facts has no business
+    with the key that this uses."""
     from preflight.checks.registry import all_checks
     from preflight.checks.run import run_checks
     from preflight.probe.hooks import Hooks
@@ -103,17 +104,24 @@ def prove(
     from preflight.probe.request import Request
     from preflight.probe.run import probe
 
-    backend = cluster.probe.backend
-    request = Request(backend, cluster.probe.sizes, quick=True, budget=seconds)
-    with ThreadPoolExecutor(1) as pool:
-        until = time.monotonic() + seconds / 3
-        rehearsal = pool.submit(lambda: rehearse(cluster, hosts, transport, backend, until=until))
-        hooks = Hooks(ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
-        seen = probe(cluster, hosts, transport, request, hooks)
-        rounds = {"rehearsal": rehearsal.result(), "observations": seen.observations, "located": seen.located}
     checks = [check for check in all_checks().values() if {"rehearsal", "observations"} & set(check.needs)]
     facts = ClusterFacts({host.name: _NOT_ASKED for host in hosts})
-    return run_checks(cluster, facts, checks=checks, hosts=hosts, rounds=rounds), seen.observations
+
+    def judged(**rounds: object) -> list[Finding]:
+        return run_checks(cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
+
+    def taken(present: Sequence[Host]) -> Sequence[Host]:
+        return () if any(_blamed(finding) for finding in judged(rehearsal=rehearsal.result())) else present
+
+    backend = cluster.probe.backend
+    request = Request(backend, cluster.probe.sizes, quick=True, budget=seconds)
+    until = time.monotonic() + seconds / 3
+    with ThreadPoolExecutor(1) as pool:
+        rehearsal = pool.submit(rehearse, cluster, hosts, transport, backend, until=until)
+        hooks = Hooks(begin=taken, ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
+        seen = probe(cluster, hosts, transport, request, hooks)
+    rounds = {"rehearsal": rehearsal.result(), "observations": seen.observations, "located": seen.located}
+    return judged(**rounds), seen.observations
 
 
 _NONE = Missing("not asked")
@@ -130,11 +138,7 @@ def judge(
     bad: dict[str, Bad] = {}
     failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     for finding in failures:
-        culprit = finding.culprit
-        if culprit is None or culprit.kind not in ("host", "device") or set(culprit.tests) == {_ROLL_CALL}:
-            continue
-        for member in culprit.members:
-            host = member.partition("/")[0]
+        for host in _blamed(finding):
             if host in node_of and host not in lost:
                 bad.setdefault(host, Bad(node_of[host], finding.check, finding.summary))
     if bad:
@@ -152,6 +156,16 @@ def judge(
         first = next(finding for finding in findings if finding.outcome is Outcome.UNKNOWN)
         return Proof(Outcome.UNKNOWN, f"{first.check} {first.summary}")
     return Proof(Outcome.PASS, f"{len(known)} nodes do well together")
+
+
+def _blamed(finding: Finding) -> list[str]:
+    """The hosts that are at fault, by themselves or by their devices."""
+    culprit = finding.culprit
+    if finding.outcome is not Outcome.FAIL or culprit is None or culprit.kind not in ("host", "device"):
+        return []
+    if set(culprit.tests) == {_ROLL_CALL}:
+        return []
+    return [member.partition("/")[0] for member in culprit.members]
 
 
 def _named(names: Sequence[str]) -> str:

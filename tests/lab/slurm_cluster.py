@@ -39,7 +39,7 @@ TaskPlugin=task/none
 SelectType=select/linear
 MpiDefault=none
 ReturnToService=2
-SchedulerParameters=nohold_on_prolog_fail,sched_min_interval=100000,batch_sched_delay=0
+SchedulerParameters=nohold_on_prolog_fail,bf_interval=1
 PrologFlags=Alloc,DeferBatch
 PrologEpilogTimeout=120
 {scripts}
@@ -140,7 +140,7 @@ def running(
             slurm.put(host.name, CONF, conf)
             slurm.put(host.name, GATE, program_text("/usr/bin/python3"), "755")
             slurm.put(host.name, "/etc/preflight/gate.json", gate_json(inventory, host))
-        start(lab, HEAD, "slurmctld -i")
+        start(lab, HEAD, "slurmctld -i -c")
         for name in NODES:
             start(lab, name, "mkdir -p /var/lib/slurmd && slurmd")
         slurm.wait(slurm.all_idle, "Slurm to be up")

@@ -1,7 +1,9 @@
 """What Nagios and node-problem-detector read of the gate's answer."""
 
+import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from gate.outputs import render
 from hypothesis import given
 from hypothesis import strategies as st
 
-BROKEN = {"check": "NPU107", "outcome": "fail", "device": 3, "summary": "device 3: link down"}
+BROKEN = {"check": "NPU107", "outcome": "fail", "device": 3, "summary": "node01: device 3: link down"}
 HOT = {"check": "NPU110", "outcome": "warn", "device": 1, "summary": "device 1: 84 C"}
 OLD = {"check": "verdict", "outcome": "unknown", "device": None, "summary": "the verdict is 3 d old"}
 
@@ -24,6 +26,7 @@ class Answer:
     age: float | None = 59.7
     open: bool = True
     context: str = "health"
+    host: str = "node01"
 
 
 @pytest.mark.parametrize(
@@ -95,3 +98,18 @@ def test_whatever_a_tool_has_said_stays_words(answer: Answer) -> None:
     assert code == ["pass", "warn", "fail", "unknown"].index(answer.outcome)
     line, _ = render(answer, "npd")
     assert re.fullmatch(r"preflight: [ -{}~]{0,69}", line)
+
+
+def test_the_configuration_in_the_docs_is_one_that_node_problem_detector_takes() -> None:
+    """Its rules (docs/custom_plugin_monitor.md there): a rule's timeout is within the global one, a permanent rule has
+    a condition of the list, and lines are cut where ours end."""
+    page = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
+    (text,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    config = json.loads(text)
+    assert (config["plugin"], config["pluginConfig"]["max_output_length"]) == ("custom", 80)
+    (condition,) = config["conditions"]
+    (rule,) = config["rules"]
+    assert (rule["type"], rule["condition"]) == ("permanent", condition["type"])
+    assert int(rule["timeout"].rstrip("s")) <= int(config["pluginConfig"]["timeout"].rstrip("s"))
+    assert condition["message"] == render(Answer("pass"), "npd")[0]
+    assert rule["args"][-2:] == ["-o", "npd"]

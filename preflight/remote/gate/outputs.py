@@ -24,7 +24,7 @@ def _nagios(answer):
     lines = ["%s | age=%s;;;0 problems=%d;;;0" % (first, age, len(problems))]
     for one in problems[:MORE]:
         state = _STATES.get(one["outcome"], _STATES["unknown"])[0]
-        lines.append(_cut("%s %s" % (state, _subject(one)), LINE))
+        lines.append(_cut("%s %s" % (state, _subject(one, answer.host)), LINE))
     if len(problems) > MORE:
         lines.append("and %d more" % (len(problems) - MORE))
     return "\n".join(lines), code
@@ -36,15 +36,16 @@ def _npd(answer):
         text = "preflight: good"
     elif problems:
         more = " (+%d)" % (len(problems) - 1) if len(problems) > 1 else ""
-        text = _cut("preflight: " + _subject(problems[0]), SHORT - len(more)) + more
+        text = _cut("preflight: " + _subject(problems[0], answer.host), SHORT - len(more)) + more
     else:
         text = "preflight: " + _harmless(answer.sentence)
     return _cut(text, SHORT), _NPD_CODES.get(answer.outcome, 2)
 
 
-def _subject(reason):
-    """A reason in a line; its summary names the device where there is one."""
-    return _harmless("%s %s" % (reason["check"], reason["summary"]))
+def _subject(reason, host):
+    """A reason in a line; its summary names the device where there is one, and mostly the host, which is known here."""
+    summary, named = reason["summary"], host + ": "
+    return _harmless("%s %s" % (reason["check"], summary[len(named) :] if summary.startswith(named) else summary))
 
 
 def _harmless(text):

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--remove", action="store_true", help="take the gate from the hosts, whichever run brought it")
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     actions = parser.add_subparsers(dest="what", metavar="slurm")
-    actions.add_parser("slurm", help="the lines for slurm.conf; check one", module="preflight.gate.slurm_conf")
+    actions.add_parser("slurm", help="the lines for slurm.conf; check one", module="preflight.cli.gate_slurm")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
         planned = removing(way, force=args.force) if args.remove else installing(s.cluster, way, force=args.force)
         notes = tuple(_told(planned.kept_off))
         if args.output == "console":
-            shown(show_plan, s, planned.plan, notes, "no host has it" if args.remove else "every host has it already")
+            settled = "no host has it" if args.remove else "every host has it already"
+            shown(show_plan, s, planned.plan, notes, "nothing to change" if notes else settled)
         if args.dry_run:
             say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
             return 1 if notes else 0

@@ -69,8 +69,8 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         hosts = [host for host in s.cluster.hosts if host.name in looks]
         came = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
         s.progress.clear()
-        why = {left.host: "it was left out" for left in report.left_out}
-        none = {line.name: why.get(line.name, "it was not reached") for line in report.hosts if line.name not in came}
+        why = {left.host: "left out" for left in report.left_out}
+        none = {line.name: why.get(line.name, "not reached") for line in report.hosts if line.name not in came}
         return Published(tuple(_told({**came, **none})), not any(came.values()))
 
     return bring

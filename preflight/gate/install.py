@@ -1,30 +1,24 @@
 """The gate's two files for each host, and what of them is not there yet: a plan like any other."""
 
 import json
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import msgspec
-
 from preflight import __version__
-from preflight.facts import framed
-from preflight.facts.decode import decode
+from preflight.gate.ask import ask
 from preflight.gate.policy import SCHEMA, gate_json
 from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
-from preflight.model.cluster import Cluster, Host
+from preflight.model.cluster import Cluster
 from preflight.provision.apply import Way, compare
 from preflight.report.build import new_run_id
-from preflight.transport import fan_out
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError
 
 PROGRAM = "/usr/local/sbin/preflight-gate"
 POLICY = "/etc/preflight/gate.json"
 _KINDS = {PROGRAM: Kind.PROGRAM, POLICY: Kind.FILE}
 _OURS = "# preflight-gate "  # how the program's second line begins
-_LOOK_SECONDS = 60.0  # for three interpreters to start, and the way there
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class Planned:
 
 def program_text(python: str) -> str:
     """The node's gate as it stands on a host. `python`: absolute path of its interpreter there."""
-    # -I and -S: nothing of anybody's environment gets in, and a third of the start's time is saved.
+    # -I and -S: nothing of anybody's environment gets in, and nothing is imported that it does without.
     return f"#!{python} -IS\n{_OURS}{__version__}; preflight gate install puts it here\n{source('gate')}"
 
 
@@ -60,22 +54,12 @@ def is_ours(path: str, text: str) -> bool:
     return isinstance(held, dict) and str(held.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/")
 
 
-def sites(
-    hosts: Sequence[Host], transport: Transport, *, pool: int, progress: Callable[[Progress], None] | None
-) -> dict[str, Site | str]:
+def sites(way: Way) -> dict[str, Site | str]:
     """Host → what stands where the gate's files go; or why that is not known, in a sentence."""
-
-    def one(host: Host) -> Site | str:
-        marker = secrets.token_hex(16)
-        request = json.dumps({"marker": marker, "paths": [PROGRAM, POLICY]}).encode()
-        answer = transport.run(host, Program(source("gate_look"), request), timeout=_LOOK_SECONDS)
-        try:
-            return decode(framed.document(answer, marker), Site)
-        except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return str(error)
-
-    found = fan_out(hosts, one, pool=pool, deadline=_LOOK_SECONDS, progress=progress, phase="look")
-    return {name: str(it) if isinstance(it, TransportError) else it for name, it in found.items()}
+    request = {"paths": [PROGRAM, POLICY]}
+    return ask(
+        way.hosts, way.transport, source("gate_look"), lambda _: request, Site, pool=way.pool, progress=way.progress
+    )
 
 
 def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
@@ -84,7 +68,7 @@ def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
     policies = {host.name: gate_json(cluster, host) for host in way.hosts}
     kept_off: dict[str, str] = {}
     wanted: list[Change] = []
-    for name, site in sites(way.hosts, way.transport, pool=way.pool, progress=way.progress).items():
+    for name, site in sites(way).items():
         if isinstance(site, str):
             kept_off[name] = site
         elif hindrance := _hindrance(site):
@@ -106,7 +90,7 @@ def _change(host: str, path: str, before: str | None, after: str | None) -> Chan
 
 
 def _hindrance(site: Site) -> str:
-    if not site.python.startswith("/") or not site.python.isprintable() or " " in site.python:
+    if not re.fullmatch(r"/[!-~]{1,100}", site.python):  # what can stand in a first line: kernels read 127 bytes of it
         return "no Python 3.6 or newer starts there that could run the gate"
     odd = next((path for path, kind in site.kinds.items() if kind not in ("file", "missing")), "")
     return f"{odd} is a {site.kinds[odd]} there; remove it" if odd else ""

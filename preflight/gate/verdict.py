@@ -59,12 +59,13 @@ def looks_of(
     for finding in report.findings:
         for host in hosts if finding.host is None else {finding.host, *_named(finding)}:
             about.get(host, []).append(finding)
+    probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
     left_out = {left.host for left in report.left_out}
     looks: dict[str, dict[str, Look]] = {}
     for host, findings in about.items():
         parts: dict[str, list[Finding]] = {"check": [], "probe": []}
         for finding in findings:
-            parts["probe" if _PROBING & set(needs[finding.check]) else "check"].append(finding)
+            parts["probe" if finding.check in probing else "check"].append(finding)
         if report.command != "check":
             del parts["check"]
         if host in left_out:
@@ -129,7 +130,7 @@ def _said_of(host: str, finding: Finding, needs: Collection[str]) -> Outcome | N
     if not concerned:
         return None
     if finding.outcome is Outcome.FAIL:
-        return Outcome.WARN if about_all or _BETWEEN_HOSTS & set(needs) else Outcome.FAIL
+        return Outcome.WARN if about_all or not _BETWEEN_HOSTS.isdisjoint(needs) else Outcome.FAIL
     return Outcome.WARN if finding.outcome is Outcome.UNKNOWN and about_all else finding.outcome
 
 

@@ -143,7 +143,7 @@ def test_what_is_removed_is_ours_and_the_way_back_is_known() -> None:
         (There(python="/opt/\n#!/bin/sh"), "no Python 3.6 or newer starts there that could run the gate"),
         (There(at_work="jo@admin"), "another run is at work on this host (jo@admin); wait until it is done"),
         (There(trouble=TransportError(Trouble.REFUSED, "node01: nobody listens", "start sshd")),
-         "node01: nobody listens"),
+         "nobody listens"),
     ],
 )  # fmt: skip
 def test_where_it_cannot_be_put_is_said(there: There, says: str) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from preflight.gate.publish import _GATE
+from preflight.gate.publish import GATE
 from preflight.transport.programs import source
 
 publish = importlib.import_module("publish.main")
 gate = importlib.import_module("gate.verdict")
-SOURCE = source("publish", *_GATE)
+SOURCE = source("publish", *GATE)
 
 
 class Policy:

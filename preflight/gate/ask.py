@@ -1,0 +1,47 @@
+"""One of the gate's programs run on many hosts, in one round trip each."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from preflight.facts import framed
+from preflight.facts.decode import decode
+from preflight.model.cluster import Host
+from preflight.transport import fan_out
+from preflight.transport.types import Program, Progress, Transport, TransportError
+
+T = TypeVar("T")
+
+_SECONDS = 60.0  # for a busy host with a slow disk, and the way there
+
+
+def ask(
+    hosts: Sequence[Host],
+    transport: Transport,
+    source: str,
+    request: Callable[[Host], Mapping[str, object]],
+    type_: type[T],
+    *,
+    pool: int,
+    progress: Callable[[Progress], None] | None,
+) -> dict[str, T | str]:
+    """Host → what the program of this source answers to its request; or, in a sentence, why there is no answer. Raises
+    nothing that a host could cause. `pool`: hosts at a time."""
+
+    def one(host: Host) -> T | str:
+        marker = secrets.token_hex(16)
+        program = Program(source, json.dumps({"marker": marker, **request(host)}).encode())
+        answer = transport.run(host, program, timeout=_SECONDS)
+        try:
+            return decode(framed.document(answer, marker), type_)
+        except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return str(error)
+
+    heard = fan_out(hosts, one, pool=pool, deadline=_SECONDS, progress=progress, phase="gate")
+    return {
+        name: it.summary.removeprefix(f"{name}: ") if isinstance(it, TransportError) else it
+        for name, it in heard.items()
+    }

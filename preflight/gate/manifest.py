@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from preflight.gate.gang import CODES
 from preflight.gate.manifest_pod import CONTAINER, pod_template
@@ -115,7 +115,7 @@ def text_of(wanted: Wanted) -> str:
         f"  head -c 24 /dev/urandom | base64 | kubectl create secret generic {wanted.name}-preflight \\",
         "    --from-file=token=/dev/stdin",
     )
-    text = yaml.dump_all(objects(wanted), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    text: str = yaml.dump_all(objects(wanted), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     return "".join(f"# {line}\n" for line in head) + text
 
 
@@ -206,7 +206,7 @@ def _object(version: str, kind: str, name: str, **fields: Mapping[str, Any]) -> 
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     """Quotes all that another YAML than Python's might take for something else than text: 1e3, y, 0o7."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002

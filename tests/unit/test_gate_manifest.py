@@ -6,7 +6,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,7 @@ VERSIONS = ("1.29", "1.31", kubernetes_validate.latest_version())  # before, onE
 
 
 def wanted(kind: Kind = Kind.JOB, **changes: Any) -> Wanted:
-    usual = {"name": "train", "image": "registry.example/train:1.2", "replicas": 4, "devices": 8}
+    usual: dict[str, Any] = {"name": "train", "image": "registry.example/train:1.2", "replicas": 4, "devices": 8}
     usual |= {"command": ("torchrun", "train.py"), "resource": "nvidia.com/gpu"}
     return Wanted(kind, **(usual | changes))
 

@@ -429,7 +429,6 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "it is off": ({"off": ["NPU117"]}, "", "pass"),
     "off on this host": ({}, "# until the new board is here\nnpu117  # alarm\n\n", "pass"),
     "another is off": ({}, "NPU118\n#NPU117\n", "fail"),
-    "required and untested": ({"required": ["PRT102", "NPU199"], "optional": ["NPU117"]}, "", "unknown"),
 }
 
 

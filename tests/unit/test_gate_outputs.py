@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from gate.outputs import render
 from hypothesis import given
 from hypothesis import strategies as st
 
+ROOT = Path(__file__).parents[2]
 BROKEN = {"check": "NPU107", "outcome": "fail", "device": 3, "summary": "node01: device 3: link down"}
 HOT = {"check": "NPU110", "outcome": "warn", "device": 1, "summary": "device 1: 84 C"}
 OLD = {"check": "verdict", "outcome": "unknown", "device": None, "summary": "the verdict is 3 d old"}
@@ -74,6 +77,17 @@ def test_node_problem_detector_has_one_short_line(answer: Answer, line: str, cod
     assert len(line) <= 80
 
 
+@pytest.mark.parametrize("trouble", ["1 / 0", "__import__('time').sleep(60)"], ids=["a bug", "a hang"])
+@pytest.mark.parametrize(("form", "code"), [("nagios", 3), ("npd", 2), ("text", 0)])
+def test_a_gate_that_fails_itself_is_unknown_to_monitoring(form: str, code: int, trouble: str) -> None:
+    """Its policy may be open: jobs run, and monitoring is told all the same."""
+    program = f"import gate.ask, gate.main; gate.main.HARD = 0.3; gate.ask.ask = lambda *_: {trouble}; gate.main.main()"
+    command = [sys.executable, "-c", program, "--local", "--context", "health", "-o", form]
+    remote = {"PYTHONPATH": str(ROOT / "preflight" / "remote")}
+    done = subprocess.run(command, env=remote, capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+
+
 texts = st.text(max_size=300)
 reasons = st.fixed_dictionaries(
     {"check": texts, "outcome": st.sampled_from(["fail", "unknown", "warn"]), "device": st.none(), "summary": texts}
@@ -103,7 +117,7 @@ def test_whatever_a_tool_has_said_stays_words(answer: Answer) -> None:
 def test_the_configuration_in_the_docs_is_one_that_node_problem_detector_takes() -> None:
     """Its rules (docs/custom_plugin_monitor.md there): a rule's timeout is within the global one, a permanent rule has
     a condition of the list, and lines are cut where ours end."""
-    page = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
     (text,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     config = json.loads(text)
     assert (config["plugin"], config["pluginConfig"]["max_output_length"]) == ("custom", 80)

@@ -35,12 +35,12 @@ class StoppedError(Exception):
 
 
 def main():
-    context = "job" if sys.argv[1:] else "prolog"
+    context, form = "job" if sys.argv[1:] else "prolog", None
     try:
         standard_streams()
         context, form = asked(sys.argv[1:], os.environ)
         if context not in ("controller", "ssh"):
-            bounded(nobody_knows(context, "", "").code())
+            bounded(unanswered(nobody_knows(context, "", ""), form))
         code = answered(context, form) if form else scripted(context)
     except UsageError as wrong:
         tell(2, "preflight-gate: %s\n%s\n" % (wrong, USAGE))
@@ -48,8 +48,13 @@ def main():
     except BaseException as error:
         answer = nobody_knows(context, os.uname()[1], "%s: %s" % (type(error).__name__, error))
         tell(2, "preflight-gate: %s\n" % answer.sentence)
-        code = answer.code()
+        code = unanswered(answer, form)
     os._exit(code)
+
+
+def unanswered(answer, form):
+    """The exit code where the gate itself failed: no monitoring may take that for a good host."""
+    return {"nagios": 3, "npd": 2}.get(form, answer.code())
 
 
 def standard_streams():

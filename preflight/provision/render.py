@@ -94,7 +94,8 @@ def _of_change(change: Change) -> list[Line]:
     if change.kind is Kind.FILE:
         lines = [Line(name), *file_diff(change.before, change.after)]
     elif change.kind is Kind.PROGRAM:
-        lines = [Line(f"{name}: {_program(change.before, change.after)}")]
+        size = len((change.after or change.before or "").encode("utf-8", "replace")) / 1024  # too long to be shown
+        lines = [Line(f"{name}: a program of {size:.0f} KiB, mode 0755")]
     elif change.kind in _RULES:
         lines = [Line(name), *_rules_diff(change.before, change.after)]
     elif change.kind is Kind.NFT_INPUT:
@@ -131,12 +132,6 @@ def file_diff(before: str | None, after: str | None) -> list[Line]:
         if text[0] != "@" and not text.endswith("\n"):
             lines.append(Line("      \\ no newline at the end of the file", "dim"))
     return lines
-
-
-def _program(before: str | None, after: str | None) -> str:
-    """A program is too long to be shown: that it is one, and whether there was another."""
-    told = f"a program of {len((after or before or '').encode('utf-8', 'replace')) / 1024:.0f} KiB, mode 0755"
-    return f"{told}, in the place of another version" if before is not None and after is not None else told
 
 
 def _rules_diff(before: str | None, after: str | None) -> list[Line]:

@@ -93,6 +93,51 @@ def test_a_removed_file_is_gone(host: LocalHost, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+# Programs.
+
+
+def test_a_program_is_root_s_and_may_be_run_from_the_moment_that_it_is_there(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "sbin/tool"
+    assert states(host.apply(change("program", path, None, "#!/bin/sh\n"))) == ["done"]
+    found = path.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o755, 0, 0)
+    assert path.read_text() == "#!/bin/sh\n"
+    assert list(path.parent.iterdir()) == [path]
+    assert states(host.apply(change("program", path, None, "#!/bin/sh\n"), run="r2")) == ["already"]
+
+
+def test_another_s_file_in_a_program_s_place_comes_back_with_its_looks(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "tool"
+    path.write_text("a list\n")
+    path.chmod(0o640)
+    os.chown(path, 12345, 54321)
+    there = "0640 12345:54321\na list\n"
+    assert states(host.apply(change("program", path, there, "#!/bin/sh\n"))) == ["done"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert states(host.apply(change("program", path, "#!/bin/sh\n", there), run="r2")) == ["done"]
+    found = path.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o640, 12345, 54321)
+    assert path.read_text() == "a list\n"
+
+
+def test_a_text_that_begins_like_looks_is_told_from_them(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "tool"
+    path.write_text("0644 1:1\nx")
+    path.chmod(0o755)
+    answer = host.apply(change("program", path, "#!/bin/sh\n", None))
+    assert (states(answer), answer["results"][0]["found"]) == (["moved"], "0755 0:0\n0644 1:1\nx")
+
+
+def test_a_program_is_not_put_through_a_link(host: LocalHost, tmp_path: Path) -> None:
+    target, link = tmp_path / "busybox", tmp_path / "tool"
+    target.write_text("old")
+    link.symlink_to("busybox")
+    answer = host.apply(change("program", link, "old", "new"))
+    assert states(answer) == ["failed"]
+    assert "a program of ours is a file of its own" in answer["results"][0]["message"]
+    assert target.read_text() == "old"
+
+
 # Kernel settings and nftables, in a network namespace that goes with the test.
 
 

@@ -91,7 +91,7 @@ def test_an_older_one_with_another_mode_is_replaced_and_put_back_as_it_was(lab: 
     on(lab, "node02", f"printf '{old}' >{PROGRAM}; chown 1:1 {PROGRAM}; chmod 640 {PROGRAM}")
     done = install(lab, "-y", "--limit", "node02")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "in the place of another version" in done.stdout
+    assert f"~ {PROGRAM}: a program of" in done.stdout
     assert on(lab, "node02", f"stat -c '%a %u:%g' {PROGRAM}") == "755 0:0\n"
     assert preflight("rollback", run_id(done), "-y", stdin=subprocess.DEVNULL).returncode == 0
     assert on(lab, "node02", f"stat -c '%a %u:%g' {PROGRAM}; cat {PROGRAM}; rm {PROGRAM}") == f"640 1:1\n{old}"

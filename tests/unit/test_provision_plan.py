@@ -374,6 +374,28 @@ def test_files_that_differ_in_the_hosts_own_addresses_are_folded() -> None:
     ]
 
 
+def test_a_program_is_named_by_its_size_and_the_policies_of_the_gate_are_folded() -> None:
+    def gate(host: str) -> list[Change]:
+        old, new = "#!/bin/sh\n", "#" * 2048
+        policy = f'{{\n  "host": "{host}",\n  "undrain": false\n}}\n'
+        return [
+            Change(host, Area.ENVIRONMENT, Kind.PROGRAM, "/usr/local/sbin/preflight-gate", old, new, "gate"),
+            Change(host, Area.ENVIRONMENT, Kind.FILE, "/etc/preflight/gate.json", None, policy, "gate"),
+        ]
+
+    assert shown(*gate("node01"), *gate("node02")) == [
+        "node01…node02 (2 hosts)",
+        "  ~ /usr/local/sbin/preflight-gate: a program of 2 KiB, mode 0755",
+        "  + /etc/preflight/gate.json",
+        "      +{",
+        '      +  "host": "node01",',
+        '      +  "undrain": false',
+        "      +}",
+        "      ! so on node01; on the others with their own addresses",
+        "",
+    ]
+
+
 def test_of_a_file_that_was_left_alone_the_difference_is_shown() -> None:
     def left(host: str, found: str | None) -> StepResult:
         change = Change(host, Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "a = 1\nb = 2\n", "a = 1\n", "r1")

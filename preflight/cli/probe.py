@@ -104,21 +104,27 @@ def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
         yield s._replace(transport=engine)
 
 
-def _engine(s: Session) -> "Engine | None":
-    """Over which the session goes; None of ssh."""
+def _start_engine(s: Session, budget: float | None) -> None:
+    """Raises NotSeenError where it starts nothing: that is no host's fault. It may take half of the budget."""
     if s.cluster.probe.via == "ssh":
-        return None
+        return
     from preflight.transport.engine import Engine
 
-    return s.transport if isinstance(s.transport, Engine) else None
+    if isinstance(s.transport, Engine):
+        s.progress.say(f"waiting for the hosts to come, by {s.cluster.probe.via}")
+        s.transport.begin(s.hosts, budget / 2 if budget else None)
+        _stop_without_engine(s)
 
 
 def _stop_without_engine(s: Session) -> None:
-    """Raises NotSeenError where the engine starts nothing, or has ended by itself: that is no host's fault."""
-    engine = _engine(s)
-    if engine and engine.ended:
+    """Raises NotSeenError where the engine has ended by itself: that is no host's fault."""
+    if s.cluster.probe.via == "ssh":
+        return
+    from preflight.transport.engine import Engine
+
+    if isinstance(s.transport, Engine) and s.transport.ended:
         raise NotSeenError(
-            f"the probe came to no verdict: {engine.ended}; leave out hosts that it does not reach: --limit"
+            f"the probe came to no verdict: {s.transport.ended}; leave out hosts that it does not reach: --limit"
         )
 
 
@@ -163,10 +169,7 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
         """When that part of the run's time is spent."""
         return begin + part * (request.budget or float("inf"))
 
-    engine = _engine(s)
-    if engine:
-        engine.begin(s.hosts, min(START, (request.budget or 2 * START) / 2))
-        _stop_without_engine(s)
+    _start_engine(s, request.budget)
     # Whose devices are in use, and who is reached at all: asked while the hosts import torch.
     facts = FactsOfHosts(s, ("npu_smi",) if s.cluster.product.is_npu else ("os",))
     refused: dict[str, str] = {}

@@ -86,6 +86,11 @@ def wait_until(holds: Callable[[], bool], what: str, process: "subprocess.Popen[
         time.sleep(0.2)
 
 
+def children(pid: int) -> list[int]:
+    """Of a process, whichever thread started them."""
+    return [int(one) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for one in tasks.read_text().split()]
+
+
 @pytest.fixture(scope="module", params=["slurm", "mpi"])
 def site(
     request: pytest.FixtureRequest, two_by_two: LabHandle, tmp_path_factory: pytest.TempPathFactory
@@ -111,8 +116,9 @@ def by_mpirun(lab: LabHandle, name: str, wheel: str) -> Site:
 
 
 def failure_of(report: dict[str, Any], check: str) -> dict[str, Any]:
-    (finding,) = (found for found in report["findings"] if (found["check"], found["outcome"]) == (check, "fail"))
-    return dict(finding)
+    found = [found for found in report["findings"] if (found["check"], found["outcome"]) == (check, "fail")]
+    assert len(found) == 1, found
+    return dict(found[0])
 
 
 def test_facts_port_rehearsal_and_every_test_go_over_the_engine(site: Site) -> None:
@@ -152,12 +158,27 @@ def test_a_node_whose_processes_all_die_is_named(site: Site) -> None:
 
 def test_an_engine_that_is_killed_is_no_host_s_fault(site: Site) -> None:
     with site.begin() as probe:
-        for children in Path(f"/proc/{probe.pid}/task").glob("*/children"):
-            for pid in children.read_text().split():
-                os.killpg(int(pid), signal.SIGKILL)
+        for pid in children(probe.pid):
+            os.killpg(pid, signal.SIGKILL)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, "")
     assert re.search(r"the probe came to no verdict: (srun|mpirun) has ended", why)
+    wait_until(site.nothing_left, "all to be gone")
+
+
+def test_a_step_that_is_cancelled_and_an_mpirun_that_is_told_to_end_are_no_host_s_fault(site: Site) -> None:
+    with site.begin() as probe:
+        if site.via == "slurm":
+            environment = {**os.environ, **site.environment}
+            ask = ("squeue", "--steps", "--noheader", "--format=%i", f"--jobs={environment['SLURM_JOB_ID']}")
+            steps = subprocess.run(ask, env=environment, capture_output=True, text=True, check=True).stdout.split()
+            subprocess.run(["scancel", *steps], env=environment, check=True)
+        else:
+            for pid in children(probe.pid):
+                os.kill(pid, signal.SIGTERM)
+        said, why = probe.communicate()
+    assert (probe.returncode, said) == (3, ""), why
+    assert re.search("the probe came to no verdict: (srun|mpirun) has", why)
     wait_until(site.nothing_left, "all to be gone")
 
 

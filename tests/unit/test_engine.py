@@ -1,6 +1,7 @@
 """Programs on hosts over an engine: real relays, started by a stand-in for srun that mixes what they say."""
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -287,6 +288,38 @@ def test_an_engine_that_starts_nothing_is_a_time_out(engine: MakeEngine, monkeyp
     assert "while waiting for its relay to start (engine: job 7 queued and waiting)" in error.summary
     monkeypatch.setattr(engines, "FAREWELL", 0.1)
     late.close()
+
+
+def test_no_host_is_to_blame_where_all_nodes_are_lost() -> None:
+    """As when a job is cancelled, or its time is over: srun tells of its tasks before it ends."""
+    called = {"node0": "host0", "node1": "host1"}
+    there = nodes.Nodes(Site("engine", (), "RANK", called, str, lost), 2, "0" * 32)
+    for node in (0, 1):
+        words = {"nonce": "0" * 32, "node": node, "seq": 0, "here": f"node{node}"}
+        there.hear(json.dumps(words).encode().ljust(frames.FRAME - 1))
+    there.hear(b"engine: node0: exit code -15")
+    assert there.all_lost() == ""
+    there.hear(b"engine: error: *** STEP 17.0 CANCELLED ***")
+    there.hear(b"engine: node1: exit code -15")
+    assert there.all_lost() == "engine has lost all nodes: engine: error: *** STEP 17.0 CANCELLED ***"
+
+
+def test_hosts_may_take_longer_to_come_than_a_program_to_start(engine: MakeEngine) -> None:
+    late = f'sleep 1; exec {sys.executable} {STAND_IN} 2 none "$@"'
+    over = engine(2, argv=("sh", "-c", late, "engine"))
+    over.begin(hosts(2))
+    assert over.ended == ""
+    assert over.run(hosts(2)[1], Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
+
+
+def test_nobody_waits_for_ever_for_a_node_that_does_not_come(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "LATE", 0.5)
+    over = engine(2, strangers=1)
+    over.begin(hosts(2))
+    assert over.ended == ""
+    assert over.run(hosts(2)[0], Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
 def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -> None:

@@ -112,11 +112,10 @@ def test_between_two_hosts_each_way_is_told() -> None:
 
 def test_another_port_stands_in_the_commands_that_are_to_be_copied() -> None:
     cluster = dataclasses.replace(healthy_cluster(), hosts=HOSTS[:2])
-    facts = {host.name: host_facts(cluster, host, number) for number, host in enumerate(cluster.hosts, 1)}
-    for name, entry in (("n1", Entry.CHANGED_KEY), ("n2", Entry.UNKNOWN_KEY)):
-        other = "n2" if name == "n1" else "n1"
-        visits = (Visit(other, f"10.1.0.{other[1]}", entry, "why", 2222),)
-        facts[name] = dataclasses.replace(facts[name], neighbours=Neighbours("ops", visits))
+    facts: dict[str, HostFacts | Unreachable] = {}
+    for host, other, entry in zip(HOSTS[:2], HOSTS[1::-1], (Entry.CHANGED_KEY, Entry.UNKNOWN_KEY), strict=True):
+        visits = (Visit(other.name, other.address, entry, "why", 2222),)
+        facts[host.name] = dataclasses.replace(host_facts(cluster, host, 1), neighbours=Neighbours("ops", visits))
     found = run_checks(cluster, ClusterFacts(facts), checks=[all_checks()["HST123"]], hosts=cluster.hosts)
     changed, unknown = (finding for finding in found if finding.outcome is Outcome.FAIL)
     assert "ssh-keygen -R '[10.1.0.2]:2222'," in changed.remedy

@@ -11,6 +11,7 @@ from preflight.cli.main import main
 from preflight.cli.probe import reached_as_asked
 from preflight.inventory import load
 from preflight.inventory.written_out import written_out
+from preflight.transport.engine import engine
 from preflight.transport.password import Password
 
 pytestmark = pytest.mark.usefixtures("srun")
@@ -98,6 +99,20 @@ def test_no_password_goes_over_an_engine(
 def test_hccl_test_does_not_go_over_an_engine(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, inventory, "--via", "slurm", "--idle", "--with", "hccl-test")
     assert "HCCL Test starts its ranks by an mpirun of its own and ssh" in said
+
+
+def test_a_step_that_waits_in_the_queue_is_said_and_no_host_is_blamed(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "START", 1.0)
+    monkeypatch.setattr(engine, "FAREWELL", 0.1)
+    (inventory.parent / "srun").write_text(
+        "#!/bin/sh\n[ $1 = --help ] || { echo 'srun: job 17 queued and waiting for resources' >&2; exec sleep 60; }\n"
+    )
+    assert main(["probe", "-i", str(inventory), "--via", "slurm", "--idle"]) == 3
+    said = capsys.readouterr()
+    assert "srun has started nothing in 1 s: srun: job 17 queued and waiting for resources;" in said.err
+    assert said.out == ""
 
 
 def test_an_engine_that_starts_nothing_is_said_and_no_host_is_blamed(

@@ -31,6 +31,7 @@ from preflight.transport.streams import Output, split_lines
 from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, Program, TransportError
 
+START = 120.0  # seconds for the engine to start something: jobs queue, and mpirun logs in everywhere first
 FAREWELL = 6.0  # seconds for relays and engine to end after the end of their input
 TERM = 3.0  # seconds from SIGTERM to SIGKILL
 
@@ -73,10 +74,16 @@ class Engine:
     def start(self, host: Host, program: Program, *, timeout: float) -> EngineChannel:
         return self._begin(host, program, timeout)[0]
 
+    def begin(self, hosts: Sequence[Host], most: float | None = None) -> None:
+        """Start the engine, and wait until these are there, as far as they come: how long that takes is no host's
+        fault. `ended` says so where nobody has come in `most` seconds (START)."""
+        self._launch()
+        self._nodes.wait_for_all([host.name for host in hosts], START if most is None else min(START, most))
+
     @property
     def ended(self) -> str:
-        """Why there is no engine any more; empty while there is one."""
-        return self._nodes.over
+        """Why no host is reached any more, and that is none's fault; empty while one is."""
+        return self._nodes.over or self._nodes.all_lost()
 
     def close(self) -> None:
         """End the engine and all that it started; takes some seconds at most."""
@@ -104,9 +111,7 @@ class Engine:
         place = Place(host.name, self._site.name)
         call = Call(place, program, sudo=host.ssh.sudo, password=None)
         waiting_for(f"{self._site.name} to start a relay")
-        with self._launching:
-            if not self._process and not self._nodes.over:
-                self._launch()
+        self._launch()
         node = self._nodes.wait_for(host.name, timeout)
         number, name = self._outgoing.named(host.name, call.command, program.source)
         channel = EngineChannel(
@@ -122,6 +127,12 @@ class Engine:
         return channel, call
 
     def _launch(self) -> None:
+        """Once."""
+        with self._launching:
+            if not self._process and not self._nodes.over:
+                self._start_process()
+
+    def _start_process(self) -> None:
         words = {"PREFLIGHT_NONCE": self._nonce, "PREFLIGHT_RANK_IN": self._site.rank}
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:

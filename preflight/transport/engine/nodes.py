@@ -3,7 +3,8 @@
 import re
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from preflight.transport import troubles
@@ -15,6 +16,7 @@ from preflight.transport.engine.site import Site
 from preflight.transport.types import TransportError, Trouble
 
 SILENCE = 20.0  # seconds without a sign of life of a node, which gives one every 5, after which it is gone
+LATE = 15.0  # seconds after the last node has come, after which no other one is expected
 LOOK = 0.5  # seconds between two looks who is silent
 NAMES = 100  # of one node
 _BAD_NEWS = re.compile(
@@ -58,6 +60,31 @@ class Nodes:
             if self.over or host in self._gone:
                 raise self._closed(host, self._gone.get(host, self.over))
             return self._here[host].number
+
+    def wait_for_all(self, hosts: Collection[str], patience: float) -> None:
+        """Until all these have said that they are there, or no other one has for a while. The engine is over where none
+        of its nodes has in `patience` seconds."""
+        began = last = time.monotonic()
+        came = 0
+        with self._news:
+            while not self.over and any(host not in self._here and host not in self._gone for host in hosts):
+                if len(self._here) > came:
+                    came, last = len(self._here), time.monotonic()
+                left = last + (LATE if came else patience) - time.monotonic()
+                if left <= 0:
+                    break
+                self._news.wait(left)
+            nobody = not self._here
+        if nobody:
+            self.end(f"{self._site.name} has started nothing in {time.monotonic() - began:.0f} s")
+
+    def all_lost(self) -> str:
+        """Why, where none of the nodes is left: all of them at once is the engine's doing. Empty while one is."""
+        with self._news:
+            if not self._gone or any(host not in self._gone for host in self._here):
+                return ""
+            why = self._last_words() or Counter(self._gone.values()).most_common(1)[0][0]
+        return f"{self._site.name} has lost all nodes: {why}"
 
     def attach(self, host: str, program: str, channel: EngineChannel) -> None:
         """What the host's node says of `program` is for `channel` from now on."""

@@ -40,7 +40,7 @@ def _listed(program: Program, host: Host) -> dict[str, object]:
 
 def authorized_key(public_key: str) -> str:
     """The line of authorized_keys for the controller's public key. Raises ValueError for what is none."""
-    words = public_key.split(None, 2)
-    if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")):
+    words = public_key.strip().split(None, 2)
+    if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")) or "\n" in words[-1]:
         raise ValueError("it is no public key such as ssh-ed25519 AAAA…")
     return f'restrict,command="{COMMAND}" {" ".join(words)}'

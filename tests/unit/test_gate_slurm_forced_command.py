@@ -1,0 +1,137 @@
+"""The command of the controller's key: it lets the probe in, as this release runs it, and nothing else."""
+
+import json
+import os
+import signal
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from gate import ssh
+
+from preflight.gate.forced_command import allowed, authorized_key
+from preflight.model.cluster import Cluster, Host, ProbeSettings, Product, Ssh
+from preflight.probe.rehearsal import rehearse
+from preflight.probe.request import Request
+from preflight.probe.run import probe
+from preflight.transport.bootstrap import command_line, source_bytes
+from preflight.transport.types import Channel, Program, TransportError, Trouble
+
+HOSTS = (Host("node1", "10.0.0.1"), Host("node2", "10.0.0.2", Ssh(user="ops", sudo=True)))
+SETTINGS = {
+    "plain": ProbeSettings(),
+    "in a container": ProbeSettings(
+        python="python3.9", setup="source /x/env.sh!", wrapper=("docker", "exec", "-i", "x")
+    ),
+    "as another user": ProbeSettings(user="train"),
+}
+
+
+class Recorder:
+    """A way to hosts that starts nothing, and keeps what was to be started."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[Host, Program]] = []
+
+    def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
+        self.started.append((host, program))
+        raise TransportError(Trouble.REFUSED, f"{timeout}", "")
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_all_that_a_probe_starts_is_listed_and_nothing_else(settings: ProbeSettings) -> None:
+    cluster = Cluster("c", Product.CPU, HOSTS, probe=settings)
+    way = Recorder()
+    rehearse(cluster, HOSTS, way)  # type: ignore[arg-type]  # no more of a transport is used
+    probe(cluster, HOSTS, way, Request("gloo", (8,), quick=True))  # type: ignore[arg-type]
+    assert len(way.started) == 4
+    for host in HOSTS:
+        listed = json.loads(allowed(cluster, host))["programs"]
+        mine = [program for name, program in way.started if name == host]
+        assert {one["command"] for one in listed} == {command_line(one, sudo=host.ssh.sudo) for one in mine}
+        assert {one["length"] for one in listed} == {len(source_bytes(program)) for program in mine}
+
+
+COMMAND, TEXT = "exec sh -c 'python3 …'", b"print(1)\n"
+
+
+@pytest.fixture
+def listed() -> list[tuple[str, int, str]]:
+    return [(COMMAND, len(TEXT), sha256(TEXT).hexdigest())]
+
+
+def sent(data: bytes) -> int:
+    """A descriptor on which this comes, and then its end."""
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    return reader
+
+
+def test_a_listed_program_is_read_and_not_a_byte_more(listed: list[tuple[str, int, str]]) -> None:
+    stdin = sent(TEXT + b'{"nonce": 1}\n')
+    assert ssh.program(listed, COMMAND, stdin) == TEXT
+    assert os.read(stdin, 100) == b'{"nonce": 1}\n'
+
+
+REFUSED = {
+    "no command: a login": ("", TEXT, "for preflight's probe alone"),
+    "another command": ("id", TEXT, "for preflight's probe alone"),
+    "more behind it": (COMMAND + "; id", TEXT, "for preflight's probe alone"),
+    "a blank more": (COMMAND + " ", TEXT, "for preflight's probe alone"),
+    "another text of the same length": (COMMAND, TEXT.replace(b"1", b"2"), "not the one that was installed"),
+    "a text that is cut short": (COMMAND, TEXT[:-1], "cut short"),
+    "nothing": (COMMAND, b"", "cut short"),
+}
+
+
+@pytest.mark.parametrize(("command", "data", "why"), REFUSED.values(), ids=REFUSED)
+def test_everything_else_is_refused(listed: list[tuple[str, int, str]], command: str, data: bytes, why: str) -> None:
+    with pytest.raises(ssh.RefusedError, match=why):
+        ssh.program(listed, command, sent(data))
+
+
+def test_a_program_that_does_not_come_is_not_waited_for(listed: list[tuple[str, int, str]]) -> None:
+    """The alarm ends the process: here, only that it is set and taken back."""
+    ssh.program(listed, COMMAND, sent(TEXT))
+    assert signal.alarm(0) == 0
+
+
+FILES = {
+    None: "there is no",
+    "{": "is no JSON",
+    "[]": "is no JSON object",
+    "{}": "is not what preflight gate install writes",
+    '{"programs": [{"command": "x"}]}': "is not what preflight gate install writes",
+    '{"programs": 7}': "is not what preflight gate install writes",
+}
+
+
+@pytest.mark.parametrize(("text", "why"), FILES.items())
+def test_a_list_that_is_damaged_lets_nobody_in(tmp_path: Path, text: str | None, why: str) -> None:
+    path = tmp_path / "gate-ssh.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ssh.RefusedError, match=why):
+        ssh.allowed(str(path), os.getuid())
+
+
+def test_a_list_that_others_can_write_lets_nobody_in(tmp_path: Path) -> None:
+    path = tmp_path / "gate-ssh.json"
+    path.write_text(allowed(Cluster("c", Product.CPU, HOSTS), HOSTS[0]))
+    assert len(ssh.allowed(str(path), os.getuid())) == 2
+    path.chmod(0o666)
+    with pytest.raises(ssh.RefusedError, match="others than root can write"):
+        ssh.allowed(str(path), os.getuid())
+
+
+def test_the_line_of_authorized_keys() -> None:
+    assert authorized_key("ssh-ed25519 AAAA slurm@head\n") == (
+        'restrict,command="/usr/local/sbin/preflight-gate --ssh" ssh-ed25519 AAAA slurm@head'
+    )
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "-----BEGIN OPENSSH PRIVATE KEY-----\nx", 'command="x" ssh-ed25519 AAAA'])
+def test_what_is_no_public_key_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no public key"):
+        authorized_key(text)

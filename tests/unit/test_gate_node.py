@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.gate_node import HOUR, NOW, REMOTE, Node, Spoil, says, sealed
@@ -141,6 +141,7 @@ def test_a_clock_that_is_a_little_ahead_is_no_future(node: Node) -> None:
     assert (node.ask().outcome, node.ask().age) == ("pass", 0)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_damage_to_a_verdict_is_taken_for_a_good_host_or_a_broken_one(
     tmp_path_factory: pytest.TempPathFactory, data: Any
@@ -159,6 +160,7 @@ def test_no_damage_to_a_verdict_is_taken_for_a_good_host_or_a_broken_one(
     assert node.ask().outcome == ("pass" if same else "unknown")
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=4) | st.integers(), st.lists))
 def test_a_verdict_of_any_form_with_its_checksum_is_unknown(
     tmp_path_factory: pytest.TempPathFactory, value: Any

@@ -251,6 +251,18 @@ def test_killed_it_leaves_nothing_behind_that_stays(gate: Gate) -> None:
     process.communicate()
 
 
+def test_without_the_child_that_looks_nobody_knows(gate: Gate) -> None:
+    """As where the kernel is out of memory."""
+    process = hanging(gate, *LOCAL)
+    for pid in marked(gate.mark):
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if parent == process.pid:
+            os.kill(pid, signal.SIGKILL)
+    done = json.loads(process.communicate()[0])
+    assert process.returncode == 3
+    assert "what looks was ended, at NPU107" in done["sentence"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_ended_by_a_signal_it_has_the_policys_answer(gate: Gate, number: signal.Signals) -> None:
     process = hanging(gate, environment=PROLOG)

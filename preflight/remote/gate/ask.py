@@ -73,12 +73,8 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     """The answer, which has been written down. `root` and `owner` are for tests, as in decide.py."""
     begin = time.monotonic()
     until = begin + seconds
-    known = {
-        "host": environment.get("SLURMD_NODENAME") or os.uname()[1],
-        "opens": None,
-        "at": "its start",
-        "error": "nothing",
-    }
+    here = environment.get("SLURMD_NODENAME") or os.uname()[1]
+    known = {"host": here, "opens": None, "at": "its start", "trouble": "what looks was ended"}
 
     def look(say):
         from gate.decide import decide

@@ -8,6 +8,7 @@ DEVICES = (
     "ASCEND_VISIBLE_DEVICES",
     "ASCEND_RT_VISIBLE_DEVICES",
 )
+DAEMONS = (b"slurmstepd", b"pbs_mom", b"res", b"flux-shell")  # of Slurm, PBS, LSF, Flux: above all that a job runs
 MOST = 1024  # devices of a host
 LONGEST = 4096  # characters of such a list
 
@@ -40,14 +41,14 @@ def indices(text):
 
 
 def runs_in_a_job(proc, pid):
-    """Whether one of Slurm's job daemons is above this process: what is left of an ended job is init's."""
+    """Whether a scheduler's daemon is above this process: what is left of an ended job is init's."""
     for _ in range(64):
         try:
             with open("%s/%s/stat" % (proc, pid), "rb") as file:
                 begin, _, rest = file.read(4096).rpartition(b")")
         except OSError:
             return False
-        if begin.partition(b"(")[2].startswith(b"slurmstepd"):
+        if begin.partition(b"(")[2] in DAEMONS:
             return True
         pid = rest.split()[1].decode()
         if pid in ("0", "1"):

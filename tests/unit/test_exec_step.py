@@ -71,7 +71,7 @@ def test_a_bare_torchrun_reads_them_as_its_options(monkeypatch: pytest.MonkeyPat
             monkeypatch.setenv(name, value)
     from torch.distributed.run import parse_args
 
-    options: Any = parse_args(["train.py"])
+    options: Any = parse_args(["train.py"])  # type: ignore[no-untyped-call]
     assert (options.nnodes, options.nproc_per_node, int(options.node_rank)) == ("2", "2", 1)
     assert (options.master_addr, int(options.master_port), options.standalone) == ("10.0.0.2", 29500, False)
     assert (options.rdzv_backend, options.rdzv_endpoint) == ("static", "10.0.0.2:29500")

@@ -8,6 +8,7 @@
 """
 
 import random
+import subprocess
 import time
 import tomllib
 from pathlib import Path
@@ -154,3 +155,60 @@ def test_words_are_what_bash_makes_of_them() -> None:
         script, _ = read(Path("a.sh"), f"true {shlex.join(words)}\n")
         (command,) = script.commands
         assert [word.text for word in command.words[1:]] == words
+
+
+STAND_INS = """python() { printf '%s|%s|%s\\n' "$RANK" "$DEVICE_ID" "$*"; }
+ssh() { while [ "${1#-}" != "$1" ]; do shift 2; done; shift; bash -c "$*"; }
+export -f python ssh
+"""
+
+
+LAST = "for ((i = 0; i < 3; i++)); do export RANK=$i; python -u t.py; done; python t.py"
+STRIPPED = 'for h in node01 node02; do ssh -p 22 $h "RANK=${h#x}1 python t.py"; done'
+EARLY = "for h in 1 2; do ssh -o A=b h$h RANK=$h \"DEVICE_ID='$h'\" python t.py \\$RANK; done"
+OUTER = "ssh -p 1 a 'for i in 5 6; do RANK=$i python t.py'\" $i\"'; done'"
+UNKNOWN = {LAST: 1, STRIPPED: 2, EARLY: 2, OUTER: 2}  # how many values only a run tells, for our reading
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for i in 0 1 2; do RANK=$i python t.py; done",
+        "for i in {0..3} {08..10} {6..2..2} a{1,x}b; do RANK=$i python t.py; done",
+        "for i in $(seq 1 2 6) 9; do RANK=$i python t.py; done; for i in `seq 2`; do RANK=$i python t.py; done",
+        "n=4; for i in $(seq 0 $((n - 1))); do RANK=$((2 * n + i)) DEVICE_ID=${i} python t.py --rank $((i % 2)); done",
+        LAST,
+        "for((i=2; i<=6; i+=2)) do RANK=$i python t.py; done",
+        "r=5\nfor i in 0 1 2\ndo\n RANK=$r\n export RANK\n python t.py\n r=$((r + 1))\ndone\nRANK=$r python t.py",
+        "for a in 0 1; do for b in 0 1 2; do RANK=$((a*3+b)) python t.py; done; done",
+        'all="3 4"; for i in $all "$all"; do RANK=$i python t.py; done',
+        "all=(1 2); for i in ${all[@]} 3; do RANK=$i python t.py; done",
+        "for i in; do RANK=1 python t.py; done; RANK=2 python t.py",
+        "for i in 0 1; do RANK=$i bash -c 'python t.py --x \"a b\"'; done",
+        "for i in 0 1; do bash -c \"RANK=$i; export RANK; DEVICE_ID=\\$RANK python t.py 'it is'\"; done",
+        "RANK=7 bash -lc 'for i in 0 1; do DEVICE_ID=$i python t.py $((i + 1)); done'",
+        "bash -c \"bash -c 'RANK=3 DEVICE_ID=4 python t.py'\"",
+        STRIPPED,
+        EARLY,
+        OUTER,
+    ],
+)
+def test_ranks_and_arguments_are_those_that_bash_gives(text: str) -> None:
+    """Against bash itself, in which python prints what it got; words that are not known here have a $."""
+    done = subprocess.run(["bash"], input=STAND_INS + text, capture_output=True, text=True, check=True)
+    script, found = read(Path("a.sh"), text)
+    assert found == []
+    starts = [start for one in script.of_hosts for start in one.starts]
+    read_ = [
+        [*(start.own[name].text if name in start.own else "" for name in ("RANK", "DEVICE_ID")),
+         *(word.text for word in start.program)]
+        for start in starts
+    ]  # fmt: skip
+    got = [line.split("|", 2) for line in done.stdout.splitlines()]
+    assert len(got) == len(read_)
+    unknown = 0
+    for values, (rank, device, *words) in zip(got, read_, strict=True):
+        for value, told in zip(values, (rank, device, " ".join(words)), strict=True):
+            assert told == value or not told or "$" in told
+            unknown += told != value
+    assert unknown == UNKNOWN.get(text, 0)

@@ -79,6 +79,7 @@ class Reader:
             if words and words[-1].text == "for" and (counting := _COUNTING.match(self._text, self._at)):
                 words.append(Word(self._spot(), (Part(counting[0], "", self._spot()),)))
                 self._move(counting.end())
+                return Command(tuple(words), ";")  # `do` may stand behind it as it is
             end = _OPERATORS.match(self._text, self._at)
             if end or self._at >= len(self._text):
                 self._move(end.end() if end else self._at)
@@ -177,8 +178,10 @@ class Reader:
                     self._lost(lost)
                 follows = text[self._at + 1 : self._at + 2]
                 escaped = "" if follows == "\n" or lost else follows if follows in '"\\$`' else "\\" + follows
+                end = lost.end() if lost else min(self._at + 2, len(text))
+                self._move(self._at + (len(escaped) == 1))  # behind the \, which is none of it
                 parts.append(Part(escaped, "'" if escaped else quote, self._spot()))
-                self._move(lost.end() if lost else min(self._at + 2, len(text)))
+                self._move(end)
             elif quote == '"' and here == "$" and text[self._at + 1 : self._at + 2] == "(":
                 begin = self._spot()
                 parts.append(Part(self._substitution(), quote, begin))

@@ -264,9 +264,13 @@ def test_a_node_of_which_the_engine_loses_a_part_is_lost_and_not_misread(engine:
 
 def test_a_node_that_nobody_knows_is_named_to_who_waits_for_another(engine: MakeEngine) -> None:
     over = engine(2, strangers=1)
-    error = error_of(lambda: over.start(hosts(2)[1], Program(ECHO), timeout=2.0))
+    over.run(hosts(2)[0], Program(""), timeout=PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while "" not in over._nodes._nodes.get(1, nodes._Node(1, 0.0)).names and time.monotonic() < until:
+        time.sleep(0.05)
+    error = error_of(lambda: over.start(hosts(2)[1], Program(ECHO), timeout=0.1))
     assert error.trouble == Trouble.TIMEOUT
-    assert "host1: nothing after 2 s from engine" in error.summary
+    assert "host1: nothing after 0 s from engine" in error.summary
     assert "there are nodes that the inventory does not name: node1" in error.summary
 
 
@@ -299,8 +303,9 @@ def test_no_host_is_to_blame_where_all_nodes_are_lost() -> None:
         there.hear(json.dumps(words).encode().ljust(frames.FRAME - 1))
     there.hear(b"engine: node0: exit code -15")
     assert there.all_lost() == ""
-    there.hear(b"engine: error: *** STEP 17.0 CANCELLED ***")
     there.hear(b"engine: node1: exit code -15")
+    assert there.all_lost() == "engine has lost all nodes: engine: exit code -15"
+    there.hear(b"engine: error: *** STEP 17.0 CANCELLED ***")
     assert there.all_lost() == "engine has lost all nodes: engine: error: *** STEP 17.0 CANCELLED ***"
 
 

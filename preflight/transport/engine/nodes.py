@@ -83,7 +83,7 @@ class Nodes:
         with self._news:
             if not self._gone or any(host not in self._gone for host in self._here):
                 return ""
-            why = self._last_words() or Counter(self._gone.values()).most_common(1)[0][0]
+            why = self._bad_news() or Counter(self._gone.values()).most_common(1)[0][0]
         return f"{self._site.name} has lost all nodes: {why}"
 
     def attach(self, host: str, program: str, channel: EngineChannel) -> None:
@@ -182,6 +182,7 @@ class Nodes:
 
     def _last_words(self) -> str:
         """The first of the engine's last lines that tell of something bad; else its last one."""
-        words = [line for line in list(self._words) if line]
-        bad = [line for line in words if _BAD_NEWS.search(line)]
-        return "; ".join(bad[:2] or words[-1:])
+        return self._bad_news() or next(filter(None, reversed(list(self._words))), "")
+
+    def _bad_news(self) -> str:
+        return "; ".join([line for line in list(self._words) if _BAD_NEWS.search(line)][:2])

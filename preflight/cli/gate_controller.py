@@ -2,6 +2,7 @@
 
   PrologSlurmctld=/usr/local/sbin/preflight-gate                       # in slurm.conf: it runs this, and does the rest
   preflight gate controller -i hosts.toml --nodes 'node[01-04]'        # by hand: what it would say of idle nodes
+  preflight gate controller -i hosts.toml --key KEY --authorize DIR    # what lets KEY start the probe, and no more
 
 Nodes that the inventory does not know, or that give no agent, are unknown and never broken. Exit codes: 0 nobody is
 broken (also: what fails is nobody's alone), 1 nodes are broken, 3 nobody knows.
@@ -13,7 +14,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.cli.common import DEFAULT_INVENTORY, write_whole
 from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", metavar="LIST", help="as Slurm writes them; default: SLURM_JOB_NODELIST")
     parser.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="for all of it (default: 60)")
     parser.add_argument("--key", metavar="FILE", help="the ssh key to go with, instead of the inventory's")
+    parser.add_argument("--authorize", type=Path, metavar="DIR", help="write what lets the key of --key in, and end")
 
 
 def _seconds(text: str) -> int:
@@ -40,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from preflight.inventory import load
     from preflight.transport import Options, open_transport
 
+    if args.authorize:
+        return _authorize(args)
     environment = {"SLURM_JOB_NODELIST": args.nodes} if args.nodes else os.environ
     cluster = load(args.inventory)
     if args.key and not Path(args.key).is_file():
@@ -56,3 +60,29 @@ def run(args: argparse.Namespace) -> int:
         proof = controller.judge((), (), known, strange)
     print(json.dumps(controller.document(proof, cluster)))
     return 1 if proof.bad else 3 if proof.outcome is Outcome.UNKNOWN else 0
+
+
+def _authorize(args: argparse.Namespace) -> int:
+    """The line of authorized_keys, and each host's list of what the key may start there."""
+    from preflight.gate import forced_command
+    from preflight.inventory import load
+
+    cluster = load(args.inventory)
+    if not args.key:
+        raise UsageError("--authorize needs --key FILE, whose public half is FILE.pub")
+    public = Path(f"{args.key}.pub")
+    try:
+        line = forced_command.authorized_key(public.read_text(encoding="utf-8", errors="replace"))
+        for host in cluster.hosts:
+            (args.authorize / host.name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{public}: {error}") from None
+    for host in cluster.hosts:
+        path = args.authorize / host.name / Path(forced_command.PLACE).name
+        write_whole(path, forced_command.allowed(cluster, host), "the list of programs")
+    write_whole(args.authorize / "authorized_keys", line + "\n", "the key's line")
+    print(f"{args.authorize}/authorized_keys: a line for the login user of every host")
+    print(f"{path.parent.parent}/HOST/{path.name}: for {forced_command.PLACE} of that host, owned by root")
+    return 0

@@ -130,8 +130,9 @@ def running(
     nodes = "\n".join(f"NodeName={name} NodeAddr={address[name]}" for name in NODES)
     conf = CONFIGURATION.format(head=HEAD, address=address[HEAD], nodes=nodes, names=",".join(NODES), scripts=scripts)
     slurm = SlurmCluster(lab)
-    lab.configure_devices()
+    preflight("configure", "-y", "-i", lab.inventory)
     preflight("gate", "install", "-y", "-i", lab.inventory)
+    publish(lab)
     try:
         for host in (*NODES, HEAD):
             slurm.put(host, CONF, conf)
@@ -144,6 +145,12 @@ def running(
     finally:
         for name, daemon in ((HEAD, "slurmctld"), *((node, "slurmd") for node in NODES)):
             lab.ssh(name, f"kill $(cat /run/{daemon}.pid)")
+
+
+def publish(lab: LabHandle, *hosts: str) -> None:
+    """What a look finds now, as the verdict of these hosts, or of all."""
+    limit = ("--limit", ",".join(hosts)) if hosts else ()
+    preflight("check", "--no-probe", "--publish", "-i", lab.inventory, *limit, check=False)
 
 
 def start(lab: LabHandle, host: str, command: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.conftest import MakeLab, preflight
-from tests.lab.slurm_cluster import GATE, NODES, SlurmCluster, running
+from tests.lab.slurm_cluster import GATE, NODES, SlurmCluster, publish, running
 
 pytestmark = pytest.mark.lab
 
@@ -55,16 +55,15 @@ def test_a_broken_node_is_drained_by_name_and_its_job_runs_elsewhere(slurm: Slur
 def test_a_published_verdict_closes_a_node_as_well(slurm: SlurmCluster) -> None:
     slurm.lab.lab("break", "health-alarm", "--host", "node03", "--device", "0")
     try:
-        look = ("--only", "NPU117", "--limit", "node03", "--no-ping")
-        preflight("check", "-i", slurm.lab.inventory, *look, "--publish", check=False)
+        publish(slurm.lab, "node03")
         job = slurm.submit("--nodelist=node03", nodes=2)
         slurm.wait(slurm.reasons, "a drain")
         assert list(slurm.reasons()) == ["node03"]
         assert slurm.reasons()["node03"].startswith("preflight: NPU117 node03: device 0")
         slurm.call("scancel", job)
     finally:
-        slurm.lab.lab("fix", "health-alarm", "--host", "node03", "--device", "0")
-        slurm.lab.ssh("node03", "rm /var/lib/preflight/verdict.json")
+        slurm.lab.lab("mend")
+        publish(slurm.lab, "node03")
 
 
 @pytest.mark.parametrize("command", ["srun", "salloc"])
@@ -142,8 +141,8 @@ def test_where_preflight_is_broken_nobody_is_drained(slurm: SlurmCluster, how: s
         assert slurm.ended(job)["Restarts"] == "0"
         assert slurm.reasons() == {}
     finally:
-        slurm.lab.ssh("node01", "rm -f /var/lib/preflight/verdict.json")
         preflight("gate", "install", "-y", "--force", "-i", slurm.lab.inventory, "--limit", "node01")
+        publish(slurm.lab, "node01")
 
 
 def test_a_slurmctld_that_does_not_answer_costs_no_node(slurm: SlurmCluster) -> None:
@@ -171,7 +170,6 @@ def test_the_health_check_drains_and_gives_back_only_when_told_so(slurm: SlurmCl
     assert health(slurm, "node02") == 0
     assert slurm.reasons() == {"node02": UNRESERVED}
     reserve(slurm, "node02")
-    preflight("check", "-i", slurm.lab.inventory, "--only", "PRT101", "--limit", "node02", "--publish", check=False)
     try:
         assert health(slurm, "node02") == 0
         assert slurm.reasons() == {"node02": UNRESERVED}
@@ -181,7 +179,6 @@ def test_the_health_check_drains_and_gives_back_only_when_told_so(slurm: SlurmCl
         assert slurm.reasons() == {}
     finally:
         slurm.put("node02", "/etc/preflight/gate.json", text)
-        slurm.lab.ssh("node02", "rm -f /var/lib/preflight/verdict.json")
 
 
 def test_slurmd_runs_the_health_check(slurm: SlurmCluster) -> None:

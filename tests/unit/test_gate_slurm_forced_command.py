@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from gate import ssh
 
+from preflight.cli.main import main
 from preflight.gate.forced_command import allowed, authorized_key
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product, Ssh
 from preflight.probe.rehearsal import rehearse
@@ -135,3 +136,35 @@ def test_the_line_of_authorized_keys() -> None:
 def test_what_is_no_public_key_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no public key"):
         authorized_key(text)
+
+
+INVENTORY = '[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "node[1-2]"\naddress = "10.0.0.[1-2]"\n'
+
+
+def test_what_lets_the_key_in_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hosts.toml").write_text(INVENTORY)
+    (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA slurm@head\n")
+    words = ["gate", "controller", "-i", str(tmp_path / "hosts.toml"), "--key", str(tmp_path / "key")]
+    assert main([*words, "--authorize", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/authorized_keys").read_text().startswith("restrict,command=")
+    assert len(ssh.allowed(str(tmp_path / "out/node2/gate-ssh.json"), os.getuid())) == 2
+    (tmp_path / "key.pub").write_text("no key\n")
+    assert main([*words, "--authorize", str(tmp_path / "out")]) == 2
+    (tmp_path / "key.pub").unlink()
+    assert main([*words, "--authorize", str(tmp_path / "out")]) == 2
+    assert main([*words[:4], "--authorize", str(tmp_path / "out")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("nodes", ["node[1-", "", "node[1-99999999]"])
+def test_a_list_of_nodes_that_is_none_ends_with_2(tmp_path: Path, nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    monkeypatch.delenv("SLURM_NODELIST", raising=False)
+    (tmp_path / "hosts.toml").write_text(INVENTORY)
+    assert main(["gate", "controller", "-i", str(tmp_path / "hosts.toml"), "--nodes", nodes]) == 2
+
+
+def test_nodes_that_nobody_knows_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hosts.toml").write_text(INVENTORY)
+    assert main(["gate", "controller", "-i", str(tmp_path / "hosts.toml"), "--nodes", "gpu[1-2]"]) == 3
+    assert json.loads(capsys.readouterr().out)["sentence"] == "the inventory does not know gpu1, gpu2"

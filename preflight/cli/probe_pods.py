@@ -106,7 +106,8 @@ def _end(pod: "Pod", verdict: PodVerdict) -> int:
     print(message, file=sys.stderr)
     try:
         if pod.log.exists():
-            pod.log.write_bytes(message.encode(errors="replace")[:MESSAGE])
+            said = message.encode(errors="replace")[:MESSAGE]
+            pod.log.write_text(said.decode(errors="ignore"), encoding="utf-8")
     except OSError as error:
         print(f"preflight: {pod.log}: {error.strerror}", file=sys.stderr)
     return GOOD if opened else verdict.code

@@ -6,8 +6,10 @@ Exit codes of `preflight probe --via pods`, made for a podFailurePolicy; 1, 2, 4
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from preflight.gate.exec_choice import named
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.report.text import printable
 
 GOOD = 0
 BROKEN = 42  # this pod's host, or a device of it, is named
@@ -16,7 +18,6 @@ OTHERS = 44  # the gang fails, and this pod is not named: with other company it 
 CODES = frozenset({BROKEN, UNKNOWN, OTHERS})
 
 MESSAGE = 4096  # bytes that Kubernetes reads of a termination message
-_NAMES_ONE = ("host", "device")  # the kinds of culprits whose members are to blame, each by itself
 
 
 @dataclass(frozen=True)
@@ -31,42 +32,31 @@ def verdicts(
     """`left_out`: pod → why it was not probed, after which nobody is good; `nodes`: pod → the node that it is on."""
     failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     if failures:
-        return {pod: _failed(pod, failures, nodes) for pod in pods}
+        return _failed(pods, failures, nodes)
     unseen = [finding.summary for finding in findings if finding.outcome is Outcome.UNKNOWN]
     unseen += [f"{pod} was left out: {why}" for pod, why in left_out.items()]
     if unseen or not any(finding.outcome in (Outcome.PASS, Outcome.WARN) for finding in findings):
         return unknown(pods, "; ".join(unseen) or "nothing could be tested")
     warnings = sum(finding.outcome is Outcome.WARN for finding in findings)
-    said = f"preflight: good: {len(pods)} of {len(pods)} pods" + (f"; warnings: {warnings}" if warnings else "")
-    return dict.fromkeys(pods, PodVerdict(GOOD, said))
+    more = f"; warnings: {warnings}" if warnings else ""
+    return dict.fromkeys(pods, _verdict(GOOD, f"good: {len(pods)} of {len(pods)} pods{more}"))
 
 
 def unknown(pods: Sequence[str], why: str) -> dict[str, PodVerdict]:
-    said = f"preflight: nobody knows whether the gang of {len(pods)} is good: {why}"
-    return dict.fromkeys(pods, PodVerdict(UNKNOWN, said))
+    return dict.fromkeys(pods, _verdict(UNKNOWN, f"nobody knows whether the gang of {len(pods)} is good: {why}"))
 
 
-def _failed(pod: str, failures: Sequence[Finding], nodes: Mapping[str, str]) -> PodVerdict:
-    own = [failure for failure in failures if pod in _named(failure)]
-    if own:
-        return PodVerdict(BROKEN, f"preflight: {_on_node(pod, nodes)} is broken: {_told(own)}")
-    named = sorted(frozenset[str]().union(*map(_named, failures)))
-    if named:
-        places = ", ".join(_on_node(one, nodes) for one in named)
-        return PodVerdict(OTHERS, f"preflight: {pod} is not at fault; broken: {places}: {_told(failures)}")
-    return PodVerdict(OTHERS, f"preflight: the pods fail together, and none of them is named: {_told(failures)}")
-
-
-def _on_node(pod: str, nodes: Mapping[str, str]) -> str:
-    return f"{pod} on node {nodes[pod]}" if nodes.get(pod) else pod
-
-
-def _named(failure: Finding) -> frozenset[str]:
-    """The pods that it is held against. Of two that do not reach each other it is neither."""
-    if failure.culprit:
-        members = failure.culprit.members if failure.culprit.kind in _NAMES_ONE else ()
-        return frozenset(member.partition("/")[0] for member in members)
-    return frozenset([failure.host] if failure.host and not failure.peer else [])
+def _failed(pods: Sequence[str], failures: Sequence[Finding], nodes: Mapping[str, str]) -> dict[str, PodVerdict]:
+    broken = [pod for pod in pods if any(pod in named(failure) for failure in failures)]
+    if not broken or len(broken) == len(pods) > 1:  # what all of them have is the image's, or the job's
+        return dict.fromkeys(pods, _verdict(OTHERS, f"the pods fail together, none by itself: {_told(failures)}"))
+    places = {pod: f"{pod} on node {nodes[pod]}" if nodes.get(pod) else pod for pod in broken}
+    others = f"broken: {', '.join(places.values())}: {_told(failures)}"
+    said = {pod: _verdict(OTHERS, f"{pod} is not at fault; {others}") for pod in pods}
+    for pod, place in places.items():
+        own = [failure for failure in failures if pod in named(failure)]
+        said[pod] = _verdict(BROKEN, f"{place} is broken: {_told(own)}")
+    return said
 
 
 def _told(failures: Sequence[Finding]) -> str:
@@ -74,3 +64,8 @@ def _told(failures: Sequence[Finding]) -> str:
         f"{failure.summary} ({failure.check})" + (f", because {failure.cause}" if failure.cause else "")
         for failure in failures
     )
+
+
+def _verdict(code: int, text: str) -> PodVerdict:
+    """The text may quote what a host has said."""
+    return PodVerdict(code, printable(f"preflight: {text}")[:MESSAGE])

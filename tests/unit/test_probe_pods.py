@@ -158,6 +158,7 @@ BAD = Outcome.FAIL
         ([finding(BAD, host="train-0", peer="train-1")], (OTHERS, OTHERS, OTHERS)),
         ([finding(BAD, host="train-0", culprit=culprit("link", "train-0/0", "train-1/0"))], (OTHERS, OTHERS, OTHERS)),
         ([finding(BAD, culprit=culprit("system"))], (OTHERS, OTHERS, OTHERS)),
+        ([finding(BAD, culprit=culprit("host", *PODS))], (OTHERS, OTHERS, OTHERS)),
     ],
 )
 def test_a_pod_is_broken_where_it_is_named_alone(findings: list[Finding], codes: tuple[int, ...]) -> None:
@@ -176,6 +177,17 @@ def test_the_message_names_the_node_and_the_cause() -> None:
     told = "a rank stopped (PRB101), because link down"
     assert said["train-1"].message == f"preflight: train-1 on node gpu17 is broken: {told}"
     assert said["train-2"].message == f"preflight: train-2 is not at fault; broken: train-1 on node gpu17: {told}"
+
+
+def test_who_is_alone_is_named_all_the_same() -> None:
+    assert verdicts(PODS[:1], [finding(BAD, host="train-0")], {}, {})["train-0"].code == BROKEN
+
+
+def test_a_message_is_harmless_and_bounded() -> None:
+    (said,) = set(verdicts(PODS, [finding(BAD, cause="\x1b[31m\n" + 9000 * "x")], {}, {}).values())
+    assert "\x1b" not in said.message
+    assert "\n" not in said.message
+    assert len(said.message) == 4096
 
 
 GOOD_ENVIRONMENT = {"JOB_COMPLETION_INDEX": "2", "PREFLIGHT_TOKEN": TOKEN + "\n"}

@@ -54,7 +54,12 @@ class _Here:
             return "is no absolute path"
         if not Path(path).is_file():
             return "is not there"
-        return "" if os.access(path, os.X_OK) else "is not executable"
+        if not os.access(path, os.X_OK):
+            return "is not executable"
+        with Path(path).open("rb") as file:
+            first = file.readline(256).decode("utf-8", "replace").split()
+        program = first[0].removeprefix("#!") if first and first[0].startswith("#!") else ""
+        return f"begins with {program}, which is not there" if program and not Path(program).is_file() else ""
 
 
 _here = _Here()

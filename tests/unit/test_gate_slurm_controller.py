@@ -156,7 +156,7 @@ class Site:
         (self.place / "nodes").write_text("\n".join(lines) + "\n")
 
     def run(self, **environment: str) -> int:
-        return slurm_controller.run({**ENVIRONMENT, **environment}, str(self.place / "controller.json"))
+        return int(slurm_controller.run({**ENVIRONMENT, **environment}, str(self.place / "controller.json")))
 
     @property
     def done(self) -> list[str]:

@@ -44,7 +44,7 @@ def test_all_that_a_probe_starts_is_listed_and_nothing_else(settings: ProbeSetti
     cluster = Cluster("c", Product.CPU, HOSTS, probe=settings)
     way = Recorder()
     rehearse(cluster, HOSTS, way)  # type: ignore[arg-type]  # no more of a transport is used
-    probe(cluster, HOSTS, way, Request("gloo", (8,), quick=True))  # type: ignore[arg-type]
+    probe(cluster, HOSTS, way, Request("gloo", (8,), quick=True))
     assert len(way.started) == 4
     for host in HOSTS:
         listed = json.loads(allowed(cluster, host))["programs"]

@@ -138,7 +138,7 @@ def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
             continue
         if " " in setting.value:
             yield Problem(
-                setting.file, setting.line, f"{role} has options: Slurm ends with a parse error, or takes all of it for a path",
+                setting.file, setting.line, f"{role} has options: a parse error, or all of it is the path",
                 f"the role is told by SLURM_SCRIPT_CONTEXT; {role}={GATE}",
             )  # fmt: skip
         elif why := files.why_not_run(setting.value):

@@ -1,5 +1,6 @@
 """Groups of processes that share a limit on processor time: the kernel's cgroups, of either version."""
 
+import errno
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -47,9 +48,19 @@ def move(process: Process, group: Path) -> None:
 def remove(prefix: str) -> None:
     """Those whose names begin with it. Their processes have to be gone."""
     for group in _root().glob(f"{prefix}*"):
-        kernel.wait_until(partial(_is_empty, group), 10, f"processes are left in {group}")
+        remove_group(group)
+
+
+def remove_group(group: Path) -> None:
+    """Its processes have to be gone, or moved; the kernel holds it until the last of them has quite ended."""
+    kernel.wait_until(partial(_is_removed, group), 10, f"processes are left in {group}")
+
+
+def _is_removed(group: Path) -> bool:
+    try:
         group.rmdir()
-
-
-def _is_empty(group: Path) -> bool:
-    return not (group / "cgroup.procs").read_text()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True

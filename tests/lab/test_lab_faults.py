@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shlex
 import socket
 import subprocess
@@ -12,10 +13,11 @@ from collections.abc import Callable
 
 import pytest
 
-from preflight.lab import kernel, vendor
+from preflight.lab import cgroups, kernel, vendor
 from preflight.lab.addresses import SET_ENV
 from preflight.lab.faults import FAULTS
 from preflight.lab.faults.fault import Fault
+from preflight.lab.kernel import Process
 from tests.lab.conftest import LabHandle, MakeLab, preflight
 
 
@@ -297,3 +299,12 @@ def test_the_inventory_says_how_to_reach_and_probe_the_hosts(two_by_two: LabHand
     version = "from importlib.metadata import version; print(version('torch_npu'))"
     done = two_by_two.ssh("node01", f'{probe["setup"]}; {probe["python"]} -c "{version}"')
     assert done.stdout == "2.13.0\n"
+
+
+def test_a_group_whose_processes_are_still_ending_is_removed_when_they_have() -> None:
+    group = cgroups.make(f"preflight-test-{os.getpid()}", 10_000, 20_000)
+    with subprocess.Popen(["sleep", "0.5"]) as process:
+        cgroups.move(Process(process.pid, 0), group)
+        threading.Thread(target=process.wait).start()
+        cgroups.remove_group(group)
+    assert not group.exists()

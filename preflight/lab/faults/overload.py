@@ -31,7 +31,7 @@ def _unload(place: Place, undo: Undo) -> None:
     kernel.kill_and_wait(kernel.processes_below(Process(undo["pid"], undo["started"])))
     if place.host.init is not None:
         _move(place.host.init, Path(undo["usual"]))
-    Path(undo["group"]).rmdir()
+    cgroups.remove_group(Path(undo["group"]))
 
 
 def _move(root: Process, group: Path) -> None:

@@ -1,13 +1,15 @@
 """Manifests: what Kubernetes' published schemas say of them, and of JobSet's and Volcano's, which have none here, what
 their sources say (kubernetes-sigs/jobset api/jobset/v1alpha2, volcano-sh/volcano pkg/controllers/job/plugins)."""
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml  # type: ignore[import-untyped]
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.cli.main import main
@@ -159,6 +161,7 @@ words = st.text(st.characters(blacklist_categories=("C", "Z"), whitelist_charact
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(words | st.sampled_from(["1e3", "y", "~", "0o7", "- a", "{}", "a: b", "#", "null", "1:30"]), min_size=1)
 )
@@ -246,3 +249,20 @@ def test_the_command_ends_with_2_for_what_is_wrong(
     assert code == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
+
+
+def test_the_command_of_the_page_prints_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall(r"^preflight (gate manifest .*?) > train.yaml$", PAGE, re.MULTILINE | re.DOTALL)
+    assert main(shlex.split(command.replace("\\\n", " "))) == 0
+    for one in yaml.safe_load_all(capsys.readouterr().out):
+        kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+
+
+def test_the_page_s_init_container_is_one() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    spec = {**yaml.safe_load(text), "containers": [{"name": "main", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    kubernetes_validate.validate(pod, VERSIONS[-1], strict=True)

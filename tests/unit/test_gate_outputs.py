@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gate.outputs import render
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +101,7 @@ answers = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(answers)
 def test_whatever_a_tool_has_said_stays_words(answer: Answer) -> None:
     """No bar but ours, no line that is not ours, no byte beyond ASCII, and never longer than is read."""

@@ -226,7 +226,7 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
     """Probe until nobody fails any more: whoever did took part in the others' tests."""
     from preflight.cli.probe import probed
     from preflight.cli.probed import finish_probe, judged
-    from preflight.gate.exec_choice import Choice, choose
+    from preflight.gate.exec_choice import Choice, choose, met
     from preflight.inventory import fold
 
     out: dict[str, str] = {}
@@ -242,7 +242,7 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
             return replace(choose(names, (), {}, wanted), out=out)
         findings = judged(s, seen)
         not_tested = {**seen.refused, **seen.alone}  # the report has them
-        choice = choose(names, findings, not_tested, wanted)
+        choice = choose(names, findings, not_tested, wanted, met(seen.observations))
         left += [f"left out: {host}: {why}" for host, why in choice.out.items() if host not in not_tested]
         with redirect_stdout(sys.stderr):
             finish_probe(args, s, started, seen, findings, [*left, *_decided(choice)])

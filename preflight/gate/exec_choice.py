@@ -1,15 +1,18 @@
 """Which hosts of an allocation run the command, by what a probe of them found. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from preflight.model.finding import Finding
 from preflight.model.gate import Unknown
+from preflight.model.measure import Observation, TestOutcome
 from preflight.model.outcome import Outcome
 
 # Of a partition those are named that are cut off from its largest part. The other kinds say that something between
 # hosts is broken, and not who.
 _NAMES_HOSTS = ("host", "device", "partition")
+_HELD = "PRB105"  # a device that a killed worker keeps: nobody's fault, and of no use to the command
+_ROLL_CALL = "r0-0"  # whose members are all hosts, there or not
 
 
 @dataclass(frozen=True)
@@ -39,31 +42,49 @@ class Choice:
     code: int = 0
 
 
-def choose(hosts: Sequence[str], findings: Iterable[Finding], left_out: Mapping[str, str], wanted: Wanted) -> Choice:
+def met(observations: Iterable[Observation]) -> set[str]:
+    """The hosts that took part in a test with others."""
+    ran = (
+        seen.test
+        for seen in observations
+        if seen.test.id != _ROLL_CALL and seen.test.outcome is not TestOutcome.NOT_RUN
+    )
+    groups = ({member.host for member in test.members} for test in ran)
+    return {host for group in groups if len(group) > 1 for host in group}
+
+
+def choose(
+    hosts: Sequence[str],
+    findings: Sequence[Finding],
+    left_out: Mapping[str, str],
+    wanted: Wanted,
+    met: Collection[str] = (),
+) -> Choice:
     """`hosts` were probed; `left_out`: those of them that were not, or not with the others, and why."""
     failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
-    unknown = [finding for finding in findings if finding.outcome is Outcome.UNKNOWN]
-    failed = {host: _why(finding) for finding in reversed(failures) for host in named(finding)}
+    failed = {host: _why(finding) for finding in reversed(failures) for host in named(finding) & set(hosts)}
     out = {host: why for host, why in {**failed, **left_out}.items() if host in hosts}
-    if failed.keys() & set(hosts):
+    if failed.keys() & set(met):
         return _enough(hosts, out, wanted, again=True)
-    if failures:
-        return Choice(out=out, problem=f"{_why(failures[0])}; that names no host to leave out", code=1)
+    if nobody_s := [finding for finding in failures if not named(finding)]:
+        return Choice(out=out, problem=f"{_why(nobody_s[0])}; that names no host to leave out", code=1)
+    unknown = [finding for finding in findings if finding.outcome is Outcome.UNKNOWN and finding.host not in out]
     if wanted.unknown is Unknown.OPEN:
         return _enough(hosts, out, wanted)
     if nobody_s := [finding for finding in unknown if finding.host is None]:
         problem = f"nobody knows whether the hosts are good: {_why(nobody_s[0])}; --unknown open runs it all the same"
         return Choice(out=out, problem=problem, code=3)
     doubtful = {str(finding.host): f"nobody knows: {_why(finding)}" for finding in unknown}
-    return _enough(hosts, {**doubtful, **out}, wanted, doubtful=len(doubtful.keys() - out.keys()))
+    return _enough(hosts, {**out, **doubtful}, wanted, doubtful=len(doubtful))
 
 
 def named(finding: Finding) -> set[str]:
-    """The hosts that a failure names as bad; nobody where it is about what is between them."""
+    """The hosts that a failure names as bad: nobody where it is about what is between them, or about a host that only
+    suffers from another one."""
     if finding.culprit:
         names = finding.culprit.kind in _NAMES_HOSTS
         return {member.partition("/")[0] for member in finding.culprit.members} if names else set()
-    return {finding.host} if finding.host and not finding.peer else set()
+    return {str(finding.host)} if finding.check == _HELD else set()
 
 
 def _why(finding: Finding) -> str:

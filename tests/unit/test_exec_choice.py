@@ -1,11 +1,13 @@
 """Which hosts of an allocation run the command."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from preflight.gate.exec_choice import Choice, Wanted, choose, named
+from preflight.gate.exec_choice import Choice, Wanted, choose, met, named
 from preflight.model.finding import Finding
 from preflight.model.gate import Unknown
-from preflight.model.measure import Culprit
+from preflight.model.measure import Culprit, Member, Observation, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 
 HOSTS = ("node01", "node02", "node03", "node04")
@@ -19,8 +21,14 @@ def unknown(host: str | None, summary: str = "nobody could look") -> Finding:
     return Finding("PRB114", Outcome.UNKNOWN, summary, host)
 
 
-def chosen(*findings: Finding, nodes: int | None = None, policy: Unknown = Unknown.CLOSED, **left_out: str) -> Choice:
-    return choose(HOSTS, findings, left_out, Wanted(nodes, policy))
+def chosen(
+    *findings: Finding,
+    nodes: int | None = None,
+    policy: Unknown = Unknown.CLOSED,
+    met: Sequence[str] = HOSTS,
+    **left_out: str,
+) -> Choice:
+    return choose(HOSTS, findings, left_out, Wanted(nodes, policy), met)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +43,7 @@ def chosen(*findings: Finding, nodes: int | None = None, policy: Unknown = Unkno
         (bad("system"), set()),
         (Finding("PRB105", Outcome.FAIL, "its device is held", "node04", 1), {"node04"}),
         (Finding("PRB101", Outcome.FAIL, "a pair fails, once", "node01", peer="node02/0"), set()),
+        (Finding("PRB102", Outcome.FAIL, "it received wrong values of an unknown rank", "node01", 0), set()),
     ],
     ids=lambda it: it.culprit.kind if isinstance(it, Finding) and it.culprit else "",
 )
@@ -52,6 +61,26 @@ def test_who_failed_is_left_out_and_the_others_are_probed_again_all_of_them() ->
     found = chosen(bad("device", "node02/3"), unknown(None), bad("system"), nodes=2)
     assert (found.take, found.spare, found.again) == (("node01", "node03", "node04"), (), True)
     assert found.out == {"node02": "PRB101, it stops"}
+
+
+def test_who_met_nobody_has_disturbed_nobody() -> None:
+    found = chosen(bad("host", "node02"), unknown("node02"), met=("node01", "node03", "node04"), nodes=2)
+    assert (found.take, found.spare, found.again) == (("node01", "node03"), ("node04",), False)
+    assert found.out == {"node02": "PRB101, it stops"}
+    stuck = chosen(bad("host", "node02"), bad("system"), met=(), nodes=2)
+    assert (stuck.take, stuck.code) == ((), 1)  # between those who are left
+
+
+def test_who_has_met() -> None:
+    def seen(id_: str, *hosts: str, outcome: TestOutcome = TestOutcome.PASS) -> Observation:
+        members = tuple(Member(host, 0, rank) for rank, host in enumerate(hosts))
+        return Observation(TestResult(id_, "all_reduce", "int32", 8, None, members, outcome, "closed"), ())
+
+    tests = [
+        seen("r0-0", *HOSTS, outcome=TestOutcome.HANG), seen("r1-0", "node01", "node01"),
+        seen("r2-0", "node02", "node03"), seen("r2-1", "node02", "node04", outcome=TestOutcome.NOT_RUN),
+    ]  # fmt: skip
+    assert met(tests) == {"node02", "node03"}
 
 
 def test_who_was_not_tested_is_left_out() -> None:

@@ -161,10 +161,11 @@ words = st.text(st.characters(blacklist_categories=("C", "Z"), whitelist_charact
 )
 
 
+TRAPS = ("1e3", "y", "~", "0o7", "- a", "{}", "a: b", "#", "null", "1:30", "$$", "$(A)", "$A $(A) $$$(A)")
+
+
 @settings(deadline=None)
-@given(
-    st.lists(words | st.sampled_from(["1e3", "y", "~", "0o7", "- a", "{}", "a: b", "#", "null", "1:30"]), min_size=1)
-)
+@given(st.lists(words | st.sampled_from(TRAPS), min_size=1))
 def test_what_was_typed_is_what_runs(command: list[str]) -> None:
     (main_,) = template(wanted(command=tuple(command)))["spec"]["containers"]
     assert [expanded(word) for word in main_["command"]] == command

@@ -42,4 +42,4 @@ def run(args: argparse.Namespace) -> int:
     asked = ["--context", args.context] if args.context else []
     # The very program that hosts have, in an interpreter that finds nothing of ours.
     done = subprocess.run([sys.executable, "-IS", "-", *asked, "-o", args.output], input=source("gate").encode())
-    return done.returncode
+    return done.returncode if done.returncode >= 0 else 3  # somebody has killed it: nobody knows

@@ -1,7 +1,7 @@
 """`--publish` of check and probe: what was found, to the hosts, for the gate there."""
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from preflight.cli.common import Session
@@ -69,17 +69,24 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         hosts = [host for host in s.cluster.hosts if host.name in looks]
         came = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
         s.progress.clear()
+        outdated = [name for name, taken in came.items() if taken.outdated]
         why = {left.host: "left out" for left in report.left_out}
         none = {line.name: why.get(line.name, "not reached") for line in report.hosts if line.name not in came}
-        return Published(tuple(_told({**came, **none})), not any(came.values()))
+        errors = {name: taken.error for name, taken in came.items()}
+        return Published(tuple(_told({**errors, **none}, outdated)), not any(errors.values()))
 
     return bring
 
 
-def _told(came: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for those that have it, and one for each reason why others do not."""
+def _told(errors: Mapping[str, str], outdated: Sequence[str]) -> Iterator[str]:
+    """A sentence for those that have it, each reason why others do not, and those whose gate will not use it."""
     from preflight.inventory import fold
 
-    for why in sorted(set(came.values())):
-        names = fold(name for name, other in came.items() if other == why)
+    for why in sorted(set(errors.values())):
+        names = fold(name for name, other in errors.items() if other == why)
         yield f"not published on {names}: {why}" if why else f"published on {names}"
+    if outdated:
+        yield (
+            f"the gate on {fold(outdated)} goes by what the inventory said of it before, and counts none of this: "
+            "preflight gate install"
+        )

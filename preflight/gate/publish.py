@@ -14,10 +14,12 @@ GATE = ("gate.answer", "gate.files", "gate.state", "gate.verdict")  # how the ga
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """See preflight/remote/publish/main.py."""
+class Taken:
+    """What a host answers. `error`: why nothing was written, empty if it was; `outdated`: whether its gate goes by what
+    another inventory says of it, so that it will not count this verdict."""
 
     error: str
+    outdated: bool = False
 
 
 def publish(
@@ -28,11 +30,9 @@ def publish(
     *,
     pool: int,
     progress: Callable[[Progress], None] | None,
-) -> dict[str, str]:
-    """Write each host's looks there, beside what is published there already. `looks`: host → name → look.
-
-    Host → why it has none of these, empty for those that have. Raises nothing that a host could cause.
-    """
+) -> dict[str, Taken]:
+    """Write each host's looks there, beside what is published there already; what came of it, for each host that has
+    any. `looks`: host → name → look. Raises nothing that a host could cause."""
     ages = {"check": cluster.gate.max_age, "probe": cluster.gate.probe_max_age}
 
     def request(host: Host) -> dict[str, object]:
@@ -40,5 +40,5 @@ def publish(
         return {"host": host.name, "config": config_digest(cluster, host), "looks": own}
 
     todo = [host for host in hosts if looks.get(host.name)]
-    heard = ask(todo, transport, source("publish", *GATE), request, _Answer, pool=pool, progress=progress)
-    return {name: it if isinstance(it, str) else it.error for name, it in heard.items()}
+    heard = ask(todo, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
+    return {name: Taken(it) if isinstance(it, str) else it for name, it in heard.items()}

@@ -90,7 +90,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_what_is_written_is_what_the_gate_believes_and_root_alone_reads(root: Path) -> None:
     out, err = start(request(root)).communicate()
-    assert (out, err) == (b'\nmark 13\n{"error": ""}\n', b"")
+    assert (out, err) == (b'\nmark 32\n{"error": "", "outdated": false}\n', b"")
     assert folder(root).stat().st_mode & 0o777 == 0o700
     assert file(root).stat().st_mode & 0o777 == 0o600
     found = published(root)["check"]
@@ -201,6 +201,23 @@ def test_of_many_at_once_none_is_lost(root: Path) -> None:
     running = [start(request(root, name, f"{name}-{n}")) for n in range(4) for name in ("check", "probe")]
     assert [process.communicate()[1] for process in running] == [b""] * 8
     assert set(published(root)) == {"check", "probe"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "outdated"),
+    [
+        (None, False),
+        ('{"config": "c0ffee"}', False),
+        ('{"config": "0ther"}', True),
+        ("{}", True),
+        ("not JSON", True),
+    ],
+)
+def test_a_gate_that_goes_by_another_inventory_is_told(root: Path, policy: str | None, outdated: bool) -> None:
+    if policy:
+        (root / "etc/preflight").mkdir(0o755)
+        (root / "etc/preflight/gate.json").write_text(policy)
+    assert publish.outdated(request(root)) is outdated
 
 
 def test_who_has_to_wait_too_long_says_for_whom(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

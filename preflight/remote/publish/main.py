@@ -9,8 +9,9 @@ The rest of stdin is the request, a JSON object:
     looks    {"check" or "probe": a LOOK (docs/gate.md) without time and state, with "max_age", seconds}
     root     for tests: where the host's files stand
 
-The answer is `\\n<marker> <length>\\n<json>\\n`: {"error": why nothing was written, in a sentence, or ""}. Whoever
-reads the file meets the old one or the new one, whole, whenever this is killed or the power goes.
+The answer is `\\n<marker> <length>\\n<json>\\n`: {"error": why nothing was written, in a sentence, or "", "outdated":
+whether the gate here has the policy of another `config`}. Whoever reads the file meets the old one or the new one,
+whole, whenever this is killed or the power goes.
 """
 
 import errno
@@ -20,10 +21,11 @@ import os
 import sys
 import time
 
-from gate.files import NotBelieved, others_write
+from gate.files import NotBelieved, others_write, parsed
 from gate.state import state, text
 from gate.verdict import digest, load
 
+POLICY, POLICY_LIMIT = "etc/preflight/gate.json", 256 * 1024  # bytes
 FOLDER = "var/lib/preflight"
 NAME, PARTIAL = "verdict.json", ".verdict.json.partial"
 LOCK_SECONDS = 10.0  # for others that publish here
@@ -135,8 +137,16 @@ def why_not(request):
     return ""
 
 
+def outdated(request):
+    try:
+        policy = parsed(os.path.join(request.get("root", "/"), POLICY), POLICY_LIMIT, os.geteuid())
+    except NotBelieved:
+        return True
+    return policy is not None and policy.get("config") != request["config"]
+
+
 def main():
     os.umask(0o077)
     request = json.loads(sys.stdin.buffer.read().decode())
-    answer = json.dumps({"error": why_not(request)})
+    answer = json.dumps({"error": why_not(request), "outdated": outdated(request)})
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(answer), answer))

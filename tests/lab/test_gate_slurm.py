@@ -76,14 +76,13 @@ def test_who_waits_for_nodes_is_told(slurm: SlurmCluster, command: str) -> None:
 
 
 def test_more_than_may_be_are_not_drained_and_jobs_run(slurm: SlurmCluster) -> None:
-    """Of four nodes a tenth is none, and one may always be."""
-    for node in ("node01", "node02", "node03", "node04"):
+    """Of four nodes a tenth is none, and one may always be: the first is, or nobody where several came at once."""
+    for node in NODES:
         break_(slurm, node)
-    job = slurm.submit(nodes=4)
-    said = slurm.ended(job)
-    assert (said["Restarts"], slurm.reasons()) == ("0", {}) or len(slurm.reasons()) == 1
+    slurm.ended(slurm.submit(nodes=3))
+    assert len(slurm.reasons()) <= 1
     records = "".join(slurm.record(node) for node in NODES)
-    assert "systemic: 2 of 4 nodes would be out by preflight, and at most 1 may be; nobody is drained" in records
+    assert re.search(r"systemic: [23] of 4 nodes would be out by preflight, and at most 1 may be", records)
 
 
 def test_a_reason_of_somebody_else_stays(slurm: SlurmCluster) -> None:

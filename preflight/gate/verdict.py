@@ -139,6 +139,8 @@ def _devices(host: str, finding: Finding) -> Iterator[int | None]:
     if finding.culprit and finding.culprit.kind == "device":
         members = (member.partition("/") for member in finding.culprit.members)
         own = [int(device) for name, _, device in members if name == host and device.isdecimal()]
-        yield from own or [None]
+        yield from own
+        if not own:
+            yield None
     else:
         yield finding.device if finding.host == host else None

@@ -80,11 +80,7 @@ def told(host, outcome, reasons, is_open, age):
     if outcome == "pass":
         return "%s is good%s" % (host, looked)
     first = [one for one in reasons if one["outcome"] == outcome]
-    words = "no reason was given"
-    if first:
-        summary = first[0]["summary"]
-        named = host + ": "
-        words = "%s: %s" % (first[0]["check"], summary[len(named) :] if summary.startswith(named) else summary)
+    words = "%s: %s" % (first[0]["check"], first[0]["summary"]) if first else "no reason was given"
     more = " (and %d more)" % (len(first) - 1) if len(first) > 1 else ""
     head = {"fail": "%s is broken", "warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[outcome]
     policy = ""

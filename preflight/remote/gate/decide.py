@@ -93,6 +93,8 @@ def summed_up(context, policy, reasons, age):
     judged = []
     for one in reasons:
         check, outcome, summary = one["check"], one["outcome"], one["summary"][:LONGEST]
+        if summary.startswith(policy.host + ": "):  # as reports of many hosts begin
+            summary = summary[len(policy.host) + 2 :]
         own = check in ("verdict", "gate")
         if not own and policy.leaves_out(check):
             continue

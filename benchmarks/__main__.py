@@ -5,6 +5,7 @@ from benchmarks import (
     checks,
     depth,
     fleet,
+    gate,
     lab_matrix,
     lists,
     localiser,
@@ -15,6 +16,7 @@ from benchmarks import (
 )
 
 startup.main()
+gate.main()
 pings.main()
 lists.main()
 checks.main()

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from preflight.cli.changing import PENDING, agreed, carry_out, shown
 from preflight.cli.common import Session, again
 from preflight.cli.ranktable_check import described, digest
+from preflight.cli.wrapped import wrapped
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.errors import PreflightError, UsageError
-from preflight.report.text import printable
 
 _LARGEST = 8 << 20  # bytes that the hosts' part of a change reads and writes of a file: preflight/remote/apply/files.py
 _MOST_LINES = 200  # of a table that is shown; that of 16 servers of 8 has 166
@@ -158,7 +158,7 @@ def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
         if host not in same:
             others.setdefault(f"{kind or 'could not look'}: {more}" if more else f"it is {kind}", []).append(host)
     for what, hosts in others.items():
-        print(f"! another one on {fold(hosts)}: {printable(what)}")
+        print("\n".join(wrapped(f"! another one on {fold(hosts)}: {what}")))
     if not others:
         print(f"on every host: export RANK_TABLE_FILE={shlex.quote(args.push)}")
     return not others

@@ -413,15 +413,19 @@ def test_what_is_printed_fits_on_a_terminal(launcher: str, here: Path, capsys: p
     assert "--rank-table-copy FILE" in " ".join(err.split())
 
 
+@pytest.mark.parametrize(("product", "version"), [("atlas-a1", "1.0"), ('atlas-a3"\nsuperpod = true\n#', "1.2")])
 def test_devices_are_those_of_the_rank_table_by_their_number_among_the_visible(
-    three: Path, capsys: pytest.CaptureFixture[str]
+    product: str, version: str, three: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DEVICE_ID counts what a process sees, the table's device_id is the physical one: both lead to one device."""
+    (three / "hosts.toml").write_text(THREE.replace("atlas-a1", product))
+    (three / "facts.json").write_text(dump(healthy_facts(load(three / "hosts.toml"))))
     part = ("--devices", "2,3")
     assert main(["ranktable", "--from", "facts.json", "-o", "table.json", *part]) == 0
     capsys.readouterr()
     table = read((three / "table.json").read_text()).table
     assert table is not None
+    assert table.version == version
     physical = {device.rank: device.device_id for _, device in table.placed}
     _, out, _ = said(capsys, "--launcher", "shell", "-o", "json", "--from", "facts.json", *part, *COPY, "--", "t.py")
     found = {}

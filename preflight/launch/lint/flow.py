@@ -11,7 +11,10 @@ from preflight.launch.lint.reader import TALK, Reader
 from preflight.launch.lint.types import Command, Fault, Part, Word
 
 _LONGEST = 1 << 16  # characters that variables may make a script grow by
-_WRITTEN_OUT = 1 << 17  # characters, and some a command, that loops may
+_WRITTEN_OUT = 1 << 17  # characters, and some a command, that loops and scripts within scripts may
+_A_SHELL = 64  # characters that reading another script is like
+_MOST_OWN = 64  # variables of a round or a shell, since each command keeps them
+_TESTS = ("[", "[[", "test", "grep")
 _DEEPEST = 6  # loops, and scripts within scripts
 
 
@@ -25,8 +28,8 @@ class Budget:
 
 @dataclass
 class Flow:
-    """A script's commands as they are run. `settings`: variables that have one value, known; `remote`: what ssh starts,
-    and on which host."""
+    """A script's commands as they are run. `values`: of variables, as they are at the end; `settings`: of those that
+    have one and the same all the time; `remote`: what ssh starts, and on which host."""
 
     path: Path
     budget: Budget = field(default_factory=Budget)
@@ -35,7 +38,7 @@ class Flow:
     settings: dict[str, tuple[str, Word]] = field(default_factory=dict)
     remote: "list[tuple[str, Flow]]" = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    _values: Values = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
     def read(self, text: str, parts: Sequence[Part] = (), own: Mapping[str, Word] | None = None) -> "Flow":
         """`own`: variables of a shell within the script; None for a script of its own. Its commands have no others."""
@@ -68,25 +71,27 @@ class _Run:
             if braced := braced_variables(command):
                 self._flow.faults.append(_runs_once(self._flow.path, braced))
             found = self._rounds(at, depth) if at in self._ends else None
-            self._one(command, own, certain=own is not None and not branches)
+            self._one(command, own, certain=own is not None and not branches and not self._may_be_left_out(at))
             if found:
                 rest = dict(own or {})
                 for value in found.values:
-                    self._flow._values[found.name] = Word(
-                        found.word.spot, (Part(value, "", found.word.spot, put=True),)
-                    )
+                    self._flow.values[found.name] = Word(found.word.spot, (Part(value, "", found.word.spot, put=True),))
                     self._some(at + 1, self._ends[at], rest, depth + 1)
-                at = self._ends[at]
-            elif at in self._ends:
+            if at in self._ends and (branches or not found):
                 self._forget(at)
-            at += 1
+            at = self._ends[at] + 1 if found else at + 1
+
+    def _may_be_left_out(self, at: int) -> bool:
+        """`test && A=1`, `x || A=1`: other than with `cd folder && A=1`, what follows does not count on it."""
+        before = self._commands[at - 1] if at else Command(())
+        return before.end == "||" or (before.end == "&&" and head(before)[0] in _TESTS)
 
     def _rounds(self, at: int, depth: int) -> Rounds | None:
         """Those of a loop that can be written out."""
         budget = self._flow.budget
         if depth >= _DEEPEST or budget.loops <= 0:
             return None
-        found = rounds(self._commands[at], self._flow._values, budget.variables)
+        found = rounds(self._commands[at], self._flow.values, budget.variables)
         if found is None:
             return None
         cost = len(found.values) * (self._costs[self._ends[at]] - self._costs[at + 1])
@@ -107,14 +112,14 @@ class _Run:
                     self._set(name, None)
 
     def _set(self, name: str, word: Word | None) -> None:
-        self._flow._values[name] = word
+        self._flow.values[name] = word
         if word is None:
             self._flow.settings.pop(name, None)
 
     def _one(self, command: Command, own: dict[str, Word] | None, *, certain: bool) -> None:
         """`certain`: it is run for sure, after all that stands before it, so that variables have their last value."""
         flow = self._flow
-        words = tuple(put for word in command.words for put in put_in(word, flow._values, flow.budget.variables))
+        words = tuple(put for word in command.words for put in put_in(word, flow.values, flow.budget.variables))
         flow.budget.variables = max(0, flow.budget.variables - max(0, _length(words) - _length(command.words)))
         inner = None if _talks(words) or flow.depth >= _DEEPEST else nested(words)
         flow.commands.append(replace(command, words=inner.outside if inner else words, own=dict(own or {})))
@@ -129,23 +134,26 @@ class _Run:
         flow = self._flow
         value: Word | tuple[Word, ...] = word
         if array is not None:
-            value = tuple(put for element in array for put in put_in(element, flow._values, flow.budget.variables))
-        first = name not in flow._values
+            value = tuple(put for element in array for put in put_in(element, flow.values, flow.budget.variables))
+        first = name not in flow.values
         same = first or (array is None and flow.settings.get(name, ("",))[0] == value_of(word))
-        flow._values[name] = value if same or certain else None
+        flow.values[name] = value if same or certain else None
         if not same:
             flow.settings.pop(name, None)
         elif array is None:
             flow.settings[name] = (value_of(word), word)
         if own is not None:
             own.pop(name, None)
-            if array is None and (same or certain):
+            if array is None and (same or certain) and len(own) < _MOST_OWN:
                 own[name] = Word(word.spot, (Part(value_of(word)),))
 
     def _within(self, inner: Nested, words: Sequence[Word], end: str, own: Mapping[str, Word] | None) -> None:
         """Read the script in a command: on another host by itself, else as a part of this one."""
         flow = self._flow
         text = "".join(part.text for part in inner.parts)
+        flow.budget.loops -= _A_SHELL + len(text)
+        if flow.budget.loops < 0:
+            return
         within = Flow(flow.path, flow.budget, flow.depth + 1)
         if inner.host:
             flow.remote.append((inner.host, within.read(text, inner.parts)))
@@ -153,8 +161,9 @@ class _Run:
             return
         before = {read[0]: Word(word.spot, (Part(read[1]),)) for word in words if (read := assignment(word))}
         within.read(text, inner.parts, {**(own or {}), **before})
-        last = within.commands[-1:] if end == "&" else []
-        flow.commands += [replace(one, end=end) if one in last else one for one in within.commands]
+        if end == "&" and within.commands:
+            within.commands[-1] = replace(within.commands[-1], end=end)
+        flow.commands += within.commands
         flow.remote += within.remote
         flow.faults += within.faults
 

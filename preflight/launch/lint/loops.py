@@ -127,5 +127,5 @@ def _sequence(text: str) -> list[str] | None:
     first, step, last = (1, 1, *numbers) if len(numbers) == 1 else (numbers[0], 1, numbers[1])
     if len(numbers) == 3:
         first, step, last = numbers
-    counted = range(first, last + 1, step or 1)
-    return [str(n) for n in counted] if len(counted) <= MOST else None
+    counted = range(first, last + 1, step) if step else None
+    return [str(n) for n in counted] if counted is not None and len(counted) <= MOST else None

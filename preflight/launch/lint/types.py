@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 
@@ -36,7 +37,7 @@ class Word:
     spot: Spot
     parts: tuple[Part, ...]
 
-    @property
+    @cached_property
     def text(self) -> str:
         return "".join(part.text for part in self.parts)
 

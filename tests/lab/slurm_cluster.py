@@ -39,7 +39,7 @@ MpiDefault=none
 ReturnToService=2
 SchedulerParameters=nohold_on_prolog_fail,bf_interval=1
 PrologFlags=Alloc,DeferBatch
-PrologEpilogTimeout=120
+PrologEpilogTimeout=300
 {scripts}
 {nodes}
 PartitionName=all Nodes={names} Default=YES State=UP
@@ -77,7 +77,7 @@ class SlurmCluster:
         return self.job(job)
 
     def wait(self, holds: Callable[[], object], what: str) -> None:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not holds():
             if time.monotonic() > until:
                 pytest.fail(f"waited in vain for {what}:\n{self.call('squeue', '-a').stdout}{self.log()}")

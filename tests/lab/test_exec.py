@@ -35,12 +35,14 @@ def slurm(four: LabHandle, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield job
 
 
-@pytest.fixture
-def broken(four: LabHandle) -> Iterator[str]:
-    """A node whose device brings wrong values to others."""
-    four.lab("break", "wrong-data", "--host", "node02", "--device", "0")
-    yield "node02"
-    four.lab("mend")
+@contextmanager
+def broken(lab: LabHandle, fault: str) -> Iterator[str]:
+    """A node that is."""
+    lab.lab("break", fault, "--host", "node02", "--device", "0")
+    try:
+        yield "node02"
+    finally:
+        lab.lab("mend")
 
 
 def begin(site: Site, *words: str, inventory: Path | None = None) -> "subprocess.Popen[str]":
@@ -65,22 +67,25 @@ def site(four: LabHandle, slurm: Slurm) -> Site:
     return Site("slurm", four, {"SLURM_CONF": slurm.environment["SLURM_CONF"], **job})
 
 
-def test_a_bare_torchrun_trains_on_the_good_nodes(site: Site, broken: str, tmp_path: Path) -> None:
-    sample = str(ROOT / "playbooks" / "toy_train.py")
-    code, out, err = ran(site, *TOGETHER, "--nodes", "3", "--save", str(tmp_path / "r.json"), "--", "torchrun", sample)
+def test_a_bare_torchrun_trains_on_the_good_nodes(site: Site, tmp_path: Path) -> None:
+    saved = ("--save", str(tmp_path / "r.json"))
+    sample = ("--", "torchrun", str(ROOT / "playbooks" / "toy_train.py"))
+    with broken(site.lab, "wrong-data") as bad:
+        code, out, err = ran(site, *TOGETHER, "--nodes", "3", *saved, *sample)
     assert (code, out.splitlines()[-1:]) == (0, ["ranks 3: parameters agree bit by bit"]), err
-    assert f"preflight: torchrun starts on 3 of 4 nodes, node[01,03-04]; left out: {broken}\n" in err
+    assert f"preflight: torchrun starts on 3 of 4 nodes, node[01,03-04]; left out: {bad}\n" in err
     report = json.loads((tmp_path / "r.json").read_text())
     assert [host["name"] for host in report["hosts"]] == ["node01", "node03", "node04"]
-    assert any(note.startswith(f"left out: {broken}: PRB102, ") for note in report["notes"])
+    assert any(note.startswith(f"left out: {bad}: PRB102, ") for note in report["notes"])
     assert "the command is started on node[01,03-04]" in report["notes"]
-    assert f"preflight: the others once more, without {broken}\n" in err
+    assert f"preflight: the others once more, without {bad}\n" in err
 
 
-def test_too_few_good_nodes_and_nothing_is_run(site: Site, broken: str) -> None:
-    code, out, err = ran(site, *TOGETHER, "--limit", f"node01,{broken}", "--nodes", "2", "--", "echo", "it ran")
+def test_too_few_good_nodes_and_nothing_is_run(site: Site) -> None:
+    with broken(site.lab, "device-dead") as bad:
+        code, out, err = ran(site, *ALONE, "--limit", f"node01,{bad}", "--nodes", "2", "--", "echo", "it ran")
     assert (code, out) == (1, "")
-    assert err.splitlines()[-1] == f"preflight: not started: 1 node is good, and 2 are wanted; left out: {broken}"
+    assert err.splitlines()[-1] == f"preflight: not started: 1 node is good, and 2 are wanted; left out: {bad}"
 
 
 def test_each_node_has_its_rank_and_the_table_and_the_exit_code_is_the_command_s(site: Site) -> None:

@@ -114,8 +114,9 @@ class Host:
 
 
 def kept_visible() -> list[Path]:
-    """The interpreter that runs the lab, wherever it lives: the hosts' Python, named in hosts.toml."""
-    return sorted({Path(sys.prefix), Path(sys.base_prefix)})
+    """The interpreter that runs the lab, wherever it lives: the hosts' Python, named in hosts.toml. And preflight with
+    it, where that runs from a clone."""
+    return sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]})
 
 
 def prepare(host: Host, management: Management, public_key: str) -> str:

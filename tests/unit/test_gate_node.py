@@ -38,8 +38,9 @@ def test_a_good_host_with_a_fresh_verdict_is_open_without_any_vendor_tool(
 ) -> None:
     calls = node.hccn_tool("exit 1", monkeypatch)
     answer = node.ask(context)
-    assert (answer.outcome, answer.open, answer.reasons, answer.code(), answer.age) == ("pass", True, [], 0, HOUR)
-    assert answer.sentence == "node01 is good; looked at 60 min ago"
+    assert (answer.outcome, answer.open, answer.reasons, answer.code()) == ("pass", True, [], 0)
+    looked = (None, "node01 is good") if context == "task" else (HOUR, "node01 is good; looked at 60 min ago")
+    assert (answer.age, answer.sentence) == looked
     assert not calls.exists()
 
 
@@ -282,9 +283,22 @@ def test_a_gpus_node_may_not_be_made_yet(node: Node) -> None:
     assert node.ask().outcome == "pass"
 
 
-def test_a_task_of_a_job_is_not_asked_about_ports_and_devices_that_are_its_own(node: Node) -> None:
+def test_what_a_prolog_may_have_let_be_fails_no_task(node: Node) -> None:
     in_use("bash")(node)
+    node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "")
+    node.verdict(node.look(("NPU117", "fail", 0)))
+    assert node.ask("prolog").outcome == "fail"
     assert node.ask("task").outcome == "pass"
+
+
+def test_a_task_s_user_has_to_be_let_to_its_devices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root may open everything, the refusal is made here."""
+    monkeypatch.setattr(importlib.import_module("gate.live").os, "access", lambda path, _: not path.endswith("1"))
+    answer = node.ask("task")
+    assert says(answer) == {("HST109", "fail", 1)}
+    assert f"device 1: user {os.getuid()} may not open /dev/davinci1" in answer.sentence
+    assert node.ask("task", ASCEND_VISIBLE_DEVICES="0").outcome == "pass"
+    assert node.ask("prolog").outcome == "pass"
 
 
 def test_a_real_listener_is_found_with_its_process() -> None:
@@ -508,10 +522,10 @@ def test_an_ordinary_user_is_told_that_only_root_can_read_a_verdict(
         return real(path, *rest, **more)
 
     monkeypatch.setattr(files.os, "open", refusing)
-    answer = node.ask("task")
+    answer = node.ask("job")
     assert answer.outcome == "unknown"
     assert "only root can read" in answer.sentence
-    assert answer.open
+    assert not answer.open
 
 
 def test_the_checksum_is_the_one_of_the_docs(node: Node) -> None:

@@ -6,7 +6,7 @@ import time
 from gate.answer import Answer, nobody_knows, reason, worst
 from gate.files import NotBelieved
 from gate.jobs import job_devices
-from gate.live import Host, device_nodes, free_ports, host_nic, leftovers, reserved_ports
+from gate.live import Host, closed_nodes, device_nodes, free_ports, host_nic, leftovers, reserved_ports
 from gate.policy import load
 from gate.verdict import known
 
@@ -31,11 +31,13 @@ def decide(context, environment, say=None, root="/", owner=0, now=None):
         return nobody_knows(context, here, str(error))
     say(host=policy.host, opens=policy.opens(context), at="the verdict")
     reasons = [reason("gate", "warn", trouble)] if trouble else []
-    verdict = known(policy, now, root, owner)
-    reasons += verdict.troubles
     mine = None if context == "health" else job_devices(environment)
     devices = {device for device in policy.devices if mine is None or device in mine}
     host = Host(policy, devices, root)
+    if context == "task":  # the Prolog has judged the host, and may have kept it in service for a reason
+        return summed_up(context, policy, reasons + closed_nodes(host), None)
+    verdict = known(policy, now, root, owner)
+    reasons += verdict.troubles
     if context == "init" and mine is None:  # a container's devices are those that it was given
         host.devices = {device for device in devices if os.path.exists(host.path(host.node(device)))}
     problems = [one for look in verdict.looks.values() for one in of_look(look) if counts(one, mine)]
@@ -60,8 +62,6 @@ def looks(context, host, links):
         yield "HST103", lambda: host_nic(host)
     if policy.product != "cpu" and host.devices:
         yield "NPU109", lambda: device_nodes(host)
-    if context == "task":
-        return  # the job has begun: ports and devices are its own, and tools that need root are not for its user
     if policy.free:
         yield "PRT103", lambda: free_ports(host)
     if policy.product != "cpu" and host.devices and context != "health":

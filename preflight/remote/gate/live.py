@@ -85,6 +85,14 @@ def device_nodes(host):
     return [reason("NPU109", "fail", "device %d: there is no /%s" % (one, host.node(one)), one) for one in gone]
 
 
+def closed_nodes(host):
+    """Device nodes that are there, and that this process's user may not open."""
+    there = [device for device in sorted(host.devices) if os.path.exists(host.path(host.node(device)))]
+    closed = [device for device in there if not os.access(host.path(host.node(device)), os.R_OK | os.W_OK)]
+    words = "device %d: user %d may not open /%s"
+    return [reason("HST109", "fail", words % (one, os.getuid(), host.node(one)), one) for one in closed]
+
+
 def host_nic(host):
     nic = host.policy.nic
     folder = host.path("sys/class/net")

@@ -30,7 +30,7 @@ def run(context, decide, environment):
     answer = decide()
     if context == "task":
         return task(answer)
-    returns = context == "health" and answer.outcome == "pass" and rules()["undrain"]
+    returns = context == "health" and answer.outcome in ("pass", "warn") and rules()["undrain"]
     if context == "epilog" or (answer.open and not returns):
         return 0
     from gate.slurm_nodes import Scontrol

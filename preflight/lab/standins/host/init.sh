@@ -6,7 +6,7 @@
 #           devices (lines "INDEX NAMESPACE"); in state: first-boot and every-boot (commands; the first is gone later)
 #   $2      directory of the stand-ins that all hosts share: usr-local, usr-bin
 #   $3      the lab's directory, hidden from the host in the end
-#   $4 ...  directories that must stay visible where they are (the Python that runs the lab)
+#   $4 ...  directories that must stay visible where they are (the Python that runs the lab, preflight)
 set -eu
 host=$1 standins=$2 lab=$3
 shift 3
@@ -51,7 +51,6 @@ fi
 mount --bind "$host/log" /var/log
 mount --bind "$host/home" /home
 mount -n --move "$run" /run
-if [ -d "$lab" ]; then mount -t tmpfs -o size=4k,ro tmpfs "$lab"; fi
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 
 # ---- what is to stay visible, where one of these mounts has covered it
@@ -64,6 +63,7 @@ for directory in "$@"; do
     umount "/run/preflight-lab/keep/$number"
     number=$((number + 1))
 done
+if [ -d "$lab" ]; then mount -t tmpfs -o size=4k,ro tmpfs "$lab"; fi
 
 # ---- kernel file systems of these namespaces
 mount -t proc proc /proc

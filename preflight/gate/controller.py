@@ -163,9 +163,7 @@ def _blamed(finding: Finding) -> list[str]:
     culprit = finding.culprit
     if finding.outcome is not Outcome.FAIL or culprit is None or culprit.kind not in ("host", "device"):
         return []
-    if set(culprit.tests) == {_ROLL_CALL}:
-        return []
-    return [member.partition("/")[0] for member in culprit.members]
+    return [] if set(culprit.tests) == {_ROLL_CALL} else sorted(culprit.hosts)
 
 
 def _named(names: Sequence[str]) -> str:

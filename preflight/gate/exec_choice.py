@@ -78,13 +78,12 @@ def choose(
     return _enough(hosts, {**out, **doubtful}, wanted, doubtful=len(doubtful))
 
 
-def named(finding: Finding) -> set[str]:
+def named(finding: Finding) -> frozenset[str]:
     """The hosts that a failure names as bad: nobody where it is about what is between them, or about a host that only
     suffers from another one."""
     if finding.culprit:
-        names = finding.culprit.kind in _NAMES_HOSTS
-        return {member.partition("/")[0] for member in finding.culprit.members} if names else set()
-    return {str(finding.host)} if finding.check == _HELD else set()
+        return finding.culprit.hosts if finding.culprit.kind in _NAMES_HOSTS else frozenset()
+    return frozenset({str(finding.host)} if finding.check == _HELD else ())
 
 
 def _why(finding: Finding) -> str:

@@ -57,7 +57,8 @@ def looks_of(
     """
     about: dict[str, list[Finding]] = {host: [] for host in hosts}
     for finding in report.findings:
-        for host in hosts if finding.host is None else {finding.host, *_named(finding)}:
+        convicted = finding.culprit.hosts if finding.culprit else ()
+        for host in hosts if finding.host is None else {finding.host, *convicted}:
             about.get(host, []).append(finding)
     probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
     left_out = {left.host for left in report.left_out}
@@ -73,11 +74,6 @@ def looks_of(
         found = {name: _look(report.run, host, part, needs, versions.get(host, {})) for name, part in parts.items()}
         looks[host] = {name: look for name, look in found.items() if look}
     return looks
-
-
-def _named(finding: Finding) -> set[str]:
-    """The hosts that tests have pinned it on, or whose devices."""
-    return {member.partition("/")[0] for member in finding.culprit.members} if finding.culprit else set()
 
 
 def versions_of(facts: HostFacts) -> dict[str, str]:
@@ -120,7 +116,7 @@ def _said_of(host: str, finding: Finding, needs: Collection[str]) -> Outcome | N
     about_all = finding.host is None
     concerned = about_all or finding.host == host
     if finding.outcome is Outcome.FAIL and finding.culprit:
-        named, kind = _named(finding), finding.culprit.kind
+        named, kind = finding.culprit.hosts, finding.culprit.kind
         if host in named:
             within = kind == "link" and len(named) == 1  # a link within a host is its own
             return Outcome.FAIL if within or kind in ("host", "device") else Outcome.WARN

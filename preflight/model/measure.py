@@ -238,3 +238,8 @@ class Culprit:
     members: tuple[str, ...]  # "node01" or "node01/3"
     tests: tuple[str, ...]
     cause: str
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The members, or whose devices they are."""
+        return frozenset(member.partition("/")[0] for member in self.members)

@@ -37,7 +37,7 @@ TaskPlugin=task/none
 SelectType=select/linear
 MpiDefault=none
 ReturnToService=2
-SchedulerParameters=nohold_on_prolog_fail,bf_interval=1
+SchedulerParameters=nohold_on_prolog_fail,bf_interval=1,sched_interval=2
 PrologFlags=Alloc,DeferBatch
 PrologEpilogTimeout=300
 {scripts}
@@ -77,7 +77,7 @@ class SlurmCluster:
         return self.job(job)
 
     def wait(self, holds: Callable[[], object], what: str) -> None:
-        until = time.monotonic() + 300
+        until = time.monotonic() + 150
         while not holds():
             if time.monotonic() > until:
                 pytest.fail(f"waited in vain for {what}:\n{self.call('squeue', '-a').stdout}{self.log()}")

@@ -84,7 +84,7 @@ def test_a_bare_torchrun_trains_on_the_good_nodes(site: Site, tmp_path: Path) ->
 def test_too_few_good_nodes_and_nothing_is_run(site: Site) -> None:
     with broken(site.lab, "device-dead") as bad:
         code, out, err = ran(site, *ALONE, "--limit", f"node01,{bad}", "--nodes", "2", "--", "echo", "it ran")
-    assert (code, out) == (1, "")
+    assert (code, out) == (1, ""), err
     assert err.splitlines()[-1] == f"preflight: not started: 1 node is good, and 2 are wanted; left out: {bad}"
 
 
@@ -95,7 +95,7 @@ def test_each_node_has_its_rank_and_the_table_and_the_exit_code_is_the_command_s
     assert code == 7, err
     master = site.lab.addresses["node01"]
     lines = sorted(out.splitlines())
-    assert [line.split()[:5] for line in lines] == [[f"node0{n + 1}", str(n), "3", "3", master] for n in range(3)]
+    assert [line.split()[:5] for line in lines] == [[f"node0{n + 1}", str(n), "3", "3", master] for n in range(3)], err
     assert len({line.split()[5] for line in lines}) == 1
     assert "spare: node04" in err
     assert not any(site.lab.ssh(host, "ls /tmp/preflight-rank-table-*").stdout for host in site.lab.addresses)

@@ -104,9 +104,16 @@ def test_an_epilog_never_drains_its_node(slurm: SlurmCluster) -> None:
 
 
 def test_a_task_s_own_devices_are_looked_at_as_its_user(slurm: SlurmCluster) -> None:
-    """The node is open: nobody but root can read the verdict, and a task's gate opens what is unknown."""
-    done = slurm.call("srun", "--uid=65534", "--chdir=/", "--nodelist=node02", "id", "-u")
-    assert done.stdout == "65534\n"
+    words = ("srun", "--uid=65534", "--chdir=/", "--nodelist=node02", "id", "-u")
+    refused = slurm.call(*words, check=False)
+    assert refused.returncode != 0
+    assert "device 0: user 65534 may not open /dev/davinci0" in refused.stdout + refused.stderr
+    slurm.lab.ssh("node02", "chmod 666 /dev/davinci0")
+    try:
+        assert slurm.call(*words).stdout == "65534\n"
+    finally:
+        slurm.lab.ssh("node02", "chmod 660 /dev/davinci0")
+    assert slurm.reasons() == {}
 
 
 def broken(slurm: SlurmCluster, how: str, node: str) -> None:

@@ -125,15 +125,22 @@ def by_key(lab: LabHandle, command: str, text: bytes = b"") -> "subprocess.Compl
     """Over real sshd, from the controller, with the key that is for the probe."""
     options = f"-i {PLACE}/gate_key -o UserKnownHostsFile={PLACE}/known_hosts -o BatchMode=yes"
     return subprocess.run(
-        lab.ssh_command(HEAD, f"ssh {options} {lab.addresses['node01']} {command}"), input=text, capture_output=True
-    )
+        lab.ssh_command(HEAD, f"timeout 60 ssh {options} {lab.addresses['node01']} {command}"),
+        input=text, capture_output=True,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["", "id", "-N -L 1:127.0.0.1:22 id", "'cat /etc/shadow'", "scontrol reconfigure"])
+@pytest.mark.parametrize("command", ["", "id", "'cat /etc/shadow'", "scontrol reconfigure"])
 def test_the_key_starts_no_other_command(slurm: SlurmCluster, command: str) -> None:
     done = by_key(slurm.lab, command)
     assert (done.returncode, done.stdout) == (77, b"")
     assert b"preflight-gate: refused: this key is for preflight's probe alone" in done.stderr
+
+
+def test_the_key_forwards_no_port(slurm: SlurmCluster) -> None:
+    done = by_key(slurm.lab, "-N -o ExitOnForwardFailure=yes -R 18022:127.0.0.1:22")
+    assert done.returncode == 255
+    assert b"remote port forwarding failed" in done.stderr
 
 
 def test_the_key_starts_no_other_text(slurm: SlurmCluster) -> None:

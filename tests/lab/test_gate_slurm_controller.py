@@ -148,7 +148,7 @@ def test_the_key_starts_no_other_text(slurm: SlurmCluster) -> None:
     cluster = parse(slurm.lab.inventory.read_text(), slurm.lab.inventory)
     listed = json.loads(forced_command.allowed(cluster, cluster.hosts[0]))["programs"][0]
     text = b"open('/tmp/mine', 'w')\n" + b"#" * (listed["length"] - 23)
-    done = by_key(slurm.lab, shlex.quote(shlex.quote(listed["command"])), text)
+    done = by_key(slurm.lab, shlex.quote(listed["command"]), text)
     assert (done.returncode, done.stdout) == (77, b"")
     assert b"the program is not the one that was installed here" in done.stderr
     assert slurm.lab.ssh("node01", "test -e /tmp/mine").returncode == 1

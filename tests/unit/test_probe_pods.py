@@ -152,7 +152,8 @@ BAD = Outcome.FAIL
         ([], (UNKNOWN, UNKNOWN, UNKNOWN)),
         ([finding(Outcome.SKIP)], (UNKNOWN, UNKNOWN, UNKNOWN)),
         ([finding(Outcome.PASS), finding(Outcome.UNKNOWN)], (UNKNOWN, UNKNOWN, UNKNOWN)),
-        ([finding(BAD, host="train-1"), finding(Outcome.UNKNOWN)], (OTHERS, BROKEN, OTHERS)),
+        ([finding(BAD, culprit=culprit("host", "train-1")), finding(Outcome.UNKNOWN)], (OTHERS, BROKEN, OTHERS)),
+        ([finding(BAD, host="train-1")], (OTHERS, OTHERS, OTHERS)),
         ([finding(BAD, host="train-1", culprit=culprit("device", "train-1/3"))], (OTHERS, BROKEN, OTHERS)),
         ([finding(BAD, culprit=culprit("host", "train-0", "train-2"))], (BROKEN, OTHERS, BROKEN)),
         ([finding(BAD, host="train-0", peer="train-1")], (OTHERS, OTHERS, OTHERS)),
@@ -173,14 +174,16 @@ def test_who_was_left_out_leaves_all_unknown() -> None:
 
 
 def test_the_message_names_the_node_and_the_cause() -> None:
-    said = verdicts(PODS, [finding(BAD, host="train-1", cause="link down")], {}, {"train-1": "gpu17"})
+    said = verdicts(
+        PODS, [finding(BAD, culprit=culprit("host", "train-1"), cause="link down")], {}, {"train-1": "gpu17"}
+    )
     told = "a rank stopped (PRB101), because link down"
     assert said["train-1"].message == f"preflight: train-1 on node gpu17 is broken: {told}"
     assert said["train-2"].message == f"preflight: train-2 is not at fault; broken: train-1 on node gpu17: {told}"
 
 
 def test_who_is_alone_is_named_all_the_same() -> None:
-    assert verdicts(PODS[:1], [finding(BAD, host="train-0")], {}, {})["train-0"].code == BROKEN
+    assert verdicts(PODS[:1], [finding(BAD, culprit=culprit("host", "train-0"))], {}, {})["train-0"].code == BROKEN
 
 
 def test_a_message_is_harmless_and_bounded() -> None:

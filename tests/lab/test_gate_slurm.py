@@ -104,7 +104,7 @@ def test_an_epilog_never_drains_its_node(slurm: SlurmCluster) -> None:
 
 
 def test_a_task_s_own_devices_are_looked_at_as_its_user(slurm: SlurmCluster) -> None:
-    words = ("srun", "--uid=65534", "--chdir=/", "--nodelist=node02", "id", "-u")
+    words = ("env", "ASCEND_VISIBLE_DEVICES=0", "srun", "--uid=65534", "--chdir=/", "--nodelist=node02", "id", "-u")
     refused = slurm.call(*words, check=False)
     assert refused.returncode != 0
     assert "device 0: user 65534 may not open /dev/davinci0" in refused.stdout + refused.stderr

@@ -231,6 +231,20 @@ LIVE: dict[str, tuple[Spoil, set[tuple[str, str, int | None]], str]] = {
         "PRT103: job port 29500 is taken by python3 (process 701)",
     ),
     "of a job that runs": (in_use("slurmstepd"), {("PRT103", "warn", None)}, "node01 may run jobs: PRT103"),
+    "of preflight": (in_use("preflight-agent"), {("PRT103", "warn", None)}, "node01 may run jobs: PRT103"),
+    "of a job, its parent gone": (
+        lambda node: (
+            in_use("systemd")(node),
+            node.write("proc/701/cgroup", "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n"),
+        ),
+        {("PRT103", "warn", None)},
+        "node01 may run jobs: PRT103",
+    ),
+    "while a job runs that may have left it": (
+        lambda node: (in_use("systemd")(node), process(node, 800, "slurmstepd", 1)),
+        {("PRT103", "warn", None), ("NPU114", "warn", 1)},
+        "node01 may run jobs: PRT103",
+    ),
     "a service holds the device": (
         lambda node: process(node, 9, "npu-exporter", 1, "/dev/davinci0"),
         set(),
@@ -283,6 +297,34 @@ def test_a_gpus_node_may_not_be_made_yet(node: Node) -> None:
     assert node.ask().outcome == "pass"
 
 
+@pytest.mark.parametrize("cut_short", [True, False])
+def test_a_port_s_owner_that_is_not_found_in_time_is_unknown(
+    node: Node, cut_short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module("gate.live"), "SECONDS", -1 if cut_short else 60)
+    in_use("systemd")(node)
+    assert ("PRT103", "unknown" if cut_short else "fail", None) in says(node.ask())
+
+
+def test_a_port_that_is_free_again_is_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = importlib.import_module("gate.live")
+    answers = iter([{"7000": 29500}, {}])
+    monkeypatch.setattr(live, "listening", lambda _: next(answers))
+    assert node.ask().outcome == "pass"
+
+
+def test_a_container_with_a_network_of_its_own_does_not_judge_the_host_by_it(node: Node) -> None:
+    node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "")
+    listening(node, 29500)
+    assert node.ask("init").outcome == "fail"
+    node.file("sys/class/net/eth0/device/vendor").unlink()
+    node.file("sys/class/net/eth0/device").rmdir()
+    answer = node.ask("init")
+    assert says(answer) == {("gate", "warn", None)}
+    assert (answer.open, answer.code()) == (True, 0)
+    assert "this container has a network of its own" in answer.sentence
+
+
 def test_what_a_prolog_may_have_let_be_fails_no_task(node: Node) -> None:
     in_use("bash")(node)
     node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "")
@@ -294,10 +336,12 @@ def test_what_a_prolog_may_have_let_be_fails_no_task(node: Node) -> None:
 def test_a_task_s_user_has_to_be_let_to_its_devices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root may open everything, the refusal is made here."""
     monkeypatch.setattr(importlib.import_module("gate.live").os, "access", lambda path, _: not path.endswith("1"))
-    answer = node.ask("task")
+    answer = node.ask("task", SLURM_JOB_GPUS="0-1")
     assert says(answer) == {("HST109", "fail", 1)}
-    assert f"device 1: user {os.getuid()} may not open /dev/davinci1" in answer.sentence
-    assert node.ask("task", ASCEND_VISIBLE_DEVICES="0").outcome == "pass"
+    words = f"HST109: device 1: user {os.getuid()} may not open /dev/davinci1"
+    assert answer.sentence == f"this task cannot run on node01: {words}"
+    assert node.ask("task", SLURM_JOB_GPUS="0").outcome == "pass"
+    assert node.ask("task").outcome == "pass", "it may want no device at all"
     assert node.ask("prolog").outcome == "pass"
 
 
@@ -324,6 +368,7 @@ JOBS: dict[str, tuple[dict[str, str], str]] = {
     "a range": ({"SLURM_JOB_GPUS": "0-1"}, "fail"),
     "its step": ({"SLURM_JOB_GPUS": "0-1", "SLURM_STEP_GPUS": "0"}, "pass"),
     "GRES": ({"SLURM_JOB_GRES": "gres:npu:1(IDX:0)"}, "pass"),
+    "GRES of two kinds": ({"SLURM_JOB_GRES": "nic:1(IDX:0),npu:1(IDX:1)"}, "fail"),
     "GRES without indices": ({"SLURM_JOB_GRES": "npu:1"}, "fail"),
     "a container's": ({"ASCEND_VISIBLE_DEVICES": "Ascend910-0"}, "pass"),
     "the runtime's": ({"ASCEND_RT_VISIBLE_DEVICES": "0"}, "pass"),

@@ -118,7 +118,7 @@ ROLES: dict[str, tuple[list[str], dict[str, str], tuple[str, str | None]]] = {
     "TaskProlog": ([], {"SLURM_SCRIPT_CONTEXT": "prolog_task"}, ("task", None)),
     "PrologSlurmctld": ([], {"SLURM_SCRIPT_CONTEXT": "prolog_slurmctld"}, ("controller", None)),
     "HealthCheckProgram": ([], {"SLURMD_NODENAME": "node01"}, ("health", None)),
-    "a script that is new": ([], {"SLURM_SCRIPT_CONTEXT": "epilog_task", "SLURMD_NODENAME": "n"}, ("job", "text")),
+    "a script that is new": ([], {"SLURM_SCRIPT_CONTEXT": "epilog_task", "SLURMD_NODENAME": "n"}, ("epilog", None)),
     "a key": (["--ssh"], {}, ("ssh", None)),
 }
 
@@ -267,6 +267,8 @@ def test_without_the_child_that_looks_nobody_knows(gate: Gate) -> None:
 def test_ended_by_a_signal_it_has_the_policys_answer(gate: Gate, number: signal.Signals) -> None:
     process = hanging(gate, environment=PROLOG)
     process.send_signal(number)
+    if number != signal.SIGINT:  # as systemd's stop, which sends two
+        process.send_signal(signal.SIGTERM)
     assert (process.communicate()[0], process.returncode) == ("", 0)
 
 

@@ -247,8 +247,19 @@ def test_a_good_node_gives_back_what_it_can_see_by_itself(
     stand_in: Callable[[str], Scontrol], tmp_path: Path, why: str, call: str
 ) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": why}))
-    assert slurm.taken_back("node1", stand_in(f"cat {tmp_path}/nodes"))[0] == 0
+    answer = Answer("health", "node1", "warn", [reason("HST106", "warn", "few open files")], True)
+    assert slurm.taken_back(answer, "node1", stand_in(f"cat {tmp_path}/nodes"))[0] == 0
     assert calls(tmp_path) == ["-a -o show node node1", *filter(None, [call])]
+
+
+def test_a_node_whose_trouble_has_only_become_a_warning_is_not_given_back(
+    stand_in: Callable[[str], Scontrol], tmp_path: Path
+) -> None:
+    """A cable that comes and goes would take it out and in without end."""
+    (tmp_path / "nodes").write_text(shown({"node1": "preflight: HST103 host NIC eth0 has no carrier"}))
+    answer = Answer("health", "node1", "warn", [reason("HST103", "warn", "its carrier went 6 times")], True)
+    assert slurm.taken_back(answer, "node1", stand_in(f"cat {tmp_path}/nodes")) == (0, "")
+    assert calls(tmp_path) == ["-a -o show node node1"]
 
 
 @pytest.mark.parametrize(

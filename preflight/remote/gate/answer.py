@@ -25,7 +25,7 @@ class Answer:
         self.reasons = reasons
         self.open = outcome in ("pass", "warn") or (outcome == "unknown" and opens_unknown)
         self.age = age
-        self.sentence = sentence or told(host, outcome, reasons, self.open, age)
+        self.sentence = sentence or told(context, host, outcome, reasons, self.open, age)
 
     def fields(self):
         """What JSON carries of it."""
@@ -74,7 +74,7 @@ def worst(outcomes):
     return min(outcomes, key=WORST_FIRST.index, default="pass")
 
 
-def told(host, outcome, reasons, is_open, age):
+def told(context, host, outcome, reasons, is_open, age):
     """The answer in one line."""
     looked = "" if age is None else "; looked at %s ago" % span(age)
     if outcome == "pass":
@@ -83,6 +83,8 @@ def told(host, outcome, reasons, is_open, age):
     words = "%s: %s" % (first[0]["check"], first[0]["summary"]) if first else "no reason was given"
     more = " (and %d more)" % (len(first) - 1) if len(first) > 1 else ""
     head = {"fail": "%s is broken", "warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[outcome]
+    if outcome == "fail" and context == "task":
+        head = "this task cannot run on %s"
     policy = ""
     if outcome == "unknown":
         policy = "; jobs run all the same" if is_open else "; no job runs until that is known"

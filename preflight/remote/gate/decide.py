@@ -8,6 +8,7 @@ from gate.files import NotBelieved
 from gate.jobs import job_devices
 from gate.live import Host, closed_nodes, device_nodes, free_ports, host_nic, leftovers, reserved_ports
 from gate.policy import load
+from gate.state import own_nics
 from gate.verdict import known
 
 MOST = 50  # reasons of an answer
@@ -35,12 +36,16 @@ def decide(context, environment, say=None, root="/", owner=0, now=None):
     devices = {device for device in policy.devices if mine is None or device in mine}
     host = Host(policy, devices, root)
     if context == "task":  # the Prolog has judged the host, and may have kept it in service for a reason
-        return summed_up(context, policy, reasons + closed_nodes(host), None)
+        return summed_up(context, policy, reasons + (closed_nodes(host) if mine else []), None)
     verdict = known(policy, now, root, owner)
     reasons += verdict.troubles
     if context == "init" and mine is None:  # a container's devices are those that it was given
         host.devices = {device for device in devices if os.path.exists(host.path(host.node(device)))}
     problems = [one for look in verdict.looks.values() for one in of_look(look) if counts(one, mine)]
+    if context == "init" and not own_nics(root):
+        host.network = False
+        words = "this container has a network of its own: the host's ports and NIC are not looked at"
+        reasons.append(reason("gate", "warn", words))
     links = verdict.rebooted or context == "health" or any(one["check"] in LINKS for one in problems)
     for check, look in looks(context, host, links):
         if not policy.leaves_out(check):
@@ -56,13 +61,13 @@ def decide(context, environment, say=None, root="/", owner=0, now=None):
 def looks(context, host, links):
     """(id, what looks) of the live checks that this context has."""
     policy = host.policy
-    if policy.reserved:
+    if policy.reserved and host.network:
         yield "PRT101", lambda: reserved_ports(host)
-    if policy.nic:
+    if policy.nic and host.network:
         yield "HST103", lambda: host_nic(host)
     if policy.product != "cpu" and host.devices:
         yield "NPU109", lambda: device_nodes(host)
-    if policy.free:
+    if policy.free and host.network:
         yield "PRT103", lambda: free_ports(host)
     if policy.product != "cpu" and host.devices and context != "health":
         yield "NPU114", lambda: leftovers(host)

@@ -9,6 +9,9 @@ DEVICES = (
     "ASCEND_RT_VISIBLE_DEVICES",
 )
 DAEMONS = (b"slurmstepd", b"pbs_mom", b"res", b"flux-shell")  # of Slurm, PBS, LSF, Flux: above all that a job runs
+ONE_A_JOB = (b"slurmstepd", b"flux-shell")  # those of them that are there only while a job runs
+OURS = b"preflight-"  # the probe's and the rehearsal's processes call themselves so
+CGROUP = b"/job_"  # of Slurm's cgroup plugins, v1 and v2: "…/job_12/step_0/…"
 MOST = 1024  # devices of a host
 LONGEST = 4096  # characters of such a list
 
@@ -23,11 +26,12 @@ def job_devices(environment):
 
 
 def indices(text):
-    """The numbers of "0,2-3", "gpu:a100:3(IDX:0,2-3)" or "Ascend910-0,Ascend910-2"; None where it is anything else."""
+    """The numbers of "0,2-3", "gpu:a100:3(IDX:0,2-3)" or "Ascend910-0,Ascend910-2"; None where it is anything else, and
+    of GRES of several kinds, whose numbers are of different things."""
+    if text.count("(IDX:") > 1 or len(text) > LONGEST:
+        return None
     if "(" in text:
         text = text.partition("(IDX:")[2].partition(")")[0]
-    if len(text) > LONGEST:
-        return None
     found = set()
     for part in text.split(","):
         low, _, high = part.strip().partition("-")
@@ -41,16 +45,36 @@ def indices(text):
 
 
 def runs_in_a_job(proc, pid):
-    """Whether a scheduler's daemon is above this process: what is left of an ended job is init's."""
+    """Whether a scheduler's daemon is above this process, or the job's cgroup around it (its parent may have ended), or
+    preflight itself has started it."""
+    try:
+        with open("%s/%s/cgroup" % (proc, pid), "rb") as file:
+            if CGROUP in file.read(4096):
+                return True
+    except OSError:
+        pass
     for _ in range(64):
         try:
             with open("%s/%s/stat" % (proc, pid), "rb") as file:
                 begin, _, rest = file.read(4096).rpartition(b")")
         except OSError:
             return False
-        if begin.partition(b"(")[2] in DAEMONS:
+        name = begin.partition(b"(")[2]
+        if name in DAEMONS or name.startswith(OURS):
             return True
         pid = rest.split()[1].decode()
         if pid in ("0", "1"):
             return False
+    return False
+
+
+def a_job_runs(proc, pids):
+    """Whether any job runs here now, as far as its daemon tells."""
+    for pid in pids:
+        try:
+            with open("%s/%s/comm" % (proc, pid), "rb") as file:
+                if file.read(64).strip() in ONE_A_JOB:
+                    return True
+        except OSError:
+            continue
     return False

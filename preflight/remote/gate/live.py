@@ -3,7 +3,7 @@
 import os
 
 from gate.answer import reason
-from gate.jobs import runs_in_a_job
+from gate.jobs import a_job_runs, runs_in_a_job
 
 LISTEN = b"0A"  # of enum tcp_state, <net/tcp_states.h>
 UP = 1  # IFF_UP, <net/if.h>
@@ -13,11 +13,13 @@ SERVICES = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "dcgm-exporte
 
 
 class Host:
-    """What the live checks are about. `devices`: ids of those that count. `root` is for tests."""
+    """What the live checks are about. `devices`: ids of those that count; `network`: whether what is seen here is the
+    host's. `root` is for tests."""
 
     def __init__(self, policy, devices, root="/"):
         self.policy = policy
         self.devices = devices
+        self.network = True
         self.root = root
 
     def path(self, path):
@@ -47,20 +49,35 @@ def numbers(part):
 
 
 def free_ports(host):
-    """A port of a job that runs here is no fault of the host, one of anybody else is."""
+    """A port of a job that runs here is no fault of the host, one of anybody else is. Who has one may be not to be
+    told: a process of that kind may be a job's."""
+    taken = listening(host)
+    if not taken:
+        return []
+    owners, all_seen = holders(host, {"socket:[%s]" % inode: inode for inode in taken})
+    still = taken if len(owners) == len(taken) else listening(host)
+    found = []
+    for inode, port in sorted(still.items(), key=lambda one: one[1]):
+        if inode in owners:
+            pid, process = owners[inode]
+            outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
+            who = "%s (process %s)" % (process, pid)
+        else:
+            outcome, who = "fail" if all_seen and inode in taken else "unknown", "a process that is not seen"
+        if outcome == "fail" and a_job_runs(host.path("proc"), names(host.path("proc"))):
+            outcome = "warn"  # what a job leaves to init is its own for as long as it runs
+        found.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, who)))
+    return found
+
+
+def listening(host):
+    """{inode: job port} of the sockets that listen on one."""
     taken = {}
     for name in ("tcp", "tcp6"):
         for port, inode in listeners(host.path("proc/net/" + name)):
             if any(low <= port <= high for low, high in host.policy.free):
                 taken.setdefault(inode, port)
-    found = []
-    owners = holders(host, {"socket:[%s]" % inode: inode for inode in taken}) if taken else {}
-    for port, inode in sorted((port, inode) for inode, port in taken.items()):
-        pid, process = owners.get(inode, (None, "a process that is not seen"))
-        outcome = "warn" if pid and runs_in_a_job(host.path("proc"), pid) else "fail"
-        who = "%s (process %s)" % (process, pid) if pid else process
-        found.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, who)))
-    return found
+    return taken
 
 
 def listeners(path):
@@ -116,7 +133,7 @@ def leftovers(host):
     """Processes that hold devices of this job and are of no job that runs."""
     nodes = {"/" + host.node(device): device for device in host.devices}
     found = []
-    for device, (pid, process) in sorted(holders(host, nodes, SERVICES).items()):
+    for device, (pid, process) in sorted(holders(host, nodes, SERVICES)[0].items()):
         if not runs_in_a_job(host.path("proc"), pid):
             words = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
             found.append(reason("NPU114", "warn", words, device))
@@ -124,18 +141,28 @@ def leftovers(host):
 
 
 def holders(host, wanted, passed_over=()):
-    """{value: (pid, name)} of a process that has open what `wanted` ({link in /proc/PID/fd: value}) names; without
-    root, of one's own processes only."""
+    """{value: (pid, name)} of a process that has open what `wanted` ({link in /proc/PID/fd: value}) names, and whether
+    all processes were seen: without root, one's own only; and not where there is too much to look through."""
     import time
 
-    found, until = {}, time.monotonic() + SECONDS
+    found, all_seen, until = {}, True, time.monotonic() + SECONDS
     for pid in names(host.path("proc")):
-        if len(found) == len(wanted) or time.monotonic() > until:
+        if len(found) == len(wanted):
             break
         if not pid.isdigit() or int(pid) == os.getpid():
             continue
         folder = host.path("proc/" + pid)
-        for number in names(folder + "/fd"):
+        if time.monotonic() > until:
+            all_seen = False
+            break
+        try:
+            descriptors = os.listdir(folder + "/fd")
+        except PermissionError:
+            all_seen = False
+            continue
+        except OSError:
+            continue  # it has ended
+        for number in descriptors:
             try:
                 value = wanted.get(os.readlink("%s/fd/%s" % (folder, number)))
                 if value is None or value in found:
@@ -146,7 +173,7 @@ def holders(host, wanted, passed_over=()):
                 continue  # it has been closed, or has ended
             if process not in passed_over:
                 found[value] = (pid, process)
-    return found
+    return found, all_seen
 
 
 def names(folder):

@@ -70,6 +70,8 @@ def bounded(code):
     """Leave with `code` once the time is over; be told where somebody ends us, so that nothing is left behind."""
 
     def stopped(number, _):
+        for another in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # who ends it twice would end it in the middle of its answer
+            signal.signal(another, signal.SIG_IGN)
         raise StoppedError("stopped by signal %d" % number)
 
     signal.signal(signal.SIGTERM, stopped)
@@ -87,7 +89,9 @@ def asked(arguments, environment):
         script = environment.get("SLURM_SCRIPT_CONTEXT")
         if script in SCRIPTS:
             return SCRIPTS[script], None
-        if script is None and "SLURMD_NODENAME" in environment:  # all that HealthCheckProgram is told
+        if script is not None:  # of a later Slurm: it is recorded what would have been said, and nothing is done
+            return "epilog", None
+        if "SLURMD_NODENAME" in environment:  # all that HealthCheckProgram is told
             return "health", None
     said = {"context": "job", "form": "text"}
     words = iter(arguments)

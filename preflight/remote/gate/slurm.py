@@ -37,7 +37,7 @@ def run(context, decide, environment):
     from gate.slurm_record import write
 
     name, scontrol = environment.get("SLURMD_NODENAME", ""), Scontrol(environment, until)
-    code, note = taken_back(name, scontrol) if returns else drained(answer, name, scontrol, rules()["drain"])
+    code, note = taken_back(answer, name, scontrol) if returns else drained(answer, name, scontrol, rules()["drain"])
     if note:  # slurmd's log has what a Prolog that failed has said
         sys.stderr.write("preflight: %s; %s\n" % (answer.sentence, note))
         write({"context": context, "job": environment.get("SLURM_JOB_ID", ""), "node": name, "slurm": note})
@@ -85,13 +85,15 @@ def drained(answer, name, scontrol, limit):
     return (0, why) if why else (1, "drained")
 
 
-def taken_back(name, scontrol):
-    """Give the node back, if preflight has drained it, and for what it can see by itself."""
+def taken_back(answer, name, scontrol):
+    """Give the node back, if preflight has drained it, and for what it can see by itself and sees no trace of now."""
     from gate import slurm_nodes as slurm
 
     try:
         reason = scontrol.nodes(name).get(name, "")
-        if not slurm.is_ours(reason) or reason[len(slurm.MARK) :].lstrip().startswith(NEVER_RETURNED):
+        check = reason[len(slurm.MARK) :].split(" ")[1:2] if slurm.is_ours(reason) else []
+        still = {one["check"] for one in answer.reasons}
+        if not check or check[0].startswith(NEVER_RETURNED) or check[0] in still:
             return 0, ""
         scontrol.undrain([name])
     except slurm.SlurmError as error:

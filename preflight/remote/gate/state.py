@@ -65,11 +65,19 @@ def sha256(data):
 def nics(root="/"):
     """{name: how often its carrier came or went since boot} of the host's own NICs: those of a device; in a container,
     which has none, all but the loopback."""
-    folder = os.path.join(root, "sys/class/net")
     try:
-        names = [name for name in sorted(os.listdir(folder)) if name != "lo"]
+        names = [name for name in sorted(os.listdir(os.path.join(root, "sys/class/net"))) if name != "lo"]
     except OSError:
         return {}
-    own = [name for name in names if os.path.exists("%s/%s/device" % (folder, name))] or names
+    own = own_nics(root) or names
     counts = {name: text(root, "sys/class/net/%s/carrier_changes" % name) for name in own[:64]}
     return {name: int(count) for name, count in counts.items() if count.isdigit()}
+
+
+def own_nics(root="/"):
+    """The NICs that are a device of the machine: none in a container with a network of its own."""
+    folder = os.path.join(root, "sys/class/net")
+    try:
+        return [name for name in sorted(os.listdir(folder)) if os.path.exists("%s/%s/device" % (folder, name))]
+    except OSError:
+        return []

@@ -160,6 +160,22 @@ def test_a_rank_table_is_there_while_the_command_runs(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [other]  # what a killed one had left is gone, too
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_somebody_else_has_put_beside_the_table_keeps_nobody_waiting(kind: str, tmp_path: Path) -> None:
+    beside, elsewhere = tmp_path / "preflight-rank-table-aa.json", tmp_path / "elsewhere"
+    elsewhere.touch()
+    os.mkfifo(beside) if kind == "pipe" else beside.symlink_to(elsewhere)
+    done = done_on_node("exit 3", Table(str(tmp_path / "preflight-rank-table-1f.json"), "{}"))
+    assert (done.stderr, done.returncode) == ("", 3)
+    assert sorted(tmp_path.iterdir()) == [elsewhere, beside]
+
+
+def test_a_table_that_is_gone_changes_no_exit_code(tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "preflight-rank-table-1f.json"), "{}")
+    done = done_on_node(f"rm {table.path}", table)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
 def test_the_table_of_one_that_runs_is_left_alone(tmp_path: Path) -> None:
     mine, others = (Table(str(tmp_path / f"preflight-rank-table-{n}.json"), "{}") for n in (1, 2))
     argv, environment = on_node("echo up; sleep 60", others)

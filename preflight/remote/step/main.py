@@ -15,12 +15,14 @@ reason a failure is told a second after the start at the earliest, when this run
 """
 
 import base64
+import contextlib
 import fcntl
 import glob
 import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -45,9 +47,7 @@ def write(table):
     """The file stays open, and locked, as long as this runs."""
     for path in glob.glob(re.sub(r"[0-9a-f]+(?=\.json$)", "*", table["path"])):
         try:
-            with open(path) as left:
-                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(path)
+            remove_left(path)
         except OSError:  # somebody's, or gone
             pass
     new = table["path"] + ".new"  # which nobody takes for one that was left, until it is locked
@@ -58,6 +58,17 @@ def write(table):
     file.flush()
     os.rename(new, table["path"])
     return file
+
+
+def remove_left(path):
+    """Anybody may put anything there: a pipe, whose opening would wait for somebody to write, or a link."""
+    left = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if stat.S_ISREG(os.fstat(left).st_mode):
+            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+    finally:
+        os.close(left)
 
 
 def main():
@@ -83,7 +94,8 @@ def main():
     finally:
         end_descendants(os.getpid())
         if table:
-            os.unlink(told["table"]["path"])
+            with contextlib.suppress(OSError):  # somebody may have cleaned up: the command's exit code counts
+                os.unlink(told["table"]["path"])
     if code and not ended:
         time.sleep(max(0.0, STARTED + ALL_STARTED - time.monotonic()))
     sys.exit(1 if ended else code if code >= 0 else 128 - code)

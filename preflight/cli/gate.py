@@ -1,13 +1,13 @@
 """The gate: may a job start on this machine? Answered from the verdict that check and probe have left there, and from
 what can be looked at in no time.
 
-  preflight gate --local                          # on the machine itself, where preflight is installed
-  preflight gate install -i hosts.toml            # the gate's program and policy to every host
-  preflight check -i hosts.toml --publish         # … and what it answers from
+  preflight gate --local                   # on a machine that has preflight
+  preflight gate install -i hosts.toml     # program and policy to every host
+  preflight check -i hosts.toml --publish  # … and what it answers from
 
 Hosts need no preflight: what install brings is one file for the Python that they have, /usr/local/sbin/preflight-gate.
-Exit codes of --local: 0 the job may run, 1 the host is broken, 3 nobody knows and the policy
-says closed, 2 wrong usage.
+Exit codes of --local: 0 the job may run, 1 the host is broken, 3 nobody knows and the policy says closed, 2 wrong
+usage.
 """
 
 import argparse
@@ -27,7 +27,8 @@ _OUTPUTS = ("text", "json", "nagios", "npd")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--local", action="store_true", help="may a job start on this machine?")
-    parser.add_argument("--context", choices=[context.value for context in Context], help="who asks (default: job)")
+    contexts = [context.value for context in Context if context is not Context.CONTROLLER]
+    parser.add_argument("--context", choices=contexts, help="who asks (default: job)")
     parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, (help_text, module) in _ACTIONS.items():

@@ -1,9 +1,9 @@
 """Probe the nodes of a job, leave the bad ones out, and run a command on the good ones, with the right ranks.
 
   salloc -N 18 --exclusive
-  preflight exec --nodes 16 -- torchrun train.py --epochs 10      # 16 good nodes of the 18
-  preflight exec --quick --budget 60s -- torchrun train.py        # all that are good
-  preflight exec --per-device -- python train.py                  # a process a device: RANK, LOCAL_RANK …
+  preflight exec --nodes 16 -- torchrun train.py --epochs 10  # 16 good ones
+  preflight exec --quick --budget 60s -- torchrun train.py    # all good ones
+  preflight exec --per-device -- python train.py              # one a device
   preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
 
 The command is started once on each node, by srun or mpirun, with all that torchrun and others are to know in its

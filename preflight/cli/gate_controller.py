@@ -1,8 +1,10 @@
 """Prove the nodes of a Slurm job before anything runs on them, and tell who is broken. Touches nothing.
 
-  PrologSlurmctld=/usr/local/sbin/preflight-gate                       # in slurm.conf: it runs this, and does the rest
-  preflight gate controller -i hosts.toml --nodes 'node[01-04]'        # by hand: what it would say of idle nodes
-  preflight gate controller -i hosts.toml --key KEY --authorize DIR    # what lets KEY start the probe, and no more
+  preflight gate controller -i hosts.toml --nodes 'node[01-04]'
+  preflight gate controller -i hosts.toml --key KEY --authorize DIR
+
+Slurm runs it by PrologSlurmctld=/usr/local/sbin/preflight-gate, which does the rest; with --nodes it says what it would
+find on idle nodes, with --authorize it writes what lets KEY start the probe and no more.
 
 Nodes that the inventory does not know, or that give no agent, are unknown and never broken. Exit codes: 0 nobody is
 broken (also: what fails is nobody's alone), 1 nodes are broken, 3 nobody knows.

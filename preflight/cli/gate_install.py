@@ -2,7 +2,7 @@
 
   preflight gate install -i hosts.toml
   preflight gate install -i hosts.toml --limit node01 --dry-run
-  preflight gate install slurm                    # the lines for slurm.conf, or what is wrong with them
+  preflight gate install slurm           # the lines for slurm.conf, or its faults
 
 A change like any other: shown, asked for, journaled on the hosts, and taken back by preflight rollback. Once it is
 there, the gate answers from what preflight check --publish and preflight probe --publish find.

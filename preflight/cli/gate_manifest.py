@@ -1,7 +1,7 @@
 """Print the manifest of a Kubernetes job whose pods prove each other, in an init container, before it begins.
 
-  preflight gate manifest --kind job --name train --image registry.example/train:1.2 --replicas 4 --devices 8 \\
-    --resource nvidia.com/gpu -- torchrun … > train.yaml
+  preflight gate manifest --kind job --name train --image IMAGE --replicas 4 \\
+    --devices 8 --resource nvidia.com/gpu -- torchrun … > train.yaml
   preflight gate manifest --kind jobset … | kubectl apply -f -
 
 Nothing is contacted. The token by which pods know each other is not in it; its head says how that is made.

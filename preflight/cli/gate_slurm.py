@@ -1,7 +1,7 @@
 """Show the gate's lines for slurm.conf, or check one that is there.
 
-  preflight gate install slurm                                  # what to put into slurm.conf
-  preflight gate install slurm --conf /etc/slurm/slurm.conf     # on a node: what is wrong with it
+  preflight gate install slurm                               # the lines
+  preflight gate install slurm --conf /etc/slurm/slurm.conf  # what is wrong
 
 Touches nothing. With --conf: 0 nothing is wrong, 1 something would open the gate or drain good nodes, 2 the file
 cannot be read. Programs are looked for on this machine, so check it where slurmd runs.

@@ -204,6 +204,22 @@ def in_use(parent: str) -> Spoil:
     return spoil
 
 
+def in_cgroup(line: str) -> Spoil:
+    def spoil(node: Node) -> None:
+        in_use("systemd")(node)
+        node.write("proc/701/cgroup", line + "\n")
+
+    return spoil
+
+
+def beside(daemon: str) -> Spoil:
+    def spoil(node: Node) -> None:
+        in_use("systemd")(node)
+        process(node, 800, daemon, 1)
+
+    return spoil
+
+
 LIVE: dict[str, tuple[Spoil, set[tuple[str, str, int | None]], str]] = {
     "not reserved": (
         lambda node: node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "60000-60029\n"),
@@ -233,15 +249,12 @@ LIVE: dict[str, tuple[Spoil, set[tuple[str, str, int | None]], str]] = {
     "of a job that runs": (in_use("slurmstepd"), {("PRT103", "warn", None)}, "node01 may run jobs: PRT103"),
     "of preflight": (in_use("preflight-agent"), {("PRT103", "warn", None)}, "node01 may run jobs: PRT103"),
     "of a job, its parent gone": (
-        lambda node: (
-            in_use("systemd")(node),
-            node.write("proc/701/cgroup", "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n"),
-        ),
+        in_cgroup("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"),
         {("PRT103", "warn", None)},
         "node01 may run jobs: PRT103",
     ),
     "while a job runs that may have left it": (
-        lambda node: (in_use("systemd")(node), process(node, 800, "slurmstepd", 1)),
+        beside("slurmstepd"),
         {("PRT103", "warn", None), ("NPU114", "warn", 1)},
         "node01 may run jobs: PRT103",
     ),

@@ -41,6 +41,9 @@ BAD = {
     "nobody": ([Finding("PRB101", Outcome.FAIL, "all 4 ranks stopped")], []),
     "a host of no job": ([failure("host", "node9")], []),
     "who gave no agent": ([failure("host", "node2", test="r0-0")], []),
+    "all but one": ([failure("host", host) for host in ("node1", "node2", "node3")], ["node1", "node2", "node3"]),
+    "all of them, each by itself": ([failure("host", host) for host in KNOWN], []),
+    "all of them, at once": ([failure("device", *(f"{host}/0" for host in KNOWN))], []),
 }  # fmt: skip
 
 
@@ -56,6 +59,15 @@ def test_who_was_lost_on_the_way_is_unknown() -> None:
     proof = judge([PASSED, failure("host", "node2", test="r3-1")], [lost("node2")], KNOWN, ())
     assert (proof.outcome, proof.bad) == (Outcome.UNKNOWN, ())
     assert proof.sentence == "no agent on node2 (ssh is refused)"
+
+
+def test_what_is_wrong_with_all_that_were_tested_is_nobody_s() -> None:
+    """A setup line that is wrong, or a device that probe.user may not open, is so on every node."""
+    three = [failure("host", host, test=f"r1-{host}") for host in ("node1", "node2", "node3")]
+    proof = judge(three, [lost("node4")], KNOWN, ())
+    assert (proof.outcome, proof.bad) == (Outcome.UNKNOWN, ())
+    alone = judge(three[:1], [lost(host) for host in ("node2", "node3", "node4")], KNOWN, ())
+    assert [one.node for one in alone.bad] == ["node1"]
 
 
 def test_a_bad_node_is_named_though_another_is_unknown() -> None:
@@ -189,6 +201,22 @@ def test_where_too_many_would_be_out_nobody_is_and_the_job_starts(
     site.nodes(node1="", node2="", node3="preflight: old", node4="")
     assert (site.run(), site.done) == (0, [])
     assert "systemic: 3 of 4 nodes would be out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fails", ["*drain*", "*drain\\ reason=*", "*show\\ node*"])
+def test_where_the_drain_or_the_look_after_it_fails_it_is_taken_back_and_the_job_starts(
+    site: Site, fails: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = f'*show\\ node*) [ $(grep -c "show node" {site.place}/calls) = 1 ] && exec cat {site.place}/nodes'
+    site.script(
+        "scontrol",
+        f'echo "$*" >> {site.place}/calls; case "$*" in *show\\ job*) echo "JobId=12 OverSubscribe=NO x"; exit;; '
+        f'{look};; esac; case "$*" in {fails}) echo slurm_update error: Access denied; exit 1;; '
+        f"*show\\ node*) cat {site.place}/nodes;; esac",
+    )
+    assert site.run() == 0
+    assert [words.split()[2] for words in site.done] == ["state=drain", "state=undrain"]
+    assert "not drained: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("restarts", "call"), [("2", []), ("3", ["requeuehold 12"]), ("4", ["requeuehold 12"])])

@@ -173,6 +173,41 @@ def test_a_drain_that_came_with_too_many_others_is_taken_back(
     assert calls(tmp_path)[-1] == "update nodename=node1 state=undrain"
 
 
+def test_only_the_very_drain_that_was_ours_is_taken_back(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
+    """Between our drain and the look somebody has put his own reason there: an operator, or another gate."""
+    now = {"node1": "dead fan", "node2": OURS + " too", "node3": OURS, "node4": OURS}
+    (tmp_path / "nodes").write_text(shown(now))
+    before, names = dict.fromkeys(now, ""), ["node1", "node2", "node3"]
+    why = slurm_nodes.take_out(stand_in(f"cat {tmp_path}/nodes"), before, names, OURS, {"nodes": 3})
+    assert why.startswith("systemic: 4 of 4")
+    assert calls(tmp_path)[2:] == ["update nodename=node3 state=undrain"]
+
+
+UNDRAIN = "update nodename=node1 state=undrain"
+DRAIN_FAILS = {
+    "it is refused": ('*drain*) echo "slurm_update error: Access denied"; exit 1;;', 2, "Access denied"),
+    "it hangs": ("*reason=*) exec sleep 60;;", 2, "did not answer within"),
+    "the look after it hangs": ("*show*) exec sleep 60;;", 3, "did not answer within"),
+    "the look after it fails": ("*show*) echo Unable to contact; exit 1;;", 3, "Unable to contact"),
+}
+
+
+@pytest.mark.parametrize(("case", "number", "why"), DRAIN_FAILS.values(), ids=DRAIN_FAILS)
+def test_a_drain_that_cannot_be_done_or_looked_at_is_taken_back_and_the_job_starts(
+    stand_in: Callable[[str], Scontrol], tmp_path: Path, case: str, number: int, why: str
+) -> None:
+    """Or Slurm would drain the node, and all others that fail at the same moment, without any limit."""
+    (tmp_path / "nodes").write_text(shown({"node1": "", "node2": ""}))
+    first = f"[ $(wc -l < {tmp_path}/calls) = 1 ] && exec cat {tmp_path}/nodes"
+    scontrol = stand_in(f'{first}\ncase "$*" in {case} esac')
+    scontrol.until += 4
+    code, told = slurm.drained(broken(), "node1", scontrol, LIMIT)
+    assert (code, told[:12]) == (0, "not drained:")
+    assert why in told
+    assert calls(tmp_path)[number:] == [UNDRAIN]
+    assert ("it may be drained nevertheless" in told) == ("Access denied" in why)
+
+
 NOBODY_KNOWS = {
     "it fails": ("echo 'slurm_load_node error: Unable to contact slurm controller'; exit 1", "Unable to contact"),
     "it hangs": ("exec sleep 60", "did not answer within 2.0 s"),

@@ -132,10 +132,7 @@ def judged(job, proof, scontrol, environment):
     if not fresh:
         return again.told(sentence + "; all of them are out of service already")
     names = [one["node"] for one in fresh]
-    try:
-        why = slurm.take_out(scontrol, nodes, names, reason(fresh), proof["drain"])
-    except slurm.SlurmError as error:
-        return again.told("%s; drained, as far as Slurm has said: %s" % (sentence, error))
+    why = slurm.take_out(scontrol, nodes, names, reason(fresh), proof["drain"])
     if why:
         return told(job, 0, "%s; %s" % (sentence, why))
     return again.told("%s; drained %s" % (sentence, ",".join(names)))

@@ -70,7 +70,8 @@ class Scontrol(object):
         self.call("update", "nodename=" + ",".join(names), "state=drain", "reason=" + reason)
 
     def undrain(self, names):
-        self.call("update", "nodename=" + ",".join(names), "state=undrain")
+        if names:
+            self.call("update", "nodename=" + ",".join(names), "state=undrain")
 
 
 def found():
@@ -129,8 +130,9 @@ def systemic(nodes, names, limit):
 
 
 def take_out(scontrol, nodes, names, why, limit):
-    """Drain `names` of `nodes`, which are those of a moment ago: in one call, with the reason `why`. The sentence why
-    they stay in service, or "". Raises SlurmError where they may be drained and that did not work.
+    """Drain `names` of `nodes`, which are those of a moment ago and have no reason: in one call, with the reason `why`.
+    The sentence why they stay in service, or "". Raises nothing: where Slurm does not answer, they stay, as far as we
+    can see to it, because a script that fails has Slurm drain its node by itself, outside of the limit.
 
     Hundreds may look at the same moment, each see none out, and drain: so all look again, and whoever sees too many
     then takes its own back. The last one to drain sees all others, so never more stay than may.
@@ -138,18 +140,32 @@ def take_out(scontrol, nodes, names, why, limit):
     stays = systemic(nodes, names, limit)
     if stays:
         return stays
-    scontrol.drain(names, why)
-    now = scontrol.nodes()
-    stays = systemic(now, names, limit)
-    if stays:
-        scontrol.undrain([name for name in names if is_ours(now.get(name, ""))])
-    return stays
+    ours = names  # to be taken back, as far as we know
+    try:
+        scontrol.drain(names, why)
+        now = scontrol.nodes()
+        stays = systemic(now, names, limit)
+        if stays:
+            ours = [name for name in names if now.get(name) == why]  # not one that somebody else has drained meanwhile
+            scontrol.undrain(ours)
+        return stays
+    except SlurmError as error:
+        return "not drained: %s%s" % (error, undone(scontrol, ours))
+
+
+def undone(scontrol, names):
+    """Take back a drain that may or may not have come through; what to tell where that fails, too."""
+    try:
+        scontrol.undrain(names)
+    except SlurmError as error:
+        return "; it may be drained nevertheless, and is not taken back: %s" % error
+    return ""
 
 
 def reason(check, sentence):
     """As Slurm is given it: it goes through its log, sinfo and people's scripts, so in plain ASCII."""
     words = "%s %s %s" % (MARK, check, sentence)
-    return one_line(words.encode("ascii", "replace").decode())[:REASON].rstrip()
+    return one_line(words.encode("ascii", "replace").decode())[:REASON].rstrip(' "')  # scontrol takes a last " away
 
 
 def one_line(text):

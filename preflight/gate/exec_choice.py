@@ -3,16 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from preflight.gate.convicted import ROLL_CALL, convicted, unheard
 from preflight.model.finding import Finding
 from preflight.model.gate import Unknown
 from preflight.model.measure import Observation, TestOutcome
 from preflight.model.outcome import Outcome
 
-# Of a partition those are named that are cut off from its largest part. The other kinds say that something between
-# hosts is broken, and not who.
-_NAMES_HOSTS = ("host", "device", "partition")
-_HELD = "PRB105"  # a device that a killed worker keeps: nobody's fault, and of no use to the command
-_ROLL_CALL = "r0-0"  # whose members are all hosts, there or not
+_HELD = "PRB105"  # a device that a killed worker keeps
 
 
 @dataclass(frozen=True)
@@ -45,9 +42,7 @@ class Choice:
 def met(observations: Iterable[Observation]) -> set[str]:
     """The hosts that took part in a test with others."""
     ran = (
-        seen.test
-        for seen in observations
-        if seen.test.id != _ROLL_CALL and seen.test.outcome is not TestOutcome.NOT_RUN
+        seen.test for seen in observations if seen.test.id != ROLL_CALL and seen.test.outcome is not TestOutcome.NOT_RUN
     )
     groups = ({member.host for member in test.members} for test in ran)
     return {host for group in groups if len(group) > 1 for host in group}
@@ -79,11 +74,13 @@ def choose(
 
 
 def named(finding: Finding) -> frozenset[str]:
-    """The hosts that a failure names as bad: nobody where it is about what is between them, or about a host that only
-    suffers from another one."""
-    if finding.culprit:
-        return finding.culprit.hosts if finding.culprit.kind in _NAMES_HOSTS else frozenset()
-    return frozenset({str(finding.host)} if finding.check == _HELD else ())
+    """The hosts that a failure makes useless to the command: whom it convicts, and these, who need not be at fault.
+    Nobody where it is about what is between hosts, or about a host that only suffers from another one."""
+    if finding.check == _HELD:
+        return frozenset({str(finding.host)})
+    if finding.culprit and finding.culprit.kind == "partition":
+        return finding.culprit.hosts  # that are cut off from its largest part
+    return convicted(finding) | unheard(finding)
 
 
 def _why(finding: Finding) -> str:

@@ -6,7 +6,7 @@ Exit codes of `preflight probe --via pods`, made for a podFailurePolicy; 1, 2, 4
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.gate.exec_choice import named
+from preflight.gate.convicted import convicted, unheard
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.text import printable
@@ -47,14 +47,20 @@ def unknown(pods: Sequence[str], why: str) -> dict[str, PodVerdict]:
 
 
 def _failed(pods: Sequence[str], failures: Sequence[Finding], nodes: Mapping[str, str]) -> dict[str, PodVerdict]:
-    broken = [pod for pod in pods if any(pod in named(failure) for failure in failures)]
-    if not broken or len(broken) == len(pods) > 1:  # what all of them have is the image's, or the job's
+    broken = [pod for pod in pods if any(pod in convicted(failure) for failure in failures)]
+    gone = [pod for pod in pods if any(pod in unheard(failure) for failure in failures)]
+    named = {*broken, *gone}
+    if not named or (named == set(pods) and len(pods) > 1 and len(broken) != 1):
+        # What all that were heard of have is the image's, or the job's; so it is where nobody was.
         return dict.fromkeys(pods, _verdict(OTHERS, f"the pods fail together, none by itself: {_told(failures)}"))
+    if not broken:
+        return unknown(pods, _told(failures))
     places = {pod: f"{pod} on node {nodes[pod]}" if nodes.get(pod) else pod for pod in broken}
     others = f"broken: {', '.join(places.values())}: {_told(failures)}"
     said = {pod: _verdict(OTHERS, f"{pod} is not at fault; {others}") for pod in pods}
+    said |= {pod: _verdict(UNKNOWN, f"nobody knows whether {pod} is good; {others}") for pod in gone}
     for pod, place in places.items():
-        own = [failure for failure in failures if pod in named(failure)]
+        own = [failure for failure in failures if pod in convicted(failure)]
         said[pod] = _verdict(BROKEN, f"{place} is broken: {_told(own)}")
     return said
 

@@ -13,8 +13,8 @@ from preflight.model.outcome import Outcome
 HOSTS = ("node01", "node02", "node03", "node04")
 
 
-def bad(kind: str, *members: str, check: str = "PRB101", host: str | None = None) -> Finding:
-    return Finding(check, Outcome.FAIL, "it stops", host, culprit=Culprit(kind, members, ("r1-1",), "stopped"))
+def bad(kind: str, *members: str, host: str | None = None, test: str = "r1-1", cause: str = "stopped") -> Finding:
+    return Finding("PRB101", Outcome.FAIL, "it stops", host, culprit=Culprit(kind, members, (test,), cause))
 
 
 def unknown(host: str | None, summary: str = "nobody could look") -> Finding:
@@ -42,6 +42,8 @@ def chosen(
         (bad("scale", "node01", "node02", "node03"), set()),
         (bad("system"), set()),
         (Finding("PRB105", Outcome.FAIL, "its device is held", "node04", 1), {"node04"}),
+        (bad("host", "node02", test="r0-0"), {"node02"}),  # it gave no agent
+        (bad("host", "node02", cause="host lost"), {"node02"}),
         (Finding("PRB101", Outcome.FAIL, "a pair fails, once", "node01", peer="node02/0"), set()),
         (Finding("PRB102", Outcome.FAIL, "it received wrong values of an unknown rank", "node01", 0), set()),
     ],

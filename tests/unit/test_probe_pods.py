@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -117,14 +118,14 @@ def test_another_token_is_refused(gang: Gang) -> None:
     assert {code for code, _ in ended.values()} == {UNKNOWN}
     assert "train-2 did not come: " in ended[0][1]
     assert "train-2 did not come: " in ended[1][1]
-    assert "train-0 left without a verdict, or does not know this pod's token" in ended[2][1]
+    assert "in 3 s: who answers does not prove that it has this token" in ended[2][1]
 
 
 def test_where_the_first_goes_the_others_do_not_begin(gang: Gang) -> None:
     gang.start(0)
     gang.start(1)
-    relay = Path(f"/proc/{gang.running[1].pid}/task/{gang.running[1].pid}/children")
-    while not relay.read_text():  # it has reached the first one
+    relays = Path(f"/proc/{gang.running[1].pid}/task/{gang.running[1].pid}/children")
+    while not any(obeys(relay) for relay in relays.read_text().split()):
         time.sleep(0.1)
     gang.running[0].terminate()
     ended = gang.end()
@@ -133,12 +134,24 @@ def test_where_the_first_goes_the_others_do_not_begin(gang: Gang) -> None:
     assert "train-0 left without a verdict" in ended[1][1]
 
 
+def obeys(relay: str) -> bool:
+    """Whether the process has let the first pod's connection take the place of its stdin."""
+    with suppress(OSError):
+        return os.readlink(f"/proc/{relay}/fd/0").startswith("socket:")
+    return False
+
+
 def finding(outcome: Outcome, **fields: object) -> Finding:
     return Finding("PRB101", outcome, "a rank stopped", **fields)  # type: ignore[arg-type]
 
 
-def culprit(kind: str, *members: str) -> Culprit:
-    return Culprit(kind, members, ("r1-0",), "")
+def culprit(kind: str, *members: str, test: str = "r1-0") -> Culprit:
+    return Culprit(kind, members, (test,), "")
+
+
+def gone(*pods: str) -> Finding:
+    """Pods that gave no agent."""
+    return finding(Outcome.FAIL, culprit=culprit("host", *pods, test="r0-0"))
 
 
 BAD = Outcome.FAIL
@@ -160,6 +173,12 @@ BAD = Outcome.FAIL
         ([finding(BAD, host="train-0", culprit=culprit("link", "train-0/0", "train-1/0"))], (OTHERS, OTHERS, OTHERS)),
         ([finding(BAD, culprit=culprit("system"))], (OTHERS, OTHERS, OTHERS)),
         ([finding(BAD, culprit=culprit("host", *PODS))], (OTHERS, OTHERS, OTHERS)),
+        ([finding(BAD, culprit=culprit("partition", "train-1"))], (OTHERS, OTHERS, OTHERS)),
+        ([gone("train-1")], (UNKNOWN, UNKNOWN, UNKNOWN)),
+        ([gone("train-1"), finding(BAD, culprit=culprit("host", "train-0"))], (BROKEN, UNKNOWN, OTHERS)),
+        ([gone(*PODS)], (OTHERS, OTHERS, OTHERS)),
+        ([gone("train-1"), finding(BAD, culprit=culprit("host", "train-0", "train-2"))], (OTHERS, OTHERS, OTHERS)),
+        ([gone("train-1", "train-2"), finding(BAD, culprit=culprit("host", "train-0"))], (BROKEN, UNKNOWN, UNKNOWN)),
     ],
 )
 def test_a_pod_is_broken_where_it_is_named_alone(findings: list[Finding], codes: tuple[int, ...]) -> None:
@@ -184,6 +203,10 @@ def test_the_message_names_the_node_and_the_cause() -> None:
 
 def test_who_is_alone_is_named_all_the_same() -> None:
     assert verdicts(PODS[:1], [finding(BAD, culprit=culprit("host", "train-0"))], {}, {})["train-0"].code == BROKEN
+
+
+def test_who_is_alone_and_gave_no_agent_is_unknown() -> None:
+    assert verdicts(PODS[:1], [gone("train-0")], {}, {})["train-0"].code == UNKNOWN
 
 
 def test_a_message_is_harmless_and_bounded() -> None:

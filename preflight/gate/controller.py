@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from preflight.gate.convicted import convicted
 from preflight.hostlists.slurm_names import expand
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
@@ -21,7 +22,6 @@ from preflight.transport.types import Transport
 
 SCHEMA = "preflight.gate-controller/1"
 _SHOWN = 3  # hosts, or findings, that a sentence names
-_ROLL_CALL = "r0-0"  # who gave no agent; that may be ssh, and is nobody's fault
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def prove(
         return run_checks(cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
 
     def taken(present: Sequence[Host]) -> Sequence[Host]:
-        return () if any(_blamed(finding) for finding in judged(rehearsal=rehearsal.result())) else present
+        return () if any(convicted(finding) for finding in judged(rehearsal=rehearsal.result())) else present
 
     backend = cluster.probe.backend
     request = Request(backend, cluster.probe.sizes, quick=True, budget=seconds)
@@ -132,16 +132,18 @@ def judge(
     findings: Sequence[Finding], observations: Sequence[Observation], known: Mapping[str, Host], strange: Sequence[str]
 ) -> Proof:
     """Who of the job's nodes is broken. A host or device that a failure names is; of a link both ends are, perhaps, so
-    neither; and whoever was lost on the way, or never gave an agent, is nobody that tests can speak of."""
+    neither; what is wrong with all that were tested is nobody's; and whoever was lost on the way, or never gave an
+    agent, is nobody that tests can speak of."""
     lost = {view.member.host for seen in observations for view in seen.ranks if view.end is End.LOST}
     node_of = {host.name: node for node, host in known.items()}
     bad: dict[str, Bad] = {}
     failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     for finding in failures:
-        for host in _blamed(finding):
+        for host in sorted(convicted(finding)):
             if host in node_of and host not in lost:
                 bad.setdefault(host, Bad(node_of[host], finding.check, finding.summary))
-    if bad:
+    systemic = len(bad) == len(node_of.keys() - lost) > 1
+    if bad and not systemic:
         worst = tuple(bad.values())
         return Proof(Outcome.FAIL, f"{len(worst)} of {len(known)} nodes are broken: {_told(worst)}", worst)
     unheard = [node for node, host in known.items() if host.name in lost]
@@ -156,14 +158,6 @@ def judge(
         first = next(finding for finding in findings if finding.outcome is Outcome.UNKNOWN)
         return Proof(Outcome.UNKNOWN, f"{first.check} {first.summary}")
     return Proof(Outcome.PASS, f"{len(known)} nodes do well together")
-
-
-def _blamed(finding: Finding) -> list[str]:
-    """The hosts that are at fault, by themselves or by their devices."""
-    culprit = finding.culprit
-    if finding.outcome is not Outcome.FAIL or culprit is None or culprit.kind not in ("host", "device"):
-        return []
-    return [] if set(culprit.tests) == {_ROLL_CALL} else sorted(culprit.hosts)
 
 
 def _named(names: Sequence[str]) -> str:

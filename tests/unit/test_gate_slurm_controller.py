@@ -1,6 +1,9 @@
 """The controller's gate: which hosts a job's nodes are, who of them is broken, and what then becomes of the job."""
 
 import json
+import multiprocessing
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -281,6 +284,20 @@ def test_a_proof_that_hangs_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch
     site.settings(seconds=0.1)
     site.script("preflight", f"echo $$ > {site.place}/pid; exec sleep 600")
     assert (site.run(), site.done) == (0, [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_where_the_gate_is_killed_its_proof_ends(site: Site, number: signal.Signals) -> None:
+    pipe = site.place / "proof"
+    os.mkfifo(pipe)
+    site.script("preflight", f"exec sleep 600 > {pipe}")
+    gate = multiprocessing.get_context("fork").Process(target=site.run)
+    gate.start()
+    with pipe.open("rb") as held:  # opens when the proof runs, and is at its end when that has ended
+        os.kill(gate.pid or 0, number)
+        assert held.read() == b""
+    gate.join()
+    assert gate.exitcode == -number
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"preflight": "x"}', '{"preflight": 7, "inventory": 8}', None])

@@ -6,6 +6,7 @@ has Slurm requeue a batch job, and cancel what srun and salloc wait for. Whateve
 knows", and ends as controller.json says: without a word there the job runs.
 """
 
+import ctypes
 import json
 import os
 import pwd
@@ -22,6 +23,7 @@ SECONDS = 60  # of the proof, unless the settings say otherwise
 SLURM = 10  # seconds for all calls of scontrol before it, and again after it
 LEAVING = 15  # more, in which it may end what it has started
 ANSWER = 1 << 20  # characters of its answer
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 KNOWN = {"preflight", "inventory", "key", "seconds", "unknown", "least", "scontrol", "slurm_conf"}
 
 
@@ -88,6 +90,15 @@ def proved(environment, settings):
         usable.setdefault("HOME", pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
         pass
+    libc, us = ctypes.CDLL(None), os.getpid()
+
+    def ends_with_us():
+        # slurmctld kills a script that is late, or whose job is gone, and gives its nodes to others. The proof goes
+        # with it, whichever signal that was, and what it has started on nodes ends with its connections.
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != us:
+            os._exit(1)
+
     try:
         process = subprocess.Popen(
             command,
@@ -97,6 +108,7 @@ def proved(environment, settings):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=ends_with_us,
         )
     except OSError as error:
         raise UnknownError("%s cannot be run: %s" % (settings["preflight"], error.strerror)) from None

@@ -2,14 +2,17 @@
 
 A host is taken out of service for what was seen on it, or where tests convict it. What two hosts, a rail or the whole
 cluster have together is written down as a warning on those whom it concerns.
+A host that the probe heard nothing of is unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from preflight import __version__
 from preflight.checks.registry import ROUNDS
 from preflight.facts.types import HostFacts, Versions
+from preflight.gate.convicted import convicted, unheard
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import Report
@@ -57,8 +60,8 @@ def looks_of(
     """
     about: dict[str, list[Finding]] = {host: [] for host in hosts}
     for finding in report.findings:
-        convicted = finding.culprit.hosts if finding.culprit else ()
-        for host in hosts if finding.host is None else {finding.host, *convicted}:
+        named = finding.culprit.hosts if finding.culprit else ()
+        for host in hosts if finding.host is None else {finding.host, *named}:
             about.get(host, []).append(finding)
     probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
     left_out = {left.host for left in report.left_out}
@@ -71,7 +74,8 @@ def looks_of(
             del parts["check"]
         if host in left_out:
             del parts["probe"]
-        found = {name: _look(report.run, host, part, needs, versions.get(host, {})) for name, part in parts.items()}
+        own = versions.get(host, {})
+        found = {name: _look(report.run, host, part, needs, own) for name, part in parts.items()}
         looks[host] = {name: look for name, look in found.items() if look}
     return looks
 
@@ -111,22 +115,31 @@ def _look(
     return Look(run, __version__, outcome, checks, tuple(problems[:MOST_PROBLEMS]), versions)
 
 
+def _at_fault(finding: Finding) -> AbstractSet[str]:
+    """Whom tests convict; a link within a host is its own."""
+    culprit = finding.culprit
+    within = finding.outcome is Outcome.FAIL and culprit and culprit.kind == "link" and len(culprit.hosts) == 1
+    return culprit.hosts if culprit and within else convicted(finding)
+
+
 def _said_of(host: str, finding: Finding, needs: Collection[str]) -> Outcome | None:
     """What a finding says of the host, None where that is nothing."""
     about_all = finding.host is None
     concerned = about_all or finding.host == host
     if finding.outcome is Outcome.FAIL and finding.culprit:
-        named, kind = finding.culprit.hosts, finding.culprit.kind
+        named = finding.culprit.hosts
+        if host in unheard(finding):
+            return Outcome.UNKNOWN
         if host in named:
-            within = kind == "link" and len(named) == 1  # a link within a host is its own
-            return Outcome.FAIL if within or kind in ("host", "device") else Outcome.WARN
+            return Outcome.FAIL if host in _at_fault(finding) else Outcome.WARN
         if finding.host == host or not named:
             return Outcome.WARN
         return Outcome.PASS if about_all else None  # it is others' trouble
     if not concerned:
         return None
     if finding.outcome is Outcome.FAIL:
-        return Outcome.WARN if about_all or not _BETWEEN_HOSTS.isdisjoint(needs) else Outcome.FAIL
+        together = about_all or not _BETWEEN_HOSTS.isdisjoint(needs)
+        return Outcome.WARN if together else Outcome.FAIL
     return Outcome.WARN if finding.outcome is Outcome.UNKNOWN and about_all else finding.outcome
 
 

@@ -1,6 +1,7 @@
 """What a report says of one host, and whom it convicts."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -9,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.checks.registry import all_checks
+from preflight.checks.run import run_checks
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Versions
 from preflight.gate.verdict import LONGEST, MOST_PROBLEMS, Look, looks_of
+from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.finding import Finding
-from preflight.model.measure import Culprit
+from preflight.model.measure import Culprit, End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut
+from preflight.probe.observe import absent
 from preflight.report.build import build
 
 FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
@@ -27,15 +32,15 @@ def told(*findings: Finding, command: str = "check", left_out: tuple[LeftOut, ..
     return looks_of(build(command, datetime.now(UTC), HOSTS, findings, left_out=left_out), HOSTS, NEEDS, {})
 
 
-def outcomes(finding: Finding) -> tuple[Outcome | None, ...]:
-    """What a finding says of each host; None: nothing."""
-    of_hosts = told(finding)
+def outcomes(*findings: Finding, left_out: tuple[LeftOut, ...] = ()) -> tuple[Outcome | None, ...]:
+    """What findings of one check say of each host; None: nothing."""
+    of_hosts = told(*findings, left_out=left_out)
     looks = [next(iter(of_hosts[host].values()), None) for host in HOSTS]
-    return tuple(look.checks[finding.check] if look else None for look in looks)
+    return tuple(look.checks[findings[0].check] if look else None for look in looks)
 
 
-def culprit(kind: str, *members: str) -> Culprit:
-    return Culprit(kind, members, ("r1-1",), "hangs")
+def culprit(kind: str, *members: str, test: str = "r1-1", cause: str = "hangs") -> Culprit:
+    return Culprit(kind, members, (test,), cause)
 
 
 def found(check: str, outcome: Outcome, host: str | None = None, **more: object) -> Finding:
@@ -76,6 +81,43 @@ def test_a_host_is_convicted_by_what_was_seen_on_it_and_by_tests_that_name_it(
     finding: Finding, says: tuple[Outcome | None, ...]
 ) -> None:
     assert outcomes(finding) == says
+
+
+def judged(check: str, versions: tuple[str, ...] = (), rounds: Mapping[str, object] | None = None) -> list[Finding]:
+    """What a check makes of the hosts' releases of torch, or of a round."""
+    hosts = tuple(Host(f"node{n:02}", f"10.0.0.{n}") for n in range(1, len(versions or HOSTS) + 1))
+    none = Missing("not asked")
+    seen = (Versions("3.11", torch, None, None, None, None, None) for torch in versions or HOSTS)
+    facts = {host.name: HostFacts(*[none] * 8, own) for host, own in zip(hosts, seen, strict=True)}
+    cluster = Cluster("c", Product.CPU, hosts)
+    return run_checks(cluster, ClusterFacts(facts), checks=[all_checks()[check]], hosts=hosts, rounds=rounds)
+
+
+def test_what_was_seen_on_a_host_convicts_it_though_all_have_it() -> None:
+    assert outcomes(*(found(OWN, FAIL, host) for host in HOSTS)) == (FAIL, FAIL, FAIL)
+
+
+def ended(id_: str, host: str, end: End) -> Observation:
+    """A test of a host by itself."""
+    views = tuple(RankView(Member(host, rank, rank), "backend", "permission denied", end=end) for rank in (0, 1))
+    members = tuple(view.member for view in views)
+    return Observation(TestResult(id_, "init", "", 0, None, members, TestOutcome.FAIL, "backend"), views)
+
+
+@pytest.mark.parametrize("without", [("node02",), HOSTS])
+def test_a_host_that_gave_no_agent_is_unknown_and_the_others_are_not_spoken_of(without: tuple[str, ...]) -> None:
+    members = [Member(host, 0, rank) for rank, host in enumerate(HOSTS)]
+    called = absent(members, dict.fromkeys(without, ("python", "No module named 'torch'")), {})
+    findings = judged(PROBE, rounds={"observations": (called,), "located": ()})
+    assert FAIL in {finding.outcome for finding in findings}
+    failed = [finding for finding in findings if finding.outcome is FAIL]
+    assert outcomes(*failed) == tuple(UNKNOWN if host in without else None for host in HOSTS)
+
+
+def test_a_host_that_was_lost_on_the_way_is_unknown() -> None:
+    findings = judged(PROBE, rounds={"observations": (ended("r1-0", "node02", End.LOST),), "located": ()})
+    failed = [finding for finding in findings if finding.outcome is FAIL]
+    assert outcomes(*failed) == (None, UNKNOWN, None)
 
 
 def test_a_check_counts_with_its_worst_outcome_and_the_look_with_that_of_its_checks() -> None:

@@ -54,7 +54,8 @@ def looks_of(
     versions: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, Look]]:
     """Host → what the report says of it, as "check" and "probe". What was not looked at is not there: an earlier look
-    keeps counting then, for the probe's part of a check that did not probe, and for a host that the probe left out.
+    keeps counting then, for the probe's part of a check that did not probe, and for a host that the probe left out
+    without convicting it.
 
     `needs`: check → its inputs, of all checks; `versions`: host → those that it was looked at with.
     """
@@ -72,11 +73,11 @@ def looks_of(
             parts["probe" if finding.check in probing else "check"].append(finding)
         if report.command != "check":
             del parts["check"]
-        if host in left_out:
-            del parts["probe"]
         own = versions.get(host, {})
         found = {name: _look(report.run, host, part, needs, own) for name, part in parts.items()}
         looks[host] = {name: look for name, look in found.items() if look}
+        if host in left_out and "probe" in looks[host] and looks[host]["probe"].outcome is not Outcome.FAIL:
+            del looks[host]["probe"]
     return looks
 
 

@@ -120,6 +120,14 @@ def test_a_host_that_was_lost_on_the_way_is_unknown() -> None:
     assert outcomes(*failed) == (None, UNKNOWN, None)
 
 
+def test_a_host_that_was_left_out_because_it_is_convicted_is_told_so() -> None:
+    out = (LeftOut("node02", "not reached on the ports that ranks need"), LeftOut("node03", "in use"))
+    blocked = found("PRB114", FAIL, "node02", culprit=culprit("host", "node02"))
+    looks = told(blocked, found(PROBE, PASS, "node02"), found(PROBE, PASS, "node03"), left_out=out)
+    assert looks["node02"]["probe"].outcome is FAIL
+    assert looks["node03"] == {}
+
+
 def test_a_check_counts_with_its_worst_outcome_and_the_look_with_that_of_its_checks() -> None:
     look = told(found(OWN, PASS, "node01"), found(OWN, FAIL, "node01"), found("NPU103", WARN, "node01"))["node01"]
     assert look["check"].checks == {OWN: FAIL, "NPU103": WARN}

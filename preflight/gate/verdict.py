@@ -1,10 +1,11 @@
 """What a report says of one host, for the gate on it (docs/gate.md, verdict.json). Pure.
 
 A host is taken out of service for what was seen on it, or where tests convict it. What two hosts, a rail or the whole
-cluster have together is written down as a warning on those whom it concerns.
+cluster have together is written down as a warning on those whom it concerns; so is what tests convict all of.
 A host that the probe heard nothing of is unknown.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def looks_of(
             about.get(host, []).append(finding)
     probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
     left_out = {left.host for left in report.left_out}
+    shared = {*_of_all(report.findings, set(hosts) - left_out)}
     looks: dict[str, dict[str, Look]] = {}
     for host, findings in about.items():
         parts: dict[str, list[Finding]] = {"check": [], "probe": []}
@@ -74,7 +76,7 @@ def looks_of(
         if report.command != "check":
             del parts["check"]
         own = versions.get(host, {})
-        found = {name: _look(report.run, host, part, needs, own) for name, part in parts.items()}
+        found = {name: _look(report.run, host, part, needs, own, shared) for name, part in parts.items()}
         looks[host] = {name: look for name, look in found.items() if look}
         if host in left_out and "probe" in looks[host] and looks[host]["probe"].outcome is not Outcome.FAIL:
             del looks[host]["probe"]
@@ -96,12 +98,13 @@ def _look(
     findings: Collection[Finding],
     needs: Mapping[str, Collection[str]],
     versions: Mapping[str, str],
+    shared: AbstractSet[Finding],
 ) -> Look | None:
     """None where nothing was looked at."""
     checks: dict[str, Outcome] = {}
     problems: list[Problem] = []
     for finding in findings:
-        outcome = _said_of(host, finding, needs[finding.check])
+        outcome = _said_of(host, finding, needs[finding.check], shared=finding in shared)
         if outcome is None:
             continue
         checks[finding.check] = overall((outcome, checks.get(finding.check, outcome)))
@@ -116,6 +119,20 @@ def _look(
     return Look(run, __version__, outcome, checks, tuple(problems[:MOST_PROBLEMS]), versions)
 
 
+def _of_all(findings: Collection[Finding], tested: AbstractSet[str]) -> Iterator[Finding]:
+    """What a check convicts all hosts of, and more than one: a wrong setup line, or a device that the probe's user may
+    not open, is no host's fault. `tested`: without those that were left out."""
+    convicting: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        if _at_fault(finding):
+            convicting[finding.check].append(finding)
+    heard = tested - {host for finding in findings for host in unheard(finding)}
+    for same in convicting.values():
+        named = {host for finding in same for host in _at_fault(finding)}
+        if len(named) > 1 and named >= heard:
+            yield from same
+
+
 def _at_fault(finding: Finding) -> AbstractSet[str]:
     """Whom tests convict; a link within a host is its own."""
     culprit = finding.culprit
@@ -123,8 +140,8 @@ def _at_fault(finding: Finding) -> AbstractSet[str]:
     return culprit.hosts if culprit and within else convicted(finding)
 
 
-def _said_of(host: str, finding: Finding, needs: Collection[str]) -> Outcome | None:
-    """What a finding says of the host, None where that is nothing."""
+def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: bool) -> Outcome | None:
+    """What a finding says of the host, None where that is nothing. `shared`: a failure is no single host's."""
     about_all = finding.host is None
     concerned = about_all or finding.host == host
     if finding.outcome is Outcome.FAIL and finding.culprit:
@@ -132,7 +149,7 @@ def _said_of(host: str, finding: Finding, needs: Collection[str]) -> Outcome | N
         if host in unheard(finding):
             return Outcome.UNKNOWN
         if host in named:
-            return Outcome.FAIL if host in _at_fault(finding) else Outcome.WARN
+            return Outcome.FAIL if host in _at_fault(finding) and not shared else Outcome.WARN
         if finding.host == host or not named:
             return Outcome.WARN
         return Outcome.PASS if about_all else None  # it is others' trouble

@@ -120,6 +120,22 @@ def test_a_host_that_was_lost_on_the_way_is_unknown() -> None:
     assert outcomes(*failed) == (None, UNKNOWN, None)
 
 
+def test_what_a_check_convicts_all_hosts_of_is_nobody_s() -> None:
+    """A device that the probe's user may not open, on each of them."""
+    seen = tuple(ended(f"r1-{number}", host, End.EXITED) for number, host in enumerate(HOSTS))
+    failed = [one for one in judged(PROBE, rounds={"observations": seen, "located": ()}) if one.outcome is FAIL]
+    assert len(failed) == 3
+    assert outcomes(*failed) == (WARN, WARN, WARN)
+    assert outcomes(*failed[:2]) == (FAIL, FAIL, None)
+    gone = found(PROBE, FAIL, "node03", culprit=culprit("host", "node03", test="r0-0"))
+    assert outcomes(*failed[:2], gone) == (WARN, WARN, UNKNOWN), "all that were heard of"
+    assert outcomes(*failed[:2], left_out=(LeftOut("node03", "in use"),)) == (WARN, WARN, None)
+    assert outcomes(failed[0], left_out=(LeftOut("node02", "x"), LeftOut("node03", "x"))) == (FAIL, None, None)
+    assert outcomes(found(PROBE, FAIL, culprit=culprit("host", *HOSTS))) == (WARN, WARN, WARN)
+    alone = looks_of(build("probe", datetime.now(UTC), HOSTS[:1], failed[:1]), HOSTS[:1], NEEDS, {})
+    assert alone["node01"]["probe"].outcome is FAIL, "of one host it is that host's"
+
+
 def test_a_host_that_was_left_out_because_it_is_convicted_is_told_so() -> None:
     out = (LeftOut("node02", "not reached on the ports that ranks need"), LeftOut("node03", "in use"))
     blocked = found("PRB114", FAIL, "node02", culprit=culprit("host", "node02"))

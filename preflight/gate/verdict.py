@@ -1,8 +1,8 @@
 """What a report says of one host, for the gate on it (docs/gate.md, verdict.json). Pure.
 
 A host is taken out of service for what was seen on it, or where tests convict it. What two hosts, a rail or the whole
-cluster have together is written down as a warning on those whom it concerns; so is what tests convict all of.
-A host that the probe heard nothing of is unknown.
+cluster have together is written down as a warning on those whom it concerns; so is what tests convict all of, and a
+comparison in which nobody is right. A host that the probe heard nothing of is unknown.
 """
 
 from collections import defaultdict
@@ -67,7 +67,7 @@ def looks_of(
             about.get(host, []).append(finding)
     probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
     left_out = {left.host for left in report.left_out}
-    shared = {*_of_all(report.findings, set(hosts) - left_out)}
+    shared = {*_of_all(report.findings, set(hosts) - left_out), *_undecided(report.findings, needs)}
     looks: dict[str, dict[str, Look]] = {}
     for host, findings in about.items():
         parts: dict[str, list[Finding]] = {"check": [], "probe": []}
@@ -133,6 +133,20 @@ def _of_all(findings: Collection[Finding], tested: AbstractSet[str]) -> Iterator
             yield from same
 
 
+def _undecided(findings: Collection[Finding], needs: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+    """What comparing hosts found where there was no majority (checks/majority.py): a host is told to differ from one
+    that is told to differ, too, and nobody passes."""
+    passed = {finding.check for finding in findings if finding.outcome is Outcome.PASS}
+    odd = [
+        one
+        for one in findings
+        if one.outcome is Outcome.FAIL and one.host and one.peer and not one.culprit
+        if one.check not in passed and _BETWEEN_HOSTS.isdisjoint(needs[one.check])
+    ]
+    hosts = {(one.check, one.host) for one in odd}
+    return (one for one in odd if (one.check, one.peer) in hosts)
+
+
 def _at_fault(finding: Finding) -> AbstractSet[str]:
     """Whom tests convict; a link within a host is its own."""
     culprit = finding.culprit
@@ -156,7 +170,7 @@ def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: boo
     if not concerned:
         return None
     if finding.outcome is Outcome.FAIL:
-        together = about_all or not _BETWEEN_HOSTS.isdisjoint(needs)
+        together = about_all or shared or not _BETWEEN_HOSTS.isdisjoint(needs)
         return Outcome.WARN if together else Outcome.FAIL
     return Outcome.WARN if finding.outcome is Outcome.UNKNOWN and about_all else finding.outcome
 

@@ -93,6 +93,30 @@ def judged(check: str, versions: tuple[str, ...] = (), rounds: Mapping[str, obje
     return run_checks(cluster, ClusterFacts(facts), checks=[all_checks()[check]], hosts=hosts, rounds=rounds)
 
 
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [
+        (("2.1", "2.1", "2.1", "2.4"), [PASS, PASS, PASS, FAIL]),
+        (("2.4", "2.1", "2.1", "2.5"), [FAIL, PASS, PASS, FAIL]),
+        # Nobody is right.
+        (("2.1", "2.4"), [WARN, WARN]),
+        (("2.1", "2.1", "2.4", "2.4"), [WARN, WARN, WARN, WARN]),
+        (("2.1", "2.1", "2.4", "2.4", "2.5"), [WARN, WARN, WARN, WARN, WARN]),
+        (("2.1", "2.4", "2.5"), [WARN, WARN, WARN]),
+    ],
+)
+def test_a_comparison_without_a_majority_convicts_nobody(versions: tuple[str, ...], says: list[Outcome]) -> None:
+    findings = judged("VER103", versions)
+    hosts = [str(finding.host) for finding in findings]
+    looks = looks_of(build("check", datetime.now(UTC), hosts, findings), sorted(hosts), NEEDS, {})
+    assert [looks[host]["check"].checks["VER103"] for host in sorted(hosts)] == says
+
+
+def test_hosts_that_differ_from_the_majority_in_several_things_are_convicted_though_they_name_each_other() -> None:
+    differs = found("ENV106", FAIL, "node01", peer="node02"), found("ENV106", FAIL, "node02", peer="node01")
+    assert outcomes(*differs, found("ENV106", PASS, "node03")) == (FAIL, FAIL, PASS)
+
+
 def test_what_was_seen_on_a_host_convicts_it_though_all_have_it() -> None:
     assert outcomes(*(found(OWN, FAIL, host) for host in HOSTS)) == (FAIL, FAIL, FAIL)
 

@@ -1,10 +1,11 @@
 """What the controller's key may start on a host: the probe, as this release runs it by this inventory, and nothing else
-(remote/gate/ssh.py holds it to that). Pure."""
+(remote/gate/ssh.py holds it to that, and remote/agent/restricted.py to harmless tests). Pure."""
 
 import json
 from hashlib import sha256
 
 from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
 from preflight.transport.bootstrap import command_line, source_bytes
 from preflight.transport.programs import source
 from preflight.transport.types import Program
@@ -20,8 +21,12 @@ _PROGRAMS = (
 
 
 def allowed(cluster: Cluster, host: Host) -> str:
-    """The text of this host's /etc/preflight/gate-ssh.json."""
+    """The text of this host's /etc/preflight/gate-ssh.json. Raises UsageError."""
     probe = cluster.probe
+    if probe.init == "file":
+        raise UsageError(
+            '[probe] init = "file": the gate\'s key makes no files on hosts; its inventory needs another init'
+        )
     programs = [
         Program(
             source(*parts), python=probe.python, setup=probe.setup, wrapper=probe.wrapper, user=probe.user,

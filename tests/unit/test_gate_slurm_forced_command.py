@@ -12,6 +12,7 @@ from gate import ssh
 from preflight.cli.main import main
 from preflight.gate.forced_command import allowed, authorized_key
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product, Ssh
+from preflight.model.errors import UsageError
 from preflight.probe.rehearsal import rehearse
 from preflight.probe.request import Request
 from preflight.probe.run import probe
@@ -75,6 +76,50 @@ def test_a_listed_program_is_read_and_not_a_byte_more(listed: list[tuple[str, in
     assert os.read(stdin, 100) == b'{"nonce": 1}\n'
 
 
+def copied(data: bytes) -> bytes:
+    """What the program reads."""
+    reader, writer = os.pipe()
+    try:
+        ssh.copy(TEXT, sent(data), writer)
+    finally:
+        os.close(writer)
+        with os.fdopen(reader, "rb") as file:
+            read = file.read()
+    return read
+
+
+@pytest.mark.parametrize("hello", ['{"nonce": "a"}', '{"restricted": false, "nonce": "a", "restricted": 0}'])
+def test_the_hello_says_that_the_run_is_restricted_and_all_else_is_passed_on(hello: str) -> None:
+    text, line, rest = copied(hello.encode() + b'\n{"restricted": false}\n\n\xff').split(b"\n", 2)
+    assert text + b"\n" == TEXT
+    assert json.loads(line) == {"nonce": "a", "restricted": True}
+    assert rest == b'{"restricted": false}\n\n\xff'
+
+
+def test_a_hello_may_come_in_pieces() -> None:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        for letter in b'{"nonce": "\xc3\xa4"}\nrest':
+            os.write(writer, bytes([letter]))
+        os._exit(0)
+    os.close(writer)
+    back, to = os.pipe()
+    ssh.copy(TEXT, reader, to)
+    assert os.read(back, 1000) == TEXT + b'{"nonce": "\\u00e4", "restricted": true}\nrest'
+
+
+@pytest.mark.parametrize("hello", [b"\n", b"7\n", b'["nonce"]\n', b"{\n", b"\xff\n", b'"restricted"\n', b"null\n{}\n"])
+def test_a_hello_that_is_none_is_not_passed_on(hello: bytes) -> None:
+    reader, writer = os.pipe()
+    with pytest.raises((ValueError, TypeError)):
+        ssh.copy(TEXT, sent(hello + b"{}\n"), writer)
+    assert os.read(reader, 1000) == TEXT
+
+
+def test_a_hello_that_does_not_end_is_not_passed_on() -> None:
+    assert copied(b'{"nonce": "a"}') == TEXT
+
+
 REFUSED = {
     "no command: a login": ("", TEXT, "for preflight's probe alone"),
     "another command": ("id", TEXT, "for preflight's probe alone"),
@@ -124,6 +169,12 @@ def test_a_list_that_others_can_write_lets_nobody_in(tmp_path: Path) -> None:
     path.chmod(0o666)
     with pytest.raises(ssh.RefusedError, match="others than root can write"):
         ssh.allowed(str(path), os.getuid())
+
+
+def test_ranks_that_meet_in_a_file_are_not_for_the_key() -> None:
+    cluster = Cluster("c", Product.CPU, HOSTS, probe=ProbeSettings(init="file", shared_dir="/shared"))
+    with pytest.raises(UsageError, match='init = "file"'):
+        allowed(cluster, HOSTS[0])
 
 
 def test_the_line_of_authorized_keys() -> None:

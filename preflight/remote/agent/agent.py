@@ -10,6 +10,7 @@ from agent.children import TEXT, be_store, be_waiting, be_worker, fork
 from agent.logs import Logs
 from agent.network import choose_nic, listen, network_environment
 from agent.processes import Group, Worker, end_descendants, exit_of, lasting_state_of
+from agent.restricted import refusal
 from agent.sockets import connecting
 
 GATHER = 0.05  # seconds between two looks at what ranks say where nobody waits for it: many words cost as much as one
@@ -79,6 +80,10 @@ class Agent:
         return port
 
     def start(self, command):
+        why = refusal(command) if self.hello.get("restricted") else ""
+        if why:
+            os.write(2, b"refused: %s\n" % why.encode())
+            self.end()
         group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
         group.file = command.get("file", "")
         self.groups[group.name] = group

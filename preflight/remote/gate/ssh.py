@@ -3,18 +3,21 @@
 Whoever has the key can have this host take part in a probe, and nothing else: the command line must be one that
 preflight uses for that here, and the program that follows on stdin must be preflight's own text, byte by byte. Both are
 listed by `preflight gate install` in gate-ssh.json: {"schema": "preflight.gate-ssh/1", "programs": [{"command",
-"length": bytes, "sha256"}]}. What a program is told after its text is not looked at: it is as free as a probe is.
+"length": bytes, "sha256"}]}. What a program is told after its text is as free as a probe is, but for one word that is
+put into its first line, the hello: with it, an agent reads no objects and touches no files (agent/restricted.py). The
+environment could not say so: sudo, docker and others on the way to the program hand on none.
 """
 
 import hashlib
 import hmac
+import json
 import os
 import signal
 import sys
 
 ALLOWED = "/etc/preflight/gate-ssh.json"
 LIMIT = 256 * 1024  # bytes of it
-LONGEST = 4 << 20  # bytes of a program
+LONGEST = 4 << 20  # bytes of a program, or of a hello
 PATIENCE = 30  # seconds in which the program's text has to come
 REFUSED = 77  # exit code: EX_NOPERM of sysexits.h
 
@@ -97,8 +100,28 @@ def feed(text):
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
         if os.fork() == 0:
-            while text:
-                text = text[os.write(writer, text) :]
-                text = text or os.read(0, 1 << 16)
+            copy(text, 0, writer)
     finally:
         os._exit(0)
+
+
+def copy(text, source, target):
+    """The text as it is, a line of JSON with the word that restricts it, and all else until either side ends. Raises
+    ValueError where the line is no such thing: nothing of it has been passed on then."""
+    write(target, text)
+    line, end = b"", b""
+    while not end:
+        part = os.read(source, 1 << 16)
+        if not part or len(line) > LONGEST:
+            return
+        head, end, after = part.partition(b"\n")
+        line += head
+    write(target, json.dumps(dict(json.loads(line.decode("utf-8")), restricted=True)).encode() + b"\n" + after)
+    while part:
+        part = os.read(source, 1 << 16)
+        write(target, part)
+
+
+def write(target, data):
+    while data:
+        data = data[os.write(target, data) :]

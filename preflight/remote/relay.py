@@ -3,7 +3,9 @@ controller asks for, and carries what they hear and say over the engine's own st
 Python 3.6 syntax; its text is an argument of the command, and no secret. $PREFLIGHT_NONCE is the nonce of the run, and
 $PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes. Where an engine does not carry stdin as it is,
 $PREFLIGHT_CALL has addresses (host:port,…): a connection to the first that answers, which begins with a line of the
-nonce, then takes the place of stdin and stderr. $PREFLIGHT_NODE is this node's name, where its starter knows it.
+nonce, then takes the place of stdin and stderr. With $PREFLIGHT_KEY both sides prove first that they have that key, as
+transport/engine/proof.py says, and the exit code is NOBODY where nobody does. $PREFLIGHT_NODE is this node's name,
+where its starter knows it.
 
 stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
 end of stdin, or 20 s without a line, ends the programs and the relay.
@@ -29,6 +31,8 @@ both. It is stderr, because Open MPI gives its ranks a terminal as stdout, which
 """
 
 import base64
+import hashlib
+import hmac
 import json
 import os
 import re
@@ -45,6 +49,8 @@ SILENCE = 20  # seconds
 BEAT = 5.0  # seconds between two signs of life
 FAREWELL = 3.0  # seconds that programs have to end after the end of their stdin
 MOST = 64 << 20  # bytes that wait for a program which does not read them
+PATIENCE = 10.0  # seconds for the other side to prove itself
+NOBODY = 75  # EX_TEMPFAIL, <sysexits.h>: nothing has been obeyed, and the call may be tried again
 
 
 class Line:
@@ -226,19 +232,42 @@ class Relay:
             program.kill()
 
 
-def call_back(addresses, nonce):
+def call_back(addresses, nonce, key):
     for address in addresses.split(","):
         host, _, port = address.rpartition(":")
         try:
             connection = socket.create_connection((host, int(port)), 10)
+            first = prove(connection, key) if key else nonce.encode()
             connection.settimeout(None)
-            connection.sendall(nonce.encode() + b"\n")
+            connection.sendall(first + b"\n")
             os.dup2(connection.fileno(), 0)
             os.dup2(connection.fileno(), 2)
             return
         except OSError as error:
             os.write(2, ("%s: no way to the controller at %s: %s\n" % (socket.gethostname(), address, error)).encode())
-    raise SystemExit(1)
+    raise SystemExit(NOBODY if key else 1)
+
+
+def prove(connection, key):
+    """What proves this side, once the other side has proved itself. Raises OSError where that does not."""
+
+    def proof(who):
+        return hmac.new(key.encode(), b" ".join((who, mine, theirs)), hashlib.sha256).hexdigest().encode()
+
+    mine = base64.b16encode(os.urandom(16)).lower()
+    connection.sendall(mine + b"\n")
+    heard = b""
+    until = time.monotonic() + PATIENCE
+    while len(heard) < 98 and time.monotonic() < until:  # a nonce of 32, a blank, a proof of 64, and the line's end
+        connection.settimeout(max(0.01, until - time.monotonic()))
+        data = connection.recv(98 - len(heard))
+        if not data:
+            break
+        heard += data
+    theirs = heard[:32]
+    if not hmac.compare_digest(heard[32:], b" " + proof(b"called") + b"\n"):
+        raise OSError("who answers does not prove that it has this token")
+    return proof(b"caller")
 
 
 def names():
@@ -257,7 +286,7 @@ def names():
 def main():
     addresses = os.environ.pop("PREFLIGHT_CALL", "")
     if addresses:
-        call_back(addresses, os.environ["PREFLIGHT_NONCE"])
+        call_back(addresses, os.environ["PREFLIGHT_NONCE"], os.environ.pop("PREFLIGHT_KEY", ""))
     relay = Relay()
 
     def silence(*_):

@@ -409,7 +409,7 @@ def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_t
 
     monkeypatch.setattr(calls, "time", SimpleNamespace(monotonic=lambda: now[0]))
     over = calls.Calls("token")
-    over._tell([calls._Caller(one(), 0.0, known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
+    over._tell([calls._Caller(one(), 0.0, b"", known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
     over.close()
     assert heard == [b"told"]
     assert now[0] < 10  # relays end themselves after 20

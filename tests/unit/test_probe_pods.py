@@ -1,5 +1,6 @@
 """Pods of a Kubernetes job that prove each other, as processes of this machine: no Kubernetes is here."""
 
+import json
 import os
 import socket
 import subprocess
@@ -112,13 +113,31 @@ def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> Non
 
 def test_another_token_is_refused(gang: Gang) -> None:
     gang.start(0, {"PREFLIGHT_POD_WAIT": "3"})
-    gang.start(1, {"PREFLIGHT_POD_WAIT": "3"})
-    gang.start(2, {"PREFLIGHT_POD_WAIT": "3", "PREFLIGHT_TOKEN": "of-another-gang-altogether"})
+    gang.start(1)
+    gang.start(2, {"PREFLIGHT_POD_WAIT": "20", "PREFLIGHT_TOKEN": "of-another-gang-altogether"})
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {UNKNOWN}
     assert "train-2 did not come: " in ended[0][1]
     assert "train-2 did not come: " in ended[1][1]
-    assert "in 3 s: who answers does not prove that it has this token" in ended[2][1]
+    assert "in 20 s: who answers does not prove that it has this token" in ended[2][1]
+
+
+def test_who_is_there_before_the_first_and_has_no_token_is_not_obeyed(gang: Gang) -> None:
+    options = ("--quick", "--scope", "all", "--sizes", "8")
+    order = {"to": {"p": [[0, 9]]}, "run": ["touch", str(gang.folder / "obeyed")], "text": "t"}
+    with socket.create_server(("127.0.0.1", gang.port)) as impostor:
+        gang.start(1, None, *options)
+        gang.start(2, None, *options)
+        asked = 0
+        while asked < 3:
+            connection, _ = impostor.accept()
+            with connection, suppress(OSError):
+                if connection.recv(99):  # not one who only looks whether somebody is there
+                    asked += 1
+                    connection.sendall(json.dumps(order).encode() + b"\n")
+    gang.start(0, None, *options)
+    assert {code for code, _ in gang.end().values()} == {GOOD}
+    assert not (gang.folder / "obeyed").exists()
 
 
 def test_where_the_first_goes_the_others_do_not_begin(gang: Gang) -> None:
@@ -137,7 +156,7 @@ def test_where_the_first_goes_the_others_do_not_begin(gang: Gang) -> None:
 def obeys(relay: str) -> bool:
     """Whether the process has let the first pod's connection take the place of its stdin."""
     with suppress(OSError):
-        return os.readlink(f"/proc/{relay}/fd/0").startswith("socket:")
+        return f"{Path(f'/proc/{relay}/fd/0').readlink()}".startswith("socket:")
     return False
 
 

@@ -1,7 +1,8 @@
 """Where an engine does not carry stdin and stderr as they are, relays call the controller back, by TCP.
 
-Who calls has to show the run's token, which the engine has brought to the nodes in their environment. Like the engines'
-own connections these are not encrypted: they are for the network of the nodes.
+Who calls has to show the run's token, which the engine has brought to the nodes in their environment; where there is
+no engine that tells both sides of each other, they prove a key that both have (`proof.py`). Like the engines' own
+connections these are not encrypted: they are for the network of the nodes.
 """
 
 import hmac
@@ -15,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from preflight.model.errors import UsageError
+from preflight.transport.engine import proof
 from preflight.transport.engine.frames import FRAME
 
 SHOW = 5.0  # seconds that a caller has to show the token
@@ -38,17 +40,22 @@ def make_room(nodes: int) -> None:
 
 @dataclass
 class _Caller:
+    """`wanted`: the line that makes it known."""
+
     connection: socket.socket
     since: float
+    wanted: bytes
     known: bool = False
     heard: bytearray = field(default_factory=bytearray)
 
 
 class Calls:
-    """The relays' calls. `lines` runs in a thread of its own; the rest may be called from any."""
+    """The relays' calls. `lines` runs in a thread of its own; the rest may be called from any. With a `key` callers
+    prove that instead of showing the token."""
 
-    def __init__(self, token: str, port: int = 0) -> None:
+    def __init__(self, token: str, port: int = 0, key: str = "") -> None:
         self._token = token.encode()
+        self._key = key
         self._listener = socket.create_server(("", port), backlog=1024)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -118,7 +125,7 @@ class Calls:
                 return
             connection.settimeout(TAKE)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            caller = _Caller(connection, time.monotonic())
+            caller = _Caller(connection, time.monotonic(), b"" if self._key else self._token)
             with self._lock:
                 self._callers[connection] = caller
             self._selector.register(connection, selectors.EVENT_READ, caller)
@@ -136,9 +143,13 @@ class Calls:
         if not data or len(rest) > FRAME or (lines and not caller.known):
             self._drop(caller)
 
-    def _look_at(self, caller: _Caller, token: bytes) -> None:
+    def _look_at(self, caller: _Caller, line: bytes) -> None:
         with self._lock:
-            caller.known = hmac.compare_digest(token, self._token)
+            if not caller.wanted:
+                answer, caller.wanted = proof.answer(self._key, line)
+                self._tell([caller], answer)
+                return
+            caller.known = hmac.compare_digest(line, caller.wanted)
             caller.since = 0.0  # else it is late at once
             self._tell([caller] if caller.known else [], self._kept)
 

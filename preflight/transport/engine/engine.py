@@ -137,9 +137,10 @@ class Engine:
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:
             if self._site.calls:
-                self._calls = Calls(self._nonce, self._site.port)
+                self._calls = Calls(self._nonce, self._site.port, self._site.key)
                 self._outgoing.tell_all = self._calls.keep
                 words["PREFLIGHT_CALL"] = self._calls.addresses(self._addresses)
+                words["PREFLIGHT_KEY"] = self._site.key
             inherited = {name: value for name, value in os.environ.items() if name not in self._site.without}
             self._process = Process(argv, {**inherited, **self._site.environment, **words})
         except OSError as error:

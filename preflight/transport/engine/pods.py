@@ -1,16 +1,17 @@
 """Pods of one Kubernetes job, without ssh and without Kubernetes' API: the first one listens, and the relays of all
 call it, the others by the name that their headless service gives it.
 
-What they show is made from a token that all of them have (a Secret), for this gang alone.
+Before either side does what the other says, each proves (`proof.py`) that it has the token that all of them share, a
+Secret: anybody may listen where the first one is not yet.
 """
 
 import hashlib
-import hmac
 import json
 import os
 import re
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from preflight.model.cluster import Host
 from preflight.model.errors import NotSeenError, UsageError
 from preflight.transport.engine.calls import make_room
 from preflight.transport.engine.engine import Engine
+from preflight.transport.engine.proof import gang_key
 from preflight.transport.engine.site import Site
 from preflight.transport.fanout import MOST_AT_ONCE, fan_out
 from preflight.transport.programs import source
@@ -31,6 +33,7 @@ PORT = 29600  # on which the first pod listens: no job's, and below those that k
 _LEAST = 3.0  # seconds for a pod to say that it is there, whatever time is left
 _ANSWER = 20.0  # seconds for a pod to take its verdict, or a connection
 _TICK = 1.0  # seconds between two tries to reach the first pod
+_NOBODY = 75  # exit code of a relay that nobody has proved himself to, as in remote/relay.py
 _INDICES = ("PREFLIGHT_POD_INDEX", "JOB_COMPLETION_INDEX", "VC_TASK_INDEX")  # by hand, an Indexed Job's, Volcano's
 _SHORTEST = 16  # characters of a token
 
@@ -92,16 +95,18 @@ def _number(what: str, text: str, least: int, most: int) -> int:
 def open_pods(pod: Pod, hosts: Sequence[Host]) -> Engine:
     """The way from the first pod to all, itself among them. Raises UsageError."""
     make_room(len(hosts))
+    names = [host.name for host in hosts]
     site = Site(
         "pods",
         (),
         _INDICES[0],
-        {host.name: host.name for host in hosts},
+        {name: name for name in names},
         lambda _: "kubectl get pods -o wide",
         environment=_named(0, hosts),
         calls=True,
         port=pod.port,
-        nonce=_nonce(pod.token, hosts),
+        nonce=_nonce(names),
+        key=gang_key(pod.token, names),
     )
     # Its own relay, the only one that it starts, calls it here.
     return Engine(site, [replace(host, address="127.0.0.1") for host in hosts])
@@ -132,49 +137,55 @@ def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[s
 def follow(pod: Pod, hosts: Sequence[Host]) -> bytes:
     """Do what the first pod asks for, until it has said what it makes of this one: the JSON that `tell` was given.
     Raises NotSeenError where it does not come, or goes without a word."""
-    first = hosts[0]
-    call = _await(first.address, pod)
+    first, names = hosts[0], [host.name for host in hosts]
     with TemporaryDirectory() as folder:
         verdict = Path(folder) / "verdict.json"
         words = {
-            "PREFLIGHT_CALL": call,
-            "PREFLIGHT_NONCE": _nonce(pod.token, hosts),
+            "PREFLIGHT_NONCE": _nonce(names),
+            "PREFLIGHT_KEY": gang_key(pod.token, names),
             "PREFLIGHT_RANK_IN": _INDICES[0],
             "PREFLIGHT_VERDICT": str(verdict),
             **_named(pod.index, hosts),
         }
-        subprocess.run(
-            ("python3", "-I", "-c", source("relay")),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, **words},
-            check=False,
-        )
+        _obey(first.address, pod, {**os.environ, **words})
         try:
             return verdict.read_bytes()
         except FileNotFoundError:
-            raise NotSeenError(
-                f"{first.name} left without a verdict, or does not know this pod's token; its own log says more"
-            ) from None
+            raise NotSeenError(f"{first.name} left without a verdict; its own log says more") from None
 
 
-def _await(name: str, pod: Pod) -> str:
-    """Where the first pod listens, as soon as it does. Its name may not be known yet, nor its port be open."""
-    until = time.monotonic() + pod.wait
+def _obey(name: str, pod: Pod, environment: Mapping[str, str]) -> None:
+    """Be a relay of the first pod, until that ends it. Its name may not be known yet, nor its port be open, and who
+    answers there may be somebody else. Raises NotSeenError."""
+    until, doubt = time.monotonic() + pod.wait, ""
     while True:
         try:
             with socket.create_connection((name, pod.port), _ANSWER) as way:
-                return f"{way.getpeername()[0]}:{pod.port}"
+                call = f"{way.getpeername()[0]}:{pod.port}"
         except OSError as error:
-            if time.monotonic() >= until:
-                raise NotSeenError(f"no way to {name}:{pod.port} in {pod.wait:.0f} s: {error}") from None
+            why = doubt or f"{error}"
+        else:
+            done = subprocess.run(
+                ("python3", "-I", "-c", source("relay")),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**environment, "PREFLIGHT_CALL": call},
+                check=False,
+            )
+            said = done.stderr.decode(errors="replace")
+            if done.returncode != _NOBODY:
+                print(said, end="", file=sys.stderr)
+                return
+            why = doubt = said.rpartition(f"{call}: ")[2].strip()
+        if time.monotonic() >= until:
+            raise NotSeenError(f"no way to {name}:{pod.port} in {pod.wait:.0f} s: {why}")
         time.sleep(_TICK)
 
 
-def _nonce(token: str, hosts: Sequence[Host]) -> str:
-    """What a relay shows: 32 characters, as of other engines; whoever overhears it has not learnt the token."""
-    gang = "preflight " + " ".join(host.name for host in hosts)
-    return hmac.new(token.encode(), gang.encode(), hashlib.sha256).hexdigest()[:32]
+def _nonce(names: Sequence[str]) -> str:
+    """What marks this gang's lines: 32 characters, as of other engines. It is no secret."""
+    return hashlib.sha256(" ".join(names).encode()).hexdigest()[:32]
 
 
 def _named(index: int, hosts: Sequence[Host]) -> dict[str, str]:

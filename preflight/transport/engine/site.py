@@ -14,7 +14,8 @@ class Site:
     """`argv`: what stands in front of the program's, one task a node; `rank`: the variable that numbers the tasks;
     `called`: a node's own names → host; `lost`: from a line that the engine prints to the hosts that are lost, and why;
     `try_out`: a command, for a person, that shows whether a host is reached; `without`: variables that it must not see;
-    `calls`: its relays call back, at `port` if it has one; `nonce`: what they know already that they are to show."""
+    `calls`: its relays call back, at `port` if it has one; `nonce`: what they know already that they are to show;
+    `key`: what both sides prove to have instead."""
 
     name: str
     argv: Sequence[str]
@@ -27,6 +28,7 @@ class Site:
     calls: bool = False
     port: int = 0
     nonce: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
 
 
 def answer(program: str, option: str, environment: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Versions
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable, Versions
 from preflight.gate.verdict import LONGEST, MOST_PROBLEMS, Look, looks_of
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.finding import Finding
@@ -86,9 +86,11 @@ def test_a_host_is_convicted_by_what_was_seen_on_it_and_by_tests_that_name_it(
 def judged(check: str, versions: tuple[str, ...] = (), rounds: Mapping[str, object] | None = None) -> list[Finding]:
     """What a check makes of the hosts' releases of torch, or of a round."""
     hosts = tuple(Host(f"node{n:02}", f"10.0.0.{n}") for n in range(1, len(versions or HOSTS) + 1))
-    none = Missing("not asked")
+    no = Missing("not asked")
     seen = (Versions("3.11", torch, None, None, None, None, None) for torch in versions or HOSTS)
-    facts = {host.name: HostFacts(*[none] * 8, own) for host, own in zip(hosts, seen, strict=True)}
+    facts: dict[str, HostFacts | Unreachable] = {
+        host.name: HostFacts(no, no, no, no, no, no, no, no, own) for host, own in zip(hosts, seen, strict=True)
+    }
     cluster = Cluster("c", Product.CPU, hosts)
     return run_checks(cluster, ClusterFacts(facts), checks=[all_checks()[check]], hosts=hosts, rounds=rounds)
 

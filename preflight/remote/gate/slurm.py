@@ -78,10 +78,7 @@ def drained(answer, name, scontrol, limit):
         ours = "is drained already" if slurm.is_ours(nodes[name]) else "left as it is, its reason is not ours"
         return 1, "%s: %s" % (ours, nodes[name])
     first = answer.reasons[0] if answer.reasons else {"check": "", "summary": answer.sentence}
-    try:
-        why = slurm.take_out(scontrol, nodes, [name], slurm.reason(first["check"], first["summary"]), limit)
-    except slurm.SlurmError as error:
-        return 1, "drained, as far as Slurm has said: %s" % error
+    why = slurm.take_out(scontrol, nodes, [name], slurm.reason(first["check"], first["summary"]), limit)
     return (0, why) if why else (1, "drained")
 
 

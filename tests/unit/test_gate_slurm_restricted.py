@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from agent.restricted import refusal
 
+from preflight.model.cluster import Host
 from preflight.model.measure import Observation, TestOutcome
 from preflight.probe.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
-from preflight.transport.types import Channel, Host, Options, Program
+from preflight.transport.types import Channel, Options, Program
 from tests.unit.test_probe_agents import EVERYTHING, TOGETHER, cluster, mark
 
 __all__ = ["mark"]  # the fixture
@@ -46,15 +47,15 @@ def test_numbers_are_not(init: str, form: str) -> None:
 class Restricting(LocalTransport):
     """As gate/ssh.py does with what comes on stdin."""
 
-    def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
+    def start(self, host: Host, program: Program, *, timeout: float) -> Channel:  # type: ignore[override]
         hello = json.dumps({**json.loads(program.payload), "restricted": True}) + "\n"
         return super().start(host, replace(program, payload=hello.encode()), timeout=timeout)
 
 
-def seen(mark: str, request: Request, **probe_settings: str) -> tuple[Observation, ...]:
+def seen(mark: str, request: Request, init: str = "store", shared_dir: str = "") -> tuple[Observation, ...]:
     """Of real agents and workers."""
     two = cluster(mark)
-    two = replace(two, probe=replace(two.probe, **probe_settings))
+    two = replace(two, probe=replace(two.probe, init=init, shared_dir=shared_dir))
     transport = Restricting(Options())
     try:
         return probe(two, two.hosts, transport, request).observations
@@ -67,22 +68,20 @@ def test_the_quick_probe_is_what_it_is_without(mark: str) -> None:
 
 
 REFUSING = {
-    "objects": (EVERYTHING, {}, "refused: the gate's key is for numbers, not for collectives of the form 'object'"),
-    "a file": (
-        TOGETHER,
-        {"init": "file"},
-        "refused: the gate's key is for ranks that meet at a store, not init 'file'",
+    "objects": (
+        EVERYTHING,
+        "store",
+        "refused: the gate's key is for numbers, not for collectives of the form 'object'",
     ),
+    "a file": (TOGETHER, "file", "refused: the gate's key is for ranks that meet at a store, not init 'file'"),
 }
 
 
-@pytest.mark.parametrize(("request_", "settings", "why"), REFUSING.values(), ids=REFUSING)
+@pytest.mark.parametrize(("request_", "init", "why"), REFUSING.values(), ids=REFUSING)
 def test_no_rank_is_started_for_anything_more_and_the_hosts_are_unknown(
-    mark: str, tmp_path: Path, request_: Request, settings: dict[str, str], why: str
+    mark: str, tmp_path: Path, request_: Request, init: str, why: str
 ) -> None:
-    shared = {"shared_dir": str(tmp_path)} if settings else {}
-    observations = seen(mark, request_, **settings, **shared)
-    together = [one for one in observations if len(one.test.members) > 1]
+    together = [one for one in seen(mark, request_, init, str(tmp_path)) if len(one.test.members) > 1]
     assert {one.test.outcome for one in together} <= {TestOutcome.FAIL, TestOutcome.NOT_RUN}
     assert any(why in view.error for one in together for view in one.ranks)
     assert list(tmp_path.iterdir()) == []

@@ -266,7 +266,7 @@ def prove(connection, key):
         heard += data
     theirs = heard[:32]
     if not hmac.compare_digest(heard[32:], b" " + proof(b"called") + b"\n"):
-        raise OSError("who answers does not prove that it has this token")
+        raise OSError("who answers does not prove that it has this token, for these hosts")
     return proof(b"caller")
 
 

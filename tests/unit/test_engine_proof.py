@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,10 +29,10 @@ def test_a_key_is_of_the_token_and_of_the_gang() -> None:
 # The relay's side: who is called may be anybody.
 
 
-def relay(port: int) -> "subprocess.Popen[bytes]":
+def relay(port: int, text: str = source("relay")) -> "subprocess.Popen[bytes]":
     words = {"PREFLIGHT_CALL": f"127.0.0.1:{port}", "PREFLIGHT_KEY": KEY, "PREFLIGHT_NONCE": "n", "RANK": "0"}
     return subprocess.Popen(
-        (sys.executable, "-I", "-c", source("relay")),
+        (sys.executable, "-I", "-c", text),
         env={**os.environ, **words, "PREFLIGHT_RANK_IN": "RANK"},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -70,9 +71,23 @@ def test_a_relay_obeys_nobody_who_has_not_the_token(impostor: Callable[[bytes], 
     order = {"to": {"p": [[0, 9]]}, "run": ["touch", str(tmp_path / "obeyed")], "text": "t"}
     code, stderr, said = called(impostor, json.dumps(order).encode() + b"\n")
     assert code == 75
-    assert stderr.endswith(b": who answers does not prove that it has this token\n")
+    assert stderr.endswith(b": who answers does not prove that it has this token, for these hosts\n")
     assert said == b""  # what it would have proved itself by
     assert not list(tmp_path.iterdir())
+
+
+def test_who_answers_without_end_does_not_keep_it() -> None:
+    soon = source("relay").replace("PATIENCE = 10.0", "PATIENCE = 0.5")
+    assert soon != source("relay")
+    with socket.create_server(("127.0.0.1", 0)) as listener, relay(listener.getsockname()[1], soon) as running:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            for _ in range(97):  # one less than an answer has
+                connection.sendall(b"0")
+                time.sleep(0.1)
+                if running.poll() is not None:
+                    break
+        assert running.wait() == 75
 
 
 def test_it_obeys_who_has(tmp_path: Path) -> None:

@@ -154,7 +154,26 @@ def test_the_key_starts_no_other_text(slurm: SlurmCluster) -> None:
     assert slurm.lab.ssh("node01", "test -e /tmp/mine").returncode == 1
 
 
+LEFT = "ps -eo args | grep -E 'preflight-[arsw]|preflight-gate|python3 -c' | grep -v grep"
+PROOF = "ps -eo pid,args | awk '/[g]ate controller/ {print $1}'"
+
+
+def nothing_left(slurm: SlurmCluster) -> bool:
+    return not any(slurm.lab.ssh(node, LEFT).stdout for node in NODES)
+
+
 def test_nothing_of_a_probe_is_left_on_its_nodes(slurm: SlurmCluster) -> None:
     slurm.ended(slurm.submit(nodes=2))
-    left = "ps -eo args | grep -E 'preflight-[arsw]|preflight-gate|python3 -c' | grep -v grep"
-    slurm.wait(lambda: not any(slurm.lab.ssh(node, left).stdout for node in NODES), "all to be gone")
+    slurm.wait(lambda: nothing_left(slurm), "all to be gone")
+
+
+def test_a_probe_ends_with_its_job(slurm: SlurmCluster) -> None:
+    """Cancelled while its nodes are proved: slurmctld kills the gate. The proof stands still, and cannot end itself."""
+    job = slurm.submit("--nodelist=node01,node02", nodes=2)
+    slurm.wait(
+        lambda: slurm.lab.ssh("node01", "ps -e | grep -E 'preflight-(ports|agent)'").stdout, "the probe to begin"
+    )
+    assert slurm.lab.ssh(HEAD, f"kill -STOP $({PROOF})").returncode == 0
+    slurm.call("scancel", job)
+    slurm.wait(lambda: not slurm.lab.ssh(HEAD, PROOF).stdout, "the proof to end")
+    slurm.wait(lambda: nothing_left(slurm), "all to be gone")

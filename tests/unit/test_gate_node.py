@@ -319,6 +319,12 @@ def test_a_port_s_owner_that_is_not_found_in_time_is_unknown(
     assert ("PRT103", "unknown" if cut_short else "fail", None) in says(node.ask())
 
 
+def test_a_container_does_not_see_who_has_a_port(node: Node) -> None:
+    listening(node, 29500)
+    assert says(node.ask("prolog")) == {("PRT103", "fail", None)}
+    assert says(node.ask("init")) == {("PRT103", "unknown", None)}
+
+
 def test_a_port_that_is_free_again_is_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     live = importlib.import_module("gate.live")
     answers = iter([{"7000": 29500}, {}])
@@ -328,8 +334,8 @@ def test_a_port_that_is_free_again_is_nothing(node: Node, monkeypatch: pytest.Mo
 
 def test_a_container_with_a_network_of_its_own_does_not_judge_the_host_by_it(node: Node) -> None:
     node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "")
-    listening(node, 29500)
     assert node.ask("init").outcome == "fail"
+    listening(node, 29500)
     node.file("sys/class/net/eth0/device/vendor").unlink()
     node.file("sys/class/net/eth0/device").rmdir()
     answer = node.ask("init")

@@ -42,6 +42,7 @@ def decide(context, environment, say=None, root="/", owner=0, now=None):
     if context == "init" and mine is None:  # a container's devices are those that it was given
         host.devices = {device for device in devices if os.path.exists(host.path(host.node(device)))}
     problems = [one for look in verdict.looks.values() for one in of_look(look) if counts(one, mine)]
+    host.processes = context != "init"  # a container sees its own, unless it has its node's
     if context == "init" and not own_nics(root):
         host.network = False
         words = "this container has a network of its own: the host's ports and NIC are not looked at"

@@ -13,13 +13,14 @@ SERVICES = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "dcgm-exporte
 
 
 class Host:
-    """What the live checks are about. `devices`: ids of those that count; `network`: whether what is seen here is the
-    host's. `root` is for tests."""
+    """What the live checks are about. `devices`: ids of those that count; `network` and `processes`: whether what is
+    seen here are the host's. `root` is for tests."""
 
     def __init__(self, policy, devices, root="/"):
         self.policy = policy
         self.devices = devices
         self.network = True
+        self.processes = True
         self.root = root
 
     def path(self, path):
@@ -63,7 +64,8 @@ def free_ports(host):
             outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
             who = "%s (process %s)" % (process, pid)
         else:
-            outcome, who = "fail" if all_seen and inode in taken else "unknown", "a process that is not seen"
+            sure = all_seen and host.processes and inode in taken
+            outcome, who = "fail" if sure else "unknown", "a process that is not seen"
         if outcome == "fail" and a_job_runs(host.path("proc"), names(host.path("proc"))):
             outcome = "warn"  # what a job leaves to init is its own for as long as it runs
         found.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, who)))

@@ -70,7 +70,11 @@ def bounded(code):
     """Leave with `code` once the time is over; be told where somebody ends us, so that nothing is left behind."""
 
     def stopped(number, _):
-        for another in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # who ends it twice would end it in the middle of its answer
+        for another in (
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGINT,
+        ):  # who ends it twice would end it in the middle of its answer
             signal.signal(another, signal.SIG_IGN)
         raise StoppedError("stopped by signal %d" % number)
 

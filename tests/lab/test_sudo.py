@@ -426,7 +426,8 @@ def test_a_command_asks_once_and_the_password_is_in_nothing_it_leaves_behind(lab
 
     def files_with(word: str) -> list[str]:
         command = ["grep", "-rlaF", "--devices=skip", word, *map(str, filter(Path.exists, places))]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+        return [path for path in found if str(ROOT) not in path]  # hosts see these tests where they stand in /tmp
 
     assert files_with("ip_local_reserved_ports")
     assert files_with(SECRET) == []

@@ -261,6 +261,27 @@ def test_a_job_of_one_node_is_not_probed(site: Site) -> None:
     assert not (site.place / "probed").exists()
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {**ENVIRONMENT, "SLURM_JOB_NUM_NODES": "two"},
+        {**ENVIRONMENT, "SLURM_JOB_NUM_NODES": ""},
+        {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "node[1-2]"},
+    ],
+)
+def test_a_job_that_slurm_does_not_describe_starts(site: Site, environment: dict[str, str]) -> None:
+    site.script("scontrol", f'echo "$*" >> {site.place}/calls')
+    assert slurm_controller.run(environment, str(site.place / "controller.json")) == 0
+    assert site.done == []
+
+
+def test_of_two_at_once_the_second_finds_them_drained(site: Site) -> None:
+    ours = "preflight: PRB101 node1: bad; node2: wrong"
+    site.nodes(node1=ours, node2=ours, node3="", node4="")
+    assert (site.run(), site.done) == (1, [])
+
+
 BROKEN = {
     "it ends without a word": "exit 1",
     "its Python is missing": "exec /no/such/python",

@@ -227,6 +227,14 @@ def test_where_slurm_cannot_be_asked_nobody_is_drained_also_not_by_slurm(
     assert calls(tmp_path) == ["-a -o show node"]
 
 
+def test_a_prolog_that_is_not_told_its_node_drains_none(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text(shown({"node1": "", "node2": ""}))
+    assert slurm.drained(broken(), "", stand_in(f"cat {tmp_path}/nodes"), LIMIT) == (
+        0, "not drained: Slurm knows no node ''",
+    )  # fmt: skip
+    assert calls(tmp_path) == ["-a -o show node"]
+
+
 def test_a_missing_scontrol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_nodes, "PLACES", ("/nowhere/scontrol",))
     with pytest.raises(SlurmError, match="scontrol is in none of /nowhere"):

@@ -138,6 +138,8 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
             (directory / "state" / "fabric").write_text(_cables(host))
         if spec.product == "atlas-a3":
             (directory / "superpod").write_text(f"pod=0\nsize={spec.hosts * spec.devices}\nserver={host.number + 1}\n")
+    for kept in ("etc/preflight", "var-lib/preflight", "usr-local/sbin/preflight-gate"):
+        _hide(directory / kept)  # of the machine, where that is somebody's host, too
     _write_etc(host, management)
     _write_homes(host, public_key)
     return _write_ssh(host, management.host(host.number))
@@ -156,13 +158,18 @@ def _cables(host: Host) -> str:
     return "".join(lines)
 
 
+def _hide(path: Path) -> None:
+    """What the machine has there is not on the host: device 0:0 is how an overlay says so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+
+
 def _write_etc(host: Host, management: Management) -> None:
     etc = host.directory / "etc"
     if host.spec.is_npu:
         (etc / HCCN_CONF.name).touch(0o640)  # as the driver's installation leaves it; hccn_tool never makes the file
-    elif HCCN_CONF.exists():
-        # The machine may itself be an Ascend server. Device 0:0 is how an overlay says "not here".
-        os.mknod(etc / HCCN_CONF.name, stat.S_IFCHR, os.makedev(0, 0))
+    else:
+        _hide(etc / HCCN_CONF.name)  # the machine may itself be an Ascend server
     (etc / "hostname").write_text(f"{host.name}\n")
     (etc / "machine-id").write_text(f"{secrets.token_hex(16)}\n")
     cluster = (f"{management.host(number)} {name}\n" for number, name in enumerate(host.spec.host_names))

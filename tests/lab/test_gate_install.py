@@ -23,8 +23,6 @@ HOSTS = ("node01", "node02")
 def lab(make_lab: MakeLab) -> LabHandle:
     lab = make_lab(hosts=2, devices=2, product="atlas-a2", firewall="none")
     assert preflight("configure", "--inventory", lab.inventory, "-y").returncode == 0
-    for host in HOSTS:  # they see what this machine has in /usr/local, where there may be a gate of its own
-        on(lab, host, f"rm -f {PROGRAM}")
     return lab
 
 

@@ -222,6 +222,27 @@ def test_two_labs_at_once_do_not_meet(make_lab: MakeLab) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.usefixtures("make_lab")  # for its look at root
+def test_what_preflight_keeps_on_this_machine_is_on_no_host(tmp_path: Path) -> None:
+    """In a mount namespace of its own, so that the machine itself gets nothing of it."""
+    paths = ("/etc/preflight", "/var/lib/preflight", "/usr/local/sbin/preflight-gate")
+    up = f"{sys.executable} -m preflight lab up --hosts 1 --devices 0 --firewall none --dir {tmp_path}/lab"
+    kept = " ".join(paths)
+    script = (
+        f"cd {tmp_path}; for place in etc var/lib usr/local; do mkdir -p $place/up $place/work; "
+        f"mount -t overlay -o lowerdir=/$place,upperdir=$PWD/$place/up,workdir=$PWD/$place/work none /$place; done; "
+        f"mkdir -p {kept}; cd {ROOT}; {up}"
+    )
+    subprocess.run(["unshare", "--mount", "sh", "-ec", script], check=True, stdout=subprocess.DEVNULL)
+    lab = LabHandle(tmp_path / "lab")
+    try:
+        assert lab.ssh("node01", f"ls -d {kept}").stdout == ""
+        assert lab.ssh("node01", f"mkdir -p {kept} && ls -d {kept}").stdout.split() == sorted(paths)
+    finally:
+        lab.lab("down")
+
+
+@pytest.mark.lab
 def test_ufw_blocks_what_is_not_ssh(make_lab: MakeLab) -> None:
     lab = make_lab(hosts=2, devices=0, product="cpu", firewall="ufw", user="operator")
     address = lab.addresses["node02"]

@@ -43,11 +43,12 @@ done
 # ---- the host's own files
 mount -t overlay -o "lowerdir=/etc,upperdir=$host/etc,workdir=$host/overlay/etc" overlay /etc
 mount -t overlay -o "lowerdir=/var/lib,upperdir=$host/var-lib,workdir=$host/overlay/var-lib" overlay /var/lib
+local=/usr/local
 if [ -d "$standins/usr-local" ]; then
-    mount -t overlay -o "lowerdir=$standins/usr-local:/usr/local,upperdir=$host/usr-local,workdir=$host/overlay/usr-local" \
-        overlay /usr/local
+    local=$standins/usr-local:$local
     mount -t overlay -o "lowerdir=$standins/usr-bin:/usr/bin" overlay /usr/bin
 fi
+mount -t overlay -o "lowerdir=$local,upperdir=$host/usr-local,workdir=$host/overlay/usr-local" overlay /usr/local
 mount --bind "$host/log" /var/log
 mount --bind "$host/home" /home
 mount -n --move "$run" /run

@@ -23,10 +23,10 @@ HEAD = """\
 
 Made by `python -m tests.real_output`; a test compares the two.
 
-No NPU was at hand when preflight was written. Its parsers are held against output that real machines have printed, in
-public pastes, vendor documents and the tests of other tools (`pytest --captures DIR`, with the expected values of
-`tests/cases/captures`, which were read from them by eye). Where the format of a command is known only from the tool's
-source, or from nothing but a description, this page says so, and no check fails for it.
+No NPU and no GPU was at hand when preflight was written. Its parsers are held against output that real machines have
+printed, in public pastes, vendor documents and the tests of other tools (`pytest --captures DIR`, with the expected
+values of `tests/cases/captures`, which were read from them by eye). Where the format of a command is known only from
+the tool's source, or from nothing but a description, this page says so, and no check fails for it.
 
 A capture named "-format" or "-keys" holds formats of the source, too; "-doc" is a vendor document's sample. "none" is
 said of queries that nobody has pasted.

@@ -27,11 +27,14 @@ NO_OUTPUT = {
     "hccn_tool-exit-codes-910b.tsv": "a table of codes and texts",
     "hccn_tool-help-910b.txt": "help, rebuilt from the source",
     "hccn_tool-output-formats-910b.txt": "formats of many commands",
+    "gpu-ibstat-pssh-multihost.txt": "host names and GUIDs of a test, no answer of ibstat",
 }
 # Tools and files of which every capture is read by a parser.
 READ_WHOLLY = (
     "hccn_tool-", "npu_info_before-", "npu-smi-", "ls-", "lspci-", "driver-version.info-", "firmware-version.info-",
-    "cann-version.cfg-", "ascend_", "hccl_test-",
+    "cann-version.cfg-", "ascend_", "hccl_test-", "gpu-nvidia-smi-", "gpu-nvlink-", "gpu-topo-",
+    "gpu-dmesg-", "gpu-fabricmanager-", "gpu-ib", "gpu-kmsg-", "gpu-rdma-", "gpu-show_gids-", "gpu-sysfs-",
+    "gpu-syslog-",
 )  # fmt: skip
 
 
@@ -105,7 +108,9 @@ def _errors(value: Any) -> list[str]:
     return [error for item in value for error in _errors(item)] if isinstance(value, list) else []
 
 
-@pytest.mark.parametrize("parser", sorted(name for name in PARSERS if name.startswith(("hccn_tool.", "npu-smi."))))
+@pytest.mark.parametrize(
+    "parser", sorted(name for name in PARSERS if name.startswith(("hccn_tool.", "npu-smi.", "nvidia-smi.")))
+)
 def test_binary_noise_is_never_a_reading_of_a_device(parser: str) -> None:
     chance = random.Random(21)
     for _ in range(100):

@@ -4,7 +4,17 @@ from preflight.checks.registry import all_checks
 from preflight.facts.parsers import PARSERS
 from tests.real_output import OF_NPUS, PAGE, captures, data, page
 
-TOOLS = ("hccn_tool.", "npu-smi.")
+TOOLS = (
+    "hccn_tool.",
+    "npu-smi.",
+    "nvidia-smi.",
+    "kernel-log.",
+    "fabricmanager.",
+    "ib",
+    "infiniband.",
+    "rdma.",
+    "show_gids",
+)
 NOT_OF_A_TOOL = {"VER103", "VER104", "VER105", "VER107", "VER111"}  # packages and interpreters: run for real in the lab
 
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "facts": "collect the facts of every host in one round trip, and print or save them",
     "capture": "keep what the hosts' tools print, redacted, for a later look or somebody else's",
     "gate": "say whether a job may start on this machine; bring the gate to all hosts",
+    "diagnose": "read the logs of a job that failed: who was first, why, and what to do",
     "launch": "print a job's command and environment of every host; say what is wrong with start scripts",
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",

@@ -44,10 +44,11 @@ _RAIL = "look at link, TLS switch and address of both devices (NPU107, NPU108, P
 _PORTS = "reserve HCCL's ports and end what holds them (PRT101, PRT103)"
 _LEFT_BEHIND = Meaning(
     "a process of an earlier job still holds the device",
-    "end it, wait 10 s, and look: npu-smi info; hccn_tool -i N -process -g (not exist)",
+    "end it, wait 10 s, and look: npu-smi info; hccn_tool -i N -process -g (not exist) (NIC108, NPU114)",
 )
 _TWICE = Meaning(
-    "two processes use one device", "give every rank a device of its own, or set HCCL_NPU_SOCKET_PORT_RANGE=auto"
+    "two processes use one device",
+    "give every rank a device of its own, or set HCCL_NPU_SOCKET_PORT_RANGE=auto (NPU114, NPU127)",
 )
 
 _SENTENCES = (
@@ -177,13 +178,16 @@ _CODES = {
         "a variable of HCCL has a value that it does not take", "correct the variable that is named (ENV104)"
     ),
     "EI0002": Meaning(
-        "a rank waited in vain for another one inside a collective", "look at the rank that did not come, and its rail"
+        "a rank waited in vain for another one inside a collective",
+        "look at the rank that did not come, and its rail (PRB101)",
     ),
     "EI0003": Meaning(
         "the operation was called with what this product does not take, most often a data type",
         "compare the type with those of the product",
     ),
-    "EI0004": Meaning("the rank table cannot be read, or is invalid", "unset RANK_TABLE_FILE, or correct the file"),
+    "EI0004": Meaning(
+        "the rank table cannot be read, or is invalid", "unset RANK_TABLE_FILE, or correct the file (ENV108)"
+    ),
     "EI0005": Meaning(
         "ranks called different operations, or with different sizes",
         "compare the versions of CANN and torch_npu on the hosts (VER102, VER104)",
@@ -194,12 +198,12 @@ _CODES = {
     "EI0009": Meaning("two devices could not set up RDMA", "look at optics, link and address of both (NIC102, NPU107)"),
     "EI0010": Meaning(
         "devices of one host cannot reach each other over PCIe",
-        "look at IOMMU and ACS in the firmware; HCCL_INTRA_ROCE_ENABLE=1 goes around it",
+        "look at IOMMU and ACS in the firmware; HCCL_INTRA_ROCE_ENABLE=1 goes around it (NPU124)",
     ),
     "EI0011": Meaning("the device's memory is in use", "end what holds it (NPU118); npu-smi info"),
     "EI0012": Meaning(
         "a copy between devices of a host failed: the peer had gone, or memory is damaged",
-        "look at the peer's own error, then at ECC counters and driver",
+        "look at the peer's own error, then at ECC counters and driver (NPU113, VER109)",
     ),
     "EI0013": Meaning(
         "RDMA packets were lost or refused on the way", "look at flaps, errors and priorities (NIC101, NIC107, NIC109)"
@@ -210,7 +214,7 @@ _CODES = {
         "look at the host NIC and the firewall (FWL101, FWL104), and for a rank that never began",
     ),
     "EI0016": Meaning("the TLS switch differs between devices", "set it alike everywhere (NPU108)"),
-    "EI0017": Meaning("the rank table lacks an item", "complete the rank table"),
+    "EI0017": Meaning("the rank table lacks an item", "complete the rank table (NPU127)"),
     "EI0018": Meaning("a transfer on the UB bus failed", "look at the device's health (NPU113)"),
     "EI0019": Meaning("a port that HCCL needs on the host NIC is taken", _PORTS),
     "EI0020": _TWICE,

@@ -1,0 +1,241 @@
+"""From lines to what each process said first. Bounded: what is kept depends on processes and kinds of errors alone."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from preflight.diagnose.catalogue import is_exception, recognise
+from preflight.diagnose.hccl import LATE, TLS_DIFFERS
+from preflight.diagnose.line import parsed
+from preflight.diagnose.types import Line, Role, Seen, Sign, Who
+
+_PROCESSES = 20_000  # of all logs; further ones are counted
+_WIDTH = 500  # characters of a line that is kept
+_KINDS = 64  # kinds of errors of a process
+_UNMARKED = 5_000  # the same of lines that do not begin with who writes them
+_KEPT = 100_000  # errors in all
+_NAMES = 1024  # whom one process names
+_PARSED = 50  # lines of a process that say the same, in which its rank, host and device are sought
+_STARTS = 10_000  # communicators
+_TAIL = 64 << 10  # bytes before the end of a file: what stands there, a process may have died of
+_WAITED = 120.0  # seconds that HCCL waits for a late rank unless told otherwise (HCCL_CONNECT_TIMEOUT)
+
+_NOTICED = re.compile(
+    r" nranks \d|Entry-HcclComm|LocalRank Key|TLS SWITCH|HCCL_CONNECT_TIMEOUT|\brankSize\[|rankNum is \["
+)
+# A source line of CANN that said the same often says it again.
+_PLACE = re.compile(r"(\[ERROR\] ?[A-Z]{2,12}\(\d+,)[^)]{0,80}\):[\d.: -]{20,30}(\[[\w.]{1,80}:\d+\])")
+# What tells a writer without looking at the rest of the line: plog, torch's prefix, NCCL.
+_WRITER = re.compile(
+    r"\[ERROR\] ?[A-Z]{2,12}\(\d+,|\[(?:rank|default)\d+\]|[\w.-]+:\d+:\d+ \[\d+\] |\[\d+(?:,\d+)?\]| *\d+: "
+)
+_WORLD = re.compile(r"\bnranks (\d{1,6})\b|\brankSize\[(\d{1,6})\]|:ranks\[(\d{1,6})\]|world_size[=:] ?(\d{1,6})"
+                    r"|rank num\[(\d{1,6})\]|rankNum is \[(\d{1,6})\]|\d{1,6}/(\d{1,6}) clients joined")  # fmt: skip
+_ENTRY = re.compile(r"Entry-HcclCommInitRootInfo\w*:ranks\[\d+\], rank\[(\d{1,6})\].*identifier\[[^\]]*?_(\d{1,20})\]")
+_MET = re.compile(r"connected rankinfo\[LINE \d+\]: ((?:\[\d{1,16}\][,;]?){1,64})")
+_TLS = re.compile(r"TLS SWITCH \((\d)\)")
+_TIMEOUT = re.compile(r"HCCL_CONNECT_TIMEOUT set by \w+ to \[(\d{1,6})\]")
+
+
+@dataclass
+class Counted:
+    """The first time that something was said, and how often it was in all."""
+
+    seen: Seen
+    left: int  # bytes of the file after the last time
+    count: int = 1
+
+    def again(self, left: int) -> None:
+        self.count += 1
+        self.left = left
+
+    @property
+    def caught(self) -> bool:
+        """Whether a program went on after it: an exception, of whose file there is much left."""
+        may_be = self.seen.sign.role in (Role.OWN, Role.UNKNOWN)  # who waits in vain rarely goes on
+        return may_be and self.left > _TAIL and is_exception(self.seen.text)
+
+
+@dataclass
+class Process:
+    """A writer of lines; `mixed`: it may be several, for nothing tells the lines of its file apart.
+
+    `said`: by the id and role of signs, the first of each; `names`: whom its errors name; `met`: ranks that it says
+    had come.
+    """
+
+    who: Who
+    mixed: bool = False
+    said: dict[tuple[str, Role], Counted] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    met: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a line stands. `left`: bytes of the file that follow it; `about`: what the file's name tells; `year`: of
+    lines without one; `time_before`: that of the nearest line before it that has one."""
+
+    file: str
+    number: int
+    left: int
+    about: Who
+    year: int
+    time_before: Callable[[], float | None]
+
+
+class Gathered:
+    """What was found so far. `processes` are in the order in which they were first heard of."""
+
+    def __init__(self) -> None:
+        self.processes: dict[tuple[str, ...], Process] = {}
+        self.ranks: set[int] = set()
+        self.world = 0
+        self.too_many = 0
+        self._starts: dict[str, tuple[Seen, Seen]] = {}
+        self._repeated: dict[tuple[str, str, str], Counted] = {}
+        self._tls: dict[str, tuple[str, Seen]] = {}
+        self._waits = 0.0
+        self._kept = 0
+
+    def add(self, raw: str, spot: Spot) -> None:
+        """A line that may say something."""
+        place = _PLACE.match(raw)
+        at = (spot.file, place[1], place[2]) if place else None
+        if at and (again := self._repeated.get(at)):
+            again.again(spot.left)
+            return
+        sign = recognise(raw)
+        if not sign and not _NOTICED.search(raw):
+            return
+        writer = _WRITER.match(raw)
+        same = (spot.file, sign.id, writer[0] if writer else "") if sign else None
+        if same and (again := self._repeated.get(same)):
+            again.again(spot.left)
+            return
+        line = parsed(raw, spot.year)
+        time = line.time if line.time is not None else spot.time_before()
+        if sign and not _counts(line, sign):
+            sign = None
+        who = _joined(line.who, replace(spot.about, file=spot.file))
+        self._notice(line, Seen(LATE, who, time, spot.file, spot.number, line.text[:_WIDTH]))
+        process = self._process(_key(line, spot.file, sign), who, sign, mixed=not line.tag)
+        if process is None:
+            return
+        process.who = _joined(process.who, line.who)
+        if not sign:
+            return
+        if len(process.names) < _NAMES:
+            process.names.update(line.peers)
+        if len(process.met) < _NAMES and (found := _MET.search(line.text)):
+            process.met.update(int(number) for number in re.findall(r"\d{1,16}", found[1]))
+        counted = process.said.get((sign.id, sign.role))
+        if counted:
+            counted.again(spot.left)
+        elif len(process.said) < _KINDS and self._kept < _KEPT:
+            self._kept += 1
+            first = Seen(sign, who, time, spot.file, spot.number, line.text[:_WIDTH])
+            counted = process.said[sign.id, sign.role] = Counted(first, spot.left)
+        if counted and counted.count > (_PARSED if writer or place else _UNMARKED) and len(self._repeated) < _PROCESSES:
+            self._repeated.update({key: counted for key in (same, at) if key})
+
+    def _process(self, key: tuple[str, ...], who: Who, sign: Sign | None, *, mixed: bool) -> Process | None:
+        process = self.processes.get(key)
+        if process is None and (sign or who.rank is not None):
+            if len(self.processes) < _PROCESSES:
+                process = self.processes[key] = Process(who, mixed=mixed)
+            elif sign:
+                self.too_many += 1
+        return process
+
+    def _notice(self, line: Line, seen: Seen) -> None:
+        """What is told by lines that are no errors: ranks, the size of the job, when each began, its TLS switch."""
+        text, who = line.text, seen.who
+        if who.rank is not None and len(self.ranks) < _PROCESSES:
+            self.ranks.add(who.rank)
+        if found := _WORLD.search(text):
+            self.world = max(self.world, int(next(filter(None, found.groups()))))
+        if (found := _ENTRY.search(text)) and seen.time is not None:
+            seen = replace(seen, who=replace(who, rank=int(found[1])))
+            start = self._starts.get(found[2])
+            if start is None and len(self._starts) < _STARTS:
+                self._starts[found[2]] = (seen, seen)
+            elif start is not None:
+                both = (*start, seen)
+                self._starts[found[2]] = (min(both, key=_time), max(both, key=_time))
+        if found := _TIMEOUT.search(text):
+            self._waits = max(self._waits, float(found[1]))
+        if (found := _TLS.search(text)) and len(self._tls) < _PROCESSES:
+            self._tls[f"{who.host} {who.device} {who.pid if not who.device else ''}"] = (found[1], seen)
+
+    def compared(self) -> list[Seen]:
+        """What shows only where processes are held against each other: a late start, TLS that differs."""
+        found = []
+        waits = self._waits or _WAITED
+        for first, last in self._starts.values():
+            late = _time(last) - _time(first)
+            if late > waits:
+                text = f"began {late:.0f} s after rank {first.who.rank}, which waits {waits:.0f} s: {last.text}"
+                found.append(replace(last, time=first.time, text=text[:_WIDTH]))
+        if len({state for state, _ in self._tls.values()}) > 1:
+            for state, seen in self._tls.values():
+                found.append(replace(seen, sign=TLS_DIFFERS, text=f"TLS {state}: {seen.text}"[:_WIDTH]))
+        return found
+
+
+def _time(seen: Seen) -> float:
+    return seen.time or 0.0
+
+
+def _counts(line: Line, sign: Sign) -> bool:
+    """Whether the line's level lets it be an error: libraries warn, and try again."""
+    if sign.role is Role.NOISE:
+        return False
+    return sign.role is Role.HINT or sign.id == "heartbeat" or line.level in ("", "ERROR")
+
+
+def _key(line: Line, file: str, sign: Sign | None) -> tuple[str, ...]:
+    """Who writes: of a kernel's log each thing that is wrong stands for itself."""
+    if sign and sign.id.startswith("Xid"):
+        return ("xid", file, sign.id, line.who.device, line.who.host)
+    if line.tag.startswith("rank"):
+        return ("rank", line.tag)
+    if line.who.pid is not None:
+        return ("pid", file, line.tag)
+    return ("file", file, line.tag or line.who.host)
+
+
+def _joined(known: Who, new: Who) -> Who:
+    return Who(
+        known.rank if known.rank is not None else new.rank,
+        known.host or new.host,
+        known.device or new.device,
+        known.pid if known.pid is not None else new.pid,
+        known.file or new.file,
+    )
+
+
+_RANK_FILE = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_TORCHRUN = re.compile(r"attempt_\d+/(\d{1,4})/std(?:out|err)\.log$")
+_DEVICE_FOLDER = re.compile(r"(?:^|/)device-(\d{1,4})/")
+_NCCL_FILE = re.compile(r"nccl[\w-]*\.([A-Za-z][\w-]*)\.(\d+)(?:\.log)?$")
+_NO_HOST = re.compile(
+    r"debug|run|plog|device-\d+|ascend|logs?|attempt_\d+|\d+|std(?:out|err)|none_\w+|tmp|var|home|root|/|\.{0,2}"
+)
+
+
+def about(path: str) -> Who:
+    """`path`: relative to the folder that was named."""
+    rank, device, host = _RANK_FILE.search(path), _TORCHRUN.search(path) or _DEVICE_FOLDER.search(path), ""
+    folders = path.split("/")[:-1]
+    if nccl := _NCCL_FILE.search(path):
+        host = nccl[1]
+    elif folders:
+        host = host_of(folders[:1])
+    return Who(int(rank[1]) if rank else None, host[:64], device[1] if device else "")
+
+
+def host_of(folders: Sequence[str]) -> str:
+    """The last of these names that may be a host's; empty: none may."""
+    names = (name for name in reversed(folders) if not _NO_HOST.fullmatch(name) and not _RANK_FILE.search(name))
+    return next(names, "")

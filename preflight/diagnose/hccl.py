@@ -1,0 +1,200 @@
+"""What HCCL, HCCP, the runtime and ROCE write into plogs and onto the screen, by HCCL's codes. Data.
+
+Words are those of the HCCL user guide's fault pages and of the vendor's list of fault keywords; what a code means, and
+what to do, stands in `facts.last_words`.
+"""
+
+from dataclasses import replace
+
+from preflight.diagnose.types import Role, Sign
+from preflight.facts.last_words import meaning
+
+WAITS = ("EI0002", "EI0006", "EI0015")
+LINKS = ("EI0005", "EI0008", "EI0009", "EI0010", "EI0012", "EI0013", "EI0016", "EI0018")
+# HcclResult and numbers of the runtime that say no more than that others did not come, or a way failed.
+WAITING_NUMBERS = ("9", "11", "13", "21", "107020", "507048")
+LINK_NUMBERS = ("12", "14", "19")
+
+
+def role_of(code: str) -> Role:
+    """Of HCCL's code (EI0006) or of a number of HCCL or the runtime (9)."""
+    if code in WAITS or code in WAITING_NUMBERS:
+        return Role.WAIT
+    return Role.LINK if code in LINKS or code in LINK_NUMBERS else Role.OWN
+
+
+def of_code(code: str) -> Sign | None:
+    """What the code says, without words; None where it is not known."""
+    known = meaning(code)
+    return Sign(code, role_of(code), (), known.cause, known.remedy) if known else None
+
+
+def _code(code: str, *words: str) -> Sign:
+    known = of_code(code)
+    if known is None:
+        raise LookupError(code)
+    return replace(known, words=words)
+
+
+SIGNS = (
+    Sign("HCCL", Role.NOISE, ("call trace: hcclRet",)),
+    _code("EI0001", "[ERROR]", "[EnvConfig]"),
+    _code("EI0001", "HCCL_", "] is invalid. except"),
+    _code("EI0001", "get host ip fail by socket Ifname"),
+    _code("EI0001", "[Init][EnvVarParam]"),
+    Sign(
+        "HCCL_IF_IP",
+        Role.OWN,
+        ("is not found in the nic list",),
+        "HCCL_IF_IP is no address of this host",
+        "take it out of the profile, or set it host by host (HST110, ENV106)",
+    ),
+    _code("EI0019", "socket type[2]", "listen on ip"),
+    _code("EI0020", "socket type[0]", "listen on ip"),
+    _code("EI0019", "Failed to enable listening for the host network"),
+    _code("EI0019", "ra socket listen start fail"),
+    _code("EI0019", "ra listen start failed"),
+    _code("EI0019", "bind fail", "port", "sock"),
+    _code("EI0019", "bind and listen fail"),
+    _code("EI0019", "rs_connect_bind_client_failed"),
+    _code("EJ0001", "Failed to initialize the HCCP process"),
+    _code("EJ0001", "Open TsdClient failed"),
+    _code("EJ0002", "The network port is down"),
+    _code("EJ0002", "ra hdc message process failed ret(-67)"),
+    _code("EJ0003", "Failed to bind the IP port"),
+    _code("EJ0004", "Check ip fail"),
+    _code("EI0014", "in the ranktable is inconsistent with the IP address"),
+    _code("EI0014", "devices have same superDeviceId"),
+    _code("EI0014", "device ip family[", "is not same as others"),
+    _code("EI0016", 'config "tls" is invalid'),
+    _code("EI0016", "tlsStatus are inconsistent"),
+    _code("EI0004", "not a valid real path"),
+    _code("EI0004", "super_device_id[", "is invalid"),
+    _code("EI0004", "The ranktable or rank is invalid"),
+    _code("EI0004", "to json fail. please check json file"),
+    _code("EI0004", "[HcomLoadRanktableFile]", "real path error"),
+    _code("EI0004", "[ERROR]", "[RanktableConfig]"),
+    _code("EI0004", "[Parse][ClusterInfo]"),
+    _code("EI0004", "'device ip' is not set correctly"),
+    _code("EI0015", "topo exchange server get socket timeout"),
+    _code("EI0015", "topo exchange agent get socket timeout"),
+    _code("EI0015", "TopoDetect ERROR"),
+    _code("EI0015", "is different with rank list size"),
+    _code("EI0015", "connect server[", "] failed"),
+    _code("EI0015", "[Recv][ClusterInfoMsg]receive"),
+    _code("EI0003", "collective communication operator has an invalid argument"),
+    _code("EI0003", "DataType check fail"),
+    _code("EI0005", "CMD information", "check fail"),
+    _code("EI0005", "arguments for collective communication are inconsistent"),
+    _code("EI0005", "[RankConsistentImpl][CompareFrame]"),
+    _code("EI0005", "[ERROR]", "[ParameterConflict]"),
+    Sign(
+        "EI0006-superpod",
+        Role.LINK,
+        ("different physical superpod ID info",),
+        "ranks of different super-pods may have been given one logical super-pod id",
+        "compare HCCL_LOGIC_SUPERPOD_ID of the hosts with the super-pods they stand in (NPU123)",
+    ),
+    _code("EI0013", "error CQE occurred"),
+    _code("EI0013", "error cqe status"),
+    _code("EI0013", "cqe error status"),
+    _code("EI0013", "cqe err status"),
+    _code("EI0013", "failed CQE status["),
+    _code("EI0012", "sdma error"),
+    _code("EI0012", "SDMA memory copy task exception"),
+    _code("EI0012", "rt memory async copy failed"),
+    _code("EI0012", "rt reduce async fail"),
+    _code("EI0013", "rt rdma send fail"),
+    _code("EI0013", "[Send][RaWr"),
+    _code("EI0012", "un failed", "taskType[Memcpy]"),
+    _code("EI0012", "un failed", "taskType[Reduce Inline]"),
+    _code("EI0009", "Connect][Qp]get qp status timeout"),
+    _code("EI0009", "rdma init fail"),
+    _code("EI0007", "ra qp create fail"),
+    _code("EI0007", "Notify create failed"),
+    _code("EI0011", "bytes of NPU memory"),
+    _code("EI0011", "NPU out of memory"),
+    Sign(
+        "driver-mounts",
+        Role.OWN,
+        ("ascend_hal device count",),
+        "the driver is there in part, in a container most often for want of a mount",
+        "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111)",
+    ),
+    Sign(
+        "device-address",
+        Role.OWN,
+        ("Failed to get device ip from hccn.conf",),
+        "the device's address is found neither in /etc/hccn.conf nor by hccn_tool",
+        "give the device its address, and the container that file (NPU101, HST111)",
+    ),
+    Sign(
+        "ai-cpu-timeout",
+        Role.OWN,
+        ("AI CPU operator execution time out",),
+        "an operator on the device's AI CPU did not end",
+        "look at the device's health (NPU113), then at that operator",
+    ),
+    Sign(
+        "ipc-memory",
+        Role.LINK,
+        ("ipc memory fail",),
+        "memory was not shared between two processes of a host: the other one has gone, or stands in another container",
+        "look at the other process; give one container all devices of the host (NPU124)",
+    ),
+    Sign(
+        "socket-lost",
+        Role.WAIT,
+        ("[Recv][RaSocket]",),
+        "a connection of HCCL broke: the other rank has gone",
+        "look at that rank's own words",
+    ),
+    Sign(
+        "p2p-timeout",
+        Role.WAIT,
+        ("connected p2p timeout",),
+        "a device of the same host was not ready in time: its rank died or is late, or the way between them is shut",
+        "look at the other rank, then at the way inside the host (NPU124, PRB101)",
+    ),
+    Sign(
+        "p2p-timeout",
+        Role.WAIT,
+        ("Wait timeout for get P2P status",),
+        "a device of the same host was not ready in time: its rank died or is late, or the way between them is shut",
+        "look at the other rank, then at the way inside the host (NPU124, PRB101)",
+    ),
+    _code("EI0006", "wait socket establish timeout"),
+    _code("EI0006", "Getting socket times out"),
+    _code("EI0006", "inks establish completed failed"),
+    _code("EI0006", "fails to connect to dstRank"),
+    _code("EI0006", "Transport init error", "reate"),
+    _code("EI0006", "connection failure between this device and"),
+    _code("EI0002", "Task run failed", "[Timeout]"),
+    _code("EI0002", "un failed", "taskType[Notify Wait]"),
+    _code("EI0002", "notify wait timeout"),
+    _code("EI0002", "Notify register times out"),
+    Sign(
+        "heartbeat",
+        Role.WAIT,
+        ("[HeartbeatAbnormal]", "crimer rank"),
+        "heartbeats of another rank were lost: its process has gone, or the network to it",
+        "look at the rank that is named, and at its own words (PRB101)",
+    ),
+    Sign(
+        "heartbeat",
+        Role.WAIT,
+        ("Cluster Exception Location", "ExceptionType"),
+        "another rank stopped answering, or stands still",
+        "look at the rank that is named: its process first, then its network (PRB101)",
+    ),
+)
+
+TLS_DIFFERS = _code("EI0016")
+LATE = Sign(
+    "late-rank",
+    Role.OWN,
+    (),
+    "a rank began so late that the others had stopped waiting for it: it downloads, compiles, or its host is slow",
+    "bring data and caches to all hosts before the start (HST113), look at that host's load (HST116), or raise "
+    "HCCL_CONNECT_TIMEOUT",
+)

@@ -1,0 +1,193 @@
+"""One line of a log: when, who, and how bad, by the formats that plog, NCCL, torch, launchers and kernels use. Pure."""
+
+import re
+from calendar import timegm
+
+from preflight.diagnose.types import Line, Who
+
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]"
+)
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
+_CLOCK = r"(?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)"
+_NAMED = r"(?P<m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_TIMES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # plog 2025-10-23-17:30:40.098.984, Python's logging 2025-10-23 17:30:40,098, dmesg --time-format iso
+        rf"(?P<Y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)[-T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}})(?:\.(?P<u>\d{{3}}))?)?"
+        r"(?P<z>Z|[+-]\d\d:?\d\d(?!\d))?",
+        rf"\[[IWEF](?P<m>\d\d)(?P<d>\d\d) {_CLOCK}\.(?P<f>\d{{1,9}})",  # glog: torch's C++
+        rf"{_NAMED} +(?P<d>\d{{1,2}}) {_CLOCK} (?P<Y>\d{{4}})\b",  # dmesg -T
+        rf"\[{_NAMED} +(?P<d>\d{{1,2}}) (?P<Y>\d{{4}}) {_CLOCK}\]",  # fabric manager
+        rf"^{_NAMED} +(?P<d>\d{{1,2}}) {_CLOCK} ",  # syslog
+    )
+)
+_LOOKED_AT = 160  # characters in which a time and a level may stand
+
+_PLOG = re.compile(r"\[(?P<level>[A-Z]{4,8})\] ?[A-Z]{2,12}\((?P<pid>\d{1,10}),")
+_SCREEN = re.compile(r"\[PID: ?(?P<pid>\d{1,10})\]")
+_NCCL = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\]")
+_NCCL_INFO = re.compile(r"\bNCCL (?:INFO|TRACE)\b")
+_RAY = re.compile(r"\((?:\w{1,60} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,60}))?\)")
+_SYSLOG = re.compile(
+    rf"^(?:{_NAMED} +\d{{1,2}} [\d:]{{8}}|[\d-]{{10}}T\S{{8,30}}) "
+    r"(?P<host>[\w.-]{1,253}) [\w./@-]{1,80}(?:\[\d+\])?: "
+)
+_GLOG = re.compile(r"\[(?P<level>[IWEF])\d{4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
+_LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
+_RETRY = re.compile(r"\b[Rr]etry(?:ing)?\b")
+
+_TAGS = tuple(  # in front of a line, by launchers and by torch itself
+    re.compile(pattern)
+    for pattern in (
+        r"\[rank(?P<rank>\d{1,6})\]:?",
+        r"^\[\d+,(?P<rank>\d{1,6})\]<std(?:out|err)>:",  # mpirun --tag-output
+        r"^\[(?P<rank>\d{1,6})\](?::|\s)",
+        r"^ *(?P<rank>\d{1,6}): ",  # srun --label
+        r"\[[Rr]ank (?P<rank>\d{1,6})\]",
+        r"\[PG [^\]]{0,120}Rank (?P<rank>\d{1,6})\]",
+        r"\bRank (?P<rank>\d{1,6}) successfully reached",
+        r"^\[(?:default|trainer|worker)(?P<device>\d{1,4})\]:",  # torchrun: role and local rank
+    )
+)
+_RANK = re.compile(
+    r"(?:localUserrank|userRank|rankId)\[(\d{1,6})\]|\brole\[\d+\] rank\[(\d{1,6})\]|ranks\[\d+\], rank\[(\d{1,6})\]"
+    r"|local rank \[[^\]/]{1,64}/(\d{1,6})\]|on rank: (\d{1,6})\b|\brank (\d{1,6}) nranks \d"
+)
+_DEVICE = re.compile(
+    r"(?:deviceLogicId|devicePhyId|deviceId|\bdevice)\[(\d{1,4})\]|\bdevice ID (\d{1,4})\b|\bdev_id=(\d{1,4})\b"
+    r"|/device-(\d{1,4})/"
+)
+_HOST = re.compile(
+    r"\(server ([\w.:-]{1,64}),|\blocalIpAddr\[([\w.:]{1,64})|hostIp\[([\w.:]{1,64})"
+    r"|information: server ([\w.:-]{1,64}),|localInfo\{server\[([\w.:]{1,64})|local rank \[([\w.:]{1,64})/"
+)
+_PCI = re.compile(r"\(PCI:([0-9a-fA-F:.]{1,20})\)")
+
+_PEERS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?:remoteUserrank|remote rank:|Remote rank: )\[(?P<rank>\d{1,6})\]",
+        r"Ranks? (?P<ranks>[\d, ]{1,400}) failed to pass monitoredBarrier",
+        r"Failed to connect agent\[(?P<ranks>[\d, ]{1,400})\]",
+        r"send/recv from rank (?P<rank>\d{1,6})\b",
+        r"(?:crimer rank |Cluster Exception Location\[IP/ID\]:)\[(?P<peer>[\w.:]{1,64}/\d{1,6})\]",
+        r"connect to dstRank \(server (?P<peer>[\w.:-]{1,64}, device ID \d{1,4})\)",
+        r"Peer information: server (?P<peer>[\w.:-]{1,64}, device ID \d{1,4})",
+        r"remoteIP\{server\[(?P<peer>[\w.:]{1,64})",
+        r"connect server\[(?P<peer>[\w.:]{1,64}) ?: ?\d",
+        r"(?:UniqueId|hcclUniqueId) from \[(?P<rank>\d{1,6})\]",
+        r"from peer (?P<peer>[\w.:-]{1,64}?)<\d+>",
+        r"by peer \[(?P<peer>[\w.:]{1,64})\]:\d|Read error \[(?P<read>[\w.:]{1,64})\]:\d",
+        r"trying to connect to \((?P<peer>[\w.:-]{1,64}), \d+\)",
+    )
+)
+
+
+def clean(text: str) -> str:
+    """Without terminal escapes and other control characters."""
+    return _ESCAPE.sub("", text)
+
+
+def time_of(text: str, year: int) -> float | None:
+    """`year` is that of lines that have none. In the log's own zone, unless the line names one."""
+    for pattern in _TIMES:
+        if found := pattern.search(text[:_LOOKED_AT]):
+            return _seconds(found.groupdict(), year)
+    return None
+
+
+def _seconds(part: dict[str, str | None], year: int) -> float | None:
+    month = _MONTHS.get(part["m"] or "") or int(part["m"] or 0)
+    day, hour, minute, second = (int(part[name] or 0) for name in ("d", "H", "M", "S"))
+    named = int(part.get("Y") or year)
+    if not (
+        1970 <= named <= 2100 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61
+    ):
+        return None
+    whole = timegm((named, month, day, hour, minute, second))
+    fraction = (part.get("f") or "") + (part.get("u") or "")
+    return whole + (float(f"0.{fraction}") if fraction else 0.0) - _zone(part.get("z"))
+
+
+def _zone(text: str | None) -> int:
+    if text is None or text == "Z":
+        return 0
+    digits = text[1:].replace(":", "")
+    return (-1 if text[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
+
+
+def parsed(raw: str, year: int) -> Line:
+    """The parts of a line; whoever is not named stays unknown. Never raises."""
+    text = clean(raw).strip()
+    head = text[:_LOOKED_AT]
+    rank, tag, device = _tagged(head)
+    pid, level = None, ""
+    named = ""  # a host that stands before every line of this writer
+    if found := _PLOG.search(text[:400]):
+        pid, level = int(found["pid"]), found["level"]
+    elif found := _NCCL.search(text[:400]):
+        named, pid, device = found["host"], int(found["pid"]), found["device"]
+        level = "INFO" if _NCCL_INFO.search(text[:400]) else ""
+    elif found := _SCREEN.search(head):
+        pid = int(found["pid"])
+    elif found := _RAY.search(head):
+        named, pid = found["host"] or "", int(found["pid"])
+    elif found := _SYSLOG.search(text[:400]):
+        named = found["host"]
+    host = named
+    if not level:
+        level = _level(text, head)
+    rank = rank if rank is not None else _number(_RANK.search(text))
+    if found := _DEVICE.search(text):
+        device = device or next(filter(None, found.groups()))
+    if found := _PCI.search(text):
+        device = found[1]
+    if not host and (found := _HOST.search(text)):
+        host = next(filter(None, found.groups()))
+    if not tag and pid is not None:
+        tag = f"{named}:{pid}"
+    return Line(text, time_of(text, year), tag, Who(rank, host, device, pid), level, tuple(_peers(text)))
+
+
+def _tagged(head: str) -> tuple[int | None, str, str]:
+    for pattern in _TAGS:
+        if found := pattern.search(head):
+            named = found.groupdict()
+            if named.get("rank"):
+                return int(named["rank"]), f"rank{int(named['rank'])}", ""
+            return None, found[0], named["device"] or ""
+    return None, "", ""
+
+
+def _level(text: str, head: str) -> str:
+    if found := _GLOG.search(head):
+        letter = found["level"] or found["old"]
+        return {"I": "INFO", "W": "WARNING"}.get(letter, "ERROR")
+    if "NCCL WARN" in text:
+        return ""
+    if logged := _LOGGED.search(head):
+        return logged[0]
+    return "WARNING" if _RETRY.search(text) else ""
+
+
+def _number(found: re.Match[str] | None) -> int | None:
+    return int(next(filter(None, found.groups()))) if found else None
+
+
+def _peers(text: str) -> list[str]:
+    named: list[str] = []
+    for pattern in _PEERS:
+        if found := pattern.search(text):
+            group = found.groupdict()
+            if numbers := group.get("ranks") or group.get("rank"):
+                named += [f"rank {int(number)}" for number in re.findall(r"\d+", numbers)][:64]
+            else:
+                named += [peer for peer in group.values() if peer]
+    return list(dict.fromkeys(named))

@@ -1,0 +1,216 @@
+"""Files of logs, read once, block by block: only lines in which something may stand are looked at.
+
+A line is looked at up to 8 KiB around what was found in it; memory is that of a few blocks, whatever the logs are.
+"""
+
+import codecs
+import os
+import shlex
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from preflight.diagnose.catalogue import TRIGGERS
+from preflight.diagnose.gather import Gathered, Spot, about, host_of
+from preflight.diagnose.line import time_of
+from preflight.diagnose.types import Who
+from preflight.model.errors import UsageError
+
+_BLOCK = 1 << 20
+_LONGEST = 4 << 10  # bytes of a line on either side of what was found in it
+_BACK = 4 << 10  # bytes before a line without a time in which one is sought
+_FILES = 20_000
+_SNIFFED = 8 << 10
+_PACKED = {
+    b"\x1f\x8b": ("gzip", "gunzip -k"),
+    b"BZh": ("bzip2", "bunzip2 -k"),
+    b"\xfd7zXZ": ("xz", "unxz -k"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"PK\x03\x04": ("zip", "unzip"),
+}
+# In a folder these are programs, data and documents, which quote errors that nobody had.
+_NO_LOGS = (
+    ".py", ".pyc", ".sh", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".md", ".html", ".csv", ".tsv", ".c", ".cc",
+    ".cpp", ".h", ".cu", ".so", ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".pkl", ".png", ".jpg", ".pdf",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to be read; `name`: as it is shown; `about`: what its path tells."""
+
+    path: Path
+    name: str
+    about: Who
+
+
+@dataclass(frozen=True)
+class Unread:
+    name: str
+    why: str
+
+
+def sources(paths: Sequence[Path]) -> list[Source]:
+    """The files that are named, and those below folders that are. Raises UsageError for what is not there or empty of
+    logs."""
+    found: dict[Path, Source] = {}
+    for path in paths:
+        try:
+            if path.is_dir():
+                host = host_of(path.parts) if len(paths) > 1 else ""
+                for below in _below(path):
+                    told = about(below.relative_to(path).as_posix())
+                    found.setdefault(below, Source(below, str(below), replace(told, host=told.host or host)))
+            else:
+                _refuse(path)
+                found[path] = Source(path, str(path), about(path.name))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}; name logs, or a folder of them") from error
+        if len(found) > _FILES:
+            raise UsageError(f"{path}: more than {_FILES} files; name the logs of one job")
+    if not found:
+        raise UsageError(f"no logs in {', '.join(map(str, paths))}; name files, or a folder of them")
+    return list(found.values())
+
+
+def _refuse(path: Path) -> None:
+    """Raises UsageError for a name that is no log: not there, a device, or packed. A pipe is one."""
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file or folder; name logs, or a folder of them")
+    if path.is_fifo():
+        return
+    if not path.is_file():
+        raise UsageError(f"{path}: no ordinary file; name logs, or a folder of them")
+    with path.open("rb") as file:
+        if why := _packed(file.read(8), path):
+            raise UsageError(f"{path}: {why}")
+
+
+def _packed(head: bytes, path: Path) -> str:
+    """What it is packed with, and what unpacks it; empty: it is not."""
+    for start, (how, tool) in _PACKED.items():
+        if head.startswith(start):
+            return f"packed with {how}; unpack it first: {tool} {shlex.quote(str(path))}"
+    return ""
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Ordinary files, in order, then folders that cannot be listed; links to folders are not followed."""
+    count = 0
+    shut: list[Path] = []
+    for root, folders, names in os.walk(folder, onerror=lambda error: shut.append(Path(error.filename))):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(root, name)
+            if path.suffix.lower() in _NO_LOGS or not path.is_file():
+                continue
+            count += 1
+            if count > _FILES:
+                return
+            yield path
+    yield from shut
+
+
+def read(source: Source, into: Gathered) -> Unread | None:
+    """Whether and why the file, or its rest, could not be read."""
+    try:
+        if source.path.is_dir():
+            return Unread(source.name, "the folder cannot be listed")
+        with source.path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            year = datetime.fromtimestamp(status.st_mtime, UTC).year
+            size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+            head = file.read(_SNIFFED)
+            if why := _packed(head, source.path):
+                return Unread(source.name, why)
+            encoding = _encoding(head)
+            if encoding is None:
+                return Unread(source.name, "not text")
+            _Reader(source, into, year, size).read(_decoded(file, head, encoding))
+    except OSError as error:
+        return Unread(source.name, error.strerror or "cannot be read")
+    return None
+
+
+def _encoding(head: bytes) -> str | None:
+    """ "" is any superset of ASCII, which is read as it is; None: it is no text. Runs of NULs, which log rotation
+    leaves behind, are none of it."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    odd, even = head[1::2].count(0), head[::2].count(0)
+    if abs(odd - even) > len(head) // 4:
+        return "utf-16-le" if odd > even else "utf-16-be"
+    text = head.strip(b"\0")
+    strange = sum(text.count(code) for code in (*range(9), *range(14, 27), *range(28, 32)))
+    return None if strange > max(8, len(text) // 50) else ""
+
+
+def _decoded(file: BinaryIO, head: bytes, encoding: str) -> Iterator[bytes]:
+    """The file's blocks, in a superset of ASCII."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
+    block = head
+    while block:
+        yield decoder.decode(block).encode("utf-8", "replace") if decoder else block
+        block = file.read(_BLOCK)
+
+
+class _Reader:
+    """Hands lines in which something may stand to `into`, with their numbers and times."""
+
+    def __init__(self, source: Source, into: Gathered, year: int, size: int) -> None:
+        self.source, self.into, self.year, self.size = source, into, year, size
+        self.lines = 0  # line ends before the block
+        self.passed = 0  # bytes before the block
+
+    def read(self, blocks: Iterator[bytes]) -> None:
+        rest = b""
+        for block in blocks:
+            block = rest + block
+            end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+            if not end and len(block) > _BLOCK:  # a line longer than a block: its pieces are looked at as lines
+                end = len(block)
+            self._whole_lines(block[:end])
+            rest = block[end:]
+        self._whole_lines(rest)
+
+    def _whole_lines(self, block: bytes) -> None:
+        counted = 0
+        for begin, end in sorted(_lines_in(block)):
+            self.lines += block.count(b"\n", counted, begin)
+            counted = begin
+            left = max(0, self.size - self.passed - end)
+            before = partial(self._time_before, block, begin)
+            spot = Spot(self.source.name, self.lines + 1, left, self.source.about, self.year, before)
+            self.into.add(block[begin:end].decode("utf-8", "replace"), spot)
+        self.lines += block.count(b"\n", counted)
+        self.passed += len(block)
+
+    def _time_before(self, block: bytes, begin: int) -> float | None:
+        """That of the nearest line before it that has one: of interleaved ranks, too, it was about then."""
+        before = block[max(0, begin - _BACK) : begin].decode("utf-8", "replace").splitlines()
+        times = (time_of(text, self.year) for text in reversed(before))
+        return next((time for time in times if time is not None), None)
+
+
+def _lines_in(block: bytes) -> set[tuple[int, int]]:
+    """Begin and end of each line in which something may stand."""
+    found: set[tuple[int, int]] = set()
+    for word in TRIGGERS:
+        place = block.find(word)
+        while place >= 0:
+            around = _around(block, place, place + len(word))
+            found.add(around)
+            place = block.find(word, around[1])
+    return found
+
+
+def _around(block: bytes, begin: int, end: int) -> tuple[int, int]:
+    """The line that has these bytes, or the part of it around them. A carriage return ends a line, too."""
+    low, high = max(0, begin - _LONGEST), min(len(block), end + _LONGEST)
+    first = max(block.rfind(b"\n", low, begin), block.rfind(b"\r", low, begin)) + 1 or low
+    ends = [place for place in (block.find(b"\n", end, high), block.find(b"\r", end, high)) if place >= 0]
+    return first, min(ends, default=high)

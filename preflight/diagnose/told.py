@@ -1,0 +1,123 @@
+"""A diagnosis as lines for people. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from preflight.diagnose.types import Diagnosis, Group, Role, Seen, Who
+
+_NAMES = 6  # processes that are named one by one
+_KINDS = 5  # of errors that are told of after the first
+_QUOTED = 300  # characters of a line
+
+
+def who(who: Who) -> str:
+    """rank 3 (node01, device 3, process 17528): what is known of them."""
+    parts = [
+        who.host,
+        f"device {who.device}" if who.device else "",
+        f"process {who.pid}" if who.pid is not None else "",
+    ]
+    rest = ", ".join(filter(None, parts))
+    if who.rank is not None:
+        return f"rank {who.rank} ({rest})" if rest else f"rank {who.rank}"
+    return rest or who.file
+
+
+def when(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
+    """Each line's style (see report.text.Line), indent and text."""
+    told: list[tuple[str, str, str]] = []
+    if found.cause:
+        told += _block("FIRST   ", found.cause, "fail")
+    for group in found.others[:_KINDS]:
+        told += _block("THEN    ", group, "warn")
+    if len(found.others) > _KINDS:
+        told.append(("warn", "", f"THEN    {len(found.others) - _KINDS} more kinds of errors (-o json has them all)"))
+    for group in found.echoes:
+        told += _echo(group, leads=not found.cause and group is found.echoes[0])
+    if found.echoes and not found.cause:
+        told.append(
+            ("warn", "", "Nobody is convicted: all that is logged are ranks that waited for others, or lost them.")
+        )
+    if found.silent:
+        told.append(("", "", f"no error of ranks {_ranges(found.silent)} in these logs: look there first"))
+    for name, count in found.named:
+        told.append(
+            ("dim", "", f"named by {_counted(count, 'process', 'processes')}: {name} (that alone convicts nobody)")
+        )
+    for group in found.hints:
+        told.append(("dim", "", f"note: {group.sign.cause} ({group.sign.id}, {_place(group.first)}"
+                     f"{_times(sum(seen.count for seen in group.seen))})"))  # fmt: skip
+    told += [("dim", "", f"note: {note}") for note in found.notes]
+    return told
+
+
+def _block(label: str, group: Group, style: str) -> list[tuple[str, str, str]]:
+    first, sign = group.first, group.sign
+    at = f", {when(first.time)}" if first.time is not None else ""
+    told = [(style, "", f"{label}{sign.id}  {who(first.who)}{at}")]
+    told.append(("", "    ", sign.cause))
+    told.append(("dim", "    | ", first.text[:_QUOTED]))
+    told.append(("dim", "    ", _place(first)))
+    if len(group.seen) > 1:
+        told.append(("", "    ", f"the same on {_all(group.seen[1:])}"))
+    if sign.role is Role.LINK:
+        told.append(("", "    ", "it lies between two ends, or differs between them: neither is convicted by this"))
+    told.append(("next", "    -> ", sign.step))
+    if sign.checks:
+        told.append(("next", "    -> ", f"proved by: preflight check --only {','.join(sign.checks)}"))
+    return told
+
+
+def _echo(group: Group, *, leads: bool) -> list[tuple[str, str, str]]:
+    sign = group.sign
+    label = "WAITED  " if sign.role is Role.WAIT else "LATER   "
+    since = f", from {when(group.first.time)} on" if group.first.time is not None else ""
+    told = [("dim", "", f"{label}{sign.id}  {_all(group.seen)}{since}")]
+    told.append(("dim", "    ", sign.cause))
+    if leads:
+        told.append(("dim", "    | ", group.first.text[:_QUOTED]))
+        told.append(("dim", "    ", _place(group.first)))
+        told.append(("next", "    -> ", sign.step))
+        if sign.checks:
+            told.append(("next", "    -> ", f"looked at by: preflight check --only {','.join(sign.checks)}"))
+    return told
+
+
+def _place(seen: Seen) -> str:
+    return f"{seen.file}:{seen.number}"
+
+
+def _times(count: int) -> str:
+    return f", {count} times" if count > 1 else ""
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"1 {one}" if count == 1 else f"{count} {many}"
+
+
+def _all(seen: Sequence[Seen]) -> str:
+    """Ranks as ranges, where all have one."""
+    ranks = sorted({one.who.rank for one in seen if one.who.rank is not None})
+    if len(ranks) == 1 and len(seen) == 1:
+        return who(seen[0].who)
+    unnamed = list(dict.fromkeys(who(one.who) for one in seen if one.who.rank is None))
+    told = [f"rank{'s' if len(ranks) > 1 else ''} {_ranges(ranks)}"] if ranks else []
+    told += unnamed[:_NAMES]
+    if len(unnamed) > _NAMES:
+        told.append(f"{len(unnamed) - _NAMES} more")
+    return ", ".join(told)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """0-3,6 of ascending numbers."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)

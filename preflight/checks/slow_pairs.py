@@ -110,7 +110,8 @@ def no_slow_rail(
     bandwidth, peers = _pair_bandwidths(observations)
     together = _together(observations)
     if peers is None and not objects and not together:
-        planned = {seen.test.members for seen in observations if _is_rail_pair(seen)}
+        rail_pairs = (seen.test.members for seen in observations if _is_rail_pair(seen))
+        planned = {frozenset(member.place for member in pair) for pair in rail_pairs}  # again in the other order, too
         if len(planned) < FEWEST:
             yield all_.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
         else:

@@ -383,10 +383,10 @@ def kill_the_program(place: Place) -> bool:
 
 @pytest.mark.parametrize(("zone", "then"), [("built-in", "configure-firewall"), ("of the site", "rollback")])
 def test_killed_while_firewalld_writes_the_next_run_finishes_or_undoes_it(
-    make_lab: MakeLab, tmp_path: Path, zone: str, then: str
+    make_lab: MakeLab, zone: str, then: str
 ) -> None:
     def cut_off_after(lab: LabHandle, number: int) -> bool:
-        place = Place(lab, number + 1, tmp_path)
+        place = Place(lab, number + 1, lab.dir.parent)
         on(lab, place.name, ZONES[zone])
         before, ports = (
             on(lab, place.name, command) for command in (EVERYTHING, "firewall-cmd --permanent --list-ports")

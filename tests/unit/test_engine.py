@@ -215,7 +215,7 @@ def test_an_answer_has_a_limit(engine: MakeEngine) -> None:
 
 
 def test_a_program_that_takes_too_long_is_a_time_out(engine: MakeEngine) -> None:
-    error = error_of(lambda: engine(1).run(hosts(1)[0], Program("import time; time.sleep(60)"), timeout=1.0))
+    error = error_of(lambda: engine(1).run(hosts(1)[0], Program("import time; time.sleep(60)"), timeout=5.0))
     assert (error.trouble, "waiting for the program" in error.summary) == (Trouble.TIMEOUT, True)
 
 

@@ -10,7 +10,19 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import environment, framed, ip, job_answer, neighbours, npu_answer, ss, sysctl, tuned, versions
+from preflight.facts import (
+    environment,
+    framed,
+    ip,
+    job_answer,
+    neighbours,
+    npu_answer,
+    rdma_answer,
+    ss,
+    sysctl,
+    tuned,
+    versions,
+)
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
@@ -260,6 +272,7 @@ def host_facts(
         load=made("load", Load, _load) if deep else None,
         shells=asked("shells", Shells, lambda raw: raw),
         neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
+        rdma=made("rdma", rdma_answer.RawRdma, rdma_answer.rdma) if product is Product.NVIDIA else None,
         hccn=made("hccn", RawHccn, lambda raw: npu_answer.hccn(raw, devices)) if npu else None,
         hccn_conf=made("hccn_conf", RawHccnConf, npu_answer.hccn_conf_file) if npu else None,
         npu_smi=made("npu_smi", RawNpuSmi, npu_answer.npu_smi_table) if npu else None,

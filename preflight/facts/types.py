@@ -14,18 +14,12 @@ from preflight.facts.firewall import Arrivals, Firewall
 from preflight.facts.found import Found
 from preflight.facts.job import Job
 from preflight.facts.load import Load
+from preflight.facts.missing import Missing as Missing
 from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
 from preflight.facts.packages import Package
+from preflight.facts.rdma.host import Rdma
 from preflight.facts.shells import Shells
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A section, or one reading of a device, that could not be looked at, and why."""
-
-    error: str
-
 
 Reading = Found[str]  # one word that a device says of itself
 
@@ -234,6 +228,9 @@ class NpuSmi:
     processes_listed: bool = True  # False: the tool prints no process table, or not of all: who is busy is not known
 
 
+_NOT_HELD = Missing("the facts do not hold it")
+
+
 @dataclass(frozen=True)
 class HostFacts:
     """All sections of one host. A section that the product does not have is `None`; so is one of DEEP or ON_REQUEST
@@ -248,7 +245,7 @@ class HostFacts:
     names: Names | Missing
     limits: Limits | Missing
     versions: Versions | Missing
-    environment: Environment | Missing = Missing("the facts do not hold it")
+    environment: Environment | Missing = _NOT_HELD
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None
@@ -259,6 +256,7 @@ class HostFacts:
     load: Load | Missing | None = None
     shells: Shells | Missing | None = None
     neighbours: Neighbours | Missing | None = None
+    rdma: Rdma | Missing | None = None
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one

@@ -55,6 +55,7 @@ MODULES = {
     "hccn_conf": "hccn",
     "npu_smi": "npu_smi",
     "chips": "npu_smi",
+    "rdma": "rdma",
     "pings": "pings",
     "extras": "extras",
 }

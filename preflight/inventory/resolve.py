@@ -9,7 +9,7 @@ from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
 from preflight.inventory.schema import Document, GateTable, HostSetupTable, JobTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
-from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, ProbeSettings, Product, Ssh, Waiver
+from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, Machine, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.gate import Context, GatePolicy, Unknown
 from preflight.model.ports import PortSet
 
@@ -104,6 +104,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         gate=_gate(document.gate),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
+        machine=Machine(rdma=document.machine.rdma),
         amp=in_amp_mode(document),
     )
 

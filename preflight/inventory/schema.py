@@ -34,6 +34,7 @@ from preflight.inventory.fields import (
     Port,
     Ports,
     Profile,
+    RdmaDevices,
     Seconds,
     Size,
     Text,
@@ -174,6 +175,12 @@ class JobTable(_Table):
     launcher: Launcher | None = None
 
 
+class MachineTable(_Table):
+    """What every host has of hardware."""
+
+    rdma: RdmaDevices = ()
+
+
 class UnknownTable(_Table):
     """What becomes of a job where nobody can say whether the host is good, by who asks."""
 
@@ -231,6 +238,7 @@ class Document(_Table):
     host_setup: HostSetupTable = HostSetupTable()
     probe: ProbeTable = ProbeTable()
     job: JobTable = JobTable()
+    machine: MachineTable = MachineTable()
     gate: GateTable = GateTable()
     hosts: Annotated[list[HostTable], Field(min_length=1)]
     waivers: list[WaiverTable] = []

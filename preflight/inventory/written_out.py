@@ -25,6 +25,7 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
         "host_setup": _setup(cluster),
         "probe": _probe(cluster.probe),
         "job": _job(cluster.job),
+        **({"machine": {"rdma": list(cluster.machine.rdma)}} if cluster.machine.rdma else {}),
         "gate": _gate(cluster.gate),
         "hosts": list(map(_host, cluster.hosts)),
     }

@@ -122,6 +122,13 @@ class JobInputs:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """What the operator says of every host's hardware."""
+
+    rdma: tuple[str, ...] = ()  # RDMA devices that jobs use, mlx5_0 …; empty: those that are active on most hosts
+
+
+@dataclass(frozen=True)
 class Host:
     """One server. `address` is what is connected to; `nic` is an interface name or a CIDR that names one."""
 
@@ -164,6 +171,7 @@ class Cluster:
     job: JobInputs = field(default_factory=JobInputs)
     gate: GatePolicy = field(default_factory=GatePolicy)
     superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
+    machine: Machine = field(default_factory=Machine)
     amp: bool = False  # the NPUs (of Atlas A1) are in AMP mode: their addresses are planned in one subnet
 
     @property

@@ -57,19 +57,19 @@ class Tree:
         listed.parent.mkdir(parents=True, exist_ok=True)
         listed.symlink_to(os.path.relpath(self.root / place / "infiniband" / name, listed.parent))
 
-    def look(self, **edits: str) -> dict[str, Any]:
+    def look(self, *edits: tuple[str, str]) -> dict[str, Any]:
         def edit(text: str) -> str:
             for place in ("/sys/", "/proc/", "/dev/"):
                 text = text.replace(f'"{place}', f'"{self.root}{place}')
-            for old, new in edits.values():
+            for old, new in edits:
                 text = text.replace(old, new)
             return text
 
         found: dict[str, Any] = section("rdma", "rdma", edit)({}, time.monotonic() + 10)
         return found
 
-    def facts(self, **edits: Any) -> Rdma:
-        found = rdma(msgspec.convert(self.look(**edits), RawRdma))
+    def facts(self, *edits: tuple[str, str]) -> Rdma:
+        found = rdma(msgspec.convert(self.look(*edits), RawRdma))
         assert isinstance(found, Rdma)
         return found
 
@@ -101,9 +101,7 @@ def tree(tmp_path: Path) -> Tree:
     made.write("sys/module/nvidia_peermem/refcnt", "0")
     made.write("sys/class/iommu/dmar0/version", "1")
     made.write("proc/cmdline", "BOOT_IMAGE=/vmlinuz password=hush intel_iommu=on iommu=pt\n")
-    made.write(
-        "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54\nGCC\n"
-    )
+    made.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54\nGCC\n")
     made.write("sys/class/dmi/id/sys_vendor", "Maker\n")
     return made
 
@@ -173,7 +171,7 @@ def test_what_is_too_much_is_left_out_and_told(tree: Tree) -> None:
     for number in range(1, 4):
         place = tree.pci(f"{SWITCH}/0000:18:01.0/0000:1a:00.{number}")
         tree.device(f"mlx5_{number}", place, p1=PORT)
-    found = tree.facts(most=("MOST_DEVICES = 64", "MOST_DEVICES = 2"))
+    found = tree.facts(("MOST_DEVICES = 64", "MOST_DEVICES = 2"))
     assert [port.device for port in found.ports] == ["mlx5_0", "mlx5_1"]
     assert found.unread == (Missing("2 more RDMA devices were not looked at"),)
 
@@ -183,7 +181,7 @@ def test_a_device_that_hangs_costs_itself_alone(tree: Tree) -> None:
     state = tree.root / f"sys/devices/pci0000:16/{SWITCH}/0000:18:01.0/0000:1b:00.0/infiniband/mlx5_1/ports/1/rate"
     state.unlink()
     os.mkfifo(state)  # nobody writes: who opens it waits, as for a command that firmware does not answer
-    found = tree.facts(soon=("deadline - 1)", "deadline - 9)"))
+    found = tree.facts(("deadline - 1)", "deadline - 9)"))
     assert [port.device for port in found.ports] == ["mlx5_0"]
     assert found.unread == (Missing("mlx5_1 did not answer in time, as with firmware that hangs"),)
 

@@ -120,7 +120,8 @@ def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
 
     By hand: df -h /dev/shm   (where jobs run)
 
-    Mend: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm
+    Mend: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm; where it is
+    full: ls -l /dev/shm, and remove what nobody has open
     """
     size = limits.shm_bytes
     if size < SHM_ENOUGH:
@@ -128,4 +129,10 @@ def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
             f"{here.host.name}: /dev/shm has {size >> 20} MiB where jobs run", expected="1 GiB or more",
             found=f"{size} bytes", cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
             remedy="docker run --shm-size=64g, or --ipc=host; elsewhere: mount -o remount,size=50% /dev/shm",
+        )  # fmt: skip
+    elif limits.shm and limits.shm.free < SHM_ENOUGH:
+        yield here.bad(
+            f"{here.host.name}: /dev/shm is full: {limits.shm.free >> 20} MiB of {size >> 20} are left",
+            expected="1 GiB or more", found=f"{limits.shm.free} bytes", remedy="ls -l /dev/shm; remove what nobody has "
+            "open",
         )  # fmt: skip

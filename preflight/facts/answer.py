@@ -15,6 +15,7 @@ from preflight.facts import (
     framed,
     ip,
     job_answer,
+    logind,
     neighbours,
     npu_answer,
     rdma_answer,
@@ -29,6 +30,7 @@ from preflight.facts.firewall import Arrivals
 from preflight.facts.firewall_answer import RawFirewall, firewall
 from preflight.facts.job_answer import RawDriver, RawJob
 from preflight.facts.load import Load
+from preflight.facts.naming import Naming
 from preflight.facts.neighbours import RawNeighbours
 from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
 from preflight.facts.output import Output
@@ -73,6 +75,7 @@ class _Os:
     root: bool
     machine_id: str = ""
     open_run: str = ""
+    logind: list[tuple[str, str]] | None = None
 
 
 @dataclass
@@ -149,7 +152,10 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
 
 def _os(raw: _Os) -> Os:
     id_, version = versions.os_release(raw.release)
-    return Os(id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run)
+    removes = logind.remove_ipc(raw.logind, id_)
+    return Os(
+        id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes
+    )  # fmt: skip
 
 
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
@@ -165,6 +171,7 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
         PortSet.of([port_range])
     except ValueError:
         return Missing(f"reserved ports {quote(reserved)} and port range {port_range} are not what a kernel prints")
+    table = (raw.values.get("fs.file-nr") or "").split()
     files = [sysctl.file(file.path, file.text, file.target, file.error) for file in raw.files]
     return Sysctl(
         reserved_ports=reserved.strip(),
@@ -172,6 +179,8 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
         reserved_files=sysctl.relevant(files),
         somaxconn=_count(raw.values.get("net.core.somaxconn")),
         syn_backlog=_count(raw.values.get("net.ipv4.tcp_max_syn_backlog")),
+        open_files=_many(table[0]) if len(table) == 3 else 0,  # allocated, free, most
+        most_files=_many(table[2]) if len(table) == 3 else 0,
         read_only=raw.read_only,
         tuned=_tuned(raw.tuned) if raw.tuned else None,
     )
@@ -181,6 +190,11 @@ def _count(text: str | None) -> int:
     """A small number of the kernel's; 0 where it is none."""
     text = (text or "").strip()
     return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _many(text: str) -> int:
+    """As many as 64 bits count; 0 where it is no number."""
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
 def _tuned(raw: _Tuned) -> Tuned | None:
@@ -264,6 +278,7 @@ def host_facts(
         network=made("network", _Network, _network),
         firewall=made("firewall", RawFirewall, firewall),
         environment=made("environment", environment.Raw, environment.environment),
+        naming=made("naming", Naming, lambda raw: raw),
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
         names=made("names", _Names, _names),
         limits=made("job", RawJob, job_answer.limits),

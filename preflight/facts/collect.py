@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer, arrivals, job, neighbours, shells
+from preflight.facts import answer, arrivals, job, naming, neighbours, shells
 from preflight.facts.hccn_tool import DEEP_READERS, READERS
 from preflight.facts.npu_answer import CHIP_QUERIES
 from preflight.facts.seen import Answered, Seen, read, targets, with_arrivals
@@ -28,6 +28,7 @@ HOST_SECTIONS = {
     "firewall": 10.0,
     "connects": 10.0,
     "names": 10.0,
+    "naming": 10.0,
     "environment": 5.0,
     "job": 30.0,
 }
@@ -161,6 +162,7 @@ def look(
         own = {
             "devices": devices, "called": called, "connects": {**connects, "targets": others[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
+            "naming": naming.wanted(cluster.hosts, host.name),
         }  # fmt: skip
         asked = replace(request, words={**request.words, **own})
 

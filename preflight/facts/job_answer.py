@@ -8,7 +8,7 @@ from preflight.facts.found import Found
 from preflight.facts.job import Job, Mpi, Parameter, SeenFile, SeenFolder
 from preflight.facts.packages import Package, package
 from preflight.facts.redact import redacted
-from preflight.facts.types import Limits, Missing, Reading, Versions
+from preflight.facts.types import Limits, Missing, Reading, SharedMemory, Versions
 
 _NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
 
@@ -48,6 +48,8 @@ class RawJob:
     nofile: tuple[int, int] = (0, 0)
     memlock: tuple[int, int] = (0, 0)
     shm_bytes: int = 0
+    stack: int = 0
+    shm: SharedMemory | None = None
     deep: RawDeep | None = None
 
 
@@ -58,7 +60,7 @@ class RawDriver:
 
 
 def limits(raw: RawJob) -> Limits | Missing:
-    return _NO_PYTHON if raw.python is None else Limits(*raw.nofile, raw.memlock[0], raw.shm_bytes)
+    return _NO_PYTHON if raw.python is None else Limits(*raw.nofile, raw.memlock[0], raw.shm_bytes, raw.stack, raw.shm)
 
 
 def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:

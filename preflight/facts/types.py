@@ -15,6 +15,7 @@ from preflight.facts.found import Found
 from preflight.facts.job import Job
 from preflight.facts.load import Load
 from preflight.facts.missing import Missing as Missing
+from preflight.facts.naming import Naming
 from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
 from preflight.facts.packages import Package
@@ -44,6 +45,7 @@ class Os:
     root: bool
     machine_id: str = ""  # /etc/machine-id; empty: none
     open_run: str = ""  # a run that is changing this host, or was cut off while it did
+    remove_ipc: bool | None = None  # logind removes a user's shared memory at its last logout; None: not known
     refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
 
 
@@ -92,6 +94,8 @@ class Sysctl:
     reserved_files: tuple[SysctlFile, ...]  # folder by folder, a folder that hides another one's files first
     somaxconn: int = 0  # 0: not known
     syn_backlog: int = 0  # net.ipv4.tcp_max_syn_backlog; 0: not known
+    open_files: int = 0  # of the whole host, and the most that may be: fs.file-nr; 0: not known
+    most_files: int = 0
     read_only: bool = False  # /proc/sys cannot be written at all, as in most containers
     tuned: Tuned | None = None  # None: tuned is not used, or its profile does not set the key
 
@@ -145,11 +149,23 @@ class Names:
 
 
 @dataclass(frozen=True)
+class SharedMemory:
+    """What /dev/shm is where jobs run. `left`: files of NCCL that no process has mapped, and their bytes."""
+
+    mode: int  # 0o1777
+    free: int  # bytes that its user may still take
+    left: int = 0
+    left_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Limits:
     nofile_soft: int  # -1: unlimited
     nofile_hard: int
     memlock_soft: int  # bytes, -1: unlimited
     shm_bytes: int  # size of /dev/shm
+    stack_soft: int = 0  # bytes, -1: unlimited; 0: not known
+    shm: SharedMemory | None = None  # None: not looked at
 
 
 @dataclass(frozen=True)
@@ -246,6 +262,7 @@ class HostFacts:
     limits: Limits | Missing
     versions: Versions | Missing
     environment: Environment | Missing = _NOT_HELD
+    naming: Naming | Missing = _NOT_HELD
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None

@@ -25,6 +25,8 @@ TEXT = 1024 * 1024  # characters sent of a file that a variable names
 TABLE = 64 * 1024  # bytes of a rank table from which on a host sends only what concerns it: all hosts have the same one
 LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
 NCCL_CONF = "/etc/nccl.conf"
+MAPS = 4 * 1024 * 1024  # characters read of what a process has mapped
+MAPPED_SECONDS = 3  # for all processes
 DIGEST_SECONDS = 15  # for all digests together
 MOST_FILES = 1000 * 1000  # of one folder's digest
 # In names of variables whose values stay here, in any case.
@@ -107,8 +109,31 @@ def view(wanted):
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE),
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK),
         "shm_bytes": shm.f_blocks * shm.f_frsize,
+        "stack": resource.getrlimit(resource.RLIMIT_STACK)[0],
+        "shm": {"mode": stat.S_IMODE(os.stat("/dev/shm").st_mode), "free": shm.f_bavail * shm.f_frsize, **left()},
         "deep": deeper(wanted["deep"], wanted["called"]) if wanted["deep"] else None,
     }
+
+
+def left():
+    """NCCL's files in /dev/shm that no process has mapped, and their bytes; those of other users are theirs to see."""
+    files = {}
+    for name in os.listdir("/dev/shm"):
+        if name.startswith("nccl-"):
+            try:
+                status = os.lstat("/dev/shm/" + name)
+            except OSError:
+                continue
+            if os.geteuid() in (0, status.st_uid):
+                files["/dev/shm/" + name] = status.st_blocks * 512
+    until = time.monotonic() + MAPPED_SECONDS
+    for pid in filter(str.isdigit, os.listdir("/proc") if files else ()):
+        if time.monotonic() > until:
+            return {"left": 0, "left_bytes": 0}  # whose they are is not known
+        for line in (read("/proc/%s/maps" % pid, MAPS) or "").splitlines():
+            if "/dev/shm/nccl-" in line:
+                files.pop("/dev/shm/" + line.partition("/dev/shm/")[2].split(" ")[0], None)
+    return {"left": len(files), "left_bytes": sum(files.values())}
 
 
 def deeper(wanted, called):

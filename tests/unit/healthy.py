@@ -40,6 +40,7 @@ from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.job import NPU_FILES, Job, SeenFile, SeenFolder
 from preflight.facts.load import Busy, Load
+from preflight.facts.naming import FullName, Naming
 from preflight.facts.neighbours import Entry, Neighbours, Visit
 from preflight.facts.nic import (
     Band,
@@ -76,6 +77,7 @@ from preflight.facts.types import (
     Ping,
     Reading,
     Route,
+    SharedMemory,
     Sockets,
     Sysctl,
     SysctlFile,
@@ -141,10 +143,12 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
         )
     }
     return HostFacts(
-        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True, machine_id=f"{number:032x}"),
+        os=Os("debian", "12", "6.1.0", "aarch64", host.name, "root", root=True, machine_id=f"{number:032x}",
+              remove_ipc=False),
         clock=Clock(0.01 * number, 0.02),
         sysctl=Sysctl(
-            "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096
+            "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096,
+            open_files=2000, most_files=1 << 40,
         ),
         sockets=Sockets(()),
         network=Network(
@@ -163,7 +167,16 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             ufw_installed=False, ufw_enabled=False, ufw_rules=(), ufw_ours=(),
         ),
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),
-        limits=Limits(1048576, 1048576, -1, 64 << 30),
+        naming=Naming(
+            ("127.0.0.1", "::1"),
+            FullName(
+                f"{host.name}.dc", {f"{one.name}.dc": (one.address,) for one in cluster.hosts if one is not host}
+            ),
+            {one.address: 0.001 for one in cluster.hosts if one is not host},
+            dict.fromkeys((cluster.hosts[0].name, cluster.hosts[0].address), number == 1),
+            6.0,
+        ),
+        limits=Limits(1048576, 1048576, -1, 64 << 30, 8 << 20, SharedMemory(0o1777, 64 << 30)),
         versions=Versions(
             "3.11.2", "2.1.0", "2.1.0.post10", "1.26.4", "23.0.7", "7.1.0.11.220", "8.0.0", packages=healthy_packages()
         ),

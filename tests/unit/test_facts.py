@@ -113,6 +113,10 @@ def sections() -> dict[str, Any]:
             "profile": None,
             "nr_open": "1048576\n",
         },
+        "naming": {
+            "localhost": ["127.0.0.1"], "full_name": {"name": "n1.dc", "peers": {"n2.dc": ["10.1.0.2"]}},
+            "reverse": {"10.1.0.2": 0.01, "10.1.0.3": None}, "endpoints": {"n1": True}, "seconds": 6.0,
+        },
         "names": {"hostname": ["10.1.0.1", "10.1.0.1"], "cluster": {"n1": ["10.1.0.1"], "n2": []}},
         "job": {
             "python": "3.11.2",

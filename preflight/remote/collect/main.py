@@ -9,6 +9,7 @@ request, a JSON object:
     connects   {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral": whether to try the first and
                last of the ephemeral ports, too}, for `connects`
     names      host names to resolve, for `names`
+    naming     {"peers": host names, "addresses": of other hosts, "endpoints": names and addresses of the first host}
     hosts_file, limits  whether the inventory asks for these, for `environment`
     job        {"source", "python", "argv", "elsewhere", "wanted"}: job_view.py, the way to where jobs run, and what it
                is asked there, for `job`
@@ -44,6 +45,7 @@ MODULES = {
     "firewall": "firewall",
     "connects": "connects",
     "names": "system",
+    "naming": "naming",
     "environment": "system",
     "job": "job",
     "shells": "shells",

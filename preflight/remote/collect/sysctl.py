@@ -11,7 +11,7 @@ def look_sysctl(request, deadline):
     """The kernel's values, and every *.conf that a loader could read, with its text where that is about our key."""
     values = {}
     backlogs = ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog")
-    for key in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range", *backlogs):
+    for key in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range", *backlogs, "fs.file-nr"):
         values[key] = read("/proc/sys/" + key.replace(".", "/"))
     files = []
     for folder in ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"):

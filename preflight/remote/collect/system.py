@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-from collect.tools import LookError, command, listing, read, required
+from collect.tools import LookError, command, listed, listing, read, required
 
 
 def look_os(request, deadline):
@@ -26,6 +26,7 @@ def look_os(request, deadline):
         "root": os.geteuid() == 0,
         "machine_id": (read("/etc/machine-id") or "").strip(),
         "open_run": open_run(),
+        "logind": logind(),
     }
 
 
@@ -35,6 +36,19 @@ def open_run():
         return os.readlink("/var/lib/preflight/journal/open")
     except OSError:
         return ""
+
+
+def logind():
+    """[path, text] of the files that set up systemd-logind, those that count more later; None: it does not run."""
+    if not os.path.isdir("/run/systemd/seats"):
+        return None
+    folders = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")
+    parts = {}  # a file of the same name in a later folder stands in for an earlier one's
+    for folder in folders:
+        parts.update((os.path.basename(path), path) for path in listed(folder + "/logind.conf.d", ".conf"))
+    mains = [path for path in (folder + "/logind.conf" for folder in folders) if os.path.isfile(path)]
+    paths = mains[-1:] + [parts[name] for name in sorted(parts) if os.path.isfile(parts[name])]
+    return [[path, read(path) or ""] for path in paths]
 
 
 def look_network(request, deadline):

@@ -1,0 +1,20 @@
+"""Whether systemd-logind removes what a user leaves in shared memory: RemoveIPC of logind.conf(5). Pure."""
+
+import re
+from collections.abc import Sequence
+
+_LINE = re.compile(r"^\s*RemoveIPC\s*=\s*(\S*)\s*$", re.MULTILINE)
+_WORDS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
+_YES_UNLESS_SET = ("debian", "ubuntu")  # as systemd has it; Red Hat's builds, and those made after them, say no
+
+
+def remove_ipc(files: Sequence[tuple[str, str]] | None, distribution: str) -> bool | None:
+    """`files`: path and text, the last that sets it counts; None: logind does not run. `distribution`: ID of
+    /etc/os-release. None: not known."""
+    if files is None:
+        return None
+    found = None
+    for _, text in files:
+        for word in _LINE.findall(text):
+            found = _WORDS.get(word.lower(), found)
+    return True if found is None and distribution in _YES_UNLESS_SET else found

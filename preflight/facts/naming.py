@@ -1,0 +1,49 @@
+"""What jobs find by names beside those of the cluster: section `naming` of the facts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from preflight.model.cluster import Host
+
+_ASKED = 2  # addresses whose names are looked up
+
+
+@dataclass(frozen=True)
+class FullName:
+    """`name`: what socket.getfqdn() says; `peers`: the names of other hosts in its domain → their addresses here."""
+
+    name: str
+    peers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Naming:
+    """None: the look-up was not over within `seconds`."""
+
+    localhost: tuple[str, ...] | None  # its addresses
+    full_name: FullName | None
+    reverse: dict[str, float | None]  # address of another host → seconds until its name, or that it has none, was known
+    endpoints: dict[str, bool | None]  # name or address of the first host → whether torchrun takes it for this one
+    seconds: float
+
+
+def wanted(hosts: Sequence[Host], name: str) -> dict[str, list[str]]:
+    """What one host is to look up: the first host's names, and those of its neighbours in the list."""
+    at = next(index for index, host in enumerate(hosts) if host.name == name)
+    near = [hosts[index] for index in dict.fromkeys((0, at - 1, (at + 1) % len(hosts)))]
+    peers = list({host.name: host for host in near if host.name != name}.values())
+    first = hosts[0]
+    return {
+        "peers": [host.name for host in peers],
+        "addresses": [host.address for host in peers if _is_address(host.address)][:_ASKED],
+        "endpoints": list(dict.fromkeys((first.name, first.address))),
+    }
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""What jobs find by names, and by addresses, beside the cluster's own names."""
+
+import socket
+import time
+
+from collect.tools import each
+
+SECONDS = 6.0  # for all look-ups; a resolver waits 5 s for a server before it asks again
+
+
+def look_naming(request, deadline):
+    """Each look-up has a thread, since a dead name server answers none of them; one that takes too long is null."""
+    wanted = request["naming"]
+    work = {("localhost", ""): lambda: resolved("localhost"), ("full_name", ""): lambda: full_name(wanted["peers"])}
+    for address in wanted["addresses"]:
+        work["reverse", address] = lambda address=address: reverse(address)
+    for name in wanted["endpoints"]:
+        work["endpoint", name] = lambda name=name: is_this_host(name)
+    found = each(work, lambda key: work[key](), min(deadline - 1, time.monotonic() + SECONDS))
+
+    def of(kind):
+        return {key[1]: found.get(str(key)) for key in work if key[0] == kind}
+
+    return {
+        "localhost": of("localhost")[""],
+        "full_name": of("full_name")[""],
+        "reverse": of("reverse"),
+        "endpoints": of("endpoint"),
+        "seconds": SECONDS,
+    }
+
+
+def entries(name, flags=0):
+    try:
+        return socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP, flags=flags)
+    except (OSError, UnicodeError):
+        return []
+
+
+def resolved(name):
+    return sorted({entry[4][0] for entry in entries(name)})
+
+
+def full_name(peers):
+    """This host's full name, and what the peers' names in its domain resolve to here: those are their full names."""
+    name = socket.getfqdn()
+    domain = name.partition(".")[2]
+    names = [peer + "." + domain for peer in peers if domain and "." not in peer]
+    return {"name": name, "peers": {peer: resolved(peer) for peer in names}}
+
+
+def reverse(address):
+    """Seconds that it takes to find the name of an address, or that there is none: torch asks so for every client."""
+    begun = time.monotonic()
+    try:
+        socket.getnameinfo((address, 0), socket.NI_NAMEREQD)
+    except OSError:
+        pass
+    return time.monotonic() - begun
+
+
+def is_this_host(host):
+    """Whether torchrun takes `host` for the host that it runs on, and serves the store there: as torch 2.13 decides it,
+    torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname."""
+    address, own_name = plain(host), socket.gethostname()
+    if host in ("localhost", own_name) or address.startswith("127.") or address == "::1":
+        return True
+    theirs = {entry[4][0] for entry in entries(host, socket.AI_CANONNAME)}
+    for entry in entries(own_name, socket.AI_CANONNAME):
+        if (entry[3] and entry[3] == host) or entry[4][0] == address or entry[4][0] in theirs:
+            return True
+    return False
+
+
+def plain(host):
+    """An address as the resolver writes it; "" for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return socket.inet_ntop(family, socket.inet_pton(family, host))
+        except OSError:
+            continue
+    return ""

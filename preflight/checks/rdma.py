@@ -60,15 +60,17 @@ def index(variables: Mapping[str, str]) -> int | None:
 
 
 def chosen(gids: Sequence[Gid], variables: Mapping[str, str]) -> Gid | None:
-    """The GID that NCCL takes: that of NCCL_IB_GID_INDEX, else, since 2.21, the first that is routable and of the
-    family and version that it is told, which are IPv4 and RoCE v2 (src/transport/net_ib.cc, ncclIbGetGidIndex)."""
+    """The GID that NCCL takes: that of NCCL_IB_GID_INDEX; else, since 2.21, one of the family that it is told, IPv4, if
+    there is one of the version that it is told (RoCE v2); without any of the family that of slot 0, whatever it is
+    (src/transport/net_ib.cc, ncclIbGetGidIndex)."""
     wanted = index(variables)
     if wanted is not None:
         return next((gid for gid in gids if gid.index == wanted), None)
     mapped = variables.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
     kind = "v1" if variables.get("NCCL_IB_ROCE_VERSION_NUM") == "1" else "v2"
-    fitting = (gid for gid in gids if gid.kind == kind and (gid.address is not None) is mapped)
-    return next((gid for gid in fitting if not is_link_local(gid)), None)
+    family = [gid for gid in gids if (gid.address is not None) is mapped and not is_link_local(gid)]
+    fitting = [gid for gid in family if gid.kind == kind] or family or list(gids)
+    return fitting[0] if fitting else None
 
 
 def is_link_local(gid: Gid) -> bool:

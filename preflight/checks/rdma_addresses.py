@@ -66,18 +66,13 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
                 f"{name}: {port.device}: {told} is an empty slot; there are {_slots(there)}", found="empty",
                 remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there", **more,
             )  # fmt: skip
-        elif gid is None:
-            nic = next((one.netdev for one in there if one.netdev), "its interface")
+        elif gid is not None and is_link_local(gid):
             yield all_.bad(
-                f"{name}: {port.device}: no GID is RoCE v2 and of an address: {nic} seems to have no address",
-                found=f"{len(there)} GIDs", expected="a GID of an IPv4 address, RoCE v2",
-                remedy=f"ip address add ADDRESS/LENGTH dev {nic}", **more,
-            )  # fmt: skip
-        elif is_link_local(gid):
-            yield all_.bad(
-                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link", found=gid.gid,
-                expected="a GID of an address", remedy="unset NCCL_IB_GID_INDEX, or set it to the slot of an address",
-                **more,
+                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link"
+                + ("" if wanted is not None else f": {gid.netdev or 'the interface'} seems to have no address"),
+                found=gid.gid, expected="a GID of an address",
+                remedy="unset NCCL_IB_GID_INDEX, or set it to the slot of an address" if wanted is not None
+                else f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}", **more,
             )  # fmt: skip
 
 

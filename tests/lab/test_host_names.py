@@ -74,4 +74,5 @@ def test_a_name_server_that_is_dead_is_told(lab: LabHandle) -> None:
         run(lab, "node02", "cat /run/hosts >/etc/hosts; cat /run/resolv.conf >/etc/resolv.conf")
         run(lab, "node02", "kill $(cat /run/silent.pid)")
     assert found["HST126"] == {"node02": "warn"}
+    assert found["HST128"] == {"node02": "unknown"}
     assert set(found) <= {"HST126", "HST127", "HST128"}, "what else needs an answer may be unknown"

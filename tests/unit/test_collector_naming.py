@@ -50,7 +50,7 @@ class Resolver:
             addresses, canonical = [name], name
         return [(2, 1, 6, canonical if not at else "", (address, 0)) for at, address in enumerate(addresses)]
 
-    def getnameinfo(self, *_: object) -> tuple[str, str]:
+    def gethostbyaddr(self, *_: object) -> object:
         if self.dead.is_set():
             time.sleep(30)
         raise socket.gaierror(-2, "Name or service not known")
@@ -65,7 +65,7 @@ class Resolver:
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Resolver:
     made = Resolver("node01")
-    for name in ("getaddrinfo", "getnameinfo", "gethostname", "getfqdn"):
+    for name in ("getaddrinfo", "gethostbyaddr", "gethostname", "getfqdn"):
         monkeypatch.setattr(socket, name, getattr(made, name))
     return made
 

@@ -53,7 +53,7 @@ def reverse(address):
     """Seconds that it takes to find the name of an address, or that there is none: torch asks so for every client."""
     begun = time.monotonic()
     try:
-        socket.getnameinfo((address, 0), socket.NI_NAMEREQD)
+        socket.gethostbyaddr(address)  # getnameinfo holds the interpreter's lock while it waits, and so all sections up
     except OSError:
         pass
     return time.monotonic() - begun

@@ -40,7 +40,7 @@ def _as_number(name: str) -> str | None:
     """The address that getaddrinfo(3) makes of a name that inet_aton(3) takes; None for a name, and for an address."""
     try:
         packed = socket.inet_aton(name)
-    except (OSError, UnicodeError):
+    except (OSError, ValueError):
         return None
     address = socket.inet_ntoa(packed)
     return None if address == name or " " in name else address

@@ -16,6 +16,7 @@ from preflight.facts import (
     ip,
     job_answer,
     logind,
+    naming,
     neighbours,
     npu_answer,
     rdma_answer,
@@ -30,7 +31,6 @@ from preflight.facts.firewall import Arrivals
 from preflight.facts.firewall_answer import RawFirewall, firewall
 from preflight.facts.job_answer import RawDriver, RawJob
 from preflight.facts.load import Load
-from preflight.facts.naming import Naming
 from preflight.facts.neighbours import RawNeighbours
 from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
 from preflight.facts.output import Output
@@ -278,7 +278,7 @@ def host_facts(
         network=made("network", _Network, _network),
         firewall=made("firewall", RawFirewall, firewall),
         environment=made("environment", environment.Raw, environment.environment),
-        naming=made("naming", Naming, lambda raw: raw),
+        naming=made("naming", naming.RawNaming, naming.naming),
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
         names=made("names", _Names, _names),
         limits=made("job", RawJob, job_answer.limits),

@@ -28,6 +28,32 @@ class Naming:
     seconds: float
 
 
+@dataclass
+class RawFullName:
+    name: str
+    peers: list[tuple[str, list[str]]]
+
+
+@dataclass
+class RawNaming:
+    localhost: list[str] | None
+    full_name: RawFullName | None
+    reverse: list[tuple[str, float | None]]
+    endpoints: list[tuple[str, bool | None]]
+    seconds: float
+
+
+def naming(raw: RawNaming) -> Naming:
+    full = raw.full_name
+    return Naming(
+        localhost=None if raw.localhost is None else tuple(raw.localhost),
+        full_name=FullName(full.name, {peer: tuple(there) for peer, there in full.peers}) if full else None,
+        reverse=dict(raw.reverse),
+        endpoints=dict(raw.endpoints),
+        seconds=raw.seconds,
+    )
+
+
 def wanted(hosts: Sequence[Host], name: str) -> dict[str, list[str]]:
     """What one host is to look up: the first host's names, and those of its neighbours in the list."""
     at = next(index for index, host in enumerate(hosts) if host.name == name)

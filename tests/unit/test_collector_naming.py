@@ -81,8 +81,8 @@ def look(endpoints: list[str], seconds: float = 10.0, edit: tuple[str, str] = ("
 def test_a_host_finds_its_names_and_those_of_its_peers() -> None:
     found = look([])
     assert found["localhost"] == ["127.0.0.1", "::1"]
-    assert found["full_name"] == {"name": "node01.dc", "peers": {"node02.dc": ["10.1.0.2"], "node03.dc": []}}
-    assert found["reverse"]["10.1.0.2"] < 1
+    assert found["full_name"] == {"name": "node01.dc", "peers": [["node02.dc", ["10.1.0.2"]], ["node03.dc", []]]}
+    assert found["reverse"][0][1] < 1
 
 
 ENDPOINTS = ["node01", "node01.dc", "master", "10.1.0.1", "localhost", "127.0.0.1", "storage01", "10.9.0.1", "node02",
@@ -93,15 +93,15 @@ ENDPOINTS = ["node01", "node01.dc", "master", "10.1.0.1", "localhost", "127.0.0.
 def test_who_is_the_endpoint_is_decided_as_torch_decides_it(resolver: Resolver, own: str) -> None:
     torch = pytest.importorskip("torch.distributed.elastic.rendezvous.utils")
     resolver.own = own
-    assert look(ENDPOINTS)["endpoints"] == {name: torch._matches_machine_hostname(name) for name in ENDPOINTS}
+    assert look(ENDPOINTS)["endpoints"] == [[name, torch._matches_machine_hostname(name)] for name in ENDPOINTS]
 
 
 def test_a_resolver_that_is_dead_costs_its_own_look_ups(resolver: Resolver) -> None:
     resolver.dead.set()
     found = look(["node01", "node02"], edit=("SECONDS = 6.0", "SECONDS = 0.5"))
     assert found["localhost"] == ["127.0.0.1", "::1"]
-    assert (found["full_name"], found["reverse"]) == (None, {"10.1.0.2": None})
-    assert found["endpoints"] == {"node01": True, "node02": None}
+    assert (found["full_name"], found["reverse"]) == (None, [["10.1.0.2", None]])
+    assert found["endpoints"] == [["node01", True], ["node02", None]]
 
 
 def test_the_first_host_and_the_neighbours_are_looked_up() -> None:

@@ -17,6 +17,7 @@ from preflight.facts.formats import unknown
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
 from preflight.facts.load import Busy, Load
+from preflight.facts.naming import FullName, Naming
 from preflight.facts.nic import Nic
 from preflight.facts.redact import redact
 from preflight.facts.shells import Shells, Way
@@ -114,8 +115,11 @@ def sections() -> dict[str, Any]:
             "nr_open": "1048576\n",
         },
         "naming": {
-            "localhost": ["127.0.0.1"], "full_name": {"name": "n1.dc", "peers": {"n2.dc": ["10.1.0.2"]}},
-            "reverse": {"10.1.0.2": 0.01, "10.1.0.3": None}, "endpoints": {"n1": True}, "seconds": 6.0,
+            "localhost": ["127.0.0.1"],
+            "full_name": {"name": "n1.dc", "peers": [["n2.dc", ["10.1.0.2"]]]},
+            "reverse": [["10.1.0.2", 0.01], ["10.1.0.3", None]],
+            "endpoints": [["n1", True]],
+            "seconds": 6.0,
         },
         "names": {"hostname": ["10.1.0.1", "10.1.0.1"], "cluster": {"n1": ["10.1.0.1"], "n2": []}},
         "job": {
@@ -200,6 +204,10 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]
     assert (facts.sysctl.somaxconn, facts.sysctl.syn_backlog) == (4096, 1024)
     assert facts.names.hostname == ("10.1.0.1",)  # type: ignore[union-attr]
+    assert facts.naming == Naming(
+        ("127.0.0.1",), FullName("n1.dc", {"n2.dc": ("10.1.0.2",)}), {"10.1.0.2": 0.01, "10.1.0.3": None}, {"n1": True},
+        6.0,
+    )  # fmt: skip
     versions = facts.versions
     assert not isinstance(versions, Missing)
     assert (versions.torch, versions.driver, versions.cann, versions.torch_npu) == ("2.13.0", "24.1", "8.0.0", None)

@@ -18,12 +18,12 @@ def look_naming(request, deadline):
         work["endpoint", name] = lambda name=name: is_this_host(name)
     found = each(work, lambda key: work[key](), min(deadline - 1, time.monotonic() + SECONDS))
 
-    def of(kind):
-        return {key[1]: found.get(str(key)) for key in work if key[0] == kind}
+    def of(kind):  # as pairs: names and addresses that are kept anonymous are no keys
+        return [[key[1], found.get(str(key))] for key in work if key[0] == kind]
 
     return {
-        "localhost": of("localhost")[""],
-        "full_name": of("full_name")[""],
+        "localhost": found.get(str(("localhost", ""))),
+        "full_name": found.get(str(("full_name", ""))),
         "reverse": of("reverse"),
         "endpoints": of("endpoint"),
         "seconds": SECONDS,
@@ -46,7 +46,7 @@ def full_name(peers):
     name = socket.getfqdn()
     domain = name.partition(".")[2]
     names = [peer + "." + domain for peer in peers if domain and "." not in peer]
-    return {"name": name, "peers": {peer: resolved(peer) for peer in names}}
+    return {"name": name, "peers": [[peer, resolved(peer)] for peer in names]}
 
 
 def reverse(address):

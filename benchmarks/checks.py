@@ -18,6 +18,7 @@ from preflight.checks.registry import Check, all_checks
 from preflight.checks.run import run_checks
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
+from preflight.facts.naming import Naming
 from preflight.facts.nic import Neighbour, Nic
 from preflight.facts.types import Clock, ClusterFacts, HostFacts, Names, Sysctl, Unreachable
 from preflight.model.cluster import Cluster, Device, Host
@@ -58,10 +59,14 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
             assert isinstance(found.job, Job)
             assert isinstance(found.nic, Nic)
             assert isinstance(found.sysctl, Sysctl)
+            assert isinstance(found.naming, Naming)
+            first: bool | None = number == 1
+            endpoints = dict.fromkeys((inventory[0].name, inventory[0].address), first)
             facts[host.name] = replace(
                 found, names=Names((host.address,), dict(everybody)), job=_job(found.job, _rank_table(host), white),
                 environment=replace(files, hosts=f"# {host.name}\n{files.hosts}"), nic=_cabled(found.nic, number),
                 clock=Clock(0.0, 0.01), sysctl=replace(found.sysctl, somaxconn=65535, syn_backlog=65535),
+                naming=replace(found.naming, endpoints=endpoints),
             )  # fmt: skip
     return cluster, ClusterFacts(facts)
 

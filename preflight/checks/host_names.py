@@ -1,6 +1,7 @@
 """Names of hosts as libraries read them: numbers, full names, names of addresses, the rendezvous endpoint."""
 
 import socket
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
@@ -137,6 +138,11 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
     Mend: full names in /etc/hosts, too, or in DNS; torchrun --local-addr=ADDRESS
     """
+    strangers: dict[str, list[str]] = defaultdict(list)  # full name → the hosts that cannot resolve it
+    for name, seen in naming.items():
+        for peer, addresses in seen.full_name.peers.items() if seen.full_name else ():
+            if not addresses:
+                strangers[peer].append(name)
     for name, seen in naming.items():
         if seen.full_name is None:
             yield all_.unknown(f"{name}: its full name was not found within {seen.seconds:g} s", host=name)
@@ -147,15 +153,10 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                 f"{name}: its full name is {own or 'empty'}, which every host takes for itself", host=name, found=own,
                 remedy=f"in /etc/hosts, {name} and its full name behind its own address, not behind 127.x",
             )  # fmt: skip
-            continue
-        strangers = [
-            other for other, its in naming.items()
-            if other != name and its.full_name and its.full_name.peers.get(own) == ()
-        ]  # fmt: skip
-        if strangers:
+        elif own in strangers:
             yield all_.bad(
-                f"{name}: its full name {own} does not resolve on {', '.join(strangers[:3])}", host=name,
-                peer=strangers[0], found=own, remedy="full names in /etc/hosts or DNS, or torchrun --local-addr",
+                f"{name}: its full name {own} does not resolve on {', '.join(strangers[own][:3])}", host=name,
+                peer=strangers[own][0], found=own, remedy="full names in /etc/hosts or DNS, or torchrun --local-addr",
             )  # fmt: skip
 
 

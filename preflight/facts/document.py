@@ -23,11 +23,9 @@ SCHEMA = "preflight.facts/1"
 # What a fact section was read from, where the collector's section is not the one of the same name.
 _RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ()}  # nic: with hccn
 
-# Sections that other products do not have: those of NPUs that there have always been, those that came later, those of
-# NVIDIA's GPUs.
-_OF_NPUS = ("hccn", "hccn_conf", "npu_smi")
+# Sections that other products do not have: those that there have always been, and those that came later.
+_OF_A_PRODUCT = ("hccn", "hccn_conf", "npu_smi", "rdma")
 _NEW_OF_NPUS = ("nic", "chips", "device_nodes")
-_OF_NVIDIA = ("rdma",)
 
 
 def load_file(path: Path) -> ClusterFacts:
@@ -115,7 +113,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
             if section in sections:
                 found[section] = _read_section(sections[section], type_)
             elif (
-                section not in (*_OF_NPUS, *_OF_NVIDIA)
+                section not in _OF_A_PRODUCT
                 and section not in ON_REQUEST
                 and ("hccn" in sections or section not in _NEW_OF_NPUS)
             ):

@@ -12,9 +12,9 @@ from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrivals, Firewall
 from preflight.facts.found import Found
+from preflight.facts.found import Missing as Missing
 from preflight.facts.job import Job
 from preflight.facts.load import Load
-from preflight.facts.missing import Missing as Missing
 from preflight.facts.naming import Naming
 from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
@@ -244,9 +244,6 @@ class NpuSmi:
     processes_listed: bool = True  # False: the tool prints no process table, or not of all: who is busy is not known
 
 
-_NOT_HELD = Missing("the facts do not hold it")
-
-
 @dataclass(frozen=True)
 class HostFacts:
     """All sections of one host. A section that the product does not have is `None`; so is one of DEEP or ON_REQUEST
@@ -261,8 +258,8 @@ class HostFacts:
     names: Names | Missing
     limits: Limits | Missing
     versions: Versions | Missing
-    environment: Environment | Missing = _NOT_HELD
-    naming: Naming | Missing = _NOT_HELD
+    environment: Environment | Missing = field(default_factory=lambda: Missing("the facts do not hold it"))
+    naming: Naming | Missing = field(default_factory=lambda: Missing("the facts do not hold it"))
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None

@@ -43,6 +43,8 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
     yield from contradictions.of_names(entries)
     if sound.intact("cluster", "ports"):
         yield from contradictions.of_ports(document)
+    if sound.intact("cluster", "machine"):
+        yield from contradictions.of_the_machine(document)
     if sound.intact("cluster", "host_setup", "hosts"):
         yield from contradictions.of_the_setup(document, entries)
     if sound.intact("probe"):

@@ -63,6 +63,12 @@ class ClusterTable(_Table):
     device_mtu: Mtu | None = None
 
 
+class MachineTable(_Table):
+    """What every host has of hardware."""
+
+    rdma: RdmaDevices = ()
+
+
 class SshTable(_Table):
     user: Login | None = None
     port: Port | None = None
@@ -175,12 +181,6 @@ class JobTable(_Table):
     launcher: Launcher | None = None
 
 
-class MachineTable(_Table):
-    """What every host has of hardware."""
-
-    rdma: RdmaDevices = ()
-
-
 class UnknownTable(_Table):
     """What becomes of a job where nobody can say whether the host is good, by who asks."""
 
@@ -230,6 +230,7 @@ class Document(_Table):
     """hosts.toml as a whole."""
 
     cluster: ClusterTable
+    machine: MachineTable = MachineTable()
     ssh: SshTable = SshTable()
     network: NetworkTable = NetworkTable()
     device_addresses: Annotated[FourSubnets | OneSubnet, Field(discriminator="plan")] | None = None
@@ -238,7 +239,6 @@ class Document(_Table):
     host_setup: HostSetupTable = HostSetupTable()
     probe: ProbeTable = ProbeTable()
     job: JobTable = JobTable()
-    machine: MachineTable = MachineTable()
     gate: GateTable = GateTable()
     hosts: Annotated[list[HostTable], Field(min_length=1)]
     waivers: list[WaiverTable] = []

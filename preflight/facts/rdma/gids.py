@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Literal
 
-from preflight.facts.missing import Missing
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.port import DEVICE, Reader, whole_lines
 

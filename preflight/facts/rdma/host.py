@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from preflight.facts.missing import Missing
+from preflight.facts.found import Missing
 from preflight.facts.rdma.gids import Gid
 from preflight.facts.rdma.port import RdmaPort
 from preflight.facts.rdma.sysfs import PortCounters

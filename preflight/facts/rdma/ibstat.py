@@ -2,7 +2,7 @@
 
 import re
 
-from preflight.facts.missing import Missing
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.port import RdmaPort, RdmaPorts, Reader, pair, whole_lines
 

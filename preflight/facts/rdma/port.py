@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from preflight.facts.missing import Missing
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 
 LONGEST = 4 << 20  # characters

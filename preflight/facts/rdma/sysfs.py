@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from preflight.facts.missing import Missing
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.gids import Gid, made
 from preflight.facts.rdma.port import RdmaPort, Reader, whole_lines

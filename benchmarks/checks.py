@@ -60,8 +60,8 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
             assert isinstance(found.nic, Nic)
             assert isinstance(found.sysctl, Sysctl)
             assert isinstance(found.naming, Naming)
-            first: bool | None = number == 1
-            endpoints = dict.fromkeys((inventory[0].name, inventory[0].address), first)
+            mine, first = number == 1, inventory[0]
+            endpoints: dict[str, bool | None] = {first.name: mine, first.address: mine}
             facts[host.name] = replace(
                 found, names=Names((host.address,), dict(everybody)), job=_job(found.job, _rank_table(host), white),
                 environment=replace(files, hosts=f"# {host.name}\n{files.hosts}"), nic=_cabled(found.nic, number),

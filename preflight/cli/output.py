@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from preflight.cli.common import again
 from preflight.cli.pipe import silence_stdout
@@ -62,7 +62,16 @@ def _save(path: Path, text: str) -> None:
         raise PreflightError(f"{path}: the report could not be written: {error.strerror}") from error
 
 
-def finish(
+class Ended(NamedTuple):
+    """What a run came to: its report, written down and published where that is asked for, and not shown yet."""
+
+    report: Report
+    exit_code: int
+    next_step: str
+    observations: Sequence[Observation]
+
+
+def end(
     args: argparse.Namespace,
     command: str,
     started: datetime,
@@ -75,8 +84,8 @@ def finish(
     to_prove: str | None = None,
     setting: "Setting | None" = None,
     publish: "Callable[[Report], Published] | None" = None,
-) -> int:
-    """Print the report to stdout and return the exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
+) -> Ended:
+    """The report of a run that ends now, and its exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
     what the run is remembered with, None where no host was contacted; `publish`: brings it to the hosts."""
     from preflight.report.build import build
     from preflight.report.next_step import next_step
@@ -102,6 +111,12 @@ def finish(
         from preflight.cli.remember import remembered
 
         report = remembered(report, setting, args.inventory, exit_code, then, _asked(args))
+    return Ended(report, exit_code, then, observations)
+
+
+def present(args: argparse.Namespace, ended: Ended) -> int:
+    """Print the report to stdout, write it to --save, and return the exit code."""
+    report, exit_code, then, observations = ended
     if args.save or args.output == "json":
         from preflight.report.document import document
 

@@ -195,7 +195,7 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_unwritable(args.save)
+    refuse_unwritable(args)
     refuse_partial_check(args)
     if args.source and args.buddies:
         raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_unwritable(args.save)
+    refuse_unwritable(args)
     started = datetime.now(UTC)
     with session(args) as by_ssh, reached_as_asked(args, by_ssh) as s:
         refuse_partial_probe(args, s.cluster.probe)

@@ -11,7 +11,7 @@ import pytest
 
 from preflight.checks.run import NotRun
 from preflight.cli.main import main
-from preflight.cli.output import end, present
+from preflight.cli.output import Output, end, present
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.history import store
 from preflight.history.baselines import save
@@ -42,7 +42,7 @@ def ended(capsys: pytest.CaptureFixture[str]) -> Ended:
 
     def run(*findings: Finding, output: str = "console", remembered: bool = True) -> tuple[int, str]:
         args = argparse.Namespace(
-            inventory=Path("hosts.toml"), limit=None, output=output, save=None, all=False, quick=True,
+            inventory=Path("hosts.toml"), limit=None, outputs=[Output(output)], save=None, all=False, quick=True,
             scope=(Scope.ALL, Scope.PAIR), sizes=(8, 1 << 20),
         )  # fmt: skip
         last = end(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from preflight.report.text import Line
 
 
-FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios")
+FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
 
 
 class Output(NamedTuple):
@@ -213,6 +213,13 @@ def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
             from preflight.report.nagios import nagios
 
             return nagios(report) + "\n"
+        case "html":
+            from preflight.checks.registry import all_checks
+            from preflight.inventory import fold
+            from preflight.report.html import html
+
+            titles = {it.id: it.title for it in all_checks().values()}
+            return html(report, titles, fold=fold, next_step=ended.next_step)
         case _:
             return "".join(f"{line.text}\n" for line in _lines(args, ended, table=True, columns=80))
 

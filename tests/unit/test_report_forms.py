@@ -2,8 +2,11 @@
 
 import json
 import re
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,11 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from preflight.cli.main import main
 from preflight.model.finding import Finding
-from preflight.model.measure import Member, Scope, TestOutcome, TestResult
+from preflight.model.measure import Culprit, Member, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
 from preflight.report.build import build
 from preflight.report.document import document
+from preflight.report.html import html
 from preflight.report.junit import junit
 from preflight.report.nagios import nagios, nagios_code
 from preflight.report.prometheus import prometheus
@@ -59,7 +63,26 @@ def forms(one: Report) -> dict[str, str]:
         "junit": junit(one, TITLES, AREAS),
         "prometheus": prometheus(one),
         "nagios": nagios(one),
+        "html": html(one, TITLES, fold=",".join, next_step="go"),
     }
+
+
+class Page(HTMLParser):
+    """What a browser makes of the file: its elements, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.words: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
 
 
 @cache
@@ -78,7 +101,7 @@ def samples(one: Report) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.text())
+@given(st.text(min_size=1))
 def test_whatever_a_host_says_every_form_stays_what_it_is(text: str) -> None:
     one = everything(text)
     made = forms(one)
@@ -91,6 +114,45 @@ def test_whatever_a_host_says_every_form_stays_what_it_is(text: str) -> None:
     assert samples(one)["preflight_verdict", frozenset()] == 2
     jsonschema.validate(json.loads(made["json"]), schema())
     assert len(made["nagios"].splitlines()) == 1
+    page, plain = Page(made["html"]), Page(forms(everything("x"))["html"])
+    assert (page.tags, page.attributes) == (plain.tags, plain.attributes)
+    assert printable(text) in "".join(page.words)
+
+
+def test_the_page_loads_nothing_and_runs_nothing() -> None:
+    page = Page(forms(everything())["html"])
+    assert not page.tags.keys() & {"script", "img", "link", "iframe", "object"}
+    assert page.attributes <= {"charset", "class", "content", "lang", "name", "style", "title"}
+    assert "url(" not in forms(everything())["html"]
+
+
+def test_a_device_is_red_by_what_is_said_of_it_alone_and_a_pair_by_its_speed() -> None:
+    pairs = [
+        TestResult(f"r1-{n}", "all_reduce", "float32", 1 << 20, None, (Member("node01", 0, 0), Member("node02", n, 1)),
+                   TestOutcome.FAIL if n else TestOutcome.PASS, "closed", busbw_GBps=speed, scope=Scope.PAIR)
+        for n, speed in ((0, 20.0), (1, 2.0))
+    ]  # fmt: skip
+    culprit = Culprit("device", ("node02/1",), ("r1-1",), "")
+    one = report(Finding("NPU107", WARN, "weak", host="node01", device=0), hosts=("node01", "node02"))
+    page = html(
+        Report(**{**vars(one), "tests": tuple(pairs), "culprits": (culprit,)}), TITLES, fold=",".join, next_step=""
+    )
+    rows = [re.findall('<td class="([a-z]+)"', row) for row in re.findall("<tr><th>node0[12]</th>.*", page)]
+    assert rows == [["warn", "warn", "none"], ["unknown", "pass", "fail"]]
+    assert re.findall(r"var\(--pass\) (\d+)%", page) == ["100", "10", "100", "10"]
+
+
+def test_a_page_of_a_thousand_hosts_is_one_that_can_be_mailed() -> None:
+    hosts = tuple(f"node{n:04}" for n in range(1000))
+    bad = [
+        Finding("NPU107", FAIL, f"{host}: device {device}: link {n}", host=host, device=device, remedy=f"see {host}")
+        for n, host in enumerate(hosts)
+        for device in range(8)
+    ]
+    one = report(
+        *bad, *(Finding(f"VER{n}", PASS, "", host=host) for host in hosts for n in range(100, 200)), hosts=hosts
+    )
+    assert len(html(one, TITLES, fold=",".join, next_step="go")) < 5 << 20
 
 
 def test_a_suite_a_host_and_a_case_a_check() -> None:
@@ -133,7 +195,7 @@ def test_samples_are_those_of_the_worst_finding_and_of_the_slowest_group() -> No
         Finding("NPU107", WARN, "", host="node01", device=1), Finding("NPU107", UNKNOWN, "", host="node01", device=1),
         Finding("HST104", SKIP, "", host="node01"), Finding("PRB103", PASS, ""), left_out=(LeftOut("node09", "busy"),),
     )  # fmt: skip
-    found = samples(Report(**{**vars(one), "tests": tuple(tests)}))
+    found = samples(replace(one, tests=tuple(tests)))
     status = {tuple(sorted(labels)): value for (name, labels), value in found.items() if name.endswith("check_status")}
     assert status == {
         (("check", "NPU107"), ("device", "1"), ("host", "node01")): 3,
@@ -218,7 +280,7 @@ def test_one_run_has_as_many_forms_as_are_asked_for(inventory: str, capsys: pyte
         (["-o", "json=x", "--save", "x"], "x is named for two forms"),
         (["-o", "junit=missing/x"], "-o missing/x: nothing can be written in missing"),
         (["-o", "junit=."], "-o . is a directory"),
-        (["-o", "html"], "'html' is no format; there are console, short, json"),
+        (["-o", "pdf"], "'pdf' is no format; there are console, short, json"),
         (["-o", "json="], "'json=' names no file"),
     ],
 )

@@ -77,7 +77,7 @@ def _asked(raw: RawNvidia, question: str, read: Callable[[str], Any]) -> Found[A
         return Found(error="nvidia-smi is not installed, or not on PATH")
     output = raw.answers.get(question)
     if output is None or output.trouble:
-        return Found(error=output.trouble if output else f"nvidia-smi {question} did not end in time")
+        return Found(error=output.trouble if output else "nvidia-smi did not answer in time")
     found = read(output.text)
     return Found(error=found.error) if isinstance(found, Missing) else Found(found)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from preflight.checks.registry import All, Here
 from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_logs.kernel import Xid
+from preflight.facts.nvidia_logs.kernel import SXid, Xid
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
@@ -73,3 +73,9 @@ def gone(nvidia: Nvidia, *, contained: bool = False) -> dict[str, str]:
 def xids_of(nvidia: Nvidia) -> tuple[Xid, ...]:
     """None, too, where the kernel log is not known: GPU107 says so."""
     return nvidia.log.value.lines.xids if nvidia.log.value else ()
+
+
+def line(error: Xid | SXid) -> str:
+    """What the driver said, with the time of its last line; /dev/kmsg counts microseconds since the boot."""
+    when = f"{int(error.last) / 1e6:.0f} s after the boot:" if error.last.isdecimal() else error.last
+    return f"{when} {error.text}".strip()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from preflight.checks.gpu import GPU, called, gpus, silent
+from preflight.checks.gpu import GPU, called, gpus, line, silent
 from preflight.checks.registry import Here, host_check
 from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
@@ -26,7 +26,7 @@ def fabric_manager(here: Here, nvidia: Nvidia, job: Job | None) -> Iterator[Find
     manager = nvidia.fabric_manager
     if not nvidia.switches:
         yield here.skip("no NVSwitch on the PCI bus")
-    elif job and job.contained:
+    elif not manager.running and job and job.contained:
         yield here.skip("this is a container: fabric manager runs on its host")
     elif not manager.running:
         yield here.bad(
@@ -91,13 +91,13 @@ def switch_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
     """
     if nvidia.log.value is None:
-        yield here.unknown(f"{here.host.name}: {nvidia.log.error}", remedy="look as root, on the host itself")
+        yield here.skip("the kernel log is not known, see GPU107")
         return
     for error in nvidia.log.value.lines.sxids:
         if error.fatal is not False:
             yield here.bad(
                 f"{here.host.name}: {error.switch} ({error.bus}): SXid {error.code}"
                 + (f", {error.count} times" if error.count > 1 else "") + " (format unconfirmed)",
-                expected="no SXid", found=f"SXid {error.code}", evidence=(f"{error.last} {error.text}".strip(),),
+                expected="no SXid", found=f"SXid {error.code}", evidence=(line(error),),
                 remedy=f"reset all GPUs of {here.host.name} together, or reboot it",
             )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, silent
+from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, line, silent
 from preflight.checks.registry import Here, host_check
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_logs.kernel import Xid
@@ -142,7 +142,7 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
             remedy="none: the driver says that the GPU needs nothing any more" if well
             else f"{xid.action}; if that was done since, the log does not tell" if xid.action in _URGENT
             else f"look Xid {xid.code} up in NVIDIA's catalogue",
-            evidence=(f"{xid.last} {xid.text}".strip(),),
+            evidence=(line(xid),),
         )  # fmt: skip
 
 

@@ -30,9 +30,10 @@ WARNED = {
     "NPU118": "nobody knows whose memory it is",
 }
 # Tried elsewhere: root may open every file. The rest is in the lab matrix, which has leaves, more hosts, tests within
-# hosts, and the minutes that a setup which hangs takes.
+# hosts, and the minutes that a setup which hangs takes; GPUs are in test_gpus.py.
 ELSEWHERE = (
     "device-file-mode", "partition", "slow-uplink", "hccs-down", "random-loss", "setup-hangs",
+    "gpu-lost", "gpu-ecc", "gpu-row-remap", "gpu-nvlink", "nvidia-smi-hangs",
 )  # fmt: skip
 
 

@@ -32,6 +32,8 @@ HOST_SECTIONS = {
     "job": 30.0,
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
+# A nvidia-smi that hangs is ended after 25 s.
+GPU_SECTIONS = {"nvidia": 30.0}
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
 DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
@@ -95,7 +97,7 @@ def _facts_request(
 
 def _deadlines(cluster: Cluster, *, deep: bool) -> dict[str, float]:
     npu = cluster.product.is_npu
-    basic = HOST_SECTIONS | (NPU_SECTIONS if npu else {})
+    basic = HOST_SECTIONS | (NPU_SECTIONS if npu else {}) | (GPU_SECTIONS if cluster.product is Product.NVIDIA else {})
     # A wrapper leads into a container, and what ssh starts on its host is not where jobs are.
     over_ssh = SSH_SECTIONS if cluster.job.over_ssh and not cluster.probe.wrapper else {}
     return basic | DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if npu else {}) | over_ssh if deep else basic

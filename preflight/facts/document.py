@@ -24,7 +24,7 @@ SCHEMA = "preflight.facts/1"
 _RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ()}  # nic: with hccn
 
 # Sections that other products do not have: those that there have always been, and those that came later.
-_OF_NPUS = ("hccn", "hccn_conf", "npu_smi")
+_OF_A_PRODUCT = ("hccn", "hccn_conf", "npu_smi", "nvidia")
 _NEW_OF_NPUS = ("nic", "chips", "device_nodes")
 
 
@@ -113,7 +113,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
             if section in sections:
                 found[section] = _read_section(sections[section], type_)
             elif (
-                section not in _OF_NPUS
+                section not in _OF_A_PRODUCT
                 and section not in ON_REQUEST
                 and ("hccn" in sections or section not in _NEW_OF_NPUS)
             ):

@@ -1,9 +1,16 @@
-"""One thing that was looked for on a device: the value, or why it could not be had."""
+"""One thing that was looked for: the value, or why it could not be had."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A section, or one reading of a device, that could not be looked at, and why."""
+
+    error: str
 
 
 @dataclass(frozen=True)

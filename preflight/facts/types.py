@@ -12,20 +12,14 @@ from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.environment import Environment
 from preflight.facts.firewall import Arrivals, Firewall
 from preflight.facts.found import Found
+from preflight.facts.found import Missing as Missing
 from preflight.facts.job import Job
 from preflight.facts.load import Load
 from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
+from preflight.facts.nvidia import Nvidia
 from preflight.facts.packages import Package
 from preflight.facts.shells import Shells
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A section, or one reading of a device, that could not be looked at, and why."""
-
-    error: str
-
 
 Reading = Found[str]  # one word that a device says of itself
 
@@ -248,7 +242,7 @@ class HostFacts:
     names: Names | Missing
     limits: Limits | Missing
     versions: Versions | Missing
-    environment: Environment | Missing = Missing("the facts do not hold it")
+    environment: Environment | Missing = field(default_factory=lambda: Missing("the facts do not hold it"))
     hccn: Hccn | Missing | None = None
     hccn_conf: HccnConf | Missing | None = None
     npu_smi: NpuSmi | Missing | None = None
@@ -257,6 +251,7 @@ class HostFacts:
     device_nodes: DeviceNodes | Missing | None = None
     job: Job | Missing | None = None
     load: Load | Missing | None = None
+    nvidia: Nvidia | Missing | None = None
     shells: Shells | Missing | None = None
     neighbours: Neighbours | Missing | None = None
     arrivals: Arrivals | Missing = field(

@@ -50,6 +50,13 @@ def of_ports(document: Document) -> Iterator[Problem]:
             yield Problem(("ports", key), f"{own} {verb} the HCCL ports {ports.hccl}")
 
 
+def of_the_machine(document: Document) -> Iterator[Problem]:
+    """What is said of GPUs where there are none."""
+    product = document.cluster.product
+    for key in sorted(document.machine.model_fields_set) if product is not Product.NVIDIA else ():
+        yield Problem(("machine", key), f"is of GPUs (nvidia), the cluster is of {product}")
+
+
 def of_the_probe(document: Document) -> Iterator[Problem]:
     """Ranks that are to meet in a file, and no directory for it."""
     if document.probe.init == "file" and document.probe.shared_dir is None:

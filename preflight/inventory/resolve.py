@@ -9,7 +9,7 @@ from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
 from preflight.inventory.schema import Document, GateTable, HostSetupTable, JobTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
-from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, ProbeSettings, Product, Ssh, Waiver
+from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, Machine, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.gate import Context, GatePolicy, Unknown
 from preflight.model.ports import PortSet
 
@@ -43,6 +43,8 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
     yield from contradictions.of_names(entries)
     if sound.intact("cluster", "ports"):
         yield from contradictions.of_ports(document)
+    if sound.intact("cluster", "machine"):
+        yield from contradictions.of_the_machine(document)
     if sound.intact("cluster", "host_setup", "hosts"):
         yield from contradictions.of_the_setup(document, entries)
     if sound.intact("probe"):
@@ -104,6 +106,7 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         gate=_gate(document.gate),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
+        machine=Machine(document.machine.nvlinks, document.machine.nvlink_speed, document.machine.mig),
         amp=in_amp_mode(document),
     )
 

@@ -62,6 +62,14 @@ class ClusterTable(_Table):
     device_mtu: Mtu | None = None
 
 
+class MachineTable(_Table):
+    """What every GPU of the cluster has; what is not said is as preflight knows the model."""
+
+    nvlinks: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
+    nvlink_speed: Bandwidth | None = None
+    mig: StrictBool = False
+
+
 class SshTable(_Table):
     user: Login | None = None
     port: Port | None = None
@@ -223,6 +231,7 @@ class Document(_Table):
     """hosts.toml as a whole."""
 
     cluster: ClusterTable
+    machine: MachineTable = MachineTable()
     ssh: SshTable = SshTable()
     network: NetworkTable = NetworkTable()
     device_addresses: Annotated[FourSubnets | OneSubnet, Field(discriminator="plan")] | None = None

@@ -20,6 +20,7 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
             "cidrs": list(map(str, cluster.cidrs)),
             **_mtu(cluster),
         },
+        **_machine(cluster),
         "ports": _ports(cluster),
         "firewall": {"policy": cluster.firewall.value, "disable_at_boot": cluster.firewall_off_at_boot},
         "host_setup": _setup(cluster),
@@ -47,6 +48,13 @@ def _gate(gate: GatePolicy) -> dict[str, Any]:
         "undrain": gate.undrain,
         "requeues": gate.requeues,
     }
+
+
+def _machine(cluster: Cluster) -> dict[str, Any]:
+    said = {"nvlinks": cluster.machine.nvlinks, "nvlink_speed": cluster.machine.nvlink_speed}
+    table = {key: value for key, value in said.items() if value is not None}
+    table |= {"mig": True} if cluster.machine.mig else {}
+    return {"machine": table} if table else {}
 
 
 def _mtu(cluster: Cluster) -> dict[str, int]:

@@ -122,6 +122,15 @@ class JobInputs:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """What the operator says of every GPU of the cluster. None: as preflight knows the model, else as most have it."""
+
+    nvlinks: int | None = None
+    nvlink_speed: float | None = None  # GB/s of one link, each way
+    mig: bool = False  # the GPUs are to be cut into MIG instances
+
+
+@dataclass(frozen=True)
 class Host:
     """One server. `address` is what is connected to; `nic` is an interface name or a CIDR that names one."""
 
@@ -164,6 +173,7 @@ class Cluster:
     job: JobInputs = field(default_factory=JobInputs)
     gate: GatePolicy = field(default_factory=GatePolicy)
     superpod: bool = False  # the servers (of Atlas A3) stand in a super-pod
+    machine: Machine = field(default_factory=Machine)
     amp: bool = False  # the NPUs (of Atlas A1) are in AMP mode: their addresses are planned in one subnet
 
     @property

@@ -32,9 +32,10 @@ WARNED = {
 }
 RESTLESS = {(check, "warn") for check in ("PRB103", "PRB111", "PRB115", "PRB116", "PRB118")}
 # Tried elsewhere: root may open every file. The rest is in the lab matrix, which has leaves, more hosts, tests within
-# hosts, and the minutes that a setup which hangs takes.
+# hosts, and the minutes that a setup which hangs takes; GPUs are in test_gpus.py.
 ELSEWHERE = (
     "device-file-mode", "partition", "slow-uplink", "hccs-down", "random-loss", "setup-hangs",
+    "gpu-lost", "gpu-ecc", "gpu-row-remap", "gpu-nvlink", "nvidia-smi-hangs",
 )  # fmt: skip
 
 

@@ -87,6 +87,7 @@ from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import with_entries
 from tests.unit.case_baseline import baseline
 from tests.unit.case_rehearsal import rehearsal
+from tests.unit.healthy_gpus import healthy_nvidia
 
 SETUP = HostSetup(hosts_file=True, memlock="unlimited", nofile=1048576, profile={})
 PORTS = PortSet.parse("29500,60000-60031")
@@ -219,6 +220,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             "root", tuple(Visit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
         ),
         shells=Shells("root", "/bin/bash", _way(), _way()),
+        nvidia=healthy_nvidia(number) if cluster.product is Product.NVIDIA else None,
         load=Load(192, None, 2.3, 1, 0.3, (Busy(812, "rsyslogd", 0.25, 0.03, "root"),)),
     )  # fmt: skip
 

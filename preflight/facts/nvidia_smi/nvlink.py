@@ -6,9 +6,9 @@ A healthy A100 has 12 of 25 GB/s, a healthy H100 18 of 26.562 GB/s.
 import re
 from dataclasses import dataclass
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.trouble import known, trouble
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 1 << 20  # characters
 _GPU = re.compile(r"GPU ([0-9]{1,3}): (\S[^()]{0,80}) \(UUID: (GPU-[0-9a-f-]{36})\)", re.ASCII)

@@ -54,6 +54,7 @@ MODULES = {
     "hccn": "hccn",
     "hccn_conf": "hccn",
     "npu_smi": "npu_smi",
+    "nvidia": "nvidia",
     "chips": "npu_smi",
     "pings": "pings",
     "extras": "extras",

@@ -202,6 +202,9 @@ class Pseudonyms:
             return match[0]
         if address.is_multicast or int(address) < 1 << 32:
             return match[0]
+        if address.ipv4_mapped:  # a GID of RoCE: still that of the interface's address
+            number = self._mapped(int(address.ipv4_mapped))
+            return self._mark(f"::ffff:{number >> 16:x}:{number & 0xFFFF:x}")
         groups = address.exploded.split(":")
         found = [groups[0]]
         for at in range(1, 8):

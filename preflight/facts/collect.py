@@ -32,8 +32,7 @@ HOST_SECTIONS = {
     "job": 30.0,
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
-# A nvidia-smi that hangs is ended after 25 s.
-GPU_SECTIONS = {"nvidia": 30.0}
+GPU_SECTIONS = {"nvidia": 30.0, "rdma": 10.0}  # a nvidia-smi that hangs is ended after 25 s
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
 DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}

@@ -19,6 +19,7 @@ from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.packages import Package
+from preflight.facts.rdma.host import Rdma
 from preflight.facts.shells import Shells
 
 Reading = Found[str]  # one word that a device says of itself
@@ -254,6 +255,7 @@ class HostFacts:
     nvidia: Nvidia | Missing | None = None
     shells: Shells | Missing | None = None
     neighbours: Neighbours | Missing | None = None
+    rdma: Rdma | Missing | None = None
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one

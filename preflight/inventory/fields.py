@@ -272,6 +272,18 @@ def _modules(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _rdma_devices(value: Any) -> tuple[str, ...]:
+    """Names of /sys/class/infiniband."""
+    if not isinstance(value, list):
+        raise ValueError(f'should be a list such as ["mlx5_0", "mlx5_1"], found {shown(value)}')
+    for item in value:
+        if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z][\w.-]{0,60}", item, re.ASCII)):
+            raise ValueError(f"{shown(item)} is no RDMA device such as mlx5_0")
+    if len(set(value)) < len(value):
+        raise ValueError("a device stands there twice")
+    return tuple(value)
+
+
 def _folder_there(value: Any) -> str:
     """An absolute path that can stand in a URL as it is: torch reads it out of file://."""
     if not isinstance(value, str) or not re.fullmatch(r"(?:/[\w.+@-]+)+/?", value, re.ASCII):
@@ -304,6 +316,7 @@ Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidato
 PathsThere = Annotated[tuple[str, ...], BeforeValidator(_paths_there, json_schema_input_type=list[str])]
 PathThere = Annotated[str, BeforeValidator(_path_there)]
 Modules = Annotated[tuple[str, ...], BeforeValidator(_modules, json_schema_input_type=list[str])]
+RdmaDevices = Annotated[tuple[str, ...], BeforeValidator(_rdma_devices, json_schema_input_type=list[str])]
 FolderThere = Annotated[str, BeforeValidator(_folder_there)]
 Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
 HostRange = Annotated[

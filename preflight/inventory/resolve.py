@@ -106,7 +106,9 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         gate=_gate(document.gate),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
-        machine=Machine(document.machine.nvlinks, document.machine.nvlink_speed, document.machine.mig),
+        machine=Machine(
+            document.machine.nvlinks, document.machine.nvlink_speed, document.machine.mig, document.machine.rdma
+        ),
         amp=in_amp_mode(document),
     )
 

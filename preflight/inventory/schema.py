@@ -34,6 +34,7 @@ from preflight.inventory.fields import (
     Port,
     Ports,
     Profile,
+    RdmaDevices,
     Seconds,
     Size,
     Text,
@@ -63,11 +64,13 @@ class ClusterTable(_Table):
 
 
 class MachineTable(_Table):
-    """What every GPU of the cluster has; what is not said is as preflight knows the model."""
+    """What every GPU of the cluster has, and which RDMA devices jobs use; what is not said is as preflight knows the
+    model, or as most hosts have it."""
 
     nvlinks: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
     nvlink_speed: Bandwidth | None = None
     mig: StrictBool = False
+    rdma: RdmaDevices = ()
 
 
 class SshTable(_Table):

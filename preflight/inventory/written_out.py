@@ -52,8 +52,9 @@ def _gate(gate: GatePolicy) -> dict[str, Any]:
 
 def _machine(cluster: Cluster) -> dict[str, Any]:
     said = {"nvlinks": cluster.machine.nvlinks, "nvlink_speed": cluster.machine.nvlink_speed}
-    table = {key: value for key, value in said.items() if value is not None}
+    table: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
     table |= {"mig": True} if cluster.machine.mig else {}
+    table |= {"rdma": list(cluster.machine.rdma)} if cluster.machine.rdma else {}
     return {"machine": table} if table else {}
 
 

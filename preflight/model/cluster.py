@@ -123,11 +123,12 @@ class JobInputs:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the operator says of every GPU of the cluster. None: as preflight knows the model, else as most have it."""
+    """What the operator says of the hosts' GPUs and NICs. None: as preflight knows the model, else as most have it."""
 
     nvlinks: int | None = None
     nvlink_speed: float | None = None  # GB/s of one link, each way
     mig: bool = False  # the GPUs are to be cut into MIG instances
+    rdma: tuple[str, ...] = ()  # RDMA devices that jobs use, mlx5_0 …; empty: those that are active on most hosts
 
 
 @dataclass(frozen=True)

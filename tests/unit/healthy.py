@@ -24,7 +24,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Interface, IPv4Network, ip_network
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -54,6 +54,8 @@ from preflight.facts.nic import (
     UdpPorts,
 )
 from preflight.facts.packages import DriverInstall, Package
+from preflight.facts.rdma import Gid, PortCounters, RdmaPort
+from preflight.facts.rdma.host import PciFunction, Rdma
 from preflight.facts.shells import Shells, Way
 from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import (
@@ -92,6 +94,8 @@ from tests.unit.healthy_gpus import healthy_nvidia
 SETUP = HostSetup(hosts_file=True, memlock="unlimited", nofile=1048576, profile={})
 PORTS = PortSet.parse("29500,60000-60031")
 NETWORK = IPv4Network("10.1.0.0/24")
+_KINDS: tuple[Literal["v1", "v2"], ...] = ("v1", "v2")
+_ENDS: tuple[Literal["gpu", "nic"], ...] = ("gpu", "nic")
 CHIPS = {Product.ATLAS_A1: "910A", Product.ATLAS_A2: "910B3", Product.ATLAS_A3: "Ascend910"}
 BASE_RULES = ("ct state established,related accept", 'iif "lo" accept', "tcp dport 22 accept")
 NFTABLES_CONF = (
@@ -148,6 +152,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             (
                 Interface("lo", True, 65536, "00:00:00:00:00:00", ("127.0.0.1/8", "::1/128")),
                 Interface("eth0", True, 1500, "02:00:00:00:00:01", (f"{host.address}/{length}", "fe80::1/64")),
+                *(_rdma_nics(number) if cluster.product is Product.NVIDIA else ()),
             ),
             (Route("default", "10.1.0.254", "eth0"),),
         ),
@@ -174,6 +179,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
                 for index, address in addresses.items()
             )
         ),
+        rdma=_rdma(number),
         hccn_conf=HccnConf(True, entries, "".join(f"{key}={value}\n" for key, value in entries.items())),
         arrivals=Arrivals(
             tuple(
@@ -254,6 +260,43 @@ def _job() -> Job:
         environment=SeenFolder("/opt/venv", "nfs4", "store:/export/venv"),
         imports={"torch": "/opt/venv/torch/__init__.py"},
     )  # fmt: skip
+
+
+def _rdma_nics(number: int) -> tuple[Interface, ...]:
+    """The interfaces of the RoCE ports."""
+    return tuple(
+        Interface(f"rdma{rail}", True, 9000, f"02:30:00:00:0{rail}:{number:02x}", (f"10.30.{rail}.{number}/24",))
+        for rail in range(2)
+    )
+
+
+def _rdma(number: int) -> Rdma:
+    """Two ports of RoCE and one of InfiniBand, each RoCE NIC below a switch that it shares with a GPU."""
+    ports = tuple(RdmaPort(f"mlx5_{rail}", 1, "ACTIVE", "LinkUp", 400.0, "Ethernet", 0, 0) for rail in range(2))
+    gids = tuple(
+        Gid(
+            f"mlx5_{rail}", 1, 2 * mapped + (kind == "v2"),
+            f"::ffff:10.30.{rail}.{number}" if mapped else f"fe80::{rail}:{number}",
+            f"10.30.{rail}.{number}" if mapped else None, kind, f"rdma{rail}",
+        )
+        for rail in range(2) for mapped in (False, True) for kind in _KINDS
+    )  # fmt: skip
+    infiniband = RdmaPort("mlx5_2", 1, "ACTIVE", "LinkUp", 400.0, "InfiniBand", 10 + number, 1)
+    counters = tuple(
+        PortCounters(f"mlx5_{nic}", 1, {"port_rcv_packets": 10**9, "link_downed": 1, "symbol_error": 0})
+        for nic in range(3)
+    )
+    switches = {rail: (f"0000:{rail}0:01.0", f"0000:{rail}1:00.0") for rail in range(2)}  # root port, upstream port
+    functions = (
+        PciFunction(f"0000:{rail}{5 + at}:00.0" if kind == "gpu" else f"mlx5_{rail}", kind,
+                    (*above, f"0000:{rail}2:0{at}.0", f"0000:{rail}{5 + at}:00.0"), rail, "identity")
+        for rail, above in switches.items() for at, kind in enumerate(_ENDS)
+    )  # fmt: skip
+    found = tuple(functions)
+    acs: dict[str, int | None] = {bridge: 0 for function in found for bridge in function.path[:-1]}
+    return Rdma(
+        (*ports, infiniband), gids, counters, counters, 0.5, found, acs, uverbs=3, peermem=True, open_driver=True
+    )
 
 
 def _way() -> Way:

@@ -476,6 +476,11 @@ def test_a_mac_address_keeps_its_vendor_and_an_ipv6_address_its_kind() -> None:
     assert local != IPv6Address("fe80::21b:21ff:fe3c:9df8")
 
 
+def test_a_gid_stays_that_of_its_address() -> None:
+    gid = SECRET.text("mlx5_0/ports/1/gids/3: 0000:0000:0000:0000:0000:ffff:0a1e:000b").partition(": ")[2]
+    assert str(IPv6Address(gid).ipv4_mapped) == SECRET.text("10.30.0.11") != "10.30.0.11"
+
+
 def test_another_key_gives_other_pseudonyms() -> None:
     other = Pseudonyms(b"another", Known())
     assert [other.text(address) for address in ADDRESSES] != [SECRET.text(address) for address in ADDRESSES]

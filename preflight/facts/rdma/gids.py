@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Literal
 
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.port import DEVICE, Reader, whole_lines
-from preflight.facts.types import Missing
 
 _NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _NAME = re.compile(r"[\w.@:-]{1,40}", re.ASCII)

@@ -2,9 +2,9 @@
 
 import re
 
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.port import RdmaPort, RdmaPorts, Reader, pair, whole_lines
-from preflight.facts.types import Missing
 
 _CA = re.compile(r"CA '([A-Za-z][\w.-]{0,60})'", re.ASCII)
 _PORT = re.compile(r"Port ([0-9]{1,3}):", re.ASCII)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 4 << 20  # characters
 MOST_PORTS = 1024

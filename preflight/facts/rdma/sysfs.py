@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.gids import Gid, made
 from preflight.facts.rdma.port import RdmaPort, Reader, whole_lines
-from preflight.facts.types import Missing
 
 _LINE = re.compile(
     r"(?:/sys/(?:[\w.:-]{1,60}/){0,20}?infiniband/|\./)?"

@@ -2,9 +2,9 @@
 
 import re
 
+from preflight.facts.found import Missing
 from preflight.facts.quote import quote
 from preflight.facts.rdma.port import RdmaPort, RdmaPorts, Reader, pair, whole_lines
-from preflight.facts.types import Missing
 
 _DEVINFO_KEYS = {
     "fw_ver": "firmware", "node_guid": "node_guid", "board_id": "board_id", "state": "state", "max_mtu": "mtu_max",

@@ -1,0 +1,197 @@
+"""Addresses of RoCE ports: the GIDs that NCCL takes, the size of their packets, the networks that they are in."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Interface, IPv4Network
+from typing import Any
+
+from preflight.checks.majority import odd_ones
+from preflight.checks.rdma import NVIDIA, Place, chosen, counted, gids_of, index, interface, is_link_local, roce_mtu
+from preflight.checks.registry import All, cluster_check
+from preflight.facts.job import Job
+from preflight.facts.rdma import Gid, RdmaPort
+from preflight.facts.rdma.host import Rdma
+from preflight.facts.types import Network
+from preflight.model.finding import Finding
+
+LARGEST = 4096  # bytes of data that a packet can have
+
+
+def _variables(job: Job | None) -> Mapping[str, str]:
+    return job.variables if job else {}
+
+
+def _roce(all_: All, rdma: Mapping[str, Rdma]) -> dict[str, list[RdmaPort]]:
+    """Host → its active RoCE ports that count."""
+    places = counted(all_.cluster, rdma.values())
+    return {
+        name: [port for port in places.active(host) if port.link_layer == "Ethernet"] for name, host in rdma.items()
+    }
+
+
+def _used(
+    all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]
+) -> Iterator[tuple[str, RdmaPort, Gid | None]]:
+    """Host, port, and the GID that NCCL takes there."""
+    for name, ports in _roce(all_, rdma).items():
+        for port in ports:
+            yield name, port, chosen(gids_of(rdma[name], port), _variables(job[name]))
+
+
+@cluster_check(
+    "RDM104", "NCCL finds a GID that other hosts reach on every RoCE port", products=NVIDIA, several=False,
+    optional=("job",),
+)  # fmt: skip
+def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+    """Why: a RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
+    NCCL_IB_GID_INDEX NCCL takes the one of that slot, whatever it is: one that begins with fe80 ends in "Call to
+    ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Without it NCCL 2.21 and
+    later look for an IPv4 address in version 2, and find none where the interface has no address.
+
+    By hand: show_gids; or grep . /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*; env | grep NCCL_IB
+
+    Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address
+    """
+    for name, port, gid in _used(all_, rdma, job):
+        there, wanted = gids_of(rdma[name], port), index(_variables(job[name]))
+        told = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL's own choice"
+        more: dict[str, Any] = {
+            "host": name,
+            "evidence": tuple(f"{one.index} {one.gid} {one.kind}" for one in there[:20]),
+        }
+        if not there:
+            yield all_.unknown(f"{name}: {port.device}: its GIDs could not be read", host=name)
+        elif gid is None and wanted is not None:
+            yield all_.bad(
+                f"{name}: {port.device}: {told} is an empty slot; there are {_slots(there)}", found="empty",
+                remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there", **more,
+            )  # fmt: skip
+        elif gid is None:
+            nic = next((one.netdev for one in there if one.netdev), "its interface")
+            yield all_.bad(
+                f"{name}: {port.device}: no GID is RoCE v2 and of an address: {nic} seems to have no address",
+                found=f"{len(there)} GIDs", expected="a GID of an IPv4 address, RoCE v2",
+                remedy=f"ip address add ADDRESS/LENGTH dev {nic}", **more,
+            )  # fmt: skip
+        elif is_link_local(gid):
+            yield all_.bad(
+                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link", found=gid.gid,
+                expected="a GID of an address", remedy="unset NCCL_IB_GID_INDEX, or set it to the slot of an address",
+                **more,
+            )  # fmt: skip
+
+
+def _slots(gids: list[Gid]) -> str:
+    return ", ".join(str(gid.index) for gid in gids[:8]) + (" …" if len(gids) > 8 else "")
+
+
+@cluster_check("RDM105", "The GIDs that NCCL takes are of one kind on all hosts", products=NVIDIA, optional=("job",))
+def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+    """Why: slots are filled in the order in which addresses come, so one index may be RoCE v2 on one host and v1, or an
+    IPv6 address, on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
+    argument". All of them RoCE v1 is a warning: it is not routed, and switches do not spread it over their links.
+
+    By hand: show_gids   (on both hosts, at the index of NCCL_IB_GID_INDEX)
+
+    Mend: unset NCCL_IB_GID_INDEX on all hosts: NCCL 2.21 and later look for the right one by themselves
+    """
+    kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
+    for name, _, gid in _used(all_, rdma, job):
+        if gid is not None and not is_link_local(gid):
+            kinds[name][f"RoCE {gid.kind} with {'IPv4' if gid.address else 'IPv6'}"] = None
+    words = {name: " and ".join(seen) for name, seen in kinds.items()}
+    odd = list(odd_ones(words))
+    for one in odd:
+        yield all_.bad(
+            f"{one.host}: NCCL takes GIDs of {one.value}, {one.elsewhere} of {one.usual}", host=one.host,
+            peer=one.others[0], expected=one.usual, found=one.value,
+            remedy="unset NCCL_IB_GID_INDEX on all hosts, or set it to a slot that is RoCE v2 on all",
+        )  # fmt: skip
+    if not odd and any("v1" in word for word in words.values()):
+        for name, word in words.items():
+            yield all_.warn(
+                f"{name}: NCCL takes GIDs of {word}, which is not routed", host=name, expected="RoCE v2", found=word,
+                remedy="unset NCCL_IB_GID_INDEX and NCCL_IB_ROCE_VERSION_NUM",
+            )  # fmt: skip
+
+
+@cluster_check(
+    "RDM106", "RoCE packets are equally large on all hosts", products=NVIDIA, several=False, optional=("job",)
+)
+def packets(
+    all_: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: Mapping[str, Job | None]
+) -> Iterator[Finding]:
+    """Why: the MTU of the interface decides how much data a RoCE packet has: 4096 bytes from an MTU of 4192 on, 1024
+    with 1500. Where two ends differ, the larger packet is an error of the smaller end: "IBV_WC_LOC_LEN_ERR", or
+    "local access violation work queue error". Less than 4096 everywhere is a warning: it costs speed, and NCCL's
+    communication from within kernels (GIN) wants 4096.
+
+    By hand: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
+
+    Mend: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches
+    """
+    sizes: dict[Place, dict[str, int]] = defaultdict(dict)
+    mtus: dict[tuple[str, Place], str] = {}
+    for name, port, gid in _used(all_, rdma, job):
+        place = (port.device, port.port)
+        nic = interface(network[name], gid) if gid else None
+        if nic:
+            sizes[place][name] = roce_mtu(nic.mtu)
+            mtus[name, place] = f"{nic.name} has MTU {nic.mtu}"
+    small = set()
+    for place, by_host in sorted(sizes.items()):
+        odd = list(odd_ones(by_host))
+        for one in odd:
+            yield all_.bad(
+                f"{one.host}: {place[0]} sends packets of {one.value} bytes, {one.elsewhere} of {one.usual}: "
+                f"{mtus[one.host, place]}",
+                host=one.host, peer=one.others[0], expected=f"{one.usual} bytes", found=f"{one.value} bytes",
+                remedy="the same MTU on all hosts, and on the switches between them",
+            )  # fmt: skip
+        small |= set() if odd else {name for name, size in by_host.items() if size < LARGEST}
+    for name in sorted(small):
+        first = next(said for (host, _), said in mtus.items() if host == name)
+        yield all_.warn(
+            f"{name}: RoCE packets have less than {LARGEST} bytes: {first}", host=name, expected="MTU 4192 or more",
+            found=first, remedy="ip link set NIC mtu 9000 on all hosts, and as much on the switches",
+        )  # fmt: skip
+
+
+@cluster_check(
+    "RDM107", "An RDMA device's name stands for the same network on every host", products=NVIDIA, optional=("job",)
+)
+def same_rails(
+    all_: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: Mapping[str, Job | None]
+) -> Iterator[Finding]:
+    """Why: NCCL connects the first device of a host to the first of another, by their names. Where mlx5_0 is in rail 0
+    on one host and in rail 1 on the next, packets have to cross the rails, which many fabrics cannot: "Got completion
+    with error 12", or a job that hangs. Hosts are compared that have the same networks; where every host has its own,
+    and all is routed, there is nothing to compare.
+
+    By hand: rdma link show; ip -4 -brief address show   (on both hosts)
+
+    Mend: give the interfaces the addresses of the same rails on all hosts, or names that last to the devices (udev,
+    rdma-core's 60-rdma-persistent-naming.rules)
+    """
+    tables: dict[str, dict[str, IPv4Network]] = defaultdict(dict)
+    for name, port, gid in _used(all_, rdma, job):
+        nic = interface(network[name], gid) if gid else None
+        own = [IPv4Interface(text) for text in nic.addresses if ":" not in text] if nic else []
+        for address in own:
+            if gid and str(address.ip) == gid.address:
+                tables[name][port.device] = address.network
+    alike: dict[frozenset[IPv4Network], dict[str, tuple[tuple[str, str], ...]]] = defaultdict(dict)
+    for name, table in tables.items():
+        if len(set(table.values())) > 1:
+            alike[frozenset(table.values())][name] = tuple(sorted((key, str(value)) for key, value in table.items()))
+    for hosts in alike.values():
+        for one in odd_ones(hosts):
+            usual = dict(one.usual)
+            moved = [(device, place) for device, place in one.value if usual.get(device) != place]
+            device, place = moved[0] if moved else one.value[0]
+            yield all_.bad(
+                f"{one.host}: {device} is in {place}, on {one.elsewhere} in {usual.get(device, 'none')}", host=one.host,
+                peer=one.others[0], expected=", ".join(map(" ".join, one.usual)),
+                found=", ".join(map(" ".join, one.value)),
+                remedy="the same device in the same rail on every host: addresses, cables, or names of devices",
+            )  # fmt: skip

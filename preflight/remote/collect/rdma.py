@@ -1,0 +1,148 @@
+"""RDMA NICs, and what lies between them and the GPUs: from sysfs and /proc alone, no program is started."""
+
+# ruff: noqa: ARG001  (the sections have one signature)
+
+import os
+import re
+import time
+
+from collect.tools import LookError, each, listing, read
+
+INFINIBAND = "/sys/class/infiniband"
+PCI = "/sys/bus/pci/devices"
+OF_DEVICE = ("fw_ver", "hca_type")
+OF_PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
+COUNTERS = ("counters", "hw_counters")
+ATTRIBUTES = ("types", "ndevs")
+MOST_DEVICES = 64
+MOST_SLOTS = 512  # GIDs of a port
+APART = 0.5  # seconds between two looks at the counters
+GPU_CLASSES = ("0x0300", "0x0302")
+NVIDIA = "0x10de"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+ACS, MOST_CAPABILITIES = 0x000D, 64
+
+
+def look_rdma(request, deadline):
+    """A device whose firmware hangs costs itself alone: each has a thread."""
+    there = sorted(listing(INFINIBAND))
+    names = there[:MOST_DEVICES]
+    begun = time.monotonic()
+    texts = each(names, lambda name: told(name, ports), deadline - 1)
+    if texts:
+        time.sleep(max(0, min(APART, deadline - time.monotonic() - 1)))
+    later = each(texts, lambda name: told(name, counters), deadline - 0.5)
+    functions = [function("gpu", address, os.path.join(PCI, address)) for address in gpus()]
+    functions += [function("nic", name, os.path.join(INFINIBAND, name, "device")) for name in names]
+    functions = [one for one in functions if one["path"]]  # soft RoCE stands on no bus
+    bridges = sorted({address for one in functions for address in one["path"][:-1]})
+    return {
+        "infiniband": "".join(texts[name] for name in sorted(texts)),
+        "later": "".join(later[name] for name in sorted(later)),
+        "seconds": time.monotonic() - begun,
+        "silent": [name for name in names if name not in texts],
+        "left_out": len(there) - len(names),
+        "functions": functions,
+        "acs": {address: acs(os.path.join(PCI, address, "config")) for address in bridges},
+        "uverbs": sum(name.startswith("uverbs") for name in listing("/dev/infiniband")),
+        "peermem": any(os.path.isdir("/sys/module/" + name) for name in ("nvidia_peermem", "nv_peer_mem")),
+        "driver": word("/proc/driver/nvidia/version"),
+        "iommus": sorted(listing("/sys/class/iommu"))[:MOST_DEVICES],
+        "iommu_arguments": [part for part in word("/proc/cmdline").split() if "iommu" in part][:20],
+        "hypervisor": is_guest(),
+        "dmi": [word("/sys/class/dmi/id/" + name) for name in ("sys_vendor", "product_name")],
+    }
+
+
+def word(path):
+    """What a file of the kernel says; "" where there is none, or it does not say."""
+    try:
+        return (read(path) or "").strip()
+    except LookError:  # EINVAL is how an empty slot of GIDs is told
+        return ""
+
+
+def told(device, files):
+    """`mlx5_0/ports/1/state: 4: ACTIVE` and so on, as grep -rs would print the files."""
+    base = os.path.join(INFINIBAND, device)
+    found = ((path, word(os.path.join(base, path))) for path in files(base))
+    return "".join("%s/%s: %s\n" % (device, path, value) for path, value in found if value and "\n" not in value)
+
+
+def ports(base):
+    """The files of a device that are wanted, as paths below it."""
+    yield from OF_DEVICE
+    for port in numbers(os.path.join(base, "ports")):
+        for name in OF_PORT:
+            yield "ports/%s/%s" % (port, name)
+        for slot in numbers(os.path.join(base, "ports", port, "gids"))[:MOST_SLOTS]:
+            path = "ports/%s/gids/%s" % (port, slot)
+            if word(os.path.join(base, path)).strip("0:"):
+                yield path
+                for name in ATTRIBUTES:
+                    yield "ports/%s/gid_attrs/%s/%s" % (port, name, slot)
+    yield from counters(base)
+
+
+def counters(base):
+    for port in numbers(os.path.join(base, "ports")):
+        for folder in COUNTERS:
+            for name in sorted(listing(os.path.join(base, "ports", port, folder))):
+                if name != "lifespan":  # how long the driver keeps what it has read
+                    yield "ports/%s/%s/%s" % (port, folder, name)
+
+
+def numbers(folder):
+    return sorted(filter(str.isdigit, listing(folder)), key=int)
+
+
+def gpus():
+    """PCI addresses of NVIDIA's GPUs."""
+    for address in sorted(listing(PCI)):
+        kind = word(os.path.join(PCI, address, "class"))
+        if kind.startswith(GPU_CLASSES) and word(os.path.join(PCI, address, "vendor")) == NVIDIA:
+            yield address
+
+
+def function(kind, name, link):
+    """Its bridges are the folders of its path: /sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0."""
+    return {
+        "kind": kind,
+        "name": name,
+        "path": [part for part in os.path.realpath(link).split("/") if ADDRESS.fullmatch(part)],
+        "numa_node": word(os.path.join(link, "numa_node")),
+        "iommu": word(os.path.join(link, "iommu_group", "type")),
+    }
+
+
+def acs(path):
+    """A bridge's ACS control register, by its configuration space; 0: it has none; None: only root is shown it.
+
+    PCI Express Base Specification: extended capabilities begin at 0x100, each with its id and where the next one is.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(4096)
+    except OSError:
+        return None
+    if len(data) <= 64:
+        return None
+    at = 0x100
+    for _ in range(MOST_CAPABILITIES):
+        if not 0x100 <= at <= len(data) - 8:
+            break
+        header = int.from_bytes(data[at : at + 4], "little")
+        if header & 0xFFFF == ACS:
+            return int.from_bytes(data[at + 6 : at + 8], "little")
+        at = header >> 20 & 0xFFC
+    return 0
+
+
+def is_guest():
+    """Whether processors say that a hypervisor is below them, as those of x86 do."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            head = file.read(64 * 1024)
+    except OSError:
+        return False
+    return any(line.startswith("flags") and " hypervisor" in line for line in head.splitlines())

@@ -38,7 +38,7 @@ from preflight.facts.found import Found
 from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
-from preflight.facts.job import NPU_FILES, Job, SeenFile, SeenFolder
+from preflight.facts.job import NPU_FILES, Job, Rdma, SeenFile, SeenFolder
 from preflight.facts.load import Busy, Load
 from preflight.facts.neighbours import Entry, Neighbours, Visit
 from preflight.facts.nic import (
@@ -243,14 +243,14 @@ def _job() -> Job:
     }  # fmt: skip
     packages = {
         "torch": "2.1.0", "torch_npu": "2.1.0.post10", "numpy": "1.26.4", "scipy": "1.11.4", "decorator": "5.1.1",
-        "attrs": "23.2.0", "mindspore": "2.4.10",
+        "attrs": "23.2.0", "mindspore": "2.4.10", "nvidia_nccl_cu12": "2.21.5", "nvidia_cuda_runtime_cu12": "12.4.127",
     }  # fmt: skip
     there = {path: SeenFile(path, "file" if "." in path else "folder") for path in NPU_FILES}
     return Job(
         "root", 0, (0,), (1 << 41) - 1, contained=False, variables=variables, files=there, packages=packages,
         devices=tuple(range(8)), project=SeenFolder("/srv/project", "nfs4", "store:/export/project"),
         environment=SeenFolder("/opt/venv", "nfs4", "store:/export/venv"),
-        imports={"torch": "/opt/venv/torch/__init__.py"},
+        imports={"torch": "/opt/venv/torch/__init__.py"}, rdma=Rdma(),
     )  # fmt: skip
 
 

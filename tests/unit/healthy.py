@@ -82,7 +82,18 @@ from preflight.facts.types import (
 )  # fmt: skip
 from preflight.model.cluster import Cluster, Device, Host, HostSetup, JobInputs, ProbeSettings, Product
 from preflight.model.finding import Finding
-from preflight.model.measure import End, Located, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
+from preflight.model.measure import (
+    End,
+    Located,
+    Meeting,
+    Member,
+    Observation,
+    RankView,
+    Scope,
+    Sending,
+    TestOutcome,
+    TestResult,
+)
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import with_entries
 from tests.unit.case_baseline import baseline
@@ -336,7 +347,14 @@ def healthy_tests() -> list[dict[str, Any]]:
         "members": everybody,
         "ranks": {p: {"seconds": 0.1} for p in everybody},
     }
-    return [{"id": "r1-1", "members": everybody, "busbw": 8.0}, step, *pairs, large, *alone(everybody)]
+    init = {
+        "id": "r1-0",
+        "op": "init",
+        "members": everybody,
+        "meeting": {"backend": "nccl", "place": "10.1.0.1:29500", "nics": {}},
+        "ranks": {p: {"way": {"network": "IB", "ways": ["NET/IB", "P2P"]}} for p in everybody},
+    }
+    return [init, {"id": "r1-1", "members": everybody, "busbw": 8.0}, step, *pairs, large, *alone(everybody)]
 
 
 def alone(places: Sequence[str]) -> list[dict[str, Any]]:
@@ -497,6 +515,8 @@ def _observation(test: dict[str, Any]) -> Observation:
         said = dict(test.get("ranks", {}).get(f"{member.host}/{member.device}", {}))
         if "end" in said:
             said["end"] = End(said["end"])
+        if "way" in said:
+            said["way"] = Sending(**said["way"])
         views.append(RankView(member, **{"stage": stage, **said}))
     meeting = Meeting(**test["meeting"]) if "meeting" in test else None
     return Observation(result, tuple(views), meeting)

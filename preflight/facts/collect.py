@@ -111,6 +111,8 @@ def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
     return {
         "prefixes": job.PREFIXES,
         "named_by": job.NAMED_BY,
+        "read_by": job.READ_BY,
+        "written_by": job.WRITTEN_BY,
         "mpi_parameters": job.MPI_PARAMETERS,
         "files": job.NPU_FILES if cluster.product.is_npu else (),
         "requirements": cluster.job.requirements,

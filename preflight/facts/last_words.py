@@ -53,6 +53,28 @@ _TWICE = Meaning(
 
 _SENTENCES = (
     (
+        r"is a CPU build: install one",
+        Meaning(
+            "the jobs' Python has a torch without CUDA",
+            "install torch from the index of its CUDA build (pip install torch --index-url …/whl/cu124), or correct "
+            "probe.python",
+        ),
+    ),
+    (
+        r"[Nn]o GPU is visible|GPU \d+ is not visible|built without NCCL",
+        Meaning(
+            "CUDA shows the jobs fewer GPUs than the inventory has: the driver, the container, or CUDA_VISIBLE_DEVICES",
+            "nvidia-smi -L where jobs run; docker run --gpus all; unset CUDA_VISIBLE_DEVICES",
+        ),
+    ),
+    (
+        r"Duplicate GPU",
+        Meaning(
+            "two ranks have one GPU: two hosts of the inventory are containers of one machine, or it has one twice",
+            "give each container GPUs of its own, and name each once in the inventory",
+        ),
+    ),
+    (
         r"Two accelerators cannot be used",
         Meaning(
             "torch is a build for another accelerator (CUDA), and torch_npu refuses to work beside it",

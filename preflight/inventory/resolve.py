@@ -154,6 +154,7 @@ def _probe(table: ProbeTable, product: Product) -> ProbeSettings:
         wrapper=tuple(table.exec),
         user=table.user,
         backend=backend,
+        transport=table.transport or "",
         sizes=tuple(table.sizes),
         step_deadline=table.step_deadline or (_HCCL_DEADLINE if backend == "hccl" else _DEADLINE),
         via=table.via,

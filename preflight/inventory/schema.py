@@ -168,6 +168,7 @@ class ProbeTable(_Table):
     exec: Words = []
     user: LoginOrNone = ""
     backend: Literal["hccl", "nccl", "gloo"] | None = None
+    transport: Literal["ib", "socket"] | None = None
     sizes: Annotated[list[Size], Field(min_length=1)] = [8, 1 << 20, 16 << 20]
     init: Literal["store", "env", "tcp", "file"] = "store"
     shared_dir: FolderThere | None = None

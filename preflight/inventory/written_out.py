@@ -96,6 +96,7 @@ def _probe(probe: ProbeSettings) -> dict[str, Any]:
         "exec": list(probe.wrapper),
         "user": probe.user,
         "backend": probe.backend,
+        **({"transport": probe.transport} if probe.transport else {}),
         "sizes": [f"{size}B" for size in probe.sizes],
         "init": probe.init,
         **({"shared_dir": probe.shared_dir} if probe.shared_dir else {}),

@@ -83,6 +83,7 @@ class ProbeSettings:
     wrapper: tuple[str, ...] = ()  # argv in front of python: docker exec -i X, enroot start …
     user: str = ""  # run as this user through sudo -u
     backend: str = "gloo"  # hccl | nccl | gloo
+    transport: str = ""  # by which NCCL is to send between hosts: ib (RDMA, RoCE too) | socket; "": whichever it takes
     sizes: tuple[int, ...] = (8, 1 << 20, 16 << 20)  # bytes per rank
     init: str = "store"  # how all ranks together meet: store (preflight's own) | env | tcp | file, as jobs do
     shared_dir: str = ""  # of all hosts, for init "file"

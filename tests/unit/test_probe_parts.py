@@ -94,5 +94,22 @@ def test_workers_of_hccl_get_the_ports_of_the_inventory(
     host_range: str, base_port: int, variables: dict[str, str]
 ) -> None:
     hello = {"backend": "hccl", "nic": "eth0", "base_port": base_port, "host_range": host_range}
-    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1")
+    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1", {})
     assert {name: value for name, value in environment.items() if "PORT" in name} == variables
+
+
+@pytest.mark.parametrize(
+    ("nic", "transport", "told", "found"),
+    [
+        (None, "", {}, {"NCCL_SOCKET_IFNAME": "=eth0"}),
+        (None, "", {"NCCL_SOCKET_IFNAME": "ib"}, {}),
+        ("eth0", "ib", {"NCCL_SOCKET_IFNAME": "ib"}, {"NCCL_SOCKET_IFNAME": "=eth0", "NCCL_NET": "IB"}),
+        (None, "ib", {"NCCL_NET": "mine"}, {"NCCL_SOCKET_IFNAME": "=eth0"}),
+    ],
+)
+def test_workers_of_nccl_get_the_interface_and_what_jobs_say_themselves_counts(
+    nic: str | None, transport: str, told: dict[str, str], found: dict[str, str]
+) -> None:
+    hello = {"backend": "nccl", "nic": nic, "transport": transport}
+    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1", told)
+    assert {name: value for name, value in environment.items() if "NCCL" in name} == found

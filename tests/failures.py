@@ -48,8 +48,9 @@ ASCEND = Table(
 GPU = Table(
     "failures-gpu.toml", "failures-gpu.md", "Failures that users of GPU clusters reported",
     f"What cost users of NVIDIA clusters a day, as their reports and documents have it: {_HOW}"
-    "What a job says at such a failure is read by `preflight diagnose` ([diagnose.md](diagnose.md)). Those of Ascend "
-    "clusters: [failures.md](failures.md).", " gpu",
+    "None of these tests has a GPU: what its tools would print is in the cases. What a job says at such a failure is "
+    "read by `preflight diagnose` ([diagnose.md](diagnose.md)). Those of Ascend clusters: [failures.md](failures.md).",
+    " gpu",
 )  # fmt: skip
 TABLES = (ASCEND, GPU)
 

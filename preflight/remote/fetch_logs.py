@@ -6,7 +6,7 @@ The rest of stdin is the request, a JSON object:
     marker   word that frames the answer
     globs    [path or pattern, …] of files and folders, absolute or with ~
     user     whose jobs run here, besides who logs in; or ""
-    age      seconds since a file was changed; older ones are only counted
+    age      seconds since a file was changed, or the kernel said something; older files are only counted
     most     bytes of all files; `each`: of one
     passed   [".py", …]: files in folders that end so are no logs
 
@@ -186,9 +186,19 @@ class Answer:
             )  # fmt: skip
 
 
-def kernel():
-    """What it said of devices, memory, links and disks since it started, in the time on the wall."""
+def recent(line, since):
+    """Without the time zone; empty: older than `since`, a time on the wall. A line without a time is kept."""
+    found = KERNEL_TIME.match(line)
+    if not found:
+        return line
+    return "" if found.group(1) < since else found.group(1) + line[found.end() :]
+
+
+def kernel(age):
+    """What it said of devices, memory, links and disks since it started, but for what is older; in the time on the
+    wall."""
     why = ""
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0, time.time() - age)))
     environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
     for command in DMESG:
         try:
@@ -202,7 +212,7 @@ def kernel():
             return {"text": "", "why": "dmesg: %s" % (getattr(error, "strerror", None) or "no answer in 20 s")}
         if done.returncode == 0:
             lines = done.stdout.decode("utf-8", "replace").splitlines()
-            wanted = "\n".join(KERNEL_TIME.sub(r"\1", line) for line in lines if KERNEL_WORDS.search(line))
+            wanted = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
             return {"text": packed(wanted.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["dmesg ended with an error"]
         why = words[0][:200]
@@ -220,7 +230,7 @@ def main():
     answer.take()
     document = json.dumps(
         {"files": answer.files, "left": answer.left, "left_more": answer.left_more, "older": answer.older,
-         "nothing": answer.nothing, "kernel": kernel(), "zone": time.localtime().tm_gmtoff}
+         "nothing": answer.nothing, "kernel": kernel(request["age"]), "zone": time.localtime().tm_gmtoff}
     )  # fmt: skip
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(document), document))
 

@@ -44,7 +44,7 @@ def diagnosed(lab: LabHandle, *words: str, inventory: str = "") -> dict[str, Any
     if inventory:
         place = lab.inventory.with_name("told.toml")
         place.write_text(inventory, encoding="utf-8")
-    done = preflight("diagnose", "--fetch", "-i", place, "-o", "json", *words, check=False)
+    done = preflight("diagnose", "--fetch", "-i", place, "--since", "9999d", "-o", "json", *words, check=False)
     assert not done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     assert document["exit"] == done.returncode
@@ -80,5 +80,5 @@ def test_of_files_that_are_named_the_end_comes_and_what_is_no_file_does_not(lab:
 def test_a_host_that_does_not_answer_is_named_and_leaves_it_open(lab: LabHandle) -> None:
     closed = lab.inventory.read_text(encoding="utf-8")
     closed += '\n[[hosts]]\nname = "node03"\naddress = "127.0.0.1"\n'  # refused, or a host key that nobody knows
-    found = diagnosed(lab, "--limit", "node01,node03", "--since", "1m", inventory=closed)
+    found = diagnosed(lab, "--limit", "node01,node03", inventory=closed)
     assert (found["exit"], [one["file"] for one in found["unread"]]) == (1, ["node03"])

@@ -76,7 +76,7 @@ class Mpi:
 
 
 @dataclass(frozen=True)
-class Rdma:
+class JobRdma:
     """RDMA in the job's view. `devices`: /sys/class/infiniband; `nodes`: /dev/infiniband/uverbsN, by which a program
     gets at them; `library`: why libibverbs cannot be loaded, "" where it can, or where there is no device."""
 
@@ -109,7 +109,7 @@ class Job:
     imports: dict[str, str] = field(default_factory=dict)  # package → where an import would find it; "": nowhere
     nccl_files: dict[str, str] = field(default_factory=dict)
     nccl_ignored: tuple[tuple[str, str], ...] = ()
-    rdma: Rdma | None = None  # None: not looked at
+    rdma: JobRdma | None = None  # None: not looked at
 
     def told(self, name: str) -> str:
         """`NCCL_IB_HCA='mlx5_1'`, and of which file that is, where it is not the environment's."""

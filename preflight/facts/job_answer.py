@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from preflight.facts import versions
 from preflight.facts.found import Found
-from preflight.facts.job import Job, Mpi, Parameter, Rdma, SeenFile, SeenFolder
+from preflight.facts.job import Job, Mpi, Parameter, JobRdma, SeenFile, SeenFolder
 from preflight.facts.packages import Package, package
 from preflight.facts.redact import redacted
 from preflight.facts.types import Limits, Missing, Reading, Versions
@@ -38,7 +38,7 @@ class RawDeep:
     imports: dict[str, str] = field(default_factory=dict)
     nccl_files: dict[str, str] = field(default_factory=dict)
     nccl_ignored: list[tuple[str, str]] = field(default_factory=list)
-    rdma: Rdma | None = None
+    rdma: JobRdma | None = None
 
 
 @dataclass

@@ -38,7 +38,7 @@ from preflight.facts.found import Found
 from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
-from preflight.facts.job import NPU_FILES, Job, Rdma, SeenFile, SeenFolder
+from preflight.facts.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
 from preflight.facts.load import Busy, Load
 from preflight.facts.neighbours import Entry, Neighbours, Visit
 from preflight.facts.nic import (
@@ -261,7 +261,7 @@ def _job() -> Job:
         "root", 0, (0,), (1 << 41) - 1, contained=False, variables=variables, files=there, packages=packages,
         devices=tuple(range(8)), project=SeenFolder("/srv/project", "nfs4", "store:/export/project"),
         environment=SeenFolder("/opt/venv", "nfs4", "store:/export/venv"),
-        imports={"torch": "/opt/venv/torch/__init__.py"}, rdma=Rdma(),
+        imports={"torch": "/opt/venv/torch/__init__.py"}, rdma=JobRdma(),
     )  # fmt: skip
 
 

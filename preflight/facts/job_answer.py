@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from preflight.facts import versions
 from preflight.facts.found import Found
-from preflight.facts.job import Job, Mpi, Parameter, JobRdma, SeenFile, SeenFolder
+from preflight.facts.job import Job, JobRdma, Mpi, Parameter, SeenFile, SeenFolder
 from preflight.facts.packages import Package, package
 from preflight.facts.redact import redacted
 from preflight.facts.types import Limits, Missing, Reading, Versions

@@ -1,4 +1,4 @@
-"""What a rank's last words mean: the errors of torch_npu, HCCL, NCCL and the runtime → their usual cause and what to do.
+"""What a rank's last words mean: errors of torch_npu, HCCL, NCCL and the runtime → their usual cause and what to do.
 
 Texts and codes are those of torch_npu's wheel (2.1, 2.13) and of the HCCL user guide's fault pages; which cause is
 behind them most often, users' reports say. Pure; a text that is not known is None, never a guess.

@@ -29,7 +29,8 @@ def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> Choi
     if len(names) < _SHORTEST:
         fitting = (nic for order in _NCCL_ORDER for nic in nics if nccl_fits(order, nic[0]))
         first = next(fitting, None)
-        return Choice(*first, FIRST) if first else "no interface that is up has an address"
+        why = f"{FIRST} with NCCL_SOCKET_FAMILY={family}" if len(versions) == 1 else FIRST
+        return Choice(*first, why) if first else "no interface that is up has an address"
     first = next((nic for nic in nics if nccl_fits(names, nic[0])), None)
     told = f"NCCL_SOCKET_IFNAME={quote(names)}" + (f" of {file}" if file else "")
     if first:

@@ -31,9 +31,10 @@ _OWN = re.compile(
 # With these, ranks that differ do not find each other, or wait in different algorithms: unequal ones are a failure. All
 # others make them slower, or give up at different times. Unset means the default.
 _MUST_AGREE = {
-    "NCCL_NET": "", "NCCL_NET_PLUGIN": "", "NCCL_IB_DISABLE": "0", "NCCL_SOCKET_FAMILY": "", "NCCL_COMM_ID": "",
-    "NCCL_ALGO": "", "NCCL_PROTO": "", "NCCL_BUFFSIZE": "4194304", "NCCL_COLLNET_ENABLE": "0",
+    "NCCL_NET": "", "NCCL_IB_DISABLE": "0", "NCCL_SOCKET_FAMILY": "", "NCCL_COMM_ID": "", "NCCL_ALGO": "",
+    "NCCL_PROTO": "", "NCCL_BUFFSIZE": "4194304", "NCCL_COLLNET_ENABLE": "0",
 }  # fmt: skip
+_CHOSEN = ("NCCL_NET", "NCCL_SOCKET_FAMILY")  # unset, NCCL may choose what the others are told
 
 
 def number(value: str) -> int | None:
@@ -101,13 +102,14 @@ def _fits(device: str, words: Iterable[str], exact: bool) -> bool:
     return any(device == word if exact else device.startswith(word) for word in words)
 
 
-def unequal(name: str) -> Outcome | None:
-    """What it is if hosts differ in a variable; None: they may."""
+def unequal(name: str, *meanings: str) -> Outcome | None:
+    """What it is if hosts differ in a variable, by having these meanings; None: they may."""
     if not name.startswith(("NCCL_", "TORCH_NCCL_")) or _OWN.fullmatch(name):
         return None
     if name.endswith(("_FILE", "_DIR", "_PATH")):
         return None
-    return Outcome.FAIL if name in _MUST_AGREE else Outcome.WARN
+    harmless = name in _CHOSEN and "" in meanings
+    return Outcome.FAIL if name in _MUST_AGREE and not harmless else Outcome.WARN
 
 
 def meaning(name: str, value: str | None) -> str:

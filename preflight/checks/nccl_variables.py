@@ -228,11 +228,11 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """
     names = {name for seen in job.values() for name in seen.variables}
     for name in sorted(names):
-        outcome = unequal(name)
-        if outcome is None:
-            continue
         values = {host: meaning(name, seen.variables.get(name)) for host, seen in job.items()}
         for odd in odd_ones(values):
+            outcome = unequal(name, odd.value, odd.usual)
+            if outcome is None:
+                continue
             here, there = (
                 job[host].told(name) if name in job[host].variables else "not set" for host in (odd.host, odd.others[0])
             )

@@ -63,7 +63,9 @@ def test_what_keeps_nccl_on_sockets() -> None:
 
 
 def test_of_unequal_variables_those_count_that_ranks_have_to_agree_on() -> None:
-    assert unequal("NCCL_ALGO") is Outcome.FAIL
+    assert unequal("NCCL_ALGO", "", "tree") is Outcome.FAIL
+    assert unequal("NCCL_NET", "ib", "socket") is Outcome.FAIL
+    assert unequal("NCCL_NET", "ib", "") is Outcome.WARN
     assert unequal("TORCH_NCCL_BLOCKING_WAIT") is Outcome.WARN
     for own in ("NCCL_IB_HCA", "NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_TOPO_FILE", "MASTER_PORT", "GLOO_SOCKET_IFNAME"):
         assert unequal(own) is None

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,13 @@ SOCKET = ["NET/IB : No device found.", "NET/Socket : Using [0]lo:127.0.0.1<0>", 
 GPUS = {"count": 4, "buses": [1, 2, 3, 3, 5], "log": {"0": IB, "1": SOCKET}}
 
 
-def cluster(gpus: dict[str, Any], transport: str = "ib") -> Cluster:
-    """Two hosts, both this machine. So the GPUs of both have the same buses, and only one of each may be used."""
+def cluster(gpus: dict[str, Any], transport: str = "ib", temporary: Path = Path("/none")) -> Cluster:
+    """Two hosts, both this machine. So the GPUs of both have the same buses, and only one of each may be used.
+    `temporary`: of the agents, where they see no other test's."""
     devices = tuple(Device(index) for index in range(5))
     hosts = (Host("node01", "127.0.0.1", devices=devices), Host("node02", "127.0.0.1", devices=devices))
-    words = {"PYTHONPATH": str(Path(__file__).parent / "cuda_stand_in"), "GPUS": json.dumps(gpus)}
+    stand_in = str(Path(__file__).parent / "cuda_stand_in")
+    words = {"PYTHONPATH": stand_in, "GPUS": json.dumps(gpus), "TMPDIR": str(temporary)}
     setup = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())
     settings = ProbeSettings(sys.executable, setup, backend="nccl", transport=transport, step_deadline=20.0)
     return Cluster("test", Product.NVIDIA, hosts, probe=settings)
@@ -64,11 +67,12 @@ def findings(id_: str, two: Cluster, seen: tuple[Observation, ...]) -> list[Find
 
 
 @pytest.fixture(scope="module")
-def observations() -> tuple[Observation, ...]:
+def observations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Observation, ...]:
     """A pair over RDMA and sockets, one on a single GPU, one with a GPU that is not there, and a GPU alone."""
     tests = device_tests(Product.NVIDIA, "nccl", quick=True)
     small = tuple(Operation(it.op, it.dtype, 1 << 14, iterations=1) for it in tests[: len(tests) // 2])
-    return played(cluster(GPUS), pair("g0", 0, 1), pair("g1", 2, 3), pair("g2", 2, 4), alone("g3", 3, small))
+    two = cluster(GPUS, temporary=tmp_path_factory.mktemp("agents"))
+    return played(two, pair("g0", 0, 1), pair("g1", 2, 3), pair("g2", 2, 4), alone("g3", 3, small))
 
 
 def of(observations: tuple[Observation, ...], *devices: int) -> list[Observation]:
@@ -95,6 +99,14 @@ def test_what_the_log_of_the_stand_in_for_nccl_says_of_the_network_is_told_and_j
     assert finding.evidence == ("NET/IB : No device found.", "NET/Socket : Using [0]lo:127.0.0.1<0>",
                                 "Using network Socket")  # fmt: skip
     assert [it.outcome for it in findings("PRB119", cluster(GPUS, ""), seen)] == [Outcome.SKIP]
+
+
+def test_one_network_on_all_hosts_is_told_with_the_log_s_own_line(observations: tuple[Observation, ...]) -> None:
+    (init, *_) = of(observations, 0, 1)
+    same = replace(init, ranks=(init.ranks[0], replace(init.ranks[1], way=init.ranks[0].way)))
+    line = "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB lo:127.0.0.1<0>"
+    assert sentence((same,)) == f"NCCL sent between hosts over IB ({line})"
+    assert sentence(of(observations, 3)) == ""
 
 
 def test_two_ranks_on_one_gpu_are_refused_by_name_before_a_group_is_made(observations: tuple[Observation, ...]) -> None:
@@ -129,8 +141,10 @@ def test_a_gpu_alone_copies_and_multiplies_in_every_type_that_jobs_use(observati
         ({"count": 0}, "no GPU is visible: torch.cuda.is_available() is False", "fewer GPUs than the inventory"),
     ],
 )
-def test_without_a_gpu_or_with_a_torch_for_none_it_is_said_plainly(gpus: dict[str, Any], says: str, cause: str) -> None:
-    two = cluster({**GPUS, **gpus})
+def test_without_a_gpu_or_with_a_torch_for_none_it_is_said_plainly(
+    gpus: dict[str, Any], says: str, cause: str, tmp_path: Path
+) -> None:
+    two = cluster({**GPUS, **gpus}, temporary=tmp_path)
     seen = played(two, pair("g0", 0, 1))
     assert says in seen[0].ranks[0].error
     assert cause in findings("PRB101", two, seen)[0].cause
@@ -145,8 +159,8 @@ def test_the_page_of_what_has_never_run_names_every_function_that_only_a_gpu_run
     assert [name for name in functions if f"`{name}`" not in page] == []
 
 
-def test_a_type_that_an_older_gpu_does_not_multiply_is_refused_and_nobody_s_fault() -> None:
+def test_a_type_that_an_older_gpu_does_not_multiply_is_refused_and_nobody_s_fault(tmp_path: Path) -> None:
     test = Operation("matmul", "bfloat16", 1 << 14, iterations=1)
-    seen = played(cluster({**GPUS, "bf16": False}), alone("g0", 0, (test,)))
+    seen = played(cluster({**GPUS, "bf16": False}, temporary=tmp_path), alone("g0", 0, (test,)))
     assert seen[-1].test.outcome is TestOutcome.REFUSED
     assert seen[-1].ranks[0].error == "the device does not multiply bfloat16"

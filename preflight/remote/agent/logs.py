@@ -22,7 +22,7 @@ _NCCL = re.compile(
 )
 # `NET/IB : Using [0]mlx5_0:1/RoCE`, `NET/IB : No device found.`, `Using network Socket`, and of each channel, once it
 # is there, `Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA`, `via P2P/CUMEM`, `via SHM/direct/direct`.
-_CHOICE = re.compile(r"NCCL INFO (NET/\S+ ?: ?(?:Using|No) .*|Using network .*)")
+_CHOICE = re.compile(r"NCCL INFO (NET/\S+ ?:? ?(?:Using|No) .*|Using network .*)")
 _VIA = re.compile(r" via (NET/[\w ]+|P2P|SHM|COLLNET|NVLS)")
 _NETWORK = re.compile(r"Using network (.+)")
 _PLOG = re.compile(r"^\[ERROR\](?!.*call trace)|\bE[IJ]\d{4}\b")  # a call trace repeats what the line before it said

@@ -106,17 +106,11 @@ def _fetched(args: argparse.Namespace) -> Iterator["Fetched"]:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
     with session(args) as (cluster, hosts, transport, progress), tempfile.TemporaryDirectory(prefix="preflight-") as at:
-        probe = cluster.probe
-        setup = "" if probe.wrapper else probe.setup  # a container's setup line is none for its host
-        wanted = Wanted(tuple(args.log), probe.user, setup, args.since, args.most)
+        wanted = Wanted(tuple(args.log), cluster.probe, args.since, args.most)
         try:
             fetched = fetch(hosts, transport, wanted, Path(at), pool=args.pool, progress=progress)
         except OSError as error:
             raise PreflightError(f"{at}: the logs could not be kept while they are read: {error.strerror}") from error
-        if probe.wrapper:
-            fetched.notes.append(
-                "[probe] wrapper leads into a container: only logs that its host has, too, were fetched"
-            )
         progress.clear()
         yield fetched
 

@@ -245,6 +245,7 @@ Capture = pytest.CaptureFixture[str]
         (["--fetch", "--since", "0h"], "'0h' is no age such as 90m, 24h or 7d"),
         (["--fetch", "--most", "0"], "'0' is not a number of MiB from 1 to 1024"),
         (["--limit", "node01", "x"], "add --fetch"),
+        (["--since", "2h", "x"], "add --fetch"),
         (["--fetch", "-i", "/nowhere.toml"], "/nowhere.toml"),
     ],
 )

@@ -31,7 +31,6 @@ Only ordinary files are read, and no links. A pipe or a device of a hostile name
 import base64
 import errno
 import glob
-import itertools
 import json
 import os
 import pwd
@@ -90,17 +89,17 @@ def expanded(pattern):
     return pattern
 
 
-def paths(pattern, passed):
-    """Of a pattern or a folder with all below it; links to folders are not followed."""
-    for path in itertools.islice(glob.iglob(pattern), FOUND):
+def paths(pattern, failed):
+    """(path, whether it was found in a folder) of a pattern, or of a folder with all below it; links to folders are not
+    followed. `failed` is told of a folder that cannot be listed."""
+    for path in glob.iglob(pattern):
         if os.path.isdir(path) and not os.path.islink(path):
-            for root, folders, names in os.walk(path):
+            for root, folders, names in os.walk(path, onerror=failed):
                 folders.sort()
                 for name in sorted(names):
-                    if not name.lower().endswith(tuple(passed)):
-                        yield os.path.join(root, name)
+                    yield os.path.join(root, name), True
         else:
-            yield path
+            yield path, False
 
 
 def mounts():
@@ -153,8 +152,14 @@ class Answer:
 
     def find(self, pattern, number):
         any_ = False
-        for path in itertools.islice(paths(pattern, self.request["passed"]), FOUND):
+        found = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
+        for count, (path, below) in enumerate(found):
+            if count == FOUND or time.monotonic() > self.until:
+                self.leave(pattern, "so many files that not all were looked at")
+                break
             any_ = True
+            if below and path.lower().endswith(tuple(self.request["passed"])):
+                continue
             try:
                 status = os.lstat(path)
             except OSError as error:

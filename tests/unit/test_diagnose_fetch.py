@@ -23,13 +23,13 @@ HOSTS = (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2"))
 WANTED = Wanted(("/data/*.log",), ProbeSettings(), 86400, 1 << 20)
 
 
-def told(bin_: Path, **words: Any) -> dict[str, Any]:
+def told(bin_: Path, text: str = "", **words: Any) -> dict[str, Any]:
     """What the program answers. The kernel's log is `bin_`'s."""
     request = {
         "marker": "mark-1", "globs": [], "user": "", "age": 3600, "most": 1000, "each": 400, "passed": [".py"],
         "kernel": True, "inside": None, **words,
     }  # fmt: skip
-    program = source("fetch_logs").encode()
+    program = (text or source("fetch_logs")).encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(program))],
         input=program + json.dumps(request).encode(), capture_output=True, timeout=60, check=True,
@@ -94,6 +94,15 @@ def test_a_thousand_files_that_were_not_taken_are_counted(tmp_path: Path, dmesg:
         (tmp_path / f"{number}.log").symlink_to("x")
     found = told(dmesg, globs=[f"{tmp_path}/*.log"])
     assert (len(found["left"]), found["left_more"]) == (50, 950)
+
+
+def test_files_without_end_are_told_as_such(tmp_path: Path, dmesg: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.log").write_bytes(b"x")
+    program = source("fetch_logs").replace("FOUND = 20000", "FOUND = 3")
+    found = told(dmesg, program, globs=[f"{tmp_path}/*.log"])
+    assert len(found["files"]) == 3
+    assert found["left"] == [{"path": f"{tmp_path}/*.log", "why": "so many files that not all were looked at"}]
 
 
 def test_of_the_kernel_devices_come_in_the_time_on_the_wall(dmesg: Path) -> None:

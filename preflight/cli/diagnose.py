@@ -37,7 +37,7 @@ from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
 if TYPE_CHECKING:  # what reads local files loads no transport
-    from preflight.diagnose.fetch import Copy, Fetched
+    from preflight.diagnose.fetched import Copy, Fetched
 
 _SHOWN = 8  # files that could not be read, or were fetched, named one by one
 _SINCE, _MOST = 86400, 32 << 20  # seconds; bytes of a host

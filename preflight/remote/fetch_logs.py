@@ -24,6 +24,7 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
     kernel   {text, why}: `text` as above, or why there is none; null where it was not wanted
     inside   {text, why}: what the program said in the container, or why it did not run; null where there is none
     zone     seconds by which this host's clock on the wall is ahead of UTC
+    clock    [seconds since 1970 as the program began, and as it ended]
 
 Only ordinary files are read, and no links. A pipe or a device of a hostile name is opened by nobody.
 """
@@ -253,6 +254,7 @@ def inside(asked, most):
 
 
 def main():
+    begun = time.time()
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     answer = Answer(request)
     for pattern in plog_patterns(request["user"]):
@@ -266,7 +268,7 @@ def main():
          "nothing": answer.nothing,
          "kernel": kernel(request["age"]) if request["kernel"] else None,
          "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
-         "zone": time.localtime().tm_gmtoff}
+         "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()]}
     )  # fmt: skip
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(document), document))
 

@@ -4,7 +4,9 @@ trusted."""
 import base64
 import json
 import os
+import re
 import subprocess
+import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 
 from preflight.cli.main import main
-from preflight.diagnose.fetch import Fetched, Wanted, fetch
+from preflight.diagnose.fetch import Wanted, fetch
+from preflight.diagnose.fetched import Fetched
 from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport.programs import source
 from preflight.transport.types import Answer, Program, TransportError, Trouble
@@ -126,8 +129,10 @@ class Hosts:
         if isinstance(given, Exception):
             raise given
         marker = json.loads(program.payload)["marker"]
-        empty = {"files": [], "left": [], "left_more": 0, "older": 0, "nothing": [], "zone": 0, "inside": None,
-                 "kernel": {"text": packed(b""), "why": ""}}  # fmt: skip
+        empty = {
+            "files": [], "left": [], "left_more": 0, "older": 0, "nothing": [], "zone": 0, "inside": None,
+            "clock": [time.time()] * 2, "kernel": {"text": packed(b""), "why": ""},
+        }  # fmt: skip
         if "container" in given:
             inner = framed({**empty, **given["container"], "kernel": None}, marker)
             given = {**given, "inside": {"text": packed(inner), "why": ""}}
@@ -241,6 +246,12 @@ def test_time_zones_that_differ_and_files_that_are_missing_are_told(tmp_path: Pa
     assert [(one.name, one.why) for one in fetched.unread] == [
         ("node02:/data/x", "a link"), ("node02", "7 more files were not taken")
     ]  # fmt: skip
+
+
+def test_clocks_that_are_apart_are_told(tmp_path: Path) -> None:
+    """The clocks are stand-ins: hosts say what they like."""
+    (note,) = came(tmp_path, node01={"clock": [time.time() + 90] * 2}, node02={}).notes
+    assert re.match(r"the clock of node01 is (8\d|90) s or more ahead of node02's", note)
 
 
 Capture = pytest.CaptureFixture[str]

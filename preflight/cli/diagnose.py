@@ -37,9 +37,10 @@ from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
 if TYPE_CHECKING:  # what reads local files loads no transport
-    from preflight.diagnose.fetch import Copy, Fetched
+    from preflight.diagnose.fetched import Copy, Fetched
 
 _SHOWN = 8  # files that could not be read, or were fetched, named one by one
+_SINCE, _MOST = 86400, 32 << 20  # seconds; bytes of a host
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
@@ -51,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file, or a folder of them; with --fetch: on the hosts, * and ? may stand",
     )
     parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
-    parser.add_argument("--since", type=_age, default=_age("24h"), metavar="AGE", help="of --fetch: only logs that "
+    parser.add_argument("--since", type=_age, metavar="AGE", help="of --fetch: only logs that "
                         "were changed in the last 24h (default), 90m, 7d …")  # fmt: skip
-    parser.add_argument("--most", type=_mebibytes, default=32 << 20, metavar="MIB", help="of --fetch: MiB from a host "
+    parser.add_argument("--most", type=_mebibytes, metavar="MIB", help="of --fetch: MiB from a host "
                         "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file")  # fmt: skip
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     add_inventory_arguments(parser)
@@ -83,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         if not args.log:
             raise UsageError("name logs, or a folder of them; or --fetch, to bring those of the hosts")
-        if args.limit is not None or args.inventory != DEFAULT_INVENTORY:
-            raise UsageError("-i and --limit name hosts whose logs are fetched; add --fetch")
+        if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
+            raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
         files, copies, notes = sources([Path(name) for name in args.log]), None, ()
         unread = [why for source in files if (why := read(source, gathered))]
     found = diagnosis(gathered)
@@ -106,17 +107,11 @@ def _fetched(args: argparse.Namespace) -> Iterator["Fetched"]:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
     with session(args) as (cluster, hosts, transport, progress), tempfile.TemporaryDirectory(prefix="preflight-") as at:
-        probe = cluster.probe
-        setup = "" if probe.wrapper else probe.setup  # a container's setup line is none for its host
-        wanted = Wanted(tuple(args.log), probe.user, setup, args.since, args.most)
+        wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
             fetched = fetch(hosts, transport, wanted, Path(at), pool=args.pool, progress=progress)
         except OSError as error:
             raise PreflightError(f"{at}: the logs could not be kept while they are read: {error.strerror}") from error
-        if probe.wrapper:
-            fetched.notes.append(
-                "[probe] wrapper leads into a container: only logs that its host has, too, were fetched"
-            )
         progress.clear()
         yield fetched
 
@@ -151,11 +146,12 @@ def _lines(
 
 def _came(copies: "Sequence[Copy]") -> str:
     hosts = len({copy.host for copy in copies})
-    size = sum(copy.size for copy in copies) / (1 << 20)
+    size = sum(copy.size for copy in copies)
+    amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
     named = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
     more = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
     from_ = "1 host" if hosts == 1 else f"{hosts} hosts"
-    return f"fetched {size:.1f} MiB from {from_}: {', '.join(named + more)}"
+    return f"fetched {amount} from {from_}: {', '.join(named + more)}"
 
 
 def _wrapped(text: str, indent: str, columns: int) -> list[str]:

@@ -9,6 +9,9 @@ The rest of stdin is the request, a JSON object:
     age      seconds since a file was changed, or the kernel said something; older files are only counted
     most     bytes of all files; `each`: of one
     passed   [".py", …]: files in folders that end so are no logs
+    kernel   whether its log is wanted
+    inside   {argv, program} of this same program where jobs run, if that is a container: what leads there, and what it
+             reads; or null
 
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
@@ -18,8 +21,10 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
     left     [{path, why}] that were not taken, and `left_more` of them that are not named here
     older    number of files that are too old
     nothing  [pattern, …] to which no file belongs
-    kernel   {text, why}: `text` as above, or why there is none
+    kernel   {text, why}: `text` as above, or why there is none; null where it was not wanted
+    inside   {text, why}: what the program said in the container, or why it did not run; null where there is none
     zone     seconds by which this host's clock on the wall is ahead of UTC
+    clock    [seconds since 1970 as the program began, and as it ended]
 
 Only ordinary files are read, and no links. A pipe or a device of a hostile name is opened by nobody.
 """
@@ -27,7 +32,6 @@ Only ordinary files are read, and no links. A pipe or a device of a hostile name
 import base64
 import errno
 import glob
-import itertools
 import json
 import os
 import pwd
@@ -35,6 +39,7 @@ import re
 import stat
 import subprocess
 import sys
+import threading
 import time
 import zlib
 
@@ -85,17 +90,17 @@ def expanded(pattern):
     return pattern
 
 
-def paths(pattern, passed):
-    """Of a pattern or a folder with all below it; links to folders are not followed."""
-    for path in itertools.islice(glob.iglob(pattern), FOUND):
+def paths(pattern, failed):
+    """(path, whether it was found in a folder) of a pattern, or of a folder with all below it; links to folders are not
+    followed. `failed` is told of a folder that cannot be listed."""
+    for path in glob.iglob(pattern):
         if os.path.isdir(path) and not os.path.islink(path):
-            for root, folders, names in os.walk(path):
+            for root, folders, names in os.walk(path, onerror=failed):
                 folders.sort()
                 for name in sorted(names):
-                    if not name.lower().endswith(tuple(passed)):
-                        yield os.path.join(root, name)
+                    yield os.path.join(root, name), True
         else:
-            yield path
+            yield path, False
 
 
 def mounts():
@@ -148,8 +153,14 @@ class Answer:
 
     def find(self, pattern, number):
         any_ = False
-        for path in itertools.islice(paths(pattern, self.request["passed"]), FOUND):
+        found = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
+        for count, (path, below) in enumerate(found):
+            if count == FOUND or time.monotonic() > self.until:
+                self.leave(pattern, "so many files that not all were looked at")
+                break
             any_ = True
+            if below and path.lower().endswith(tuple(self.request["passed"])):
+                continue
             try:
                 status = os.lstat(path)
             except OSError as error:
@@ -219,7 +230,31 @@ def kernel(age):
     return {"text": "", "why": why}
 
 
+def inside(asked, most):
+    """What it says is no more than twice the bytes of files, which is what base64 and a few words take."""
+    try:
+        process = subprocess.Popen(
+            asked["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        return {"text": "", "why": "%s: %s" % (asked["argv"][0], error.strerror)}
+    ends = threading.Timer(SECONDS + 30, process.kill)
+    ends.start()
+    try:
+        process.stdin.write(asked["program"].encode("utf-8"))
+        process.stdin.close()
+        said = process.stdout.read(2 * most + (1 << 20))
+    except OSError:
+        said = process.stdout.read(1 << 20)
+    finally:
+        ends.cancel()
+        process.kill()
+        process.wait()
+    return {"text": packed(said), "why": ""}
+
+
 def main():
+    begun = time.time()
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     answer = Answer(request)
     for pattern in plog_patterns(request["user"]):
@@ -230,7 +265,10 @@ def main():
     answer.take()
     document = json.dumps(
         {"files": answer.files, "left": answer.left, "left_more": answer.left_more, "older": answer.older,
-         "nothing": answer.nothing, "kernel": kernel(request["age"]), "zone": time.localtime().tm_gmtoff}
+         "nothing": answer.nothing,
+         "kernel": kernel(request["age"]) if request["kernel"] else None,
+         "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
+         "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()]}
     )  # fmt: skip
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(document), document))
 

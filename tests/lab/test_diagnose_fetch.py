@@ -44,8 +44,12 @@ def diagnosed(lab: LabHandle, *words: str, inventory: str = "") -> dict[str, Any
     if inventory:
         place = lab.inventory.with_name("told.toml")
         place.write_text(inventory, encoding="utf-8")
-    done = preflight("diagnose", "--fetch", "-i", place, "--since", "9999d", "-o", "json", *words, check=False)
+    kept = lab.dir / "kept"
+    kept.mkdir(exist_ok=True)
+    options = ("--fetch", "-i", place, "--since", "9999d", "-o", "json")
+    done = preflight("diagnose", *options, *words, check=False, env={"TMPDIR": str(kept)})
     assert not done.stderr
+    assert not list(kept.iterdir()), "what came is removed"
     document: dict[str, Any] = json.loads(done.stdout)
     assert document["exit"] == done.returncode
     return document

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from preflight.checks.registry import all_checks
@@ -21,6 +21,7 @@ from preflight.diagnose.reading import read, sources
 from preflight.diagnose.types import Diagnosis, Role, Sign, Who
 
 CASES = Path(__file__).parents[1] / "cases" / "diagnose"
+BUSY = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the machine of the tests may be
 LINES = tomllib.loads((CASES / "lines.toml").read_text(encoding="utf-8"))
 
 
@@ -214,6 +215,7 @@ def test_what_a_path_tells(path: str, who: Who) -> None:
     assert about(path) == who
 
 
+@BUSY
 @given(st.one_of(st.text(max_size=300), st.from_regex(r"\[?\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d[.,]\d+[Z+]?\d*.{0,20}")))
 def test_any_text_is_a_line(text: str) -> None:
     line = parsed(text, 2026)
@@ -222,6 +224,7 @@ def test_any_text_is_a_line(text: str) -> None:
     assert sign is None or isinstance(sign, Sign)
 
 
+@BUSY
 @given(st.lists(st.sampled_from([line for lines in LINES.values() for line in lines]), max_size=30))
 def test_who_only_waited_is_never_convicted(lines: list[str]) -> None:
     """Whatever else is logged: a cause has said itself what is wrong there, or between it and another."""

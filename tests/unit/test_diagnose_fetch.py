@@ -4,37 +4,42 @@ trusted."""
 import base64
 import json
 import os
+import re
 import subprocess
+import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from preflight.cli.main import main
-from preflight.diagnose.fetch import Fetched, Wanted, fetch
-from preflight.model.cluster import Host
+from preflight.diagnose.fetch import Wanted, fetch
+from preflight.diagnose.fetched import Fetched
+from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport.programs import source
 from preflight.transport.types import Answer, Program, TransportError, Trouble
 from tests.unit.collector import LOADER, tool
 
 HOSTS = (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2"))
-WANTED = Wanted(("/data/*.log",), "", "", 86400, 1 << 20)
+WANTED = Wanted(("/data/*.log",), ProbeSettings(), 86400, 1 << 20)
 
 
-def told(bin_: Path, **words: Any) -> dict[str, Any]:
+def told(bin_: Path, text: str = "", **words: Any) -> dict[str, Any]:
     """What the program answers. The kernel's log is `bin_`'s."""
     request = {
-        "marker": "mark-1", "globs": [], "user": "", "age": 3600, "most": 1000, "each": 400, "passed": [".py"], **words
+        "marker": "mark-1", "globs": [], "user": "", "age": 3600, "most": 1000, "each": 400, "passed": [".py"],
+        "kernel": True, "inside": None, **words,
     }  # fmt: skip
-    program = source("fetch_logs").encode()
+    program = (text or source("fetch_logs")).encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(program))],
         input=program + json.dumps(request).encode(), capture_output=True, timeout=60, check=True,
         env={"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(bin_)},
     )  # fmt: skip
     head, size, document = done.stdout.decode("ascii").lstrip("\n").split(maxsplit=2)
-    assert (head, int(size)) == ("mark-1", len(document.rstrip("\n")))
+    assert (head, int(size)) == (request["marker"], len(document.rstrip("\n")))
     found: dict[str, Any] = json.loads(document)
     return found
 
@@ -94,6 +99,15 @@ def test_a_thousand_files_that_were_not_taken_are_counted(tmp_path: Path, dmesg:
     assert (len(found["left"]), found["left_more"]) == (50, 950)
 
 
+def test_files_without_end_are_told_as_such(tmp_path: Path, dmesg: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.log").write_bytes(b"x")
+    program = source("fetch_logs").replace("FOUND = 20000", "FOUND = 3")
+    found = told(dmesg, program, globs=[f"{tmp_path}/*.log"])
+    assert len(found["files"]) == 3
+    assert found["left"] == [{"path": f"{tmp_path}/*.log", "why": "so many files that not all were looked at"}]
+
+
 def test_of_the_kernel_devices_come_in_the_time_on_the_wall(dmesg: Path) -> None:
     assert text(told(dmesg, age=10**10)["kernel"]) == b"2026-03-04T10:01:58,000000 NVRM: loading"
     assert text(told(dmesg)["kernel"]) == b"", "older than was asked for"
@@ -115,13 +129,22 @@ class Hosts:
         if isinstance(given, Exception):
             raise given
         marker = json.loads(program.payload)["marker"]
-        empty = {"files": [], "left": [], "left_more": 0, "older": 0, "nothing": [], "zone": 0,
-                 "kernel": {"text": packed(b""), "why": ""}}  # fmt: skip
-        document = json.dumps({**empty, **given})
-        return Answer(f"\n{marker} {len(document)}\n{document}\n".encode(), b"", 0, 0.1)
+        empty = {
+            "files": [], "left": [], "left_more": 0, "older": 0, "nothing": [], "zone": 0, "inside": None,
+            "clock": [time.time()] * 2, "kernel": {"text": packed(b""), "why": ""},
+        }  # fmt: skip
+        if "container" in given:
+            inner = framed({**empty, **given["container"], "kernel": None}, marker)
+            given = {**given, "inside": {"text": packed(inner), "why": ""}}
+        return Answer(framed({**empty, **given}, marker), b"", 0, 0.1)
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Any: ...
     def close(self) -> None: ...
+
+
+def framed(answer: dict[str, Any], marker: str) -> bytes:
+    document = json.dumps({key: value for key, value in answer.items() if key != "container"})
+    return f"\n{marker} {len(document)}\n{document}\n".encode()
 
 
 def packed(data: bytes) -> str:
@@ -150,6 +173,42 @@ def test_a_log_is_its_hosts_where_others_have_theirs(on_both: bool, host: str, t
     mine, other = {"files": [file("/data/a.log")]}, {"files": [file("/data/b.log")] if on_both else []}
     fetched = came(tmp_path, node01=mine, node02=other)
     assert {one.name: one.about.host for one in fetched.sources}["node01:/data/a.log"] == host
+
+
+def test_what_the_container_has_comes_once_and_is_told_from_the_hosts(tmp_path: Path) -> None:
+    bound, own = file("/mnt/a.log"), file("/data/b.log")
+    fetched = came(tmp_path, node01={"files": [file("/srv/a.log")], "container": {"files": [bound, own]}}, node02={})
+    assert [copy.file for copy in fetched.copies if copy.host == "node01"] == [
+        "/mnt/a.log (in the container)", "/data/b.log (in the container)", "the kernel's log"
+    ]  # fmt: skip
+
+
+def test_plogs_in_a_home_that_hosts_share_are_nobodys(tmp_path: Path) -> None:
+    plog = {"files": [file("/home/a/ascend/log/debug/plog/plog-1_1.log", glob=None, shared="nfs s:/home")]}
+    fetched = came(tmp_path, node01=plog, node02=plog)
+    assert [one.about.host for one in fetched.sources if "plog" in one.name] == [""]
+
+
+def test_the_program_runs_in_a_container_as_it_runs_on_the_host(tmp_path: Path, dmesg: Path) -> None:
+    """env stands in for what leads into a container."""
+    log(tmp_path, "a.log", b"x", 0)
+    wanted = Wanted((f"{tmp_path}/*.log",), ProbeSettings(wrapper=("env", "A=1")), 3600, 1 << 20)
+
+    class Here(Hosts):
+        def run(self, host: Host, program: Program, **_: Any) -> Answer:  # noqa: ARG002
+            text = json.dumps(told(dmesg, **json.loads(program.payload)))
+            marker = json.loads(program.payload)["marker"]
+            return Answer(f"\n{marker} {len(text)}\n{text}\n".encode(), b"", 0, 0.1)
+
+    fetched = fetch(HOSTS[:1], Here(), wanted, tmp_path, pool=1, progress=None)
+    assert [copy.file for copy in fetched.copies] == [f"{tmp_path}/a.log (in the container)", "the kernel's log"]
+    assert fetched.unread == []
+    broken = replace(wanted, probe=ProbeSettings(wrapper=("sh", "-c", "echo no such container >&2; exit 1", "x")))
+    (tmp_path / "2").mkdir()
+    fetched = fetch(HOSTS[:1], Here(), broken, tmp_path / "2", pool=1, progress=None)
+    assert [(one.name, one.why) for one in fetched.unread] == [
+        ("node01", "no logs of the container came: no such container")
+    ]
 
 
 def test_names_of_files_are_no_paths_here(tmp_path: Path) -> None:
@@ -189,6 +248,12 @@ def test_time_zones_that_differ_and_files_that_are_missing_are_told(tmp_path: Pa
     ]  # fmt: skip
 
 
+def test_clocks_that_are_apart_are_told(tmp_path: Path) -> None:
+    """The clocks are stand-ins: hosts say what they like."""
+    (note,) = came(tmp_path, node01={"clock": [time.time() + 90] * 2}, node02={}).notes
+    assert re.match(r"the clock of node01 is (8\d|90) s or more ahead of node02's", note)
+
+
 Capture = pytest.CaptureFixture[str]
 
 
@@ -200,6 +265,7 @@ Capture = pytest.CaptureFixture[str]
         (["--fetch", "--since", "0h"], "'0h' is no age such as 90m, 24h or 7d"),
         (["--fetch", "--most", "0"], "'0' is not a number of MiB from 1 to 1024"),
         (["--limit", "node01", "x"], "add --fetch"),
+        (["--since", "2h", "x"], "add --fetch"),
         (["--fetch", "-i", "/nowhere.toml"], "/nowhere.toml"),
     ],
 )

@@ -7,6 +7,7 @@ from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, profile, 
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.facts.nvidia_smi.trouble import known
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
@@ -97,18 +98,22 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, *, cont
     plan = profile(model)
     remedy = "compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong"
     if planned and found != planned:
-        yield all_.bad(f"{host.name}: {found} GPUs; the inventory plans {planned}", host=host.name,
+        yield all_.bad(f"{host.name}: {_gpus(found)}; the inventory plans {planned}", host=host.name,
                        expected=f"{planned} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and found < usual:
-        yield all_.bad(f"{host.name}: {found} GPUs; most hosts have {usual}", host=host.name,
+        yield all_.bad(f"{host.name}: {_gpus(found)}; most hosts have {usual}", host=host.name,
                        expected=f"{usual} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and plan and found not in plan.gpus and not contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield all_.warn(
-            f"{host.name}: {found} GPUs; servers with {model} have {numbers}", host=host.name,
+            f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}", host=host.name,
             expected=f"{numbers} GPUs", found=str(found),
             remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
         )  # fmt: skip
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU" + ("s" if number != 1 else "")
 
 
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
@@ -122,7 +127,7 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: power the host off and on; then the seat of the board, its riser or retimer
     """
     found = {
-        (host.name, index): (gpu, gpu.pcie.width, gpu.pcie.width_max)
+        (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
         for host in all_.hosts for index, gpu in enumerate(gpus(nvidia[host.name]))
     }  # fmt: skip
     usual = max((width for _, width, _ in found.values() if width), default=0)
@@ -139,3 +144,10 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             remedy=f"power {name} off and on; then look at the board's seat and riser" if width < usual
             else "none, where the server's slots have no more lanes",
         )  # fmt: skip
+
+
+def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:
+    """Those in use and the most, from nvidia-smi, or from the kernel where it does not tell."""
+    if gpu.pcie.width is not None and gpu.pcie.width_max is not None:
+        return gpu.pcie.width, gpu.pcie.width_max
+    return next(((one.width, one.width_max) for one in seen.pci if one.bus == gpu.bus), (None, None))

@@ -53,7 +53,6 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
     strange = [bus for bus in (*(gpu[0] for gpu in raw.pci), *raw.switches) if not _BUS.fullmatch(bus)]
     if strange:
         return Missing(f"the PCI bus has {quote(strange[0])}, which is no place of a device")
-    said = "\n".join(output.text[:2000] for output in raw.answers.values())
     manager = raw.fabric_manager
     package = _PACKAGE.match(manager.package or "")
     return Nvidia(
@@ -61,7 +60,6 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         nvlinks=_asked(raw, "nvlink -s", nvidia_smi.nvlink),
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in getattr(raw.answers.get("-q"), "trouble", ""),
-        mismatch="Driver/library version mismatch" in said,
         pci=tuple(PciGpu(bus, _lanes(width), _lanes(most), alive) for bus, width, most, alive in raw.pci),
         switches=tuple(raw.switches),
         module=_module(raw.version),

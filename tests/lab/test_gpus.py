@@ -9,7 +9,7 @@ from tests.lab.conftest import LabHandle, MakeLab, preflight
 
 pytestmark = pytest.mark.lab
 
-FAULTS = {
+FAULTS: dict[str, set[tuple[str, int | None]]] = {
     "gpu-lost": {("GPU101", None), ("GPU102", None)},
     "gpu-ecc": {("GPU103", 3)},
     "gpu-row-remap": {("GPU104", 3)},

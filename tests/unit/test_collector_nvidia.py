@@ -1,16 +1,20 @@
 """The collector's section `nvidia`, and what is read from it: a made-up host whose nvidia-smi is a script."""
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from preflight.facts.capture import clean
 from preflight.facts.decode import decode
 from preflight.facts.document import dump, load
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_answer import RawNvidia, nvidia
+from preflight.facts.nvidia_smi import Gpus, query
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Product
 from tests.unit.collector import section, tool
@@ -79,8 +83,6 @@ def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[
             text = text.replace(old, repr(str(host / new)))
         return edit(text)
 
-    import time
-
     raw = section("nvidia", "nvidia", moved)({}, time.monotonic() + 20)
     found = nvidia(decode(json.dumps(raw).encode(), RawNvidia))
     assert isinstance(found, Nvidia)
@@ -117,7 +119,6 @@ def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(
     )
     assert seen.hung
     assert "still running" in seen.gpus.error
-    assert seen.mismatch
     assert "were upgraded under the loaded kernel module" in seen.topology.error
     assert len(seen.pci) == 2
 
@@ -140,6 +141,14 @@ def test_a_log_that_the_kernel_has_overwritten_does_not_count_as_whole(
     seen = look(host, "", monkeypatch, lambda text: text.replace('find("journalctl")', "None"))
     assert seen.log.value and seen.log.value.since == "unknown"
     assert len(seen.log.value.lines.xids) == 1
+
+
+def test_a_capture_without_serial_numbers_is_understood_as_well() -> None:
+    text = QUERY.read_text(encoding="utf-8")
+    whole, kept = query(text), query(clean(text))
+    assert isinstance(whole, Gpus) and isinstance(kept, Gpus)
+    assert kept.unread == whole.unread
+    assert [replace(gpu, serial=None) for gpu in kept.gpus] == [replace(gpu, serial=None) for gpu in whole.gpus]
 
 
 def test_the_section_is_of_one_product_and_survives_the_document() -> None:

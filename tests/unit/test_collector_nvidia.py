@@ -69,7 +69,7 @@ def host(tmp_path: Path) -> Path:
 
 def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[str], str] = str) -> Nvidia:
     tools = host / "bin"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     if smi:
         tool(tools, "nvidia-smi", smi)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
@@ -141,6 +141,19 @@ def test_a_log_that_the_kernel_has_overwritten_does_not_count_as_whole(
     seen = look(host, "", monkeypatch, lambda text: text.replace('find("journalctl")', "None"))
     assert seen.log.value and seen.log.value.since == "unknown"
     assert len(seen.log.value.lines.xids) == 1
+
+
+def test_where_the_kernel_has_forgotten_journald_is_asked_and_four_processes_are_the_most(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host / "kmsg").write_text("6,5000,0,-;something\n", encoding="ascii")
+    said = "2025-02-23T16:24:18+0000 n1 kernel: NVRM: Xid (PCI:0000:9b:00): 48, pid=77, name=python, DBE"
+    (host / "bin").mkdir()
+    tool(host / "bin", "journalctl", f"echo journalctl >>{host}/starts; echo '{said}'; echo 'NVRM' | tr N M\n")
+    seen = look(host, f"echo smi >>{host}/starts\n{ANSWERS}", monkeypatch)
+    assert sorted((host / "starts").read_text(encoding="ascii").split()) == ["journalctl", "smi", "smi", "smi"]
+    assert seen.log.value and seen.log.value.since == "boot"
+    assert [(xid.code, xid.last) for xid in seen.log.value.lines.xids] == [(48, "2025-02-23T16:24:18+0000")]
 
 
 def test_a_capture_without_serial_numbers_is_understood_as_well() -> None:

@@ -31,8 +31,13 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for host in all_.hosts:
         seen = nvidia[host.name]
         if seen.nvlinks.value is None:
-            yield all_.finding(Outcome.SKIP if seen.gpus.value is None else Outcome.UNKNOWN,
-                               f"{host.name}: {seen.nvlinks.error}", host=host.name)  # fmt: skip
+            silent = seen.gpus.value is None or not (
+                seen.nvlinks.error or any(profile(gpu.product) for gpu in gpus(seen))
+            )
+            yield all_.finding(
+                Outcome.SKIP if silent else Outcome.UNKNOWN,
+                f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}", host=host.name,
+            )  # fmt: skip
             continue
         if seen.nvlinks.value.unread:  # what is not understood may have been a link
             yield all_.unknown(f"{host.name}: {seen.nvlinks.value.unread[0].error}", host=host.name)

@@ -13,6 +13,7 @@ from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
+_NO_HANDLE = "Unable to determine the device handle for GPU"
 _TOLD = 3  # values that were not understood
 
 
@@ -28,13 +29,7 @@ def answers(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """
     host, error = here.host.name, nvidia.gpus.error
     if nvidia.gpus.value:
-        unread = nvidia.gpus.value.unread
-        if unread:
-            more = f", and {len(unread) - _TOLD} more" if len(unread) > _TOLD else ""
-            yield here.unknown(
-                f"{host}: {'; '.join(missing.error for missing in unread[:_TOLD])}{more}",
-                remedy=f"read nvidia-smi -q on {host}",
-            )
+        yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
         stuck = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
         yield here.bad(
@@ -59,6 +54,19 @@ def answers(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.bad(f"{host}: {error}", expected="an answer")
     else:
         yield here.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
+
+
+def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
+    """What some GPU did not say, while others did."""
+    lost = tuple(error for error in errors if _NO_HANDLE in error)
+    rest = tuple(error for error in errors if error not in lost)
+    for error in dict.fromkeys(lost):
+        yield here.bad(f"{here.host.name}: {error}", expected="an answer of every GPU")
+    if rest:
+        more = f", and {len(rest) - _TOLD} more" if len(rest) > _TOLD else ""
+        yield here.unknown(
+            f"{here.host.name}: {'; '.join(rest[:_TOLD])}{more}", remedy=f"read nvidia-smi -q on {here.host.name}"
+        )
 
 
 @cluster_check("GPU102", "No GPU is lost", products=GPU, several=False, optional=("job",))

@@ -143,6 +143,18 @@ def test_a_log_that_the_kernel_has_overwritten_does_not_count_as_whole(
     assert len(seen.log.value.lines.xids) == 1
 
 
+def test_of_a_flood_of_lines_the_newest_are_kept_and_it_is_known_that_older_ones_are_not(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"4,{n},{n},-;NVRM: Rate limiting prints".ljust(127) + "\n" for n in range(8192)]  # 64 fill a read
+    lines[-1] = "4,9999,9999,-;NVRM: Xid (PCI:0000:9b:00): 62, pid=7, name=python, halted\n"
+    (host / "kmsg").write_text("".join(lines), encoding="ascii")
+    seen = look(host, "", monkeypatch, lambda text: text.replace('find("journalctl")', "None"))
+    assert seen.log.value and seen.log.value.since == "unknown"
+    assert [xid.code for xid in seen.log.value.lines.xids] == [62]
+    assert seen.log.value.lines.lines < 4200
+
+
 def test_where_the_kernel_has_forgotten_journald_is_asked_and_four_processes_are_the_most(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,9 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: what the finding asks for; where that was done already: a waiver until the next reboot
     """
+    if nvidia.module is None:
+        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+        return
     if nvidia.log.value is None:
         yield here.unknown(f"{here.host.name}: {nvidia.log.error}", remedy="look as root, on the host itself")
         return

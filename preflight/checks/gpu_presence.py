@@ -127,8 +127,8 @@ def _gpus(number: int) -> str:
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
 def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
-    The width does not fall while a GPU idles, as the generation does. Where all GPUs have as few, the server is
-    made like that, and it is a warning.
+    The width does not fall while a GPU idles, as the generation does. Where all GPUs of the name have as few, the
+    servers are made like that, and it is a warning.
 
     By hand: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
@@ -138,18 +138,21 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
         for host in all_.hosts for index, gpu in enumerate(gpus(nvidia[host.name]))
     }  # fmt: skip
-    usual = max((width for _, width, _ in found.values() if width), default=0)
+    usual: dict[str | None, int] = {}  # of GPUs of one name, the most that one of them has
+    for gpu, width, _ in found.values():
+        usual[gpu.product] = max(usual.get(gpu.product, 0), width or 0)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
     hosts = {host.name: host for host in all_.hosts}
     for (name, index), (gpu, width, most) in found.items():
         if width is None or most is None or width >= most:
             continue
-        speak = all_.bad if width < usual else all_.warn
+        fewer = width < usual[gpu.product]
+        speak = all_.bad if fewer else all_.warn
         yield speak(
             f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}", host=name, device=index,
             expected=f"{most} lanes", found=str(width),
-            remedy=f"power {name} off and on; then look at the board's seat and riser" if width < usual
+            remedy=f"power {name} off and on; then look at the board's seat and riser" if fewer
             else "none, where the server's slots have no more lanes",
         )  # fmt: skip
 

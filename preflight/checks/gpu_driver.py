@@ -57,11 +57,11 @@ def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """
     if nvidia.module is None:
         yield here.skip("no NVIDIA driver is loaded, see GPU101")
-    elif nvidia.libraries and nvidia.module.version not in nvidia.libraries:
+    elif not nvidia.libraries:
+        yield here.skip("the driver's libraries are in no usual place")
+    elif nvidia.module.version not in nvidia.libraries:
         yield here.bad(
             f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
             f"{', '.join(nvidia.libraries)}", expected=nvidia.module.version, found=", ".join(nvidia.libraries),
             remedy=f"reboot {here.host.name}, or load its nvidia modules anew",
         )  # fmt: skip
-    elif not nvidia.libraries and not nvidia.mismatch:
-        yield here.skip("the driver's libraries are in no usual place")

@@ -91,7 +91,7 @@ def switch_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
     """
     if nvidia.log.value is None:
-        yield here.skip("the kernel log is not known, see GPU107")
+        yield here.skip("the driver's lines of the kernel log are not known, see GPU107")
         return
     for error in nvidia.log.value.lines.sxids:
         if error.fatal is not False:

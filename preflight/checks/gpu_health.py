@@ -62,10 +62,15 @@ def waits(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 expected="Remapping Failure Occurred: No", found="Yes", remedy="have the GPU replaced",
             )  # fmt: skip
         elif reason := _pending(gpu):
-            yield here.bad(
-                f"{name}: {reason}", device=index, expected="nothing pending", found="pending",
-                remedy=f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {index}, or reboot it",
-            )  # fmt: skip
+            yield here.bad(f"{name}: {reason}", device=index, expected="nothing pending", found="pending",
+                           remedy=_reset(here, index))  # fmt: skip
+        elif reason := _pending_of_new_drivers(gpu):
+            yield here.warn(f"{name}: {reason} (format unconfirmed)", device=index, expected="nothing pending",
+                            found="pending", remedy=_reset(here, index))  # fmt: skip
+
+
+def _reset(here: Here, index: int) -> str:
+    return f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {index}, or reboot it"
 
 
 def _pending(gpu: Gpu) -> str:
@@ -74,12 +79,17 @@ def _pending(gpu: Gpu) -> str:
         return "a bad row of its memory is remapped at the next reset"
     if gpu.retired_pages.pending:
         return "a bad page of its memory is retired at the next reset"
+    if gpu.reset_required or gpu.drain_and_reset_recommended:
+        return "the driver asks for a reset"
+    return ""
+
+
+def _pending_of_new_drivers(gpu: Gpu) -> str:
+    """The same in words of drivers from 570 on, which no capture has."""
     if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
         return "a part of it is repaired at the next reset"
     if gpu.recovery_action not in (None, "None"):
         return f"the driver asks for: {gpu.recovery_action}"
-    if gpu.reset_required or gpu.drain_and_reset_recommended:
-        return "the driver asks for a reset"
     return ""
 
 
@@ -116,6 +126,9 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: what the finding asks for; where that was done already: a waiver until the next reboot
     """
+    if nvidia.module is None:
+        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+        return
     if nvidia.log.value is None:
         yield here.unknown(f"{here.host.name}: {nvidia.log.error}", remedy="look as root, on the host itself")
         return

@@ -31,11 +31,17 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for host in all_.hosts:
         seen = nvidia[host.name]
         if seen.nvlinks.value is None:
-            yield all_.finding(Outcome.SKIP if seen.gpus.value is None else Outcome.UNKNOWN,
-                               f"{host.name}: {seen.nvlinks.error}", host=host.name)  # fmt: skip
+            silent = seen.gpus.value is None or not (
+                seen.nvlinks.error or any(profile(gpu.product) for gpu in gpus(seen))
+            )
+            yield all_.finding(
+                Outcome.SKIP if silent else Outcome.UNKNOWN,
+                f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}", host=host.name,
+            )  # fmt: skip
             continue
-        for missing in seen.nvlinks.value.unread[:1]:
-            yield all_.unknown(f"{host.name}: {missing.error}", host=host.name)
+        if seen.nvlinks.value.unread:  # what is not understood may have been a link
+            yield all_.unknown(f"{host.name}: {seen.nvlinks.value.unread[0].error}", host=host.name)
+            continue
         cut = {gpu.uuid for gpu in gpus(seen) if gpu.mig.current}
         for links in seen.nvlinks.value.gpus:
             if links.uuid not in cut and len(seen.nvlinks.value.gpus) > 1:

@@ -7,11 +7,13 @@ from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, profile, 
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.facts.nvidia_smi.trouble import known
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
+_NO_HANDLE = "Unable to determine the device handle for GPU"
 _TOLD = 3  # values that were not understood
 
 
@@ -27,13 +29,7 @@ def answers(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """
     host, error = here.host.name, nvidia.gpus.error
     if nvidia.gpus.value:
-        unread = nvidia.gpus.value.unread
-        if unread:
-            more = f", and {len(unread) - _TOLD} more" if len(unread) > _TOLD else ""
-            yield here.unknown(
-                f"{host}: {'; '.join(missing.error for missing in unread[:_TOLD])}{more}",
-                remedy=f"read nvidia-smi -q on {host}",
-            )
+        yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
         stuck = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
         yield here.bad(
@@ -58,6 +54,19 @@ def answers(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.bad(f"{host}: {error}", expected="an answer")
     else:
         yield here.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
+
+
+def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
+    """What some GPU did not say, while others did."""
+    lost = tuple(error for error in errors if _NO_HANDLE in error)
+    rest = tuple(error for error in errors if error not in lost)
+    for error in dict.fromkeys(lost):
+        yield here.bad(f"{here.host.name}: {error}", expected="an answer of every GPU")
+    if rest:
+        more = f", and {len(rest) - _TOLD} more" if len(rest) > _TOLD else ""
+        yield here.unknown(
+            f"{here.host.name}: {'; '.join(rest[:_TOLD])}{more}", remedy=f"read nvidia-smi -q on {here.host.name}"
+        )
 
 
 @cluster_check("GPU102", "No GPU is lost", products=GPU, several=False, optional=("job",))
@@ -97,45 +106,59 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, *, cont
     plan = profile(model)
     remedy = "compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong"
     if planned and found != planned:
-        yield all_.bad(f"{host.name}: {found} GPUs; the inventory plans {planned}", host=host.name,
+        yield all_.bad(f"{host.name}: {_gpus(found)}; the inventory plans {planned}", host=host.name,
                        expected=f"{planned} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and found < usual:
-        yield all_.bad(f"{host.name}: {found} GPUs; most hosts have {usual}", host=host.name,
+        yield all_.bad(f"{host.name}: {_gpus(found)}; most hosts have {usual}", host=host.name,
                        expected=f"{usual} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and plan and found not in plan.gpus and not contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield all_.warn(
-            f"{host.name}: {found} GPUs; servers with {model} have {numbers}", host=host.name,
+            f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}", host=host.name,
             expected=f"{numbers} GPUs", found=str(found),
             remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
         )  # fmt: skip
 
 
+def _gpus(number: int) -> str:
+    return f"{number} GPU" + ("s" if number != 1 else "")
+
+
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
 def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
-    The width does not fall while a GPU idles, as the generation does. Where all GPUs have as few, the server is
-    made like that, and it is a warning.
+    The width does not fall while a GPU idles, as the generation does. Where all GPUs of the name have as few, the
+    servers are made like that, and it is a warning.
 
     By hand: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
     Mend: power the host off and on; then the seat of the board, its riser or retimer
     """
     found = {
-        (host.name, index): (gpu, gpu.pcie.width, gpu.pcie.width_max)
+        (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
         for host in all_.hosts for index, gpu in enumerate(gpus(nvidia[host.name]))
     }  # fmt: skip
-    usual = max((width for _, width, _ in found.values() if width), default=0)
+    usual: dict[str | None, int] = {}  # of GPUs of one name, the most that one of them has
+    for gpu, width, _ in found.values():
+        usual[gpu.product] = max(usual.get(gpu.product, 0), width or 0)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
     hosts = {host.name: host for host in all_.hosts}
     for (name, index), (gpu, width, most) in found.items():
         if width is None or most is None or width >= most:
             continue
-        speak = all_.bad if width < usual else all_.warn
+        fewer = width < usual[gpu.product]
+        speak = all_.bad if fewer else all_.warn
         yield speak(
             f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}", host=name, device=index,
             expected=f"{most} lanes", found=str(width),
-            remedy=f"power {name} off and on; then look at the board's seat and riser" if width < usual
+            remedy=f"power {name} off and on; then look at the board's seat and riser" if fewer
             else "none, where the server's slots have no more lanes",
         )  # fmt: skip
+
+
+def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:
+    """Those in use and the most, from nvidia-smi, or from the kernel where it does not tell."""
+    if gpu.pcie.width is not None and gpu.pcie.width_max is not None:
+        return gpu.pcie.width, gpu.pcie.width_max
+    return next(((one.width, one.width_max) for one in seen.pci if one.bus == gpu.bus), (None, None))

@@ -54,14 +54,12 @@ class DriverLog:
 class Nvidia:
     """`hung`: nvidia-smi did not end within its time, so that its answer is an error, too. `switches`: bus ids of the
     NVSwitches that the PCI bus shows (those of B200 hosts are not there). `module` None: no driver is loaded.
-    `libraries`: versions of libnvidia-ml and libcuda in the usual places. `mismatch`: nvidia-smi says that they are not
-    the loaded driver's."""
+    `libraries`: versions of libnvidia-ml and libcuda in the usual places."""
 
     gpus: Found[Gpus] = field(default_factory=Found)
     nvlinks: Found[NvLinks] = field(default_factory=Found)
     topology: Found[GpuTopology] = field(default_factory=Found)
     hung: bool = False
-    mismatch: bool = False
     pci: tuple[PciGpu, ...] = ()
     switches: tuple[str, ...] = ()
     module: KernelModule | None = None

@@ -16,6 +16,7 @@ _PACKAGE = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~]|$)
 _VERSION = re.compile(r"[0-9]{3,4}(?:\.[0-9]{1,4}){1,3}", re.ASCII)
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _DRIVER_STARTS = "NVRM: loading NVIDIA UNIX"
+_LINKS = "nvlink -s"
 _STILL_RUNS = "was still running at its deadline"  # the collector's words
 _WIDEST = 32  # lanes; a device that fell off the bus tells 63
 
@@ -53,15 +54,13 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
     strange = [bus for bus in (*(gpu[0] for gpu in raw.pci), *raw.switches) if not _BUS.fullmatch(bus)]
     if strange:
         return Missing(f"the PCI bus has {quote(strange[0])}, which is no place of a device")
-    said = "\n".join(output.text[:2000] for output in raw.answers.values())
     manager = raw.fabric_manager
     package = _PACKAGE.match(manager.package or "")
     return Nvidia(
         gpus=_asked(raw, "-q", nvidia_smi.query),
-        nvlinks=_asked(raw, "nvlink -s", nvidia_smi.nvlink),
+        nvlinks=_asked(raw, _LINKS, nvidia_smi.nvlink),
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in getattr(raw.answers.get("-q"), "trouble", ""),
-        mismatch="Driver/library version mismatch" in said,
         pci=tuple(PciGpu(bus, _lanes(width), _lanes(most), alive) for bus, width, most, alive in raw.pci),
         switches=tuple(raw.switches),
         module=_module(raw.version),
@@ -78,6 +77,8 @@ def _asked(raw: RawNvidia, question: str, read: Callable[[str], Any]) -> Found[A
     output = raw.answers.get(question)
     if output is None or output.trouble:
         return Found(error=output.trouble if output else "nvidia-smi did not answer in time")
+    if question == _LINKS and not output.code and not output.text.strip():
+        return Found()  # no GPU here has NVLink
     found = read(output.text)
     return Found(error=found.error) if isinstance(found, Missing) else Found(found)
 

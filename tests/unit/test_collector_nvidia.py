@@ -1,16 +1,20 @@
 """The collector's section `nvidia`, and what is read from it: a made-up host whose nvidia-smi is a script."""
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from preflight.facts.capture import clean
 from preflight.facts.decode import decode
 from preflight.facts.document import dump, load
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_answer import RawNvidia, nvidia
+from preflight.facts.nvidia_smi import Gpus, query
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Product
 from tests.unit.collector import section, tool
@@ -65,7 +69,7 @@ def host(tmp_path: Path) -> Path:
 
 def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[str], str] = str) -> Nvidia:
     tools = host / "bin"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     if smi:
         tool(tools, "nvidia-smi", smi)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
@@ -78,8 +82,6 @@ def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[
         for old, new in places.items():
             text = text.replace(old, repr(str(host / new)))
         return edit(text)
-
-    import time
 
     raw = section("nvidia", "nvidia", moved)({}, time.monotonic() + 20)
     found = nvidia(decode(json.dumps(raw).encode(), RawNvidia))
@@ -117,7 +119,6 @@ def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(
     )
     assert seen.hung
     assert "still running" in seen.gpus.error
-    assert seen.mismatch
     assert "were upgraded under the loaded kernel module" in seen.topology.error
     assert len(seen.pci) == 2
 
@@ -140,6 +141,39 @@ def test_a_log_that_the_kernel_has_overwritten_does_not_count_as_whole(
     seen = look(host, "", monkeypatch, lambda text: text.replace('find("journalctl")', "None"))
     assert seen.log.value and seen.log.value.since == "unknown"
     assert len(seen.log.value.lines.xids) == 1
+
+
+def test_of_a_flood_of_lines_the_newest_are_kept_and_it_is_known_that_older_ones_are_not(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"4,{n},{n},-;NVRM: Rate limiting prints".ljust(127) + "\n" for n in range(8192)]  # 64 fill a read
+    lines[-1] = "4,9999,9999,-;NVRM: Xid (PCI:0000:9b:00): 62, pid=7, name=python, halted\n"
+    (host / "kmsg").write_text("".join(lines), encoding="ascii")
+    seen = look(host, "", monkeypatch, lambda text: text.replace('find("journalctl")', "None"))
+    assert seen.log.value and seen.log.value.since == "unknown"
+    assert [xid.code for xid in seen.log.value.lines.xids] == [62]
+    assert seen.log.value.lines.lines < 4200
+
+
+def test_where_the_kernel_has_forgotten_journald_is_asked_and_four_processes_are_the_most(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host / "kmsg").write_text("6,5000,0,-;something\n", encoding="ascii")
+    said = "2025-02-23T16:24:18+0000 n1 kernel: NVRM: Xid (PCI:0000:9b:00): 48, pid=77, name=python, DBE"
+    (host / "bin").mkdir()
+    tool(host / "bin", "journalctl", f"echo journalctl >>{host}/starts; echo '{said}'; echo 'NVRM' | tr N M\n")
+    seen = look(host, f"echo smi >>{host}/starts\n{ANSWERS}", monkeypatch)
+    assert sorted((host / "starts").read_text(encoding="ascii").split()) == ["journalctl", "smi", "smi", "smi"]
+    assert seen.log.value and seen.log.value.since == "boot"
+    assert [(xid.code, xid.last) for xid in seen.log.value.lines.xids] == [(48, "2025-02-23T16:24:18+0000")]
+
+
+def test_a_capture_without_serial_numbers_is_understood_as_well() -> None:
+    text = QUERY.read_text(encoding="utf-8")
+    whole, kept = query(text), query(clean(text))
+    assert isinstance(whole, Gpus) and isinstance(kept, Gpus)
+    assert kept.unread == whole.unread
+    assert [replace(gpu, serial=None) for gpu in kept.gpus] == [replace(gpu, serial=None) for gpu in whole.gpus]
 
 
 def test_the_section_is_of_one_product_and_survives_the_document() -> None:

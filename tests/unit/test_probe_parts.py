@@ -8,10 +8,14 @@ import pytest
 from worker.access import ACCESS
 from worker.memory import _host_memory, fits, needed
 
+from preflight.facts.found import Found
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_smi.gpu import GpuProcess
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, NpuProcess, NpuSmi, Unreachable
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product
 from preflight.probe.permission import may_probe
 from tests.unit.healthy import healthy_cluster, healthy_facts
+from tests.unit.healthy_gpus import healthy_nvidia
 
 NETWORK = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/agent/network.py"))
 
@@ -74,8 +78,46 @@ def test_a_device_in_use_and_one_that_cannot_be_looked_at_both_count_as_busy(
     assert why in found
 
 
-def test_of_gpus_and_hosts_that_were_not_reached_the_operators_word_is_enough() -> None:
-    assert permission(None, product=Product.NVIDIA) == []
+def of_gpus(nvidia: Nvidia | Missing | None) -> list[tuple[str, str]]:
+    host = Host("node01", "10.0.0.1")
+    cluster = Cluster("t", Product.NVIDIA, (host,), probe=ProbeSettings(idle=True))
+    facts = healthy_facts(replace(healthy_cluster(), product=Product.NVIDIA))
+    seen = facts.hosts["node01"]
+    assert isinstance(seen, HostFacts)
+    facts.hosts["node01"] = replace(seen, nvidia=nvidia)
+    return may_probe(cluster, facts, (host,), asked_idle=False)
+
+
+def with_processes(*processes: GpuProcess) -> Nvidia:
+    healthy = healthy_nvidia(1)
+    assert healthy.gpus.value
+    first, *rest = healthy.gpus.value.gpus
+    return replace(healthy, gpus=Found(replace(healthy.gpus.value, gpus=(replace(first, processes=processes), *rest))))
+
+
+def test_idle_gpus_may_be_probed_also_beside_a_desktop_and_hosts_without_any() -> None:
+    assert of_gpus(healthy_nvidia(1)) == []
+    assert of_gpus(with_processes(GpuProcess(9, "G", "Xorg", 4))) == []
+    assert of_gpus(Nvidia(gpus=Found(error="nvidia-smi is not installed, or not on PATH"))) == []
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "why"),
+    [
+        (with_processes(GpuProcess(4711, "C", "python", 70000)), "GPU 0 is in use by python (pid 4711)"),
+        (replace(healthy_nvidia(1), gpus=Found(error="it hangs")), "cannot tell whether its GPUs are idle: it hangs"),
+        (Missing("timeout"), "cannot tell"),
+        (None, "nvidia-smi was not asked"),
+    ],
+)
+def test_a_gpu_in_use_and_one_that_cannot_be_looked_at_both_count_as_busy(
+    nvidia: Nvidia | Missing | None, why: str
+) -> None:
+    ((_, found),) = of_gpus(nvidia)
+    assert why in found
+
+
+def test_of_hosts_that_were_not_reached_the_operators_word_is_enough() -> None:
     host = Host("node01", "10.0.0.1")
     cluster = Cluster("t", Product.ATLAS_A1, (host,))
     gone = ClusterFacts({"node01": Unreachable("timeout", "nothing after 10 s", "look")})

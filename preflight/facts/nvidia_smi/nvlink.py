@@ -56,7 +56,7 @@ def nvlink(text: str) -> NvLinks | Missing:
             links[number] = NvLink(number, None if speed is None else float(speed))
             gpu = gpus[-1]
             gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, tuple(links.values()))
-        elif gpus and not links and _ALL_INACTIVE in line:
+        elif gpus and not links and _ALL_INACTIVE in line.lower():
             gpu = gpus[-1]
             gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, (), all_inactive=True)
         elif len(unread) < 20:

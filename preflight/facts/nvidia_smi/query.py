@@ -27,7 +27,7 @@ from preflight.facts.nvidia_smi.trouble import known, trouble
 from preflight.facts.quote import quote
 
 MOST_UNREAD = 50  # that are told one by one
-NOT_TOLD = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]"}
+NOT_TOLD = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "[redacted]"}  # the last: of a capture
 _NO_ANSWER = re.compile(r"Error|requires reset|Permission")
 SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
     "Idle", "Applications Clocks Setting", "SW Power Cap", "HW Slowdown", "HW Thermal Slowdown",

@@ -5,6 +5,7 @@
 import os
 import re
 import time
+from collections import deque
 
 from collect.tools import COMMAND_LIMIT, LookError, attempt, each, find, listed, listing, read, runs
 
@@ -57,8 +58,8 @@ def look_nvidia(request, deadline):
 
 
 def kmsg():
-    """The driver's lines that the kernel still has. `whole`: it has all since the boot."""
-    found, size, whole = [], 0, True
+    """The driver's lines that the kernel still has, the newest of very many. `whole`: these are all since the boot."""
+    found, size, whole = deque(), 0, True
     try:
         file = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -77,10 +78,11 @@ def kmsg():
             if number == 0:
                 whole = record.split(b";", 1)[0].split(b",")[1:2] == [b"0"]
             lines = [line for line in record.splitlines() if OURS.search(line)]
-            size += sum(map(len, lines))
-            if size > LOG_LIMIT:
-                break
             found += lines
+            size += sum(map(len, lines))
+            while size > LOG_LIMIT:
+                size -= len(found.popleft())
+                whole = False
     finally:
         os.close(file)
     return {"text": b"\n".join(found).decode("utf-8", "replace"), "whole": whole, "trouble": ""}

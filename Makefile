@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # What is run for real; installed where missing. A target takes what it needs.
 PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps gcc libc6-dev python3-venv
 test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
-	slurmctld slurmd slurm-client
+	slurmctld slurmd slurm-client chromium
 bench: PACKAGES += clustershell
 # Labs wait more than they work, so two files of tests run at a time; the tests of one file share a lab, and a worker.
 WORKERS ?= -n 2 --dist loadfile

@@ -4,6 +4,7 @@ from benchmarks import (
     busbw,
     checks,
     depth,
+    diagnose,
     fleet,
     gate,
     lab_matrix,
@@ -22,6 +23,7 @@ lists.main()
 checks.main()
 fleet.main()
 depth.main()
+diagnose.main()
 rounds.main()
 localiser.main()
 probe_vs_torchrun.main()

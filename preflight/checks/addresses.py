@@ -116,9 +116,10 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             planned = planned_device(host, index).address
             wanted = str(planned.netmask) if planned else usual
             if str(interface.netmask) != wanted:
+                other = next((one.name for one, its in rail if its.netmask != interface.netmask), None)
                 yield all_.bad(
                     f"{host.name}: device {index}: mask {interface.netmask}", host=host.name, device=index,
-                    rail=index, expected=wanted, found=str(interface.netmask),
+                    rail=index, peer=None if planned else other, expected=wanted, found=str(interface.netmask),
                     remedy="preflight configure-device-ips" if planned else
                     f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask",
                     change=device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
@@ -168,16 +169,21 @@ def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> It
     tie = any(count == most for _, count in others)
     for host, index, interface in position:
         apart = (
-            f"{other.name}/{device} ({there})" for other, device, there in position
+            (other.name, f"{other.name}/{device} ({there})") for other, device, there in position
             if (tie or there.network == usual) and not _on_one_wire(interface, there)
         )  # fmt: skip
         if (tie or interface.network != usual) and (one := next(apart, None)):
-            yield _off_rule(all_, host, index, interface, f"share a subnet with {one}")
+            peer, where = one
+            yield _off_rule(
+                all_, host, index, interface, f"share a subnet with {where}", peer if peer != host.name else None
+            )
 
 
-def _off_rule(all_: All, host: Host, device: int, interface: IPv4Interface, rule: str) -> Finding:
+def _off_rule(
+    all_: All, host: Host, device: int, interface: IPv4Interface, rule: str, peer: str | None = None
+) -> Finding:
     return all_.bad(
-        f"{host.name}: device {device}: {interface} should {rule}", host=host.name, device=device,
+        f"{host.name}: device {device}: {interface} should {rule}", host=host.name, device=device, peer=peer,
         found=str(interface), remedy="correct the plan in the inventory, then preflight configure-device-ips",
     )  # fmt: skip
 

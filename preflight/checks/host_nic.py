@@ -51,11 +51,17 @@ def reached_by_nccl(
     interface found"; ^docker alone lets the loopback in. Without it NCCL takes ib* first, then the first that is
     neither docker's nor the loopback, which on one host may be a bridge that no other host reaches.
 
-    By hand: env | grep NCCL_SOCKET; ip -brief address show; NCCL_DEBUG=INFO says which NIC it took
+    By hand: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show; NCCL_DEBUG=INFO says which
+    NIC it took
 
     Mend: name the NIC in the jobs' environment: NCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
     """
-    chosen = {host.name: library_nics.nccl(job[host.name].variables, network[host.name]) for host in all_.hosts}
+    chosen = {
+        host.name: library_nics.nccl(
+            job[host.name].variables, network[host.name], job[host.name].nccl_files.get("NCCL_SOCKET_IFNAME", "")
+        )
+        for host in all_.hosts
+    }
     yield from judged(all_, NCCL, _not_alone(chosen), network, arrivals)
     for host in all_.hosts:
         names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")

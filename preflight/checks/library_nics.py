@@ -19,8 +19,9 @@ _SHORTEST = 2  # characters; NCCL and torch take a shorter value for none
 _NCCL_ORDER = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
 
 
-def nccl(variables: Mapping[str, str], network: Network) -> Choice | str:
-    """The first NIC in the kernel's order that fits: where it listens for the other ranks' bootstrap."""
+def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> Choice | str:
+    """The first NIC in the kernel's order that fits: where it listens for the other ranks' bootstrap. `file`: NCCL's
+    own one, where that says NCCL_SOCKET_IFNAME."""
     names = variables.get("NCCL_SOCKET_IFNAME", "")
     family = variables.get("NCCL_SOCKET_FAMILY", "")
     versions = {"AF_INET": (4,), "AF_INET6": (6,)}.get(family, (4, 6))
@@ -28,13 +29,15 @@ def nccl(variables: Mapping[str, str], network: Network) -> Choice | str:
     if len(names) < _SHORTEST:
         fitting = (nic for order in _NCCL_ORDER for nic in nics if nccl_fits(order, nic[0]))
         first = next(fitting, None)
-        return Choice(*first, FIRST) if first else "no interface that is up has an address"
+        why = f"{FIRST} with NCCL_SOCKET_FAMILY={family}" if len(versions) == 1 else FIRST
+        return Choice(*first, why) if first else "no interface that is up has an address"
     first = next((nic for nic in nics if nccl_fits(names, nic[0])), None)
+    told = f"NCCL_SOCKET_IFNAME={quote(names)}" + (f" of {file}" if file else "")
     if first:
-        return Choice(*first, f"NCCL_SOCKET_IFNAME={quote(names)}")
+        return Choice(*first, told)
     said = "Bootstrap : no socket interface found"
     return _nothing(
-        f"NCCL_SOCKET_IFNAME={quote(names)}",
+        told,
         network,
         [nic.name for nic in network.interfaces if nccl_fits(names, nic.name)],
         said,

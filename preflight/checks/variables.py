@@ -42,10 +42,6 @@ class Told:
         allowed, value = rule(name, self.product), self.get(name)
         return bool(allowed and allowed.allows(value) and int(value) == 0)
 
-    def switch(self, name: str) -> str:
-        """The value of one of torch_npu's own variables; its name of today counts before the one without TORCH_."""
-        return self.get(f"TORCH_{name}") or self.get(name)
-
 
 @host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
 def valid(here: Here, job: Job) -> Iterator[Finding]:
@@ -96,14 +92,14 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
     Mend: what the finding says, in the jobs' start script, the profile or the container's environment
     """
     told = Told(job.variables, here.cluster.product)
-    for outcome, problem, remedy in (*_excluding(told), *_waiting(told), *_times(told)):
+    for outcome, problem, remedy in (*_excluding(told), *waiting("HCCL", job.variables), *_times(told)):
         yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
 
 
-_Problem = tuple[Outcome, str, str]  # outcome, what is wrong, what to do
+Problem = tuple[Outcome, str, str]  # outcome, what is wrong, what to do
 
 
-def _excluding(told: Told) -> Iterator[_Problem]:
+def _excluding(told: Told) -> Iterator[Problem]:
     pcie, roce = (told.get(name) for name in _SWITCHES)
     known = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 speaks
     if known and (pcie, roce) not in _SUPPORTED:
@@ -128,20 +124,24 @@ def _excluding(told: Told) -> Iterator[_Problem]:
         yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
 
 
-def _waiting(told: Told) -> Iterator[_Problem]:
-    """What torch_npu's ProcessGroupHCCL turns off, or on again, by itself; it says so in its log alone."""
+def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
+    """What torch's ProcessGroupNCCL and torch_npu's ProcessGroupHCCL turn off, or on again, by themselves; they say so
+    in their log alone. A variable's name of today counts before the one without TORCH_."""
     blocking, handling, desync = (
-        told.switch(f"HCCL_{name}") for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
+        variables.get(f"TORCH_{library}_{name}") or variables.get(f"{library}_{name}", "")
+        for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
     )
     if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
-        problem = "HCCL_BLOCKING_WAIT=1 turns HCCL_ASYNC_ERROR_HANDLING and HCCL_DESYNC_DEBUG off; one of them is on"
-        yield Outcome.WARN, problem, "unset TORCH_HCCL_BLOCKING_WAIT, or the others"
+        problem = (
+            f"{library}_BLOCKING_WAIT=1 turns {library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG off; one of "
+        )
+        yield Outcome.WARN, problem + "them is on", f"unset TORCH_{library}_BLOCKING_WAIT, or the others"
     elif desync == "1" and handling == "0":
-        problem = "HCCL_DESYNC_DEBUG=1 turns HCCL_ASYNC_ERROR_HANDLING on, and it is set to 0"
+        problem = f"{library}_DESYNC_DEBUG=1 turns {library}_ASYNC_ERROR_HANDLING on, and it is set to 0"
         yield Outcome.WARN, problem, "unset one of the two"
 
 
-def _times(told: Told) -> Iterator[_Problem]:
+def _times(told: Told) -> Iterator[Problem]:
     connect, running, event = (told.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.compatibility import release, torch_npu_for
+from preflight.facts.job import Job
 from preflight.facts.types import Versions
+from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -91,6 +93,37 @@ def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     Mend: install the same firmware package on every host; it needs a reboot
     """
     return differing(all_, "the firmware", {name: seen.firmware for name, seen in versions.items()})
+
+
+@cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=frozenset({Product.NVIDIA}))
+def nccl(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang where the release
+    is too old to say so; a runtime of CUDA that is newer than one host's driver takes fails there alone. The packages
+    are compared that torch's wheels bring (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). What another way of installing
+    has put there, or LD_PRELOAD puts in front of it, shows in the first lines of NCCL_DEBUG=VERSION alone.
+
+    By hand: pip list | grep -E 'nvidia-(nccl|cuda-runtime)'   (where jobs run)
+
+    Mend: install the same release of torch on every host, or run the job in the same container image
+    """
+    found = {what: {host: _of_family(seen, start) for host, seen in job.items()} for what, start in _FAMILIES.items()}
+    there = {what: versions for what, versions in found.items() if set(versions.values()) != {None}}
+    if not there:
+        yield all_.skip("no wheel of NCCL or of the CUDA runtime is installed where jobs run")
+    for what, versions in there.items():
+        yield from differing(all_, what, versions)
+
+
+_FAMILIES = {"NCCL": "nvidia_nccl_cu", "the CUDA runtime": "nvidia_cuda_runtime"}
+
+
+def _of_family(job: Job, start: str) -> str | None:
+    """`2.21.5 (cu12)`; None: not installed as a package."""
+    for name, version in job.packages.items():
+        if name.startswith(start):
+            _, _, cuda = name.rpartition("_cu")
+            return f"{version} (cu{cuda})" if cuda.isdigit() else version
+    return None
 
 
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)

@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.cli.causes import causes
 from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session
-from preflight.cli.output import add_output_arguments, finish, refuse_unwritable
+from preflight.cli.output import Ended, add_output_arguments, end, present, refuse_unwritable
 from preflight.cli.publish import Published, add_publish_argument, publisher, refuse_partial_check
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.model.cluster import Cluster, Host
@@ -22,6 +22,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
+from preflight.report.next_step import START
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
 
@@ -34,6 +35,10 @@ class NoPartnerError(PreflightError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
+    parser.add_argument(
+        "--also", action="append", default=[], type=Path, metavar="FILE",
+        help="a second inventory, of hosts of another kind: looked at by its own rules, in the same report",
+    )  # fmt: skip
     add_basic_argument(parser)
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="judge saved facts, or a capture; contact nobody"
@@ -156,7 +161,7 @@ def _from_file(args: argparse.Namespace) -> int:
     not_run = NotRun("the facts come from a file")
     rounds.findings = rounds.judge(saved.facts, dict.fromkeys(ROUNDS, not_run))
     rounds.notes.append(saved.note)
-    return _finish(args, rounds, started, left_out)
+    return present(args, _end(args, rounds, started, left_out))
 
 
 def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
@@ -190,16 +195,61 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_unwritable(args.save)
+    refuse_unwritable(args)
     refuse_partial_check(args)
     if args.source and args.buddies:
         raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
     if args.source and args.basic:
         raise UsageError("--basic says what hosts are asked, and --from contacts nobody; leave one of them out")
+    if args.source and args.also:
+        raise UsageError("--from judges facts by one inventory; leave --also out")
     if args.source:
         return _from_file(args)
     if args.buddies and not args.limit:
         raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
+    if not args.also:
+        return present(args, _look(args))
+    started, clusters = datetime.now(UTC), _kinds(args)
+    ended = [_look(_of_one(args, inventory), cluster) for inventory, cluster in clusters.items()]
+    return present(args, together(started, ended))
+
+
+def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:
+    """The clusters of all inventories; UsageError where they cannot be told apart."""
+    from preflight.inventory import load
+
+    if args.limit:
+        raise UsageError("--limit names hosts of one inventory; leave --also out, or the limit")
+    clusters = {inventory: load(inventory) for inventory in (args.inventory, *args.also)}
+    if len(clusters) <= len(args.also):
+        raise UsageError("--also names an inventory twice")
+    seen: dict[str, Path] = {}
+    for inventory, cluster in clusters.items():
+        for host in cluster.hosts:
+            if seen.setdefault(host.name, inventory) != inventory:
+                raise UsageError(f"{host.name} is in {seen[host.name]} and in {inventory}; a host is of one kind")
+    return clusters
+
+
+def _of_one(args: argparse.Namespace, inventory: Path) -> argparse.Namespace:
+    """The same command for the hosts of one inventory."""
+    words = {**vars(args), "inventory": inventory, "also": []}
+    return argparse.Namespace(**words)
+
+
+def together(started: datetime, ended: Sequence[Ended]) -> Ended:
+    """One report of several, each judged, published and remembered by itself; the next command is the worst one's."""
+    from preflight.report.build import joined
+
+    def urgency(one: Ended) -> tuple[int, int, bool]:
+        return (1, 3, 0).index(one.exit_code), list(Outcome).index(one.report.verdict), one.next_step == START
+
+    worst = min(ended, key=urgency)
+    report = joined(started, [one.report for one in ended])
+    return Ended(report, worst.exit_code, worst.next_step, tuple(seen for one in ended for seen in one.observations))
+
+
+def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.checks.run import NotRun
     from preflight.cli.background import reached, rehearse_ports, unreached
     from preflight.facts.collect import collect
@@ -212,7 +262,7 @@ def run(args: argparse.Namespace) -> int:
     from preflight.probe.run import probe
 
     started = datetime.now(UTC)
-    with session(args) as s:
+    with session(args, cluster) as s:
         rounds = _Rounds(args, s.cluster, s.hosts)  # refuses unknown ids before anybody is contacted
         if args.buddies:
             partners = _buddies(args, s)
@@ -259,17 +309,17 @@ def run(args: argparse.Namespace) -> int:
                 ),
             }  # fmt: skip
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
-        return _finish(args, rounds, started, left_out, publisher(args, s, facts))
+        return _end(args, rounds, started, left_out, publisher(args, s, facts))
 
 
-def _finish(
+def _end(
     args: argparse.Namespace,
     rounds: _Rounds,
     started: datetime,
     left_out: Sequence[LeftOut],
     publish: Callable[[Report], Published] | None = None,
-) -> int:
-    return finish(
+) -> Ended:
+    return end(
         args,
         "check",
         started,

@@ -3,69 +3,155 @@
   preflight diagnose job.log
   preflight diagnose logs/ -o json
   preflight diagnose node01/ascend/log node02/ascend/log
+  preflight diagnose --fetch -i hosts.toml '/data/job7/*.log'
 
 Reads output of torch and torchrun, NCCL and HCCL, CANN's plogs and kernel logs, files and folders of them; nothing
-is contacted. Give it the logs of one run. The first error that differs stands first, then what others waited for.
-Who is named by others alone is not convicted. What is read, and how it is judged: docs/diagnose.md.
+is contacted but with --fetch. Give it the logs of one run. The first error that differs stands first, then what others
+waited for. Who is named by others alone is not convicted. What is read, and how it is judged: docs/diagnose.md.
+
+--fetch brings the logs of all hosts: CANN's, the kernel's since its start, and files that are named as the hosts have
+them (in quotes, so that this machine's shell leaves them alone). Nothing is written on the hosts, and what came is
+removed from here.
 """
 
 import argparse
 import json
+import re
+import shlex
+import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, session
 from preflight.diagnose import told
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Unread, read, sources
 from preflight.diagnose.types import Diagnosis, Group, Seen
+from preflight.model.errors import PreflightError, UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
-_SHOWN = 8  # files that could not be read, named one by one
+if TYPE_CHECKING:  # what reads local files loads no transport
+    from preflight.diagnose.fetched import Copy, Fetched
+
+_SHOWN = 8  # files that could not be read, or were fetched, named one by one
+_SINCE, _MOST = 86400, 32 << 20  # seconds; bytes of a host
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("log", nargs="+", type=Path, metavar="LOG", help="a file, or a folder of them")
+    parser.add_argument(
+        "log",
+        nargs="*",
+        metavar="LOG",
+        help="a file, or a folder of them; with --fetch: on the hosts, * and ? may stand",
+    )
+    parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
+    parser.add_argument("--since", type=_age, metavar="AGE", help="of --fetch: only logs that "
+                        "were changed in the last 24h (default), 90m, 7d …")  # fmt: skip
+    parser.add_argument("--most", type=_mebibytes, metavar="MIB", help="of --fetch: MiB from a host "
+                        "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file")  # fmt: skip
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    add_inventory_arguments(parser)
+
+
+def _age(text: str) -> int:
+    """Seconds."""
+    found = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no age such as 90m, 24h or 7d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _mebibytes(text: str) -> int:
+    """Bytes."""
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB from 1 to 1024")
+    return int(text) << 20
 
 
 def run(args: argparse.Namespace) -> int:
     gathered = Gathered()
-    files = sources(args.log)
-    unread = [why for source in files if (why := read(source, gathered))]
+    if args.fetch:
+        with _fetched(args) as fetched:
+            files, copies, notes = fetched.sources, fetched.copies, tuple(fetched.notes)
+            unread = fetched.unread + [why for source in files if (why := read(source, gathered))]
+    else:
+        if not args.log:
+            raise UsageError("name logs, or a folder of them; or --fetch, to bring those of the hosts")
+        if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
+            raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
+        files, copies, notes = sources([Path(name) for name in args.log]), None, ()
+        unread = [why for source in files if (why := read(source, gathered))]
     found = diagnosis(gathered)
+    found = replace(found, notes=(*found.notes, *notes))
     code = 1 if found.is_error else 3 if unread else 0
     if args.output == "json":
-        print(json.dumps(document(found, unread, len(files), code), indent=1))
+        print(json.dumps(document(found, unread, len(files), code, copies), indent=1))
     else:
-        show(_lines(found, unread, len(files), _next(found)))
+        show(_lines(found, unread, len(files), _next(found, args.inventory), copies))
     return code
 
 
-def _next(found: Diagnosis) -> str:
+@contextmanager
+def _fetched(args: argparse.Namespace) -> Iterator["Fetched"]:
+    """The hosts' logs, in a folder that only this user may open, and that is gone after."""
+    from preflight.diagnose.fetch import Wanted, fetch
+
+    for name in args.log:
+        if not name.startswith(("/", "~/")):
+            raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
+    with session(args) as (cluster, hosts, transport, progress), tempfile.TemporaryDirectory(prefix="preflight-") as at:
+        wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
+        try:
+            fetched = fetch(hosts, transport, wanted, Path(at), pool=args.pool, progress=progress)
+        except OSError as error:
+            raise PreflightError(f"{at}: the logs could not be kept while they are read: {error.strerror}") from error
+        progress.clear()
+        yield fetched
+
+
+def _next(found: Diagnosis, inventory: Path) -> str:
     lead = found.cause or (found.echoes[0] if found.echoes else None)
     if lead and lead.sign.checks:
         return f"preflight explain {lead.sign.checks[0]}"
     if lead:
         return lead.sign.step
-    return "preflight check --inventory hosts.toml"
+    return shlex.join(["preflight", "check", "--inventory", str(inventory)])
 
 
-def _lines(found: Diagnosis, unread: Sequence[Unread], files: int, then: str) -> Iterator[Line]:
+def _lines(
+    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: "Sequence[Copy] | None"
+) -> Iterator[Line]:
     columns = width()
     for style, indent, text in told.lines(found):
         yield from (Line(line, style) for line in _wrapped(text, indent, columns))
+    if copies:
+        yield from (Line(line, "dim") for line in _wrapped(_came(copies), "", columns))
     for one in unread[:_SHOWN]:
         yield from (Line(line, "warn") for line in _wrapped(f"not read: {one.name}: {one.why}", "", columns))
     if len(unread) > _SHOWN:
         yield Line(f"not read: {len(unread) - _SHOWN} more files (-o json has them all)", "warn")
     of = "1 file" if files == 1 else f"{files} files"
-    verdict = "an error was found" if found.is_error else "not all could be read" if unread else "no error was found"
+    verdict = "an error was found" if found.is_error else "" if unread else "no error was found"
+    verdict = ", and ".join(filter(None, (verdict, "not all could be read" if unread else "")))
     yield Line(f"{of}: {verdict}", "fail" if found.is_error else "unknown" if unread else "pass")
     yield from (Line(line, "next") for line in _wrapped(f"next: {then}", "", columns))
+
+
+def _came(copies: "Sequence[Copy]") -> str:
+    hosts = len({copy.host for copy in copies})
+    size = sum(copy.size for copy in copies)
+    amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
+    named = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
+    more = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
+    from_ = "1 host" if hosts == 1 else f"{hosts} hosts"
+    return f"fetched {amount} from {from_}: {', '.join(named + more)}"
 
 
 def _wrapped(text: str, indent: str, columns: int) -> list[str]:
@@ -78,8 +164,11 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
     )  # fmt: skip
 
 
-def document(found: Diagnosis, unread: Sequence[Unread], files: int, code: int) -> dict[str, Any]:
+def document(
+    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: "Sequence[Copy] | None" = None
+) -> dict[str, Any]:
     """preflight.diagnosis/1 (docs/contracts.md)."""
+    fetched = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies or ()]
     return {
         "schema": "preflight.diagnosis/1",
         "exit": code,
@@ -92,6 +181,7 @@ def document(found: Diagnosis, unread: Sequence[Unread], files: int, code: int) 
         "hints": [_group(group) for group in found.hints],
         "notes": list(found.notes),
         "unread": [{"file": one.name, "why": one.why} for one in unread],
+        **({} if copies is None else {"fetched": fetched}),
     }
 
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from preflight.cli.common import DEFAULT_INVENTORY, Session, add_inventory_arguments, devices, session
-from preflight.cli.output import add_save_argument, refuse_unwritable
+from preflight.cli.output import Output, add_save_argument, refuse_unwritable
 from preflight.cli.probe_request import add_request_arguments
 from preflight.launch.job import Launcher
 from preflight.model.cluster import Cluster, Host, Product
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser)
     add_save_argument(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
-    parser.set_defaults(idle=True, fail_on="fail", output="brief", all=False)
+    parser.set_defaults(idle=True, fail_on="fail", outputs=[Output("brief")], all=False)
 
 
 def _number(text: str) -> int:
@@ -83,7 +83,7 @@ def _number(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_unwritable(args.save)
+    refuse_unwritable(args)
     args.program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not args.program or not args.program[0]:
         raise UsageError("say what is to be run: preflight exec -- torchrun train.py")

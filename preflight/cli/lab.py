@@ -91,8 +91,8 @@ def _up(args: argparse.Namespace) -> None:
     spec = Spec(args.hosts, args.devices, args.product, args.firewall, args.fabric, args.user, args.leaves)
     lifecycle.up(spec, args.dir)
     print(f"{args.hosts} hosts × {args.devices} devices ({args.product}) are up. Inventory: {args.dir / 'hosts.toml'}")
-    if spec.is_npu:
-        print(_wrapped(f"On these hosts {lifecycle.STAND_INS}."))
+    if told := lifecycle.stand_ins(spec):
+        print(_wrapped(f"On these hosts {told}."))
 
 
 def _down(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from preflight.cli.common import again
 from preflight.cli.pipe import silence_stdout
@@ -17,35 +17,78 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
+from preflight.report.console import show, width
 
 if TYPE_CHECKING:
     from preflight.cli.publish import Published
     from preflight.history.runs import Setting
+    from preflight.report.text import Line
+
+
+FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
+
+
+class Output(NamedTuple):
+    """One form of the report, on stdout or in a file. "brief" is the console's without the table of measurements."""
+
+    format: str
+    file: Path | None = None
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    parser.add_argument(
+        "-o", "--output", dest="outputs", type=_output, action="append", metavar="FORMAT[=FILE]",
+        help=f"{', '.join(FORMATS)}; to stdout, or into a file. May be given several times (default: console)",
+    )  # fmt: skip
     add_save_argument(parser)
     parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
+
+
+def _output(text: str) -> Output:
+    word, given, file = text.partition("=")
+    if word not in FORMATS:
+        raise argparse.ArgumentTypeError(f"{word!r} is no format; there are {', '.join(FORMATS)}")
+    if given and not file:
+        raise argparse.ArgumentTypeError(f"{text!r} names no file")
+    return Output(word, Path(file) if file else None)
 
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
 
 
-def refuse_unwritable(path: Path | None) -> None:
-    """Raises UsageError where `--save` names what cannot be written: to be said before anybody is contacted."""
-    if path is None:
-        return
+def outputs(args: argparse.Namespace) -> list[Output]:
+    """What is asked for, what goes to stdout first; there is always something that does."""
+    asked = list(args.outputs or ())
+    if args.save:
+        asked.append(Output("json", args.save))
+    if all(one.file for one in asked):
+        asked.append(Output("console"))
+    return sorted(asked, key=lambda one: one.file is not None)
+
+
+def refuse_unwritable(args: argparse.Namespace) -> None:
+    """Raises UsageError where the report cannot go where it is asked for: to be said before anybody is contacted."""
+    asked = outputs(args)
+    if len([one for one in asked if one.file is None]) > 1:
+        raise UsageError("-o: only one form of the report can go to stdout; give the others a file, -o FORMAT=FILE")
+    files = [one.file for one in asked if one.file]
+    for path in files:
+        _refuse(path, "--save" if path == args.save else "-o", twice=files.count(path) > 1)
+
+
+def _refuse(path: Path, option: str, *, twice: bool) -> None:
+    if twice:
+        raise UsageError(f"{path} is named for two forms of the report; give each a file of its own")
     try:
-        _partial(path).exists()  # raises where the name is too long
         if path.exists() and not path.is_file():
             what = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
-            raise UsageError(f"--save {path} is {what}")
+            raise UsageError(f"{option} {path} is {what}")
+        _partial(path).exists()  # raises where the name is too long
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise UsageError(f"--save {path}: nothing can be written in {path.parent}: {error.strerror}") from None
+        raise UsageError(f"{option} {path}: nothing can be written in {path.parent}: {error.strerror}") from None
 
 
 def _partial(path: Path) -> Path:
@@ -56,13 +99,22 @@ def _save(path: Path, text: str) -> None:
     """Whole or not at all: a reader never sees half a report."""
     partial = _partial(path)
     try:
-        partial.write_text(text + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise PreflightError(f"{path}: the report could not be written: {error.strerror}") from error
 
 
-def finish(
+class Ended(NamedTuple):
+    """What a run came to: its report, written down and published where that is asked for, and not shown yet."""
+
+    report: Report
+    exit_code: int
+    next_step: str
+    observations: Sequence[Observation]
+
+
+def end(
     args: argparse.Namespace,
     command: str,
     started: datetime,
@@ -75,8 +127,8 @@ def finish(
     to_prove: str | None = None,
     setting: "Setting | None" = None,
     publish: "Callable[[Report], Published] | None" = None,
-) -> int:
-    """Print the report to stdout and return the exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
+) -> Ended:
+    """The report of a run that ends now, and its exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
     what the run is remembered with, None where no host was contacted; `publish`: brings it to the hosts."""
     from preflight.report.build import build
     from preflight.report.next_step import next_step
@@ -102,21 +154,29 @@ def finish(
         from preflight.cli.remember import remembered
 
         report = remembered(report, setting, args.inventory, exit_code, then, _asked(args))
-    if args.save or args.output == "json":
-        from preflight.report.document import document
+    return Ended(report, exit_code, then, observations)
 
-        text = document(report, exit_code, everything=args.all)
+
+def present(args: argparse.Namespace, ended: Ended) -> int:
+    """Print the report to stdout, write its files, and return the exit code: of a Nagios plugin, where that is what
+    stdout is."""
+    shown, *files = outputs(args)
+    texts = {one.file: _text(args, ended, one) for one in files if one.file}
     try:
-        if args.output == "json":
-            print(text)
+        if shown.format in ("console", "brief"):
+            show(_lines(args, ended, table=shown.format == "console", columns=width()))
         else:
-            _show(args, report, observations, then)
+            print(_text(args, ended, shown), end="")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough; the verdict stands
         silence_stdout()
-    if args.save:  # last: where it cannot be written, the report has at least been shown
-        _save(args.save, text)
-    return exit_code
+    for path, text in texts.items():  # last: where one cannot be written, the report has at least been shown
+        _save(path, text)
+    if shown.format == "nagios":
+        from preflight.report.nagios import nagios_code
+
+        return nagios_code(ended.report)
+    return ended.exit_code
 
 
 def _asked(args: argparse.Namespace) -> str:
@@ -126,21 +186,56 @@ def _asked(args: argparse.Namespace) -> str:
     return " ".join([*words, *(f"--{name} {','.join(map(str, given))}" for name, given in lists.items() if given)])
 
 
-def _show(args: argparse.Namespace, report: Report, observations: Sequence[Observation], then: str) -> None:
+def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
+    """A form of the report, with its last line end. Each renderer is loaded where it is asked for."""
+    report = ended.report
+    match output.format:
+        case "json":
+            from preflight.report.document import document
+
+            return document(report, ended.exit_code, everything=args.all) + "\n"
+        case "short":
+            from preflight.inventory import fold
+            from preflight.report.short import short
+
+            return short(report, fold=fold, next_step=ended.next_step) + "\n"
+        case "junit":
+            from preflight.checks.registry import all_checks
+            from preflight.report.junit import junit
+
+            checks = all_checks().values()
+            return junit(report, {it.id: it.title for it in checks}, {it.id: it.area for it in checks}) + "\n"
+        case "prometheus":
+            from preflight.report.prometheus import prometheus
+
+            return prometheus(report)
+        case "nagios":
+            from preflight.report.nagios import nagios
+
+            return nagios(report) + "\n"
+        case "html":
+            from preflight.checks.registry import all_checks
+            from preflight.inventory import fold
+            from preflight.report.html import html
+
+            titles = {it.id: it.title for it in all_checks().values()}
+            return html(report, titles, fold=fold, next_step=ended.next_step)
+        case _:
+            return "".join(f"{line.text}\n" for line in _lines(args, ended, table=True, columns=80))
+
+
+def _lines(args: argparse.Namespace, ended: Ended, *, table: bool, columns: int) -> "list[Line]":
     from preflight.checks.registry import all_checks
     from preflight.inventory import fold
     from preflight.probe.table import rows
-    from preflight.report.console import show, width
     from preflight.report.text import render
 
-    show(
-        render(
-            report,
-            {id_: check.title for id_, check in all_checks().items()},
-            fold=fold,
-            next_step=then,
-            everything=args.all,
-            table=[] if args.output == "brief" else rows(observations),
-            width=width(),
-        )
+    return render(
+        ended.report,
+        {id_: check.title for id_, check in all_checks().items()},
+        fold=fold,
+        next_step=ended.next_step,
+        everything=args.all,
+        table=rows(ended.observations) if table else [],
+        width=columns,
     )

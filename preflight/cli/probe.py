@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_unwritable(args.save)
+    refuse_unwritable(args)
     started = datetime.now(UTC)
     with session(args) as by_ssh, reached_as_asked(args, by_ssh) as s:
         refuse_partial_probe(args, s.cluster.probe)
@@ -171,7 +171,9 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
 
     _start_engine(s, request.budget)
     # Whose devices are in use, and who is reached at all: asked while the hosts import torch.
-    facts = FactsOfHosts(s, ("npu_smi",) if s.cluster.product.is_npu else ("os",))
+    product = s.cluster.product
+    section = "npu_smi" if product.is_npu else "nvidia" if product is Product.NVIDIA else "os"
+    facts = FactsOfHosts(s, (section,))
     refused: dict[str, str] = {}
 
     def idle(present: Sequence[Host]) -> list[Host]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from preflight.cli.common import Session
-from preflight.cli.output import finish
+from preflight.cli.output import end, present
 from preflight.cli.publish import publisher
 from preflight.cli.remember import setting_of
 from preflight.facts.types import ClusterFacts
@@ -53,7 +53,7 @@ def finish_probe(
 ) -> int:
     """`findings`: what is `judged`, where that has been done; `notes`: what the caller has to add."""
     limited = [f"limited to {args.limit}, as asked"] if args.limit else []
-    return finish(
+    ended = end(
         args,
         "probe",
         started,
@@ -65,3 +65,4 @@ def finish_probe(
         setting=setting_of(s.cluster, probed.runner),
         publish=publisher(args, s, probed.facts),
     )
+    return present(args, ended)

@@ -22,7 +22,8 @@ _TIMES = tuple(
         # plog 2025-10-23-17:30:40.098.984, Python's logging 2025-10-23 17:30:40,098, dmesg --time-format iso
         rf"(?P<Y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)[-T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}})(?:\.(?P<u>\d{{3}}))?)?"
         r"(?P<z>Z|[+-]\d\d:?\d\d(?!\d))?",
-        rf"\[[IWEF](?P<m>\d\d)(?P<d>\d\d) {_CLOCK}\.(?P<f>\d{{1,9}})",  # glog: torch's C++
+        # torch's C++ in brackets and with the month as 3 or 03, torchrun's Python without brackets
+        rf"(?:^|[\[\s])[IWEF](?P<m>\d{{1,2}}?)(?P<d>\d\d) {_CLOCK}\.(?P<f>\d{{1,9}})",
         rf"{_NAMED} +(?P<d>\d{{1,2}}) {_CLOCK} (?P<Y>\d{{4}})\b",  # dmesg -T
         rf"\[{_NAMED} +(?P<d>\d{{1,2}}) (?P<Y>\d{{4}}) {_CLOCK}\]",  # fabric manager
         rf"^{_NAMED} +(?P<d>\d{{1,2}}) {_CLOCK} ",  # syslog
@@ -39,7 +40,7 @@ _SYSLOG = re.compile(
     rf"^(?:{_NAMED} +\d{{1,2}} [\d:]{{8}}|[\d-]{{10}}T\S{{8,30}}) "
     r"(?P<host>[\w.-]{1,253}) [\w./@-]{1,80}(?:\[\d+\])?: "
 )
-_GLOG = re.compile(r"\[(?P<level>[IWEF])\d{4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
+_GLOG = re.compile(r"(?:^|[\[\s])(?P<level>[IWEF])\d{3,4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
 _LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
 _RETRY = re.compile(r"\b[Rr]etry(?:ing)?\b")
 

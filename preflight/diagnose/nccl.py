@@ -10,7 +10,7 @@ _PORTS = "let the hosts reach each other on all TCP ports (PRB114, FWL104); is t
 _FABRIC = (
     "systemctl status nvidia-fabricmanager: active, enabled, of the driver's version; nvidia-smi -q | grep -A2 Fabric"
 )
-_RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends"
+_RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends (PRB101)"
 
 SIGNS = (
     Sign("nccl-no-interface", Role.OWN, ("no socket interface found",),

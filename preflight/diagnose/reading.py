@@ -33,7 +33,7 @@ _PACKED = {
     b"PK\x03\x04": ("zip", "unzip"),
 }
 # In a folder these are programs, data and documents, which quote errors that nobody had.
-_NO_LOGS = (
+NO_LOGS = (
     ".py", ".pyc", ".sh", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".md", ".html", ".csv", ".tsv", ".c", ".cc",
     ".cpp", ".h", ".cu", ".so", ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".pkl", ".png", ".jpg", ".pdf",
 )  # fmt: skip
@@ -106,7 +106,7 @@ def _below(folder: Path) -> Iterator[Path]:
         folders.sort()
         for name in sorted(names):
             path = Path(root, name)
-            if path.suffix.lower() in _NO_LOGS or not path.is_file():
+            if path.suffix.lower() in NO_LOGS or not path.is_file():
                 continue
             count += 1
             if count > _FILES:

@@ -25,7 +25,7 @@ SIGNS = (
          "let the hosts reach each other on all TCP ports (PRB114); GLOO_SOCKET_IFNAME names the NIC (HST118)"),
     Sign("gloo-path", Role.LINK, ("Read error [", "Connection timed out"),
          "a connection stood, and then carried nothing: large packets are lost on the way (MTU), or the host went",
-         "ping -M do with the size of the MTU between the two hosts (HST103, PRB114)"),
+         "ping -M do with the size of the MTU between the two hosts (PRB101)"),
     Sign("peer-gone", Role.WAIT, ("Connection closed by peer",), "another rank has gone", _WORDS),
     Sign("peer-gone", Role.WAIT, ("Connection reset by peer",), "another rank has gone", _WORDS),
     Sign("gloo-wait", Role.WAIT, ("unbound_buffer.cc", "imed out"),

@@ -19,6 +19,7 @@ from preflight.facts import (
     naming,
     neighbours,
     npu_answer,
+    nvidia_answer,
     rdma_answer,
     ss,
     sysctl,
@@ -33,6 +34,7 @@ from preflight.facts.job_answer import RawDriver, RawJob
 from preflight.facts.load import Load
 from preflight.facts.neighbours import RawNeighbours
 from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
+from preflight.facts.nvidia_answer import RawNvidia
 from preflight.facts.output import Output
 from preflight.facts.quote import quote
 from preflight.facts.shells import Shells
@@ -294,4 +296,5 @@ def host_facts(
         nic=made("hccn", RawHccn, lambda raw: npu_answer.nic(raw, devices)) if deep_npu else None,
         chips=made("chips", RawChips, npu_answer.chips) if deep_npu else None,
         device_nodes=made("device_nodes", RawDeviceNodes, npu_answer.device_nodes) if deep_npu else None,
+        nvidia=made("nvidia", RawNvidia, nvidia_answer.nvidia) if product is Product.NVIDIA else None,
     )

@@ -8,6 +8,7 @@ import re
 
 from preflight.facts.hccn_tool.words import failure
 from preflight.facts.npu_smi.trouble import explained
+from preflight.facts.nvidia_smi.trouble import known
 from preflight.facts.refusal import refused
 
 _KNOWN = tuple(
@@ -45,4 +46,6 @@ def is_known(error: str) -> bool:
         error = error[match.end() :]
     if any(pattern.fullmatch(error) for pattern in _KNOWN):
         return True
-    return refused(error) or explained(error) or bool(failure(error) and not _OWN_WORDS.match(error))
+    if refused(error) or explained(error) or known(error):
+        return True
+    return bool(failure(error) and not _OWN_WORDS.match(error))

@@ -33,7 +33,7 @@ HOST_SECTIONS = {
     "job": 30.0,
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
-NVIDIA_SECTIONS = {"rdma": 10.0}
+GPU_SECTIONS = {"nvidia": 30.0, "rdma": 10.0}  # a nvidia-smi that hangs is ended after 25 s
 # What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
 DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
@@ -97,8 +97,7 @@ def _facts_request(
 
 def _deadlines(cluster: Cluster, *, deep: bool) -> dict[str, float]:
     npu = cluster.product.is_npu
-    nvidia = cluster.product is Product.NVIDIA
-    basic = HOST_SECTIONS | (NPU_SECTIONS if npu else {}) | (NVIDIA_SECTIONS if nvidia else {})
+    basic = HOST_SECTIONS | (NPU_SECTIONS if npu else {}) | (GPU_SECTIONS if cluster.product is Product.NVIDIA else {})
     # A wrapper leads into a container, and what ssh starts on its host is not where jobs are.
     over_ssh = SSH_SECTIONS if cluster.job.over_ssh and not cluster.probe.wrapper else {}
     return basic | DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if npu else {}) | over_ssh if deep else basic
@@ -113,6 +112,8 @@ def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
     return {
         "prefixes": job.PREFIXES,
         "named_by": job.NAMED_BY,
+        "read_by": job.READ_BY,
+        "written_by": job.WRITTEN_BY,
         "mpi_parameters": job.MPI_PARAMETERS,
         "files": job.NPU_FILES if cluster.product.is_npu else (),
         "requirements": cluster.job.requirements,

@@ -24,7 +24,7 @@ SCHEMA = "preflight.facts/1"
 _RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ()}  # nic: with hccn
 
 # Sections that other products do not have: those that there have always been, and those that came later.
-_OF_A_PRODUCT = ("hccn", "hccn_conf", "npu_smi", "rdma")
+_OF_A_PRODUCT = ("hccn", "hccn_conf", "npu_smi", "nvidia", "rdma")
 _NEW_OF_NPUS = ("nic", "chips", "device_nodes")
 
 

@@ -10,6 +10,7 @@ from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.hccn_tool import DEEP_READERS
 from preflight.facts.nic import Nic
 from preflight.facts.npu_answer import CHIP_QUERIES
+from preflight.facts.nvidia import Nvidia
 from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing, Versions
 
 # Field of HccnDevice → the option of hccn_tool that it comes from.
@@ -59,6 +60,12 @@ def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
     if isinstance(facts.device_nodes, DeviceNodes):
         files = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
         yield from _of_fields([facts.device_nodes], files)
+    if isinstance(facts.nvidia, Nvidia):
+        commands = {"gpus": "-q", "nvlinks": "nvlink -s", "topology": "topo -m"}
+        yield from _of_fields([facts.nvidia], {field: f"nvidia-smi {query}" for field, query in commands.items()})
+        for field, query in commands.items():
+            answer = getattr(facts.nvidia, field).value
+            yield from ((f"nvidia-smi {query}", said.error) for said in (answer.unread if answer else ()))
     if isinstance(facts.versions, Versions):
         yield from facts.versions.unread.items()
 

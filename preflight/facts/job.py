@@ -4,13 +4,17 @@ container."""
 from dataclasses import dataclass, field
 
 from preflight.facts.found import Found
+from preflight.facts.quote import quote
 
 # Variables of the jobs' environment that are looked at, by the beginning of their names.
 PREFIXES = (
     "HCCL_", "ASCEND_", "TORCH_", "NPU_", "GLOO_", "TP_", "NCCL_", "CM_", "P2P_HCCL_", "RANK_",
-    "LD_LIBRARY_PATH", "MASTER_ADDR", "MASTER_PORT",
+    "LD_LIBRARY_PATH", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
+READ_BY = ("NCCL_CONF_FILE",)  # variables that name a file of which it matters that it is there
+# Variables that name a file which is to be written: what matters is its folder.
+WRITTEN_BY = ("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
 MPI_PARAMETERS = ("btl_tcp_if_include", "btl_tcp_if_exclude")
 NOWHERE = "the link leads nowhere"  # the collector's word for it
 
@@ -72,9 +76,21 @@ class Mpi:
 
 
 @dataclass(frozen=True)
+class JobRdma:
+    """RDMA in the job's view. `devices`: /sys/class/infiniband; `nodes`: /dev/infiniband/uverbsN, by which a program
+    gets at them; `library`: why libibverbs cannot be loaded, "" where it can, or where there is no device."""
+
+    devices: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    library: str = ""
+
+
+@dataclass(frozen=True)
 class Job:
-    """`variables`: those of PREFIXES in the environment that jobs start with, secrets redacted. `files`: by path.
-    `groups`: ids of the user's groups, its own first. `contained`: runs in a container."""
+    """`variables`: those of PREFIXES in the environment that jobs start with, secrets redacted, and what NCCL's own
+    files add to it. `files`: by path. `groups`: ids of the user's groups, its own first. `contained`: runs in a
+    container. `nccl_files`: variable → NCCL's file that sets it, where the environment does not; `nccl_ignored`: file
+    and name of lines there that NCCL reads as no variable of its own."""
 
     user: str
     uid: int
@@ -83,12 +99,19 @@ class Job:
     contained: bool
     variables: dict[str, str]
     files: dict[str, SeenFile] = field(default_factory=dict)
-    packages: dict[str, str] = field(
-        default_factory=dict
-    )  # mindspore, torch, torch_npu, numpy, scipy, decorator, attrs
+    # mindspore, torch, torch_npu, numpy, scipy, decorator, attrs; nvidia_nccl_cu12 and the like
+    packages: dict[str, str] = field(default_factory=dict)
     devices: tuple[int, ...] = ()  # N of /dev/davinciN in the job's view
     hccl_test: Found[str] = field(default_factory=Found)  # where the built all_reduce_test is
     mpi: Mpi = field(default_factory=Mpi)
     project: SeenFolder | None = None  # None: the inventory names none
     environment: SeenFolder | None = None  # sys.prefix of the jobs' Python
     imports: dict[str, str] = field(default_factory=dict)  # package → where an import would find it; "": nowhere
+    nccl_files: dict[str, str] = field(default_factory=dict)
+    nccl_ignored: tuple[tuple[str, str], ...] = ()
+    rdma: JobRdma | None = None  # None: not looked at
+
+    def told(self, name: str) -> str:
+        """`NCCL_IB_HCA='mlx5_1'`, and of which file that is, where it is not the environment's."""
+        file = self.nccl_files.get(name)
+        return f"{name}={quote(self.variables[name])}" + (f" ({file})" if file else "")

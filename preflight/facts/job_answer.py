@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from preflight.facts import versions
 from preflight.facts.found import Found
-from preflight.facts.job import Job, Mpi, Parameter, SeenFile, SeenFolder
+from preflight.facts.job import Job, JobRdma, Mpi, Parameter, SeenFile, SeenFolder
 from preflight.facts.packages import Package, package
 from preflight.facts.redact import redacted
 from preflight.facts.types import Limits, Missing, Reading, SharedMemory, Versions
@@ -36,6 +36,9 @@ class RawDeep:
     project: SeenFolder | None = None
     environment: SeenFolder | None = None
     imports: dict[str, str] = field(default_factory=dict)
+    nccl_files: dict[str, str] = field(default_factory=dict)
+    nccl_ignored: list[tuple[str, str]] = field(default_factory=list)
+    rdma: JobRdma | None = None
 
 
 @dataclass
@@ -127,4 +130,7 @@ def job(raw: RawJob) -> Job | Missing:
         project=deep.project,
         environment=deep.environment,
         imports=deep.imports,
+        nccl_files=deep.nccl_files,
+        nccl_ignored=tuple(deep.nccl_ignored),
+        rdma=deep.rdma,
     )

@@ -1,4 +1,4 @@
-"""What a rank's last words mean: the errors of torch_npu, HCCL and the runtime → their usual cause and what to do.
+"""What a rank's last words mean: errors of torch_npu, HCCL, NCCL and the runtime → their usual cause and what to do.
 
 Texts and codes are those of torch_npu's wheel (2.1, 2.13) and of the HCCL user guide's fault pages; which cause is
 behind them most often, users' reports say. Pure; a text that is not known is None, never a guess.
@@ -52,6 +52,43 @@ _TWICE = Meaning(
 )
 
 _SENTENCES = (
+    (
+        r"is a CPU build: install one",
+        Meaning(
+            "the jobs' Python has a torch without CUDA",
+            "install torch from the index of its CUDA build (pip install torch --index-url …/whl/cu124), or correct "
+            "probe.python",
+        ),
+    ),
+    (
+        r"[Nn]o GPU is visible|GPU \d+ is not visible|built without NCCL",
+        Meaning(
+            "CUDA shows the jobs fewer GPUs than the inventory has: the driver, the container, or CUDA_VISIBLE_DEVICES",
+            "nvidia-smi -L where jobs run; docker run --gpus all; unset CUDA_VISIBLE_DEVICES",
+        ),
+    ),
+    (
+        r"Duplicate GPU",
+        Meaning(
+            "two ranks have one GPU: two hosts of the inventory are containers of one machine, or it has one twice",
+            "give each container GPUs of its own, and name each once in the inventory",
+        ),
+    ),
+    (
+        r"Got completion .*(?:error |status=)12\b",
+        Meaning(
+            "RDMA packets got no answer: the two NICs do not reach each other, though TCP may",
+            "look at rails, GID index and switch ACLs; ib_write_bw between these two NICs",
+        ),
+    ),
+    (
+        r"no socket interface found",
+        Meaning("NCCL_SOCKET_IFNAME fits no interface of the host", "see HST117; env | grep NCCL_SOCKET"),
+    ),
+    (
+        r"Mismatched NCCL version",
+        Meaning("ranks have different releases of NCCL", "install one torch on all hosts (VER113)"),
+    ),
     (
         r"Two accelerators cannot be used",
         Meaning(

@@ -18,6 +18,7 @@ from preflight.facts.load import Load
 from preflight.facts.naming import Naming
 from preflight.facts.neighbours import Neighbours
 from preflight.facts.nic import Nic
+from preflight.facts.nvidia import Nvidia
 from preflight.facts.packages import Package
 from preflight.facts.rdma.host import Rdma
 from preflight.facts.shells import Shells
@@ -268,6 +269,7 @@ class HostFacts:
     device_nodes: DeviceNodes | Missing | None = None
     job: Job | Missing | None = None
     load: Load | Missing | None = None
+    nvidia: Nvidia | Missing | None = None
     shells: Shells | Missing | None = None
     neighbours: Neighbours | Missing | None = None
     rdma: Rdma | Missing | None = None

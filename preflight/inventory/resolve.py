@@ -106,7 +106,9 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
         gate=_gate(document.gate),
         waivers=tuple(Waiver(w.check, w.host, w.owner, w.reason, w.expires) for w in document.waivers),
         superpod=document.cluster.superpod,
-        machine=Machine(rdma=document.machine.rdma),
+        machine=Machine(
+            document.machine.nvlinks, document.machine.nvlink_speed, document.machine.mig, document.machine.rdma
+        ),
         amp=in_amp_mode(document),
     )
 
@@ -152,6 +154,7 @@ def _probe(table: ProbeTable, product: Product) -> ProbeSettings:
         wrapper=tuple(table.exec),
         user=table.user,
         backend=backend,
+        transport=table.transport or "",
         sizes=tuple(table.sizes),
         step_deadline=table.step_deadline or (_HCCL_DEADLINE if backend == "hccl" else _DEADLINE),
         via=table.via,

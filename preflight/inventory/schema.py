@@ -64,8 +64,12 @@ class ClusterTable(_Table):
 
 
 class MachineTable(_Table):
-    """What every host has of hardware."""
+    """What every GPU of the cluster has, and which RDMA devices jobs use; what is not said is as preflight knows the
+    model, or as most hosts have it."""
 
+    nvlinks: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
+    nvlink_speed: Bandwidth | None = None
+    mig: StrictBool = False
     rdma: RdmaDevices = ()
 
 
@@ -164,6 +168,7 @@ class ProbeTable(_Table):
     exec: Words = []
     user: LoginOrNone = ""
     backend: Literal["hccl", "nccl", "gloo"] | None = None
+    transport: Literal["ib", "socket"] | None = None
     sizes: Annotated[list[Size], Field(min_length=1)] = [8, 1 << 20, 16 << 20]
     init: Literal["store", "env", "tcp", "file"] = "store"
     shared_dir: FolderThere | None = None

@@ -20,12 +20,12 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
             "cidrs": list(map(str, cluster.cidrs)),
             **_mtu(cluster),
         },
+        **_machine(cluster),
         "ports": _ports(cluster),
         "firewall": {"policy": cluster.firewall.value, "disable_at_boot": cluster.firewall_off_at_boot},
         "host_setup": _setup(cluster),
         "probe": _probe(cluster.probe),
         "job": _job(cluster.job),
-        **({"machine": {"rdma": list(cluster.machine.rdma)}} if cluster.machine.rdma else {}),
         "gate": _gate(cluster.gate),
         "hosts": list(map(_host, cluster.hosts)),
     }
@@ -48,6 +48,14 @@ def _gate(gate: GatePolicy) -> dict[str, Any]:
         "undrain": gate.undrain,
         "requeues": gate.requeues,
     }
+
+
+def _machine(cluster: Cluster) -> dict[str, Any]:
+    said = {"nvlinks": cluster.machine.nvlinks, "nvlink_speed": cluster.machine.nvlink_speed}
+    table: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+    table |= {"mig": True} if cluster.machine.mig else {}
+    table |= {"rdma": list(cluster.machine.rdma)} if cluster.machine.rdma else {}
+    return {"machine": table} if table else {}
 
 
 def _mtu(cluster: Cluster) -> dict[str, int]:
@@ -88,6 +96,7 @@ def _probe(probe: ProbeSettings) -> dict[str, Any]:
         "exec": list(probe.wrapper),
         "user": probe.user,
         "backend": probe.backend,
+        **({"transport": probe.transport} if probe.transport else {}),
         "sizes": [f"{size}B" for size in probe.sizes],
         "init": probe.init,
         **({"shared_dir": probe.shared_dir} if probe.shared_dir else {}),

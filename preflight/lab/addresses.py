@@ -77,7 +77,7 @@ def inventory(spec: Spec, management: Management) -> str:
         _section("ssh", user=spec.user, port=22, key="id_ed25519", known_hosts="known_hosts", sudo=spec.user != "root"),
         _section("network", nic="eth0"),
     ]
-    if spec.devices:
+    if spec.device_nics:
         sections.append(_device_addresses(spec))
     sections += [
         _section("ports", hccl_base=HCCL_BASE, hccl_count=HCCL_COUNT, job=[str(JOB_PORT)]),

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.lab import kernel
+from preflight.lab import gpus, kernel
 from preflight.lab.addresses import Management
 from preflight.lab.firewalls import FIREWALLS, HostFirewall
 from preflight.lab.kernel import Process
@@ -126,7 +126,7 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
         (directory / name).mkdir(parents=True)
     for name in ("etc", "var-lib", "usr-local"):
         (directory / "overlay" / name).mkdir(parents=True)
-    devices = "".join(f"{index} {host.names.device(host.name, index)}\n" for index in range(spec.devices))
+    devices = "".join(f"{index} {host.names.device(host.name, index)}\n" for index in range(spec.device_nics))
     (directory / "devices").write_text(devices)
     (directory / "state" / "devices").write_text(devices)
     firewall = FIREWALLS[spec.firewall]
@@ -138,6 +138,8 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
             (directory / "state" / "fabric").write_text(_cables(host))
         if spec.product == "atlas-a3":
             (directory / "superpod").write_text(f"pod=0\nsize={spec.hosts * spec.devices}\nserver={host.number + 1}\n")
+    if spec.is_gpu:
+        gpus.prepare(directory, host.number, spec)
     for kept in ("etc/preflight", "var-lib/preflight", "usr-local/sbin/preflight-gate"):
         _hide(directory / kept)  # of the machine, where that is somebody's host, too
     _write_etc(host, management)

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from preflight.lab import cgroups, kernel, network, state, vendor
+from preflight.lab import cgroups, gpus, kernel, network, state, vendor
 from preflight.lab.addresses import Management, inventory
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.host import Host, make_key, prepare
@@ -35,6 +35,15 @@ STAND_INS = (
     "hccn_tool, npu-smi, torch_npu with hccl, version files and /dev/davinci* are stand-ins; "
     f"device NICs are held to {network.DEVICE_RATE}"
 )
+GPU_STAND_INS = (
+    "nvidia-smi, fabric manager, /proc/driver/nvidia, /dev/kmsg and all of /sys/bus/pci/devices are stand-ins: "
+    "there is no GPU to compute with"
+)
+
+
+def stand_ins(spec: Spec) -> str:
+    """What of a lab is one; nothing, where there are none."""
+    return STAND_INS if spec.is_npu else GPU_STAND_INS if spec.is_gpu else ""
 
 
 def up(spec: Spec, directory: Path) -> State:
@@ -73,6 +82,8 @@ def _build(lab: State, directory: Path) -> State:
     standins.mkdir()
     if spec.is_npu:
         vendor.lay_out(spec, standins)
+    if spec.is_gpu:
+        gpus.lay_out(standins)
     management = network.build(spec, lab.names)
     lab = replace(lab, network=str(management.network))
     lab.save(directory)
@@ -154,7 +165,7 @@ def status(directory: Path) -> dict[str, Any]:
         "leaves": spec.leaves,
         "ready": lab.ready,
         "inventory": str(directory / "hosts.toml"),
-        "stand_ins": STAND_INS if spec.is_npu else "",
+        "stand_ins": stand_ins(spec),
         "breaks": [{"name": entry.fault, "host": entry.host, "device": entry.device} for entry in lab.breaks],
         "hosts": [
             {
@@ -174,7 +185,7 @@ def status(directory: Path) -> dict[str, Any]:
                         "fabric_interface": fabric_port(host.name, index),
                         "fabric_netns": names.fabric,
                     }
-                    for index in range(spec.devices)
+                    for index in range(spec.device_nics)
                 ],
             }
             for host in hosts_of(lab, directory)

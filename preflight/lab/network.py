@@ -49,7 +49,7 @@ _RELAY = {"ipv4/ip_forward": "1", "ipv4/conf/all/send_redirects": "0", "ipv4/con
 def build(spec: Spec, names: Names) -> Management:
     """Put up all namespaces and links; return the management network that was free."""
     hosts = spec.host_names
-    devices = [(host, device) for host in hosts for device in range(spec.devices)]
+    devices = [(host, device) for host in hosts for device in range(spec.device_nics)]
     switches = [names.management, *([names.fabric, names.hccs] if devices else [])]
     device_namespaces = [names.device(*where) for where in devices]
 
@@ -91,8 +91,8 @@ def destroy(names: Names) -> None:
 def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:
     """Switch on or off all links of a host, as its power supply would."""
     kernel.ip_batch([f"link set {host} {'up' if on else 'down'}"], names.management)
-    if spec.devices:
-        set_light(spec, names, host, range(spec.devices), on)
+    if spec.device_nics:
+        set_light(spec, names, host, range(spec.device_nics), on)
 
 
 def set_light(spec: Spec, names: Names, host: str, devices: Iterable[int], on: bool) -> None:
@@ -153,7 +153,7 @@ def _virtual_nic(spec: Spec, host: str, device: int) -> Iterable[str]:
 
 def _fabric(spec: Spec) -> Iterable[str]:
     if spec.fabric == "direct":
-        for device in range(spec.devices):
+        for device in range(spec.device_nics):
             yield from _bridge(f"rail{device}")
             yield from _plug(f"rail{device}", [fabric_port(host, device) for host in spec.host_names])
         return
@@ -165,7 +165,7 @@ def _fabric(spec: Spec) -> Iterable[str]:
         yield from _leaves(spec)
     for number, host in enumerate(spec.host_names):
         bridge = leaf_name(spec.leaf_of(number)) if spec.leaves > 1 else "fabric"
-        yield from _plug(bridge, [fabric_port(host, device) for device in range(spec.devices)])
+        yield from _plug(bridge, [fabric_port(host, device) for device in range(spec.device_nics)])
 
 
 def _leaves(spec: Spec) -> Iterable[str]:
@@ -181,7 +181,7 @@ def _leaves(spec: Spec) -> Iterable[str]:
 def _hccs(spec: Spec) -> Iterable[str]:
     for host in spec.host_names:
         yield from _bridge(host)
-        yield from _plug(host, [fabric_port(host, device) for device in range(spec.devices)])
+        yield from _plug(host, [fabric_port(host, device) for device in range(spec.device_nics)])
 
 
 def _bridge(name: str) -> Iterable[str]:

@@ -19,6 +19,7 @@ FABRICS = ("switched", "direct")
 MAX_DEVICES_PER_HOST = 16
 MAX_DEVICES_OF_FOUR_SUBNETS = 8
 MAX_FABRIC_PORTS = 1000
+MAX_GPUS = 8
 MAX_HOSTS = 500
 MAX_HOSTS_OF_FOUR_SUBNETS = 120
 
@@ -43,7 +44,6 @@ class Spec:
                 raise UsageError(sentence)
 
     def _impossible(self) -> Iterator[tuple[bool, str]]:
-        npu = self.product in NPU_PRODUCTS
         yield not 1 <= self.hosts <= MAX_HOSTS, f"--hosts must be 1 to {MAX_HOSTS}, not {self.hosts}."
         yield (
             not 0 <= self.devices <= MAX_DEVICES_PER_HOST,
@@ -52,12 +52,13 @@ class Spec:
         yield self.product not in PRODUCTS, f"--product must be one of {', '.join(PRODUCTS)}, not {self.product!r}."
         yield self.firewall not in FIREWALLS, f"--firewall must be one of {', '.join(FIREWALLS)}."
         yield self.fabric not in FABRICS, f"--fabric must be one of {', '.join(FABRICS)}."
+        yield self.product == "cpu" and self.devices > 0, "--product cpu takes --devices 0."
         yield (
-            not npu and self.devices > 0,
-            f"--product {self.product} takes --devices 0: the lab has device stand-ins for {', '.join(NPU_PRODUCTS)}.",
+            self.is_gpu and self.devices > MAX_GPUS,
+            f"an nvidia host of the lab has at most {MAX_GPUS} GPUs, not {self.devices}.",
         )
         yield (
-            self.hosts * self.devices > MAX_FABRIC_PORTS,
+            self.hosts * self.device_nics > MAX_FABRIC_PORTS,
             f"{self.hosts} hosts × {self.devices} devices exceed the {MAX_FABRIC_PORTS} ports of the switch.",
         )
         yield (
@@ -74,8 +75,8 @@ class Spec:
             f"--leaves must be 1 to {self.hosts}, a host or more each, not {self.leaves}.",
         )
         yield (
-            self.leaves > 1 and (self.fabric == "direct" or self.devices == 0),
-            "--leaves takes a switched fabric, and hosts with devices.",
+            self.leaves > 1 and (self.fabric == "direct" or self.device_nics == 0),
+            "--leaves takes a switched fabric, and hosts with NPUs.",
         )
         yield (
             re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", self.user) is None,
@@ -86,6 +87,16 @@ class Spec:
     def is_npu(self) -> bool:
         """Whether the hosts get the Ascend stand-ins."""
         return self.product in NPU_PRODUCTS
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the hosts get the NVIDIA stand-ins."""
+        return self.product == "nvidia" and self.devices > 0
+
+    @property
+    def device_nics(self) -> int:
+        """Devices with a network port of their own, per host: NPUs have one, GPUs do not."""
+        return self.devices if self.is_npu else 0
 
     @property
     def host_names(self) -> list[str]:

@@ -83,6 +83,7 @@ class ProbeSettings:
     wrapper: tuple[str, ...] = ()  # argv in front of python: docker exec -i X, enroot start …
     user: str = ""  # run as this user through sudo -u
     backend: str = "gloo"  # hccl | nccl | gloo
+    transport: str = ""  # by which NCCL is to send between hosts: ib (RDMA, RoCE too) | socket; "": whichever it takes
     sizes: tuple[int, ...] = (8, 1 << 20, 16 << 20)  # bytes per rank
     init: str = "store"  # how all ranks together meet: store (preflight's own) | env | tcp | file, as jobs do
     shared_dir: str = ""  # of all hosts, for init "file"
@@ -123,8 +124,11 @@ class JobInputs:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the operator says of every host's hardware."""
+    """What the operator says of the hosts' GPUs and NICs. None: as preflight knows the model, else as most have it."""
 
+    nvlinks: int | None = None
+    nvlink_speed: float | None = None  # GB/s of one link, each way
+    mig: bool = False  # the GPUs are to be cut into MIG instances
     rdma: tuple[str, ...] = ()  # RDMA devices that jobs use, mlx5_0 …; empty: those that are active on most hosts
 
 

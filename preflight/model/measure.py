@@ -111,6 +111,22 @@ class TestResult:
 
 
 @dataclass(frozen=True)
+class Sending:
+    """How a rank's NCCL sends, as its own log has it. `network`: IB, Socket, or a plugin's name; `ways`: of its
+    channels: NET/IB, P2P, SHM …; `lines`: what it says of the choice."""
+
+    network: str
+    ways: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    @property
+    def between_hosts(self) -> str:
+        """By which network: that of the channels, else the one that was chosen; "" where the log has neither."""
+        named = [way.partition("/")[2] for way in self.ways if way.startswith("NET/")]
+        return named[0] if named else self.network
+
+
+@dataclass(frozen=True)
 class RankView:
     """What one rank reported of one test: the last stage it reached, and its error text if it died there.
 
@@ -137,6 +153,7 @@ class RankView:
     connecting: tuple[str, ...] = ()  # address:port to which it had no connection yet when it was ended
     logs: tuple[str, ...] = ()  # what matters of its backend's own log, oldest first
     on_host: bool = False  # the test of a device alone was done by the host's processor, whose speed is nobody's figure
+    way: Sending | None = None  # told with the meeting, where the backend's log tells it
 
     @property
     def stands_still(self) -> bool:

@@ -1,6 +1,7 @@
 """The one report that every output renders (docs/contracts.md, `preflight.report/1`)."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, TestResult
@@ -43,6 +44,11 @@ class Report:
         verdict = overall(finding.outcome for finding in self.findings)
         blind = verdict is Outcome.SKIP or (self.left_out and verdict is not Outcome.FAIL)
         return Outcome.UNKNOWN if blind else verdict
+
+    @property
+    def seconds(self) -> float:
+        """What the run took."""
+        return (datetime.fromisoformat(self.finished) - datetime.fromisoformat(self.started)).total_seconds()
 
     def exit_code(self, fail_on: Outcome = Outcome.FAIL) -> int:
         """1 something failed (or, with `fail_on` WARN, warned), 3 something could not be looked at, else 0."""

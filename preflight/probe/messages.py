@@ -57,11 +57,20 @@ class Failed(Event, tag="failed", frozen=True):
     busy: bool = False
 
 
+class Sends(msgspec.Struct, frozen=True):
+    """How the rank's backend sends, as its own log has it."""
+
+    network: _Word
+    ways: Annotated[list[_Word], Meta(max_length=16)]
+    lines: Annotated[list[_Text], Meta(max_length=8)]
+
+
 class Reached(Event, tag="stage", frozen=True):
     group: _Word
     rank: _Count
     stage: _Stage
     seconds: _Seconds = 0.0
+    way: Sends | None = None
 
 
 class Waits(Event, tag="waits", frozen=True):

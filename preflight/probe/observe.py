@@ -90,7 +90,7 @@ def _observe(state: GroupState, late: float) -> Iterator[Observation]:
     trouble = TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
     if any(rank.end is End.CUT for rank in state.ranks) and state.failed is None:
         trouble = TestOutcome.NOT_RUN
-    views = tuple(_view(rank, rank.stage) for rank in state.ranks)
+    views = tuple(replace(_view(rank, rank.stage), way=rank.way) for rank in state.ranks)
     broken = not all(rank.connected for rank in state.ranks)
     yield _observation(_MEETING, trouble if broken else TestOutcome.PASS, views)
     for number, test in enumerate(state.group.tests):

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from preflight.facts.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, Missing, NpuSmi, Unreachable
-from preflight.model.cluster import Cluster, Host
+from preflight.model.cluster import Cluster, Host, Product
 
 
 def may_probe(
@@ -12,8 +13,7 @@ def may_probe(
     """The hosts that must not be probed, each with the reason; empty: go ahead.
 
     `asked_idle`: `--idle` was given. Without it or `probe.idle` nobody has said that the hosts may be used, and devices
-    that look idle may belong to somebody. A host that was not reached is no obstacle: nothing runs there through us. Of
-    GPUs no fact says who uses them, so there the operator's word is all there is.
+    that look idle may belong to somebody. A host that was not reached is no obstacle: nothing runs there through us.
     """
     if not (asked_idle or cluster.probe.idle):
         why = "nobody said that it may be used: set idle = true under [probe], or give --idle"
@@ -25,9 +25,15 @@ def may_probe(
 def _why_busy(cluster: Cluster, facts: ClusterFacts, host: Host) -> str:
     """ "Cannot tell" counts as busy: a container may hide the processes that hold a device."""
     contact = facts.hosts.get(host.name)
-    if contact is None or isinstance(contact, Unreachable) or not cluster.product.is_npu:
+    if contact is None or isinstance(contact, Unreachable):
         return ""
-    match contact.npu_smi:
+    if cluster.product is Product.NVIDIA:
+        return _why_gpus_are_busy(contact.nvidia)
+    return _why_npus_are_busy(contact.npu_smi) if cluster.product.is_npu else ""
+
+
+def _why_npus_are_busy(npu_smi: NpuSmi | Missing | None) -> str:
+    match npu_smi:
         case NpuSmi(processes_listed=False):
             return "cannot tell whether its devices are idle: npu-smi lists no processes"
         case NpuSmi(processes=()):
@@ -39,3 +45,17 @@ def _why_busy(cluster: Cluster, facts: ClusterFacts, host: Host) -> str:
             return f"cannot tell whether its devices are idle: {error}"
         case _:
             return "cannot tell whether its devices are idle: npu-smi was not asked"
+
+
+def _why_gpus_are_busy(nvidia: Nvidia | Missing | None) -> str:
+    if not isinstance(nvidia, Nvidia):
+        return f"cannot tell whether its GPUs are idle: {nvidia.error if nvidia else 'nvidia-smi was not asked'}"
+    if nvidia.gpus.value is None:
+        nobody = not nvidia.pci and nvidia.module is None  # there is no GPU that anybody could use
+        return "" if nobody else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
+    for index, gpu in enumerate(nvidia.gpus.value.gpus):
+        if gpu.processes is None:
+            return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"
+        if computing := [process for process in gpu.processes if "C" in process.kind]:
+            return f"GPU {index} is in use by {computing[0].name} (pid {computing[0].pid})"
+    return ""

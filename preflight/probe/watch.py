@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from preflight.facts.redact import redact
-from preflight.model.measure import STAGES, End, Member, Scope
+from preflight.model.measure import STAGES, End, Member, Scope, Sending
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
 from preflight.probe.patience import hurried
 from preflight.probe.rounds import Group, Round
@@ -44,6 +44,7 @@ class RankState:
     killed: End | None = None  # its agent has sent it SIGKILL, and why; with it
     killed_at: float = 0.0
     stays: bool = False  # it did not die of that, and keeps its device
+    way: Sending | None = None
 
     @property
     def connected(self) -> bool:
@@ -139,8 +140,11 @@ class Watch:
         if rank.member.host != host or rank.end:
             return
         match message:
-            case Reached(stage=stage):
+            case Reached(stage=stage, way=way):
                 rank.stage = stage
+                if way:
+                    lines = tuple(redact(clean(line)) for line in way.lines)
+                    rank.way = Sending(clean(way.network), tuple(map(clean, way.ways)), lines)
             case Waits():
                 rank.present, rank.missing = message.present, tuple(message.missing)
                 return

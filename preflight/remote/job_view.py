@@ -7,8 +7,9 @@ importing torch costs over a second. The rest of stdin is {"marker", "wanted"}; 
     wanted     {"npu": whether there are NPUs, "deep": null or what else is to be looked at, "called": names and
                addresses of this host, by which a rank table may name it}
     deep       {"prefixes": of variables, "files": paths to look at, "named_by": variables that name files whose text is
-               wanted, "requirements": files and "datasets": folders whose digests are wanted, "mpi_parameters": of
-               Open MPI, "project": a folder or "", "imports": packages to be found}
+               wanted, "read_by": that name files to be seen, and "written_by": whose folders are, "requirements": files
+               and "datasets": folders whose digests are wanted, "mpi_parameters": of Open MPI, "project": a folder or
+               "", "imports": packages to be found}
 """
 
 import os
@@ -19,6 +20,7 @@ import sys
 import time
 
 PACKAGES = ("torch", "torch_npu", "numpy", "mindspore", "scipy", "decorator", "attrs")
+FAMILIES = ("nvidia_nccl_cu", "nvidia_cuda_runtime")  # their names end in the release of CUDA
 OLD_NAMES = {"mindspore_ascend": "mindspore"}
 HEAD = 64 * 1024  # bytes read of a metadata or version file
 TEXT = 1024 * 1024  # characters sent of a file that a variable names
@@ -27,6 +29,7 @@ LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
 NCCL_CONF = "/etc/nccl.conf"
 MAPS = 4 * 1024 * 1024  # characters read of what a process has mapped
 MAPPED_SECONDS = 3  # for all processes
+IGNORED = 20  # lines of it told that are no variables
 DIGEST_SECONDS = 15  # for all digests together
 MOST_FILES = 1000 * 1000  # of one folder's digest
 # In names of variables whose values stay here, in any case.
@@ -61,7 +64,7 @@ def packages():
             stem, _, kind = entry.rpartition(".")
             name = stem.split("-")[0].lower()
             name = OLD_NAMES.get(name, name)
-            if kind not in ("dist-info", "egg-info") or name not in PACKAGES:
+            if kind not in ("dist-info", "egg-info") or not (name in PACKAGES or name.startswith(FAMILIES)):
                 continue
             path = os.path.join(root, entry)
             if os.path.isdir(path):  # Debian's egg-info may be a file
@@ -137,10 +140,14 @@ def left():
 
 
 def deeper(wanted, called):
+    set_by_nccl, ignored = nccl_files()
     until = time.monotonic() + DIGEST_SECONDS
     named = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
     files = {path: seen(path) for path in wanted["files"]}
     files.update((path, with_text(path, called)) for path in named)
+    files.update((path, seen(path)) for path in paths_in(wanted["read_by"]))
+    folders = [os.path.dirname(path) for path in paths_in(wanted["written_by"])]
+    files.update((path, to_write_in(path)) for path in folders)
     for path in wanted["requirements"] + wanted["datasets"]:
         files[path] = with_digest(path, until)
     return {
@@ -150,6 +157,9 @@ def deeper(wanted, called):
         "capabilities": capabilities(),
         "contained": contained(),
         "variables": variables(tuple(wanted["prefixes"])),
+        "nccl_files": {plain(name): path for name, (path, _) in set_by_nccl.items() if name not in os.environ},
+        "nccl_ignored": ignored,
+        "rdma": rdma(),
         "files": list(files.values()),
         "devices": sorted(int(name[7:]) for name in os.listdir("/dev") if name[:7] == "davinci" and name[7:].isdigit()),
         "hccl_test": hccl_test(),
@@ -188,7 +198,7 @@ def contained():
 
 def variables(prefixes):
     """Those whose names begin so. A value that may be a secret does not leave the host."""
-    found = {name: value for name, value in nccl_files().items() if name.startswith("NCCL_")}
+    found = {name: value for name, (_, value) in nccl_files()[0].items()}
     found.update(os.environ)
     found = {name: value for name, value in found.items() if name.startswith(prefixes)}
     return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in found.items()}
@@ -196,14 +206,63 @@ def variables(prefixes):
 
 def nccl_files():
     """What NCCL adds to the environment by itself: of variables that are not set there, the first line counts (NCCL,
-    src/misc/param.cc). Images of clouds name the NIC there."""
-    found = {}
+    src/misc/param.cc). Images of clouds name the NIC there. Returns ({name: (file, value)}, [[file, name]] of lines
+    with a blank or a word too much, which to NCCL are other names)."""
+    found, ignored = {}, []
     for path in (os.environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), NCCL_CONF):
-        for line in (read(path) or "").splitlines():
+        for line in lines_of(path):
             name, is_set, value = line.partition("=")
-            if is_set:
-                found.setdefault(name, value)
+            if is_set and name.startswith("NCCL_") and name == name.strip():
+                found.setdefault(name, (plain(path), value))
+            elif is_set and name.split()[-1:] and name.split()[-1].startswith("NCCL_") and "#" not in name:
+                ignored.append([plain(path), plain(name[:80])])
+    return found, ignored[:IGNORED]
+
+
+def lines_of(path):
+    """As NCCL reads them: only a line feed ends one. A pipe would be waited on."""
+    if not os.path.isfile(path):
+        return []
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+            return file.read(HEAD).split("\n")
+    except OSError:
+        return []
+
+
+def paths_in(names):
+    """The absolute paths that variables name; any other would be the job's own folder's."""
+    values = dict({name: value for name, (_, value) in nccl_files()[0].items()}, **os.environ)
+    return [values[name] for name in names if values.get(name, "").startswith("/")]
+
+
+def to_write_in(path):
+    """A folder, and why nothing can be written there."""
+    found = seen(path)
+    if not found["error"] and found["kind"] != "missing" and not os.access(path, os.W_OK | os.X_OK):
+        found["error"] = "Permission denied" if os.path.isdir(path) else "it is no folder"
     return found
+
+
+def rdma():
+    """RDMA devices, the nodes by which a program gets at them, and why the library for it does not load."""
+    devices, nodes = (listed(path) for path in ("/sys/class/infiniband", "/dev/infiniband"))
+    found = {"devices": devices, "nodes": [name for name in nodes if name.startswith("uverbs")], "library": ""}
+    if devices:
+        import ctypes
+
+        try:
+            ctypes.CDLL("libibverbs.so.1")
+        except OSError as error:
+            found["library"] = str(error)[:200]
+    return found
+
+
+def listed(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
 
 
 def secret(name, value):

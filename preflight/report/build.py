@@ -78,3 +78,19 @@ def build(
         left_out=tuple(sorted(left_out, key=lambda left: place.get(left.host, len(place)))),
         notes=tuple(notes),
     )
+
+
+def joined(started: datetime, reports: Sequence[Report]) -> Report:
+    """Reports of different hosts as one, in their order."""
+    return Report(
+        run=new_run_id(started),
+        command=reports[0].command,
+        started=utc(started),
+        finished=utc(datetime.now(UTC)),
+        hosts=tuple(line for report in reports for line in report.hosts),
+        findings=tuple(finding for report in reports for finding in report.findings),
+        tests=tuple(test for report in reports for test in report.tests),
+        culprits=tuple(culprit for report in reports for culprit in report.culprits),
+        left_out=tuple(left for report in reports for left in report.left_out),
+        notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
+    )

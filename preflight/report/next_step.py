@@ -6,6 +6,8 @@ from pathlib import Path
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 
+START = "start the job"  # where nothing is left to do
+
 
 def options(inventory: Path, limit: str | None = None) -> str:
     """`--inventory 'my hosts.toml' --limit node01`, for a command that is to be copied."""
@@ -34,4 +36,4 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     if to_prove:
         command, *more = to_prove.split(maxsplit=1)
         return " ".join((f"preflight {command} {hosts}", *more))
-    return "start the job"
+    return START

@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Findings that say the same thing of several hosts or devices; `first` is shown in the name of all."""
 
     first: Finding
@@ -68,7 +68,7 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)
 
 
-def _folded(findings: Iterable[Finding]) -> list[_Group]:
+def folded(findings: Iterable[Finding]) -> list[Group]:
     """Fold over devices of a host first, then over hosts that then say the same."""
     by_host: dict[tuple[str | None, Outcome, str], list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -82,7 +82,7 @@ def _folded(findings: Iterable[Finding]) -> list[_Group]:
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
         named = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
         causes, remedies = frozenset(one.cause for one in same), frozenset(one.remedy for one in same)
-        result.append(_Group(same[0], text.replace(_DEVICE, named), hosts, devices, causes, remedies))
+        result.append(Group(same[0], text.replace(_DEVICE, named), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -97,7 +97,7 @@ def _wrap(text: str, indent: str, width: int) -> list[str]:
     )  # fmt: skip
 
 
-def _group_lines(group: _Group, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
+def _group_lines(group: Group, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     lines = [Line(text, group.first.outcome.value) for text in _wrap(subject + group.summary, "    ", width)]
     first = group.first
@@ -140,7 +140,7 @@ def _block_lines(
     named = f"{checks[0]}  {titles.get(checks[0], '')}" if len(checks) == 1 else ", ".join(checks)
     first, *rest = _wrap(named, " " * 8, width)
     lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *rest)]
-    groups = _folded(findings)
+    groups = folded(findings)
     remedies: list[str] = []
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
@@ -194,11 +194,16 @@ def render(
         names = [host.name for host in report.hosts if host.verdict is verdict]
         if names:
             lines.append(Line(f"{verdict.value:<8}{len(names)} of {len(report.hosts)} hosts: {fold(names)}", verdict))
-    counted = Counter(
-        overall(f.outcome for f in report.findings if f.check == check) for check in {f.check for f in report.findings}
-    )
-    counts = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome if counted[outcome])
-    lines.append(Line(f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(counted.values())} checks",
-                      report.verdict.value))  # fmt: skip
+    lines.append(Line(count_line(report), report.verdict.value))
     lines.append(Line(f"next: {next_step}", "next"))
     return lines
+
+
+def count_line(report: Report) -> str:
+    """The verdict, and how many checks came to what."""
+    worst: dict[str, Outcome] = {}
+    for finding in report.findings:
+        worst[finding.check] = overall((finding.outcome, worst.get(finding.check, finding.outcome)))
+    counted = Counter(worst.values())
+    counts = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome if counted[outcome])
+    return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(counted.values())} checks"

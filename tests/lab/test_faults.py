@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,10 +30,12 @@ WARNED = {
     "NPU114": "it may be somebody's job",
     "NPU118": "nobody knows whose memory it is",
 }
+RESTLESS = {(check, "warn") for check in ("PRB103", "PRB111", "PRB115", "PRB116", "PRB118")}
 # Tried elsewhere: root may open every file. The rest is in the lab matrix, which has leaves, more hosts, tests within
-# hosts, and the minutes that a setup which hangs takes.
+# hosts, and the minutes that a setup which hangs takes; GPUs are in test_gpus.py.
 ELSEWHERE = (
     "device-file-mode", "partition", "slow-uplink", "hccs-down", "random-loss", "setup-hangs",
+    "gpu-lost", "gpu-ecc", "gpu-row-remap", "gpu-nvlink", "nvidia-smi-hangs",
 )  # fmt: skip
 
 
@@ -45,11 +48,20 @@ def provisioned(make_lab: Callable[..., Any]) -> Any:
     return lab
 
 
-def look(lab: Any) -> dict[Subject, str]:
-    """Outcome of every check per host and device; a pass of the whole host has device None."""
-    done = preflight("check", "--inventory", lab.inventory, "-o", "json", "--all")
+def findings(lab: Any, *options: str) -> list[dict[str, Any]]:
+    done = preflight("check", "--inventory", lab.inventory, "-o", "json", "--all", *options)
     assert done.returncode in (0, 1, 3), done.stderr
-    return {(f["check"], f["host"], f["device"]): f["outcome"] for f in json.loads(done.stdout)["findings"]}
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+def words(findings: list[dict[str, Any]]) -> dict[Subject, str]:
+    """Outcome of every check per host and device; a pass of the whole host has device None."""
+    return {(f["check"], f["host"], f["device"]): f["outcome"] for f in findings}
+
+
+def look(lab: Any) -> dict[Subject, str]:
+    return words(findings(lab))
 
 
 def troubled(findings: dict[Subject, str]) -> set[str]:
@@ -71,12 +83,12 @@ def mended(provisioned: Any) -> Iterator[Any]:
 
 def changed(before: dict[Subject, str], after: dict[Subject, str]) -> set[str]:
     """Checks whose word differs. One that is skipped now says nothing: the probe waits while something else fails, and
-    a comparison needs two hosts that answer."""
-    words: list[dict[str, set[str]]] = [{}, {}]
-    for findings, word in zip((before, after), words, strict=True):
-        for (check, _, _), outcome in findings.items():
-            word.setdefault(check, set()).add(outcome)
-    return {check for check, outcomes in words[1].items() if outcomes != {"skip"} and outcomes != words[0].get(check)}
+    a comparison needs two hosts that answer. Nor does a warning of a speed: hosts and test share two cores."""
+    was, is_ = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for outcomes, of_checks in ((before, was), (after, is_)):
+        for (check, _, _), outcome in outcomes.items():
+            of_checks[check].add("pass" if (check, outcome) in RESTLESS else outcome)
+    return {check for check, outcomes in is_.items() if outcomes != {"skip"} and outcomes != was.get(check)}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +101,10 @@ def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
     broken = preflight("lab", "break", fault["name"], *where, "--dir", mended.dir)
     assert broken.returncode == 0, broken.stderr
     first = fault["seen_by"][0]
-    after = look(mended)
-    assert changed(healthy, after) <= set(fault["seen_by"])
+    found = findings(mended)
+    after = words(found)
+    others = changed(healthy, after) - set(fault["seen_by"])
+    assert not others, [finding for finding in found if finding["check"] in others]
     outcome = "warn" if first in WARNED else "fail"
     named = {(host, device) for (check, host, device), word in after.items() if (check, word) == (first, outcome)}
     culprit = "node01" if first == "NIC105" else "node02"
@@ -98,7 +112,8 @@ def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
     if fault["scope"] == "device":
         assert (culprit, 3) in named
     assert preflight("lab", "mend", fault["name"], "--dir", mended.dir).returncode == 0
-    assert not troubled(look(mended)), "mended, everything passes again"
+    of_facts = () if first.startswith("PRB") else ("--no-probe",)
+    assert not troubled(words(findings(mended, *of_facts))), "mended, everything passes again"
 
 
 def test_a_device_file_that_is_closed_to_the_jobs_user_is_seen(make_lab: Callable[..., Any]) -> None:

@@ -74,7 +74,7 @@ SITES = {
     "one-server": Site(("192.168.1.21",), "atlas-a2", inside=True),
     "two-servers": Site(("192.168.1.21", "192.168.1.22"), "atlas-a1", firewall="ufw", fabric="direct"),
     "mindspore": Site(("192.168.1.21", "192.168.1.22"), "atlas-a1", addressed=True),
-    "perseus": Site(("192.168.0.1", "192.168.0.2"), "nvidia", devices=0, firewall="nftables"),
+    "perseus": Site(("192.168.0.1", "192.168.0.2"), "nvidia", firewall="nftables"),
 }
 
 

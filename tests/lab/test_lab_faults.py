@@ -174,9 +174,15 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "device-busy": (_on_node02("npu-smi info | grep sleep"), "sleep"),
     "wrong-interface": (_on_node02(f". {SET_ENV}; env | grep ^HCCL_; ip -br addr show docker0"), "172.17.0.1/16"),
     "setup-hangs": (_on_node02(f"tail -1 {SET_ENV}"), "sleep 3600"),
+    "gpu-lost": (_on_node02("nvidia-smi -q"), "device handle for GPU 0000:20:00.0: Unknown Error"),
+    "gpu-ecc": (_on_node02("nvidia-smi -q | tr -s ' '"), "DRAM Uncorrectable : 3"),
+    "gpu-row-remap": (_on_node02("nvidia-smi -q | tr -s ' '"), "Pending : Yes"),
+    "gpu-nvlink": (_on_node02("nvidia-smi nvlink -s"), "Link 5: <inactive>"),
+    "nvidia-smi-hangs": (_on_node02("timeout 1 nvidia-smi -q > /dev/null; echo $?"), "124"),
     "host-overloaded": (_on_node02("cat /proc/self/cgroup; pgrep -xc timeout"), "-node02\n"),
 }
 WITH_LEAVES = ("partition", "slow-uplink")
+OF_GPUS = ("gpu-lost", "gpu-ecc", "gpu-row-remap", "gpu-nvlink", "nvidia-smi-hangs")
 
 
 @pytest.fixture(scope="module")
@@ -187,10 +193,16 @@ def with_leaves(make_lab: MakeLab) -> LabHandle:
     return lab
 
 
+@pytest.fixture(scope="module")
+def with_gpus(make_lab: MakeLab) -> LabHandle:
+    return make_lab(hosts=2, devices=2, product="nvidia", firewall="none")
+
+
 @pytest.fixture
 def lab(request: pytest.FixtureRequest, fault: Fault) -> LabHandle:
     """One in which the fault can be made."""
-    found: LabHandle = request.getfixturevalue("with_leaves" if fault.name in WITH_LEAVES else "two_by_two")
+    fixture = "with_leaves" if fault.name in WITH_LEAVES else "with_gpus" if fault.name in OF_GPUS else "two_by_two"
+    found: LabHandle = request.getfixturevalue(fixture)
     return found
 
 

@@ -78,6 +78,7 @@ def test_hosts_that_are_set_up_for_a_launcher_are_well(lab: LabHandle) -> None:
         ("export OMPI_MCA_btl_tcp_if_include=eth1", "HST119", "Unknown interface name"),
     ],
 )
+@pytest.mark.failure("G1", "G6", "G10", "G60")
 def test_a_value_that_leads_to_no_nic_of_use_is_one_finding_a_host(
     lab: LabHandle, line: str, check: str, says: str
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_value_that_leads_to_no_nic_of_use_is_one_finding_a_host(
     assert all(outcome == "fail" and says in summary for outcome, summary in told[check].values())
 
 
+@pytest.mark.failure("G52")
 def test_a_key_that_is_missing_one_way_is_told_of_that_way(lab: LabHandle) -> None:
     keys = f"{HOME}/.ssh/authorized_keys2"
     lab.ssh("node02", f"cp -p {keys} {keys}.kept; sed -i /node01/d {keys}")
@@ -120,6 +122,7 @@ def guarded(lab: LabHandle) -> Iterator[None]:
     lab.ssh("node03", f"mv {bashrc}.kept {bashrc}")
 
 
+@pytest.mark.failure("G53", "G60")
 def test_mpirun_that_only_a_login_finds_is_told(lab: LabHandle, guarded: None) -> None:  # noqa: ARG001
     told = found(lab, launcher="mpirun")
     assert {check: list(hosts) for check, hosts in told.items()} == {"HST122": ["node03"], "ENV112": ["node03"]}
@@ -128,6 +131,7 @@ def test_mpirun_that_only_a_login_finds_is_told(lab: LabHandle, guarded: None) -
     )
 
 
+@pytest.mark.failure("G51")
 def test_a_project_that_is_not_mounted_or_from_elsewhere_is_told(lab: LabHandle) -> None:
     """A message queue's file system stands in for a shared one: it has a source by any name, too."""
     project = f"{HOME}/project"

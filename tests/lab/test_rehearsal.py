@@ -90,6 +90,7 @@ def test_hosts_as_they_come_are_closed_to_each_other(lab: LabHandle) -> None:
     }
 
 
+@pytest.mark.failure("G7")
 def test_configured_for_hccl_the_ports_of_gloo_are_still_closed(lab: LabHandle) -> None:
     preflight("configure-firewall", "--inventory", lab.inventory, "-y")
     assert findings(lab, "hccl") == {}
@@ -152,6 +153,7 @@ def test_open_hosts_reach_each_other_and_their_ports_are_free_at_once(open_lab: 
     ],
     ids=["reset", "reject", "one-port", "one-way", "both-ways", "way-out"],
 )  # fmt: skip
+@pytest.mark.failure("G12")
 def test_who_blocks_whom_is_named_once(
     open_lab: LabHandle, host: str, text: str, chain: str, summary: str, cause: str
 ) -> None:
@@ -163,6 +165,7 @@ def test_who_blocks_whom_is_named_once(
     assert [(one.host, one.summary, one.cause) for one in found.values()] == [(host, f"{host}: {summary}", cause)]
 
 
+@pytest.mark.failure("G14")
 def test_a_port_that_is_held_is_named_with_its_process(open_lab: LabHandle) -> None:
     serve = "nohup python3 -m http.server 60003 >/dev/null 2>&1 & echo $!"
     pid = int(open_lab.ssh("node02", serve).stdout)
@@ -177,6 +180,7 @@ def test_a_port_that_is_held_is_named_with_its_process(open_lab: LabHandle) -> N
     }
 
 
+@pytest.mark.failure("G13")
 def test_a_redirected_port_is_not_taken_for_ours(open_lab: LabHandle) -> None:
     """What a transparent proxy or a stray DNAT does: the connection stands, and another port answers."""
     nft(open_lab, "node02", "add table ip stray")

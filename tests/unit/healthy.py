@@ -38,7 +38,7 @@ from preflight.facts.found import Found
 from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
-from preflight.facts.job import NPU_FILES, Job, SeenFile, SeenFolder
+from preflight.facts.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
 from preflight.facts.load import Busy, Load
 from preflight.facts.naming import FullName, Naming
 from preflight.facts.neighbours import Entry, Neighbours, Visit
@@ -86,11 +86,23 @@ from preflight.facts.types import (
 )  # fmt: skip
 from preflight.model.cluster import Cluster, Device, Host, HostSetup, JobInputs, ProbeSettings, Product
 from preflight.model.finding import Finding
-from preflight.model.measure import End, Located, Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
+from preflight.model.measure import (
+    End,
+    Located,
+    Meeting,
+    Member,
+    Observation,
+    RankView,
+    Scope,
+    Sending,
+    TestOutcome,
+    TestResult,
+)
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_devices import with_entries
 from tests.unit.case_baseline import baseline
 from tests.unit.case_rehearsal import rehearsal
+from tests.unit.healthy_gpus import healthy_nvidia
 
 SETUP = HostSetup(hosts_file=True, memlock="unlimited", nofile=1048576, profile={})
 PORTS = PortSet.parse("29500,60000-60031")
@@ -238,6 +250,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             "root", tuple(Visit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
         ),
         shells=Shells("root", "/bin/bash", _way(), _way()),
+        nvidia=healthy_nvidia(number) if cluster.product is Product.NVIDIA else None,
         load=Load(192, None, 2.3, 1, 0.3, (Busy(812, "rsyslogd", 0.25, 0.03, "root"),)),
     )  # fmt: skip
 
@@ -262,14 +275,14 @@ def _job() -> Job:
     }  # fmt: skip
     packages = {
         "torch": "2.1.0", "torch_npu": "2.1.0.post10", "numpy": "1.26.4", "scipy": "1.11.4", "decorator": "5.1.1",
-        "attrs": "23.2.0", "mindspore": "2.4.10",
+        "attrs": "23.2.0", "mindspore": "2.4.10", "nvidia_nccl_cu12": "2.21.5", "nvidia_cuda_runtime_cu12": "12.4.127",
     }  # fmt: skip
     there = {path: SeenFile(path, "file" if "." in path else "folder") for path in NPU_FILES}
     return Job(
         "root", 0, (0,), (1 << 41) - 1, contained=False, variables=variables, files=there, packages=packages,
         devices=tuple(range(8)), project=SeenFolder("/srv/project", "nfs4", "store:/export/project"),
         environment=SeenFolder("/opt/venv", "nfs4", "store:/export/venv"),
-        imports={"torch": "/opt/venv/torch/__init__.py"},
+        imports={"torch": "/opt/venv/torch/__init__.py"}, rdma=JobRdma(),
     )  # fmt: skip
 
 
@@ -392,7 +405,14 @@ def healthy_tests() -> list[dict[str, Any]]:
         "members": everybody,
         "ranks": {p: {"seconds": 0.1} for p in everybody},
     }
-    return [{"id": "r1-1", "members": everybody, "busbw": 8.0}, step, *pairs, large, *alone(everybody)]
+    init = {
+        "id": "r1-0",
+        "op": "init",
+        "members": everybody,
+        "meeting": {"backend": "nccl", "place": "10.1.0.1:29500", "nics": {}},
+        "ranks": {p: {"way": {"network": "IB", "ways": ["NET/IB", "P2P"]}} for p in everybody},
+    }
+    return [init, {"id": "r1-1", "members": everybody, "busbw": 8.0}, step, *pairs, large, *alone(everybody)]
 
 
 def alone(places: Sequence[str]) -> list[dict[str, Any]]:
@@ -553,6 +573,8 @@ def _observation(test: dict[str, Any]) -> Observation:
         said = dict(test.get("ranks", {}).get(f"{member.host}/{member.device}", {}))
         if "end" in said:
             said["end"] = End(said["end"])
+        if "way" in said:
+            said["way"] = Sending(**said["way"])
         views.append(RankView(member, **{"stage": stage, **said}))
     meeting = Meeting(**test["meeting"]) if "meeting" in test else None
     return Observation(result, tuple(views), meeting)

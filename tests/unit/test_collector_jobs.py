@@ -48,7 +48,17 @@ def test_bytes_of_a_file_that_are_no_text_can_be_told_apart_and_given_back(tmp_p
 
 
 def deep_job(**wanted: Any) -> dict[str, Any]:
-    lists = ("prefixes", "files", "named_by", "requirements", "datasets", "mpi_parameters", "imports")
+    lists = (
+        "prefixes",
+        "files",
+        "named_by",
+        "read_by",
+        "written_by",
+        "requirements",
+        "datasets",
+        "mpi_parameters",
+        "imports",
+    )
     nothing: dict[str, Any] = {**{name: [] for name in lists}, "project": ""}
     return {**nothing, **wanted}
 
@@ -146,6 +156,46 @@ def test_what_nccl_reads_from_its_files_counts_unless_the_environment_or_an_earl
     assert look(("NCCL_", "HCCL_BUFF")) == found
     monkeypatch.setenv("NCCL_CONF_FILE", str(tmp_path / "no such file"))
     assert look(("NCCL_",)) == {**found, "NCCL_IB_HCA": "mlx4", "NCCL_CONF_FILE": str(tmp_path / "no such file")}
+
+
+def test_lines_of_nccls_files_are_told_with_the_file_and_those_that_nccl_does_not_read_by_their_names(
+    tmp_path: Path,
+) -> None:
+    conf = tmp_path / "nccl.conf"
+    lines = ("# NCCL_NET=IB", "export NCCL_DEBUG=INFO", "NCCL_IB_HCA = mlx5_1", "NCCL_NET=Socket\r", "NCCL_X", " =", "")
+    conf.write_bytes("\n".join((*lines, f"NCCL_DEBUG_FILE={tmp_path}/none/%h.%p", "NCCL_IB_TC=106")).encode())
+    own = ("NCCL_IB_TC=1", f"NCCL_CONF_FILE={conf}", f"HOME={tmp_path}")
+    program = Program(JOB_VIEW, wrapper=("env", *own), isolated=False)
+    wanted = deep_job(prefixes=["NCCL_"], read_by=["NCCL_CONF_FILE"], written_by=["NCCL_DEBUG_FILE"])
+    view = job("python3", *host_argv(program, sudo=False), elsewhere=True, deep=wanted)
+    found = answer("job", job=view)["job"]["value"]["deep"]
+    assert found["nccl_files"] == {"NCCL_NET": str(conf), "NCCL_DEBUG_FILE": str(conf)}
+    assert found["variables"]["NCCL_NET"] == "Socket\r"
+    assert found["variables"]["NCCL_IB_TC"] == "1"
+    assert found["nccl_ignored"] == [[str(conf), "export NCCL_DEBUG"], [str(conf), "NCCL_IB_HCA "]]
+    assert [(file["path"], file["kind"]) for file in found["files"]] == [
+        (str(conf), "file"), (f"{tmp_path}/none", "missing")
+    ]  # fmt: skip
+    assert set(found["rdma"]) == {"devices", "nodes", "library"}
+
+
+def test_a_conf_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("NCCL_CONF_FILE", str(tmp_path / "pipe"))
+    look = runpy.run_path(str(REMOTE / "job_view.py"))["nccl_files"]
+    look.__globals__["NCCL_CONF"] = str(tmp_path / "none")
+    assert look() == ({}, [])
+
+
+def test_packages_of_nccl_are_known_by_their_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nvidia_nccl_cu12-2.21.5", "nvidia_cuda_runtime_cu12-12.4.127", "nvidia_cublas_cu12-1"):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info/METADATA").write_text(f"Version: {name.split('-')[1]}\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    scope = runpy.run_path(str(REMOTE / "job_view.py"))
+    scope["packages"].__globals__["module_path"] = lambda: [str(tmp_path)]
+    found = scope["packages"]()
+    assert found == {"nvidia_nccl_cu12": "2.21.5", "nvidia_cuda_runtime_cu12": "12.4.127"}
 
 
 def test_the_drivers_files_are_looked_for_where_it_is_installed(tmp_path: Path) -> None:

@@ -8,43 +8,51 @@ import pytest
 from preflight.checks.registry import all_checks
 from preflight.lab.faults import describe
 from preflight.model.finding import Finding
-from tests.failures import failures, marked, marked_cases, page
+from tests.failures import ASCEND, GPU, TABLES, Failure, Table, failures, marked, marked_cases, page
 from tests.unit.healthy import scene
 from tests.unit.test_checks import QUIET, look, read, settled
 
-PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def every() -> list[Failure]:
+    return [failure for table in TABLES for failure in failures(table)]
 
 
 def troubled(findings: list[Finding]) -> set[str]:
     return {finding.check for finding in findings if finding.outcome not in QUIET}
 
 
-def test_the_page_is_what_the_table_and_the_marks_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page() + "\n", "python -m tests.failures > docs/failures.md"
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.page)
+def test_the_page_is_what_the_table_and_the_marks_say(table: Table) -> None:
+    made = f"python -m tests.failures{table.arguments} > docs/{table.page}"
+    assert (DOCS / table.page).read_text(encoding="utf-8") == page(table) + "\n", made
 
 
-def test_all_sixty_are_there_and_each_is_seen_or_told_why_not() -> None:
-    assert [failure.number for failure in failures()] == list(range(1, 61))
-    assert [failure.number for failure in failures() if bool(failure.checks) == bool(failure.cannot)] == []
+def test_all_are_there_and_each_is_seen_or_told_why_not() -> None:
+    assert [failure.number for failure in failures(ASCEND)] == list(range(1, 61))
+    assert [failure.number for failure in failures(GPU)] == [f"G{number}" for number in range(1, 62)]
+    assert [failure.number for failure in every() if bool(failure.checks) == bool(failure.cannot)] == []
 
 
 def test_the_named_checks_exist_and_each_is_shown_by_a_marked_test() -> None:
     tests = marked()
-    for failure in failures():
+    for failure in every():
         assert set(failure.checks) <= set(all_checks()), failure.number
         shown = {test.check for test in tests.get(failure.number, ())}
         assert set(failure.checks) <= shown, failure.number
 
 
 def test_marks_name_failures_whose_checks_they_test() -> None:
-    checks = {failure.number: failure.checks for failure in failures()}
+    checks = {failure.number: failure.checks for failure in every()}
     for number, tests in marked().items():
-        assert [test.name for test in tests if test.check and test.check not in checks.get(number, ())] == [], number
+        assert number in checks
+        assert [test.name for test in tests if test.check and test.check not in checks[number]] == [], number
 
 
 def test_the_faults_of_the_lab_that_make_a_failure_are_those_which_its_checks_see() -> None:
     seen_by = {fault["name"]: set(fault["seen_by"]) for fault in describe()}
-    for failure in failures():
+    for failure in every():
         assert [name for name in failure.faults if not seen_by[name] & set(failure.checks)] == [], failure.number
 
 

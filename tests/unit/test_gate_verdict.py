@@ -20,6 +20,8 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut
 from preflight.probe.observe import absent
 from preflight.report.build import build
+from tests.unit.healthy import scene
+from tests.unit.test_checks import ROOT, look, read
 
 FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
 HOSTS = ("node01", "node02", "node03")
@@ -112,6 +114,16 @@ def test_a_comparison_without_a_majority_convicts_nobody(versions: tuple[str, ..
     hosts = [str(finding.host) for finding in findings]
     looks = looks_of(build("check", datetime.now(UTC), hosts, findings), sorted(hosts), NEEDS, {})
     assert [looks[host]["check"].checks["VER103"] for host in sorted(hosts)] == says
+
+
+@pytest.mark.parametrize("case", ["NPU103/fail-nothing-planned-and-no-majority", "NPU105/fail-half-is-elsewhere"])
+def test_addresses_of_which_nobody_knows_the_right_one_convict_nobody(case: str) -> None:
+    check, told_of = case.partition("/")[0], scene(read(ROOT / f"tests/cases/checks/{case}.toml"))
+    findings = look(told_of, [all_checks()[check]])
+    hosts = sorted(host.name for host in told_of.cluster.hosts)
+    assert {finding.outcome for finding in findings} == {FAIL}
+    looks = looks_of(build("check", datetime.now(UTC), hosts, findings), hosts, NEEDS, {})
+    assert [looks[host]["check"].checks[check] for host in hosts] == [WARN, WARN]
 
 
 def test_hosts_that_differ_from_the_majority_in_several_things_are_convicted_though_they_name_each_other() -> None:

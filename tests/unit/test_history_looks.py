@@ -11,7 +11,7 @@ import pytest
 
 from preflight.checks.run import NotRun
 from preflight.cli.main import main
-from preflight.cli.output import finish
+from preflight.cli.output import Output, end, present
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.history import store
 from preflight.history.baselines import save
@@ -42,13 +42,14 @@ def ended(capsys: pytest.CaptureFixture[str]) -> Ended:
 
     def run(*findings: Finding, output: str = "console", remembered: bool = True) -> tuple[int, str]:
         args = argparse.Namespace(
-            inventory=Path("hosts.toml"), limit=None, output=output, save=None, all=False, quick=True,
+            inventory=Path("hosts.toml"), limit=None, outputs=[Output(output)], save=None, all=False, quick=True,
             scope=(Scope.ALL, Scope.PAIR), sizes=(8, 1 << 20),
         )  # fmt: skip
-        code = finish(
+        last = end(
             args, "probe", datetime.now(UTC), CLUSTER.hosts, findings, observations=observations({}),
             setting=setting_of(CLUSTER, "hccl") if remembered else None,
         )  # fmt: skip
+        code = present(args, last)
         return code, capsys.readouterr().out
 
     return run

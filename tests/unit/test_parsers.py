@@ -34,7 +34,7 @@ READ_WHOLLY = (
     "hccn_tool-", "npu_info_before-", "npu-smi-", "ls-", "lspci-", "driver-version.info-", "firmware-version.info-",
     "cann-version.cfg-", "ascend_", "hccl_test-", "gpu-nvidia-smi-", "gpu-nvlink-", "gpu-topo-",
     "gpu-dmesg-", "gpu-fabricmanager-", "gpu-ib", "gpu-kmsg-", "gpu-rdma-", "gpu-show_gids-", "gpu-sysfs-",
-    "gpu-syslog-",
+    "gpu-syslog-", "gpu-nccl-tests-",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from preflight.facts.quote import quote
 CASES = Path(__file__).parents[1] / "cases" / "parsers"
 RDMA = ("ibstat", "ibstatus", "ibv_devinfo", "infiniband.sysfs", "rdma.link", "show_gids")
 TABLES = sorted((*RDMA, *(name for name in PARSERS if name.startswith("nvidia-smi."))))
-OURS = [*TABLES, "fabricmanager.log", "kernel-log.xids"]
+OURS = [*TABLES, "fabricmanager.log", "kernel-log.xids", "nccl-tests"]
 
 
 def texts(parser: str) -> list[str]:
@@ -73,6 +73,20 @@ def test_of_a_text_that_was_cut_nothing_is_told_that_the_whole_does_not_say(pars
         if not any(errors(value)):
             for end in range(0, len(text), max(1, len(text) // 100)):
                 assert set(told(parse(parser, text[:end]))) <= {*told(value), ""}, text[:end][-200:]
+
+
+def test_of_nccl_tests_that_were_cut_whole_rows_and_ranks_are_told_and_that_it_was_cut() -> None:
+    for text in texts("nccl-tests"):
+        whole = parse("nccl-tests", text)
+        for end in range(0, len(text), max(1, len(text) // 200)):
+            found = parse("nccl-tests", text[:end])
+            for run, full in zip(found.get("runs", ()), whole.get("runs", ()), strict=False):
+                assert run["ranks"] == full["ranks"][: len(run["ranks"])]
+                assert run["rows"] == full["rows"][: len(run["rows"])]
+                assert run["average"] in (None, full["average"])
+            last = found["runs"][-1] if "runs" in found else None
+            in_a_line = bool(text[:end].rpartition("\n")[2].strip())
+            assert last is None or last["average"] is not None or bool(last["trouble"]) >= in_a_line
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Any]:

@@ -74,6 +74,24 @@ def test_nccl_writes_into_a_folder_of_the_probe_s_own_that_is_removed() -> None:
     assert not file.parent.exists()
 
 
+def test_by_what_nccl_sends_is_told_in_its_own_words_whatever_stands_between_them() -> None:
+    logs = Logs("nccl", {})
+    file = Path(logs.environment()["NCCL_DEBUG_FILE"].replace("%p", str(PID)))
+    begin = f"node01:{PID}:{PID} [0] NCCL INFO"
+    first = [f"{begin} NET/OFI Using aws-ofi-nccl 1.9.1", f"{begin} Using network AWS Libfabric",
+             f"{begin} Channel 00/1 : 0[0] -> 1[0] [send] via NET/AWS Libfabric/0/GDRDMA"]  # fmt: skip
+    ways = ("1[1] -> 2[2] via P2P/IPC", "3[3] -> 2[2] via SHM/direct/direct")
+    last = [*(f"{begin} Channel 01 : {way}" for way in ways), f"{begin} Using network {'x' * 999}"]
+    file.write_text("\n".join([*first, "noise " * (1 << 17), *last]))
+    way = logs.way(PID)
+    assert way["ways"] == ["NET/AWS Libfabric", "P2P", "SHM"]
+    assert way["network"] == "x" * 100
+    assert [len(line) <= 240 for line in way["lines"]] == [True] * 3
+    assert logs.way(1) == {"network": "", "ways": [], "lines": []}
+    logs.remove()
+    assert Logs("gloo", {}).way(PID) is Logs("hccl", {}).way(PID) is None
+
+
 def test_what_jobs_say_of_nccl_s_log_is_left_as_it_is(tmp_path: Path) -> None:
     logs = Logs("nccl", {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": f"{tmp_path}/nccl.%h.%p"})
     assert logs.environment() == {}

@@ -8,10 +8,14 @@ import pytest
 from worker.access import ACCESS
 from worker.memory import _host_memory, fits, needed
 
+from preflight.facts.found import Found
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_smi.gpu import GpuProcess
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, NpuProcess, NpuSmi, Unreachable
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product
 from preflight.probe.permission import may_probe
 from tests.unit.healthy import healthy_cluster, healthy_facts
+from tests.unit.healthy_gpus import healthy_nvidia
 
 NETWORK = runpy.run_path(str(Path(__file__).parents[2] / "preflight/remote/agent/network.py"))
 
@@ -74,8 +78,46 @@ def test_a_device_in_use_and_one_that_cannot_be_looked_at_both_count_as_busy(
     assert why in found
 
 
-def test_of_gpus_and_hosts_that_were_not_reached_the_operators_word_is_enough() -> None:
-    assert permission(None, product=Product.NVIDIA) == []
+def of_gpus(nvidia: Nvidia | Missing | None) -> list[tuple[str, str]]:
+    host = Host("node01", "10.0.0.1")
+    cluster = Cluster("t", Product.NVIDIA, (host,), probe=ProbeSettings(idle=True))
+    facts = healthy_facts(replace(healthy_cluster(), product=Product.NVIDIA))
+    seen = facts.hosts["node01"]
+    assert isinstance(seen, HostFacts)
+    facts.hosts["node01"] = replace(seen, nvidia=nvidia)
+    return may_probe(cluster, facts, (host,), asked_idle=False)
+
+
+def with_processes(*processes: GpuProcess) -> Nvidia:
+    healthy = healthy_nvidia(1)
+    assert healthy.gpus.value
+    first, *rest = healthy.gpus.value.gpus
+    return replace(healthy, gpus=Found(replace(healthy.gpus.value, gpus=(replace(first, processes=processes), *rest))))
+
+
+def test_idle_gpus_may_be_probed_also_beside_a_desktop_and_hosts_without_any() -> None:
+    assert of_gpus(healthy_nvidia(1)) == []
+    assert of_gpus(with_processes(GpuProcess(9, "G", "Xorg", 4))) == []
+    assert of_gpus(Nvidia(gpus=Found(error="nvidia-smi is not installed, or not on PATH"))) == []
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "why"),
+    [
+        (with_processes(GpuProcess(4711, "C", "python", 70000)), "GPU 0 is in use by python (pid 4711)"),
+        (replace(healthy_nvidia(1), gpus=Found(error="it hangs")), "cannot tell whether its GPUs are idle: it hangs"),
+        (Missing("timeout"), "cannot tell"),
+        (None, "nvidia-smi was not asked"),
+    ],
+)
+def test_a_gpu_in_use_and_one_that_cannot_be_looked_at_both_count_as_busy(
+    nvidia: Nvidia | Missing | None, why: str
+) -> None:
+    ((_, found),) = of_gpus(nvidia)
+    assert why in found
+
+
+def test_of_hosts_that_were_not_reached_the_operators_word_is_enough() -> None:
     host = Host("node01", "10.0.0.1")
     cluster = Cluster("t", Product.ATLAS_A1, (host,))
     gone = ClusterFacts({"node01": Unreachable("timeout", "nothing after 10 s", "look")})
@@ -94,5 +136,22 @@ def test_workers_of_hccl_get_the_ports_of_the_inventory(
     host_range: str, base_port: int, variables: dict[str, str]
 ) -> None:
     hello = {"backend": "hccl", "nic": "eth0", "base_port": base_port, "host_range": host_range}
-    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1")
+    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1", {})
     assert {name: value for name, value in environment.items() if "PORT" in name} == variables
+
+
+@pytest.mark.parametrize(
+    ("nic", "transport", "told", "found"),
+    [
+        (None, "", {}, {"NCCL_SOCKET_IFNAME": "=eth0"}),
+        (None, "", {"NCCL_SOCKET_IFNAME": "ib"}, {}),
+        ("eth0", "ib", {"NCCL_SOCKET_IFNAME": "ib"}, {"NCCL_SOCKET_IFNAME": "=eth0", "NCCL_NET": "IB"}),
+        (None, "ib", {"NCCL_NET": "mine"}, {"NCCL_SOCKET_IFNAME": "=eth0"}),
+    ],
+)
+def test_workers_of_nccl_get_the_interface_and_what_jobs_say_themselves_counts(
+    nic: str | None, transport: str, told: dict[str, str], found: dict[str, str]
+) -> None:
+    hello = {"backend": "nccl", "nic": nic, "transport": transport}
+    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1", told)
+    assert {name: value for name, value in environment.items() if "NCCL" in name} == found

@@ -96,7 +96,8 @@ def test_a_device_with_little_memory_takes_a_tenth_of_what_is_free(monkeypatch: 
     """Three matrices, of a power of two of rows. Where no memory can be pinned, as here, it copies all the same."""
     monkeypatch.setattr(module, "is_host", lambda _: False)
     monkeypatch.setattr(module, "SPIN", 0.0)
-    small = SimpleNamespace(place=lambda _: "cpu", synchronise=lambda: None, memory=lambda _: (1 << 20, 1 << 30))
+    small = SimpleNamespace(place=lambda _: "cpu", synchronise=lambda: None, memory=lambda _: (1 << 20, 1 << 30),
+                            multiplies=lambda _: True)  # fmt: skip
     for op, dtype, bytes_ in (("matmul", "float32", 1 << 14), ("copy_in", "int32", 1 << 14)):
         result = measured(Operation(op, dtype, 1 << 28), small)
         assert (result["bytes"], result["wrong"], result["on_host"]) == (bytes_, 0, False)

@@ -7,9 +7,9 @@ Its errors of NVSwitches are known from what other tools look for in it; no capt
 import re
 from dataclasses import dataclass
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.tree import bus_address
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 64 << 20  # characters; of a longer log, the first ones are read: `last` tells how far
 MOST_MESSAGES = 50  # of different words that are told

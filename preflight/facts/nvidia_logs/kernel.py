@@ -8,10 +8,10 @@ later reset has mended has to know of it otherwise.
 import re
 from dataclasses import dataclass, field
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_logs.catalog import RECOVERIES, XIDS, Action
 from preflight.facts.nvidia_smi.tree import bus_address
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 64 << 20  # characters
 LONGEST_LINE = 2000

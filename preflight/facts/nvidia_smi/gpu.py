@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from preflight.facts.types import Missing
+from preflight.facts.found import Missing
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ A healthy A100 has 12 of 25 GB/s, a healthy H100 18 of 26.562 GB/s.
 import re
 from dataclasses import dataclass
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.trouble import known, trouble
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 1 << 20  # characters
 _GPU = re.compile(r"GPU ([0-9]{1,3}): (\S[^()]{0,80}) \(UUID: (GPU-[0-9a-f-]{36})\)", re.ASCII)
@@ -56,7 +56,7 @@ def nvlink(text: str) -> NvLinks | Missing:
             links[number] = NvLink(number, None if speed is None else float(speed))
             gpu = gpus[-1]
             gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, tuple(links.values()))
-        elif gpus and not links and _ALL_INACTIVE in line:
+        elif gpus and not links and _ALL_INACTIVE in line.lower():
             gpu = gpus[-1]
             gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, (), all_inactive=True)
         elif len(unread) < 20:

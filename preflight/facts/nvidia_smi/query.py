@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.gpu import (
     Clocks,
     Ecc,
@@ -24,10 +25,9 @@ from preflight.facts.nvidia_smi.gpu import (
 from preflight.facts.nvidia_smi.tree import MOST, Block, tree
 from preflight.facts.nvidia_smi.trouble import known, trouble
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 MOST_UNREAD = 50  # that are told one by one
-NOT_TOLD = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]"}
+NOT_TOLD = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "[redacted]"}  # the last: of a capture
 _NO_ANSWER = re.compile(r"Error|requires reset|Permission")
 SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
     "Idle", "Applications Clocks Setting", "SW Power Cap", "HW Slowdown", "HW Thermal Slowdown",

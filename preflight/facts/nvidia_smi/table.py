@@ -7,10 +7,10 @@ the tool ("NVIDIA GeForce ...").
 import re
 from dataclasses import dataclass
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.tree import bus_address
 from preflight.facts.nvidia_smi.trouble import known, trouble
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 1 << 20  # characters
 

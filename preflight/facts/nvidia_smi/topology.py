@@ -7,9 +7,9 @@ old ones separate by blanks and write the names themselves.
 import re
 from dataclasses import dataclass
 
+from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.trouble import trouble
 from preflight.facts.quote import quote
-from preflight.facts.types import Missing
 
 LONGEST = 1 << 20  # characters
 _LINK = re.compile(r"X|NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|N/A", re.ASCII)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.lab import state
-from preflight.lab.faults import addresses, arp, devices, fabric, host, leaves, overload, ranks, software
+from preflight.lab.faults import addresses, arp, devices, fabric, gpus, host, leaves, overload, ranks, software
 from preflight.lab.faults.fault import Fault, Place
 from preflight.lab.lifecycle import hosts_of, require_root, selected
 from preflight.lab.state import Break, State
@@ -21,6 +21,7 @@ FAULTS: tuple[Fault, ...] = (
     *arp.FAULTS,
     *addresses.FAULTS,
     *devices.FAULTS,
+    *gpus.FAULTS,
     *ranks.FAULTS,
     *host.FAULTS,
     *overload.FAULTS,
@@ -89,6 +90,10 @@ def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: in
         raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
     if fault.scope == "device" and not 0 <= (device or 0) < lab.spec.devices:
         raise UsageError(f"{where.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
+    if fault in gpus.FAULTS and not lab.spec.is_gpu:
+        raise UsageError(f"{fault.name} befalls GPUs: this is a lab of product {lab.spec.product}.")
+    if fault.scope == "device" and fault not in gpus.FAULTS and not lab.spec.is_npu:
+        raise UsageError(f"{fault.name} befalls NPUs: this is a lab of product {lab.spec.product}.")
     if fault in software.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
     return Place(lab, directory, where, device or 0)

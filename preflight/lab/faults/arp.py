@@ -14,16 +14,18 @@ from preflight.lab.kernel import NETNS, Process
 from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import UsageError
 
-# Says again and again who has the address, as many systems do when they come up; else the owner would win it back.
+# Says again and again who has the address, as many systems do when they come up, and at once where the owner has said
+# so; else the owner would win it back.
 ANNOUNCER = """
-import socket, sys, time
+import select, socket, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 s.bind(("eth0", 0x0806))
 mac, address = s.getsockname()[4], socket.inet_aton(sys.argv[1])
 reply = b"\\xff" * 6 + mac + bytes.fromhex("08060001080006040002") + mac + address + b"\\xff" * 6 + address
 while True:
     s.send(reply)
-    time.sleep(0.3)
+    while select.select([s], [], [], 0.05)[0] and s.recv(60)[28:32] != address:
+        pass
 """
 
 

@@ -101,7 +101,7 @@ class Agent:
 
     def environment(self):
         """Of every worker; what is its own comes on top."""
-        return dict(network_environment(self.hello, self.nic, self.address), **self.logs.environment())
+        return dict(network_environment(self.hello, self.nic, self.address, os.environ), **self.logs.environment())
 
     def settle(self, devices):
         """Have a process say when the devices' last jobs are gone."""
@@ -150,6 +150,8 @@ class Agent:
             worker.error = str(event["error"])[:TEXT]
             return
         waits = worker.group.waits_after(event)
+        if event.get("stage") == "communicator":
+            event["way"] = self.logs.way(worker.pid)
         self.say(dict(event, group=worker.group.name, rank=worker.rank))
         if event["at"] != "waits":  # which is no progress
             worker.closed, worker.waiting = event.get("stage") == "closed", waits

@@ -11,12 +11,20 @@ FIRST, LAST = 3, 5  # lines told of a worker: what went wrong first, and what ca
 WIDTH = 240  # characters of a line
 READ = 1 << 18  # bytes of a file, its last ones
 FILES = 4
+WORD = 100  # characters of a name
+MOST_WAYS = 8
 
-# INFO of these two subsystems says which interface and transport NCCL chose; there is no more of it than of warnings.
-NCCL_ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+# INFO of these subsystems says which interface and transport NCCL chose, and what made it do so.
+NCCL_ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
 _NCCL = re.compile(
-    r"NCCL WARN|NCCL INFO .*(?:NET/\S+ ?: ?(?:Using|No)|Bootstrap ?: ?Using|_IFNAME|_IB_HCA|failed|refused|timed out)"
+    r"NCCL WARN|NCCL INFO .*(?:NET/\S+ ?: ?(?:Using|No)|Bootstrap ?: ?Using|_IFNAME|_IB_HCA|_IB_DISABLE|NCCL_NET set"
+    r"|failed|refused|timed out)"
 )
+# `NET/IB : Using [0]mlx5_0:1/RoCE`, `NET/IB : No device found.`, `Using network Socket`, and of each channel, once it
+# is there, `Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA`, `via P2P/CUMEM`, `via SHM/direct/direct`.
+_CHOICE = re.compile(r"NCCL INFO (NET/\S+ ?:? ?(?:Using|No) .*|Using network .*)")
+_VIA = re.compile(r" via (NET/[\w ]+|P2P|SHM|COLLNET|NVLS)")
+_NETWORK = re.compile(r"Using network (.+)")
 _PLOG = re.compile(r"^\[ERROR\](?!.*call trace)|\bE[IJ]\d{4}\b")  # a call trace repeats what the line before it said
 
 
@@ -53,6 +61,16 @@ class Logs:
         lines = [line for number, line in enumerate(lines) if line not in lines[:number][-LAST:]]
         return lines if len(lines) <= FIRST + LAST else lines[:FIRST] + lines[-LAST:]
 
+    def way(self, pid):
+        """By which network and ways the worker's NCCL sends, as it says once all are connected."""
+        if self.backend != "nccl":
+            return None
+        text = "\n".join(self._read(path, first) for path in self._nccl_files(pid) for first in (True, False))
+        lines = list(dict.fromkeys(line.strip()[:WIDTH] for line in _CHOICE.findall(text)))[:FIRST]
+        networks = [name.strip()[:WORD] for name in _NETWORK.findall(text)]
+        ways = sorted({way[:WORD] for way in _VIA.findall(text)})[:MOST_WAYS]
+        return {"network": networks[-1] if networks else "", "ways": ways, "lines": lines}
+
     def remove(self):
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -78,14 +96,14 @@ class Logs:
             found += sorted(os.path.join(folder, name) for name in names if name.startswith("plog-%d_" % pid))
         return found
 
-    def _read(self, path):
-        """The end of a file, if it is one, and of this run: process numbers come round again."""
+    def _read(self, path, first=False):
+        """The end of a file, or its beginning, if it is one, and of this run: process numbers come round again."""
         try:
             with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
                 about = os.fstat(file.fileno())
                 if not stat.S_ISREG(about.st_mode) or about.st_mtime < self.began - 1:
                     return ""
-                file.seek(max(0, about.st_size - READ))
+                file.seek(0 if first else max(0, about.st_size - READ))
                 return file.read(READ).decode("utf-8", "replace")
         except OSError:
             return ""

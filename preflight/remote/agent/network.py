@@ -47,8 +47,9 @@ def choose_nic(wanted, address):
     return matching[0]
 
 
-def network_environment(hello, nic, address):
-    """What tells each backend which of the host's interfaces to take; NCCL finds its own unless the inventory says."""
+def network_environment(hello, nic, address, environ):
+    """What tells each backend which of the host's interfaces to take, and NCCL whether it has to be RDMA. `environ` is
+    the jobs' environment: the interface that it gives NCCL counts, unless the inventory names one."""
     environment = {"GLOO_SOCKET_IFNAME": nic}
     if hello["backend"] == "hccl":
         environment.update(HCCL_IF_IP=address, HCCL_SOCKET_IFNAME="=" + nic, HCCL_WHITELIST_DISABLE="1")
@@ -56,8 +57,11 @@ def network_environment(hello, nic, address):
             environment["HCCL_HOST_SOCKET_PORT_RANGE"] = hello["host_range"]
         elif hello["base_port"]:
             environment["HCCL_IF_BASE_PORT"] = str(hello["base_port"])
-    elif hello["backend"] == "nccl" and hello["nic"]:
-        environment["NCCL_SOCKET_IFNAME"] = "=" + nic
+    elif hello["backend"] == "nccl":
+        if hello["nic"] or not environ.get("NCCL_SOCKET_IFNAME"):
+            environment["NCCL_SOCKET_IFNAME"] = "=" + nic
+        if hello["transport"] == "ib" and not environ.get("NCCL_NET"):
+            environment["NCCL_NET"] = "IB"  # without RDMA devices it fails then, and takes no sockets instead
     return environment
 
 

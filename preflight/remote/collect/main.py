@@ -56,6 +56,7 @@ MODULES = {
     "hccn": "hccn",
     "hccn_conf": "hccn",
     "npu_smi": "npu_smi",
+    "nvidia": "nvidia",
     "chips": "npu_smi",
     "rdma": "rdma",
     "pings": "pings",

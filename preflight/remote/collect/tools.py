@@ -158,10 +158,10 @@ def asked(argv):
     return words[:3] if len(words) == 4 and words[3].startswith("-") else words
 
 
-def attempt(argv, deadline):
+def attempt(argv, deadline, limit=QUERY_LIMIT):
     """One of many queries: what came of it, or {"trouble": why it could not be run to its end}."""
     try:
-        return command(argv, deadline, limit=QUERY_LIMIT)
+        return command(argv, deadline, limit=limit)
     except LookError as error:
         return {"out": "", "err": "", "code": -1, "trouble": str(error)}
 

@@ -8,6 +8,7 @@ import time
 
 PLACE = "var/lib/preflight/gate.jsonl"
 LIMIT = 1024 * 1024  # bytes, from which on the file becomes the older one
+MOST = 2 * LIMIT  # from which on lines are lost
 LINE = 4096  # bytes at most: a line is one write, so that two gates do not mix theirs
 
 
@@ -30,9 +31,12 @@ def append(path, line):
     """Without the folder, which preflight makes when it first changes something here, nothing is kept."""
     try:
         descriptor = opened(path)
-        if os.fstat(descriptor).st_size > LIMIT and renamed(path, descriptor):
+        size = os.fstat(descriptor).st_size
+        if size > LIMIT and renamed(path, descriptor):
             os.close(descriptor)
             descriptor = opened(path)
+        elif size > MOST:  # whoever is renaming it does not get on
+            line = b""
         os.write(descriptor, line)
         os.close(descriptor)
     except OSError:

@@ -8,6 +8,7 @@ the same every time, and a device that computes wrong now and then is found in t
 
 import time
 
+from worker.measure import refuse
 from worker.memory import room
 
 HOST_BYTES = 1 << 18  # where tensors are in the host's memory, its processor does the work, and all ranks share it
@@ -69,6 +70,9 @@ def device_test(test, spec, access, say):
     import torch
 
     of_host = test["op"] == PROCESSOR
+    if not of_host and test["op"] not in COPIES and not access.multiplies(test["dtype"]):
+        refuse("the device does not multiply %s" % test["dtype"])(test, spec, access, say)
+        return
     device = torch.device("cpu" if of_host else access.place(spec["device"]))
     on_host = is_host(device)
     itemsize = torch.empty(0, dtype=getattr(torch, test["dtype"])).element_size()

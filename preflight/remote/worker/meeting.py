@@ -106,6 +106,17 @@ _PLACES = {
 }
 
 
+def claim(store, device, rank):
+    """Raises RuntimeError if another rank of the group has come with the same device: NCCL would refuse it only when
+    all have met ("Duplicate GPU detected"), and older releases wait for ever."""
+    if not device:
+        return
+    if store.add("device/" + device, 1) > 1:
+        other = store.get("owner/" + device).decode()
+        raise RuntimeError("Duplicate GPU: rank %d and rank %s are both on %s" % (rank, other, device))
+    store.set("owner/" + device, str(rank))
+
+
 def join(spec, access, timeout, say):
     """Meet the others and connect with them, up to a first exchange of data that was right. Returns the seconds that
     connecting took, all ranks being there."""
@@ -114,6 +125,7 @@ def join(spec, access, timeout, say):
 
     rank, size = spec["rank"], spec["size"]
     store = dist.PrefixStore(spec["group"], _PLACES[spec["init"]](spec, timeout))
+    claim(store, access.identity(spec["device"]), rank)
     say({"at": "stage", "stage": "store"})
     roll_call(store, rank, size, timeout.total_seconds(), say)
     _spare_the_port(spec)  # of those that were faster

@@ -102,6 +102,13 @@ if [ -e /run/preflight-lab/device/0 ]; then
         chown HwHiAiUser:HwHiAiUser "/dev/$node"
     done
 fi
+# STAND-INS: what the kernel and the driver would show of GPUs.
+state=/run/preflight-lab/state
+if [ -d "$state/pci" ]; then
+    mount --bind "$state/pci" /sys/bus/pci/devices
+    mount --bind "$state/driver" /proc/driver
+    ln -s "$state/kmsg" /dev/kmsg
+fi
 
 # ---- services. A restarted host keeps its network namespace and with it rules and settings, so what only sets these
 # belongs to the first boot.
@@ -116,6 +123,7 @@ rm -f /run/preflight-lab/state/first-boot
 ulimit -n 65535 2> /dev/null || true
 # STAND-IN for the devices' firmware, which remembers what their links do. It sees the files of its own host only.
 if [ -e /run/preflight-lab/device/0 ]; then /usr/local/libexec/preflight-lab/watch_links & fi
+if [ -d "$state/pci" ]; then /usr/local/libexec/preflight-lab/nv-fabricmanager & fi
 /usr/sbin/sshd -D -E /var/log/sshd.log &
 
 # `wait` reaps every orphan of the host; the sleep keeps it from returning when sshd has died.

@@ -1,0 +1,81 @@
+"""What the checks of GPUs share: how a GPU is named, and what its model is known to have. Pure.
+
+Where nvidia-smi gives no answer, GPU101 says so, and the checks that need the answer are skipped.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from preflight.checks.registry import All, Here
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_logs.kernel import SXid, Xid
+from preflight.facts.nvidia_smi.gpu import Gpu
+from preflight.model.cluster import Host, Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+GPU = frozenset({Product.NVIDIA})
+OFF_THE_BUS = 79  # the Xid of a GPU that PCIe lost
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What hosts with a model of GPU have. `gpus`: numbers a host that are usual; `nvlinks` a GPU, None: not known;
+    `nvlink_speed`: GB/s of one link, each way. All its GPUs reach each other over NVLink."""
+
+    gpus: tuple[int, ...]
+    nvlinks: int | None = None
+    nvlink_speed: float | None = None
+
+
+# By the name that the driver gives the GPU. Links and speeds as captures of healthy hosts show them.
+_PROFILES = (
+    (re.compile(r"NVIDIA A100-SXM4-(40|80)GB"), Profile((4, 8, 16), 12, 25.0)),
+    (re.compile(r"NVIDIA H100 80GB HBM3"), Profile((4, 8), 18, 26.562)),
+    (re.compile(r"NVIDIA H200"), Profile((4, 8), 18, 26.562)),
+    (re.compile(r"NVIDIA B200"), Profile((8,))),
+)
+
+
+def profile(product: str | None) -> Profile | None:
+    """None: the model is not known here, and its hosts are compared with each other alone."""
+    return next((known for pattern, known in _PROFILES if pattern.fullmatch(product or "")), None)
+
+
+def gpus(nvidia: Nvidia) -> tuple[Gpu, ...]:
+    """In the order in which nvidia-smi counts them: that of their places on the PCI bus."""
+    return nvidia.gpus.value.gpus if nvidia.gpus.value else ()
+
+
+def called(host: Host, index: int, gpu: Gpu) -> str:
+    return f"{host.name}: GPU {index} ({gpu.bus})"
+
+
+def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
+    """The one skip of a host whose nvidia-smi gave no answer."""
+    if nvidia.gpus.value is None:
+        yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
+
+
+def gone(nvidia: Nvidia, *, contained: bool = False) -> dict[str, str]:
+    """GPUs that are lost: bus id → how it shows. `contained`: a container need not have all GPUs of its host."""
+    shown = {gpu.bus for gpu in gpus(nvidia)}
+    return {
+        gpu.bus: "is on the PCI bus, but not in nvidia-smi"
+        if gpu.answers
+        else "does not answer on the PCI bus any more"
+        for gpu in nvidia.pci
+        if not gpu.answers or (shown and gpu.bus not in shown and not contained)
+    }
+
+
+def xids_of(nvidia: Nvidia) -> tuple[Xid, ...]:
+    """None, too, where the kernel log is not known: GPU107 says so."""
+    return nvidia.log.value.lines.xids if nvidia.log.value else ()
+
+
+def line(error: Xid | SXid) -> str:
+    """What the driver said, with the time of its last line; /dev/kmsg counts microseconds since the boot."""
+    when = f"{int(error.last) / 1e6:.0f} s after the boot:" if error.last.isdecimal() else error.last
+    return f"{when} {error.text}".strip()

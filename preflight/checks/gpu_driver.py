@@ -1,0 +1,67 @@
+"""The NVIDIA driver: the same everywhere, and its libraries those of the module that is loaded."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.gpu import GPU, gpus
+from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.checks.versions import differing
+from preflight.facts.nvidia import Nvidia
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+
+@cluster_check("GPU119", "The NVIDIA driver is the same everywhere", products=GPU)
+def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: the driver decides which CUDA a job may use and how NCCL reaches memory of GPUs; where releases differ, one
+    host says "invalid usage" or falls back to slower ways, and the others wait.
+
+    By hand: cat /proc/driver/nvidia/version
+
+    Mend: install the same release on every host, and reboot
+    """
+    versions = {
+        name: seen.module.version + (" (open)" if seen.module.is_open else "") if seen.module else None
+        for name, seen in nvidia.items()
+    }
+    return differing(all_, "the NVIDIA driver", versions)
+
+
+@cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
+def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: releases of the VBIOS differ in limits of power and clocks, and in what they mend. A GPU that was exchanged
+    often comes with another one. Compared among hosts whose GPUs have one name.
+
+    By hand: nvidia-smi -q | grep VBIOS
+
+    Mend: update the firmware of the server's GPU board, with the vendor's tool
+    """
+    models: dict[tuple[str, ...], dict[str, str | None]] = {}
+    for name, seen in nvidia.items():
+        found = gpus(seen)
+        releases = sorted({gpu.vbios for gpu in found if gpu.vbios})
+        if releases:
+            model = tuple(sorted({gpu.product or "" for gpu in found}))
+            models.setdefault(model, {})[name] = " and ".join(releases)
+    for same in models.values():
+        yield from differing(all_, "the GPUs' VBIOS", same)
+
+
+@host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
+def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: an update in the background puts new libraries beside the module that is still loaded. From then on every
+    new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on.
+
+    By hand: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+
+    Mend: reboot; or end all jobs and load the nvidia modules anew; keep the driver's packages from updating themselves
+    """
+    if nvidia.module is None:
+        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+    elif not nvidia.libraries:
+        yield here.skip("the driver's libraries are in no usual place")
+    elif nvidia.module.version not in nvidia.libraries:
+        yield here.bad(
+            f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
+            f"{', '.join(nvidia.libraries)}", expected=nvidia.module.version, found=", ".join(nvidia.libraries),
+            remedy=f"reboot {here.host.name}, or load its nvidia modules anew",
+        )  # fmt: skip

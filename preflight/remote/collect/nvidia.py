@@ -1,0 +1,164 @@
+"""NVIDIA GPUs: what nvidia-smi says, and what the kernel says without it. At most four processes are started."""
+
+# ruff: noqa: ARG001  (the sections have one signature)
+
+import os
+import re
+import time
+from collections import deque
+
+from collect.tools import COMMAND_LIMIT, LookError, attempt, each, find, listed, listing, read, runs
+
+QUERIES = ("-q", "nvlink -s", "topo -m")
+QUERY_SECONDS = 25  # without persistence mode every start of the tool wakes all GPUs, which takes seconds each
+QUERY_LIMIT = 2 * COMMAND_LIMIT  # characters; 16 GPUs with their processes print 300 thousand
+JOURNAL_SECONDS = 10
+KMSG = "/dev/kmsg"
+LOG_LIMIT = 512 * 1024  # bytes of the driver's lines that travel
+RECORD = 8192  # bytes; the kernel refuses a shorter buffer
+MOST_RECORDS = 200000
+OURS = re.compile(rb"NVRM|nvidia-nvswitch")
+JOURNALCTL = ("-k", "-b", "--no-pager", "-o", "short-iso", "-g", OURS.pattern.decode())
+PCI = "/sys/bus/pci/devices"
+PCI_FILES = ("vendor", "class", "current_link_width", "max_link_width")
+NVIDIA, DISPLAYS, SWITCH = "0x10de", ("0x0300", "0x0302"), "0x0680"  # PCI vendor; classes, their first 16 bits
+VERSION = "/proc/driver/nvidia/version"
+LIBRARY_PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d{3,4}(?:\.\d{1,4}){1,3})$")
+UNITS = "/etc/systemd/system"
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
+DPKG = "/var/lib/dpkg/status"
+DPKG_LIMIT = 64 << 20  # bytes
+
+
+def look_nvidia(request, deadline):
+    log = kmsg()
+    tool = find("nvidia-smi")
+    questions = [*(QUERIES if tool else ()), *(() if log["whole"] else ("journalctl",))]
+
+    def ask(question):
+        if question == "journalctl":
+            return journal(deadline)
+        return attempt([tool, *question.split()], min(deadline, time.monotonic() + QUERY_SECONDS), QUERY_LIMIT)
+
+    found = each(questions, ask, deadline)
+    log = found.pop("journalctl", None) or log
+    gpus, switches = pci()
+    return {
+        "tool": bool(tool),
+        "answers": found,
+        "pci": gpus,
+        "switches": switches,
+        "version": read(VERSION),
+        "libraries": libraries(),
+        "fabric_manager": fabric_manager(),
+        "persistence_daemon": runs("nvidia-persiste"),  # the kernel keeps 15 characters of a name
+        "log": log,
+    }
+
+
+def kmsg():
+    """The driver's lines that the kernel still has, the newest of very many. `whole`: these are all since the boot."""
+    found, size, whole = deque(), 0, True
+    try:
+        file = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        return {"text": "", "whole": False, "trouble": "%s cannot be read: %s" % (KMSG, error.strerror)}
+    try:
+        for number in range(MOST_RECORDS):
+            try:
+                record = os.read(file, RECORD)
+            except BrokenPipeError:
+                whole = False  # the kernel has overwritten what was to be read next
+                continue
+            except OSError:
+                break  # nothing more for now
+            if not record:
+                break
+            if number == 0:
+                whole = record.split(b";", 1)[0].split(b",")[1:2] == [b"0"]
+            lines = [line for line in record.splitlines() if OURS.search(line)]
+            found += lines
+            size += sum(map(len, lines))
+            while size > LOG_LIMIT:
+                size -= len(found.popleft())
+                whole = False
+    finally:
+        os.close(file)
+    return {"text": b"\n".join(found).decode("utf-8", "replace"), "whole": whole, "trouble": ""}
+
+
+def journal(deadline):
+    """What journald has of this boot, where the kernel's own memory does not reach back to it or is not shown; None:
+    nothing to go by. Who is not root is shown no kernel's lines, and is told as much as where there are none."""
+    tool = find("journalctl")
+    if not tool:
+        return None
+    said = attempt([tool, *JOURNALCTL], min(deadline, time.monotonic() + JOURNAL_SECONDS), LOG_LIMIT)
+    lines = [line for line in said["out"].splitlines() if OURS.search(line.encode())]
+    nothing = os.geteuid() == 0 and said["out"].strip() == "-- No entries --"
+    return {"text": "\n".join(lines), "whole": True, "trouble": ""} if lines or nothing else None
+
+
+def pci():
+    """GPUs as [bus, lanes, most lanes, whether it answers], and the bus ids of NVSwitches."""
+    gpus, switches = [], []
+    for bus in sorted(listing(PCI)):
+        words = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
+        if words["vendor"] != NVIDIA:
+            continue
+        if words["class"].startswith(DISPLAYS):
+            gpus.append([bus, words["current_link_width"], words["max_link_width"], alive(bus)])
+        elif words["class"].startswith(SWITCH):
+            switches.append(bus)
+    return gpus, switches
+
+
+def word(path):
+    try:
+        return (read(path, 4096) or "").strip()[:40]
+    except LookError:
+        return ""
+
+
+def alive(bus):
+    """A device that fell off the bus reads as all ones. One whose configuration cannot be read is not accused."""
+    try:
+        with open(os.path.join(PCI, bus, "config"), "rb") as file:
+            return file.read(4) != b"\xff\xff\xff\xff"
+    except OSError:
+        return True
+
+
+def libraries():
+    places = {os.path.realpath(place) for place in LIBRARY_PLACES}
+    names = [name for place in places for name in listing(place) if name.startswith(("libnvidia-ml", "libcuda"))]
+    return sorted({found.group(1) for found in map(LIBRARY.match, names) if found})[:20]
+
+
+def fabric_manager():
+    wants = [folder for ending in (".wants", ".requires") for folder in listed(UNITS, ending)]
+    at_boot = any(os.path.lexists(os.path.join(folder, FABRIC_MANAGER)) for folder in wants)
+    return {
+        "running": runs("nv-fabricmanage"),
+        "at_boot": at_boot if os.path.isdir(UNITS) else None,
+        "package": package("nvidia-fabricmanager"),
+    }
+
+
+def package(prefix):
+    """The version of the Debian package, installed, whose name begins like this; None where there is none."""
+    found = {}
+    try:
+        with open(DPKG, errors="replace") as file:
+            for line in file.readlines(DPKG_LIMIT):
+                key, _, value = line.partition(": ")
+                if key == "Package":
+                    found = {"wanted": value.startswith(prefix) and "-dev" not in value}
+                elif key == "Status":
+                    found["installed"] = value.strip().endswith(" installed")
+                elif key == "Version" and found.get("wanted") and found.get("installed"):
+                    return value.strip()[:80]
+    except OSError:
+        pass
+    return None

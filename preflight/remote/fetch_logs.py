@@ -1,0 +1,276 @@
+"""Logs of this host for `preflight diagnose --fetch`: CANN's, files that are named, what the kernel said of devices.
+Runs on the host; imported by nobody. Standard library only, Python 3.6 syntax. Nothing is written.
+
+The rest of stdin is the request, a JSON object:
+
+    marker   word that frames the answer
+    globs    [path or pattern, …] of files and folders, absolute or with ~
+    user     whose jobs run here, besides who logs in; or ""
+    age      seconds since a file was changed, or the kernel said something; older files are only counted
+    most     bytes of all files; `each`: of one
+    passed   [".py", …]: files in folders that end so are no logs
+    kernel   whether its log is wanted
+    inside   {argv, program} of this same program where jobs run, if that is a container: what leads there, and what it
+             reads; or null
+
+The answer is `\\n<marker> <length>\\n<json>\\n`:
+
+    files    [{path, glob, shared, changed, size, begin, text}], the newest first. `glob`: number of the pattern, or
+             null; `shared`: type and source of the network file system that it is in, or ""; `begin`: bytes that were
+             left out before `text`, which is packed by zlib and in base64
+    left     [{path, why}] that were not taken, and `left_more` of them that are not named here
+    older    number of files that are too old
+    nothing  [pattern, …] to which no file belongs
+    kernel   {text, why}: `text` as above, or why there is none; null where it was not wanted
+    inside   {text, why}: what the program said in the container, or why it did not run; null where there is none
+    zone     seconds by which this host's clock on the wall is ahead of UTC
+    clock    [seconds since 1970 as the program began, and as it ended]
+
+Only ordinary files are read, and no links. A pipe or a device of a hostile name is opened by nobody.
+"""
+
+import base64
+import errno
+import glob
+import json
+import os
+import pwd
+import re
+import stat
+import subprocess
+import sys
+import threading
+import time
+import zlib
+
+SECONDS = 60  # for reading; what is left then is named
+FOUND = 20000  # files of a pattern that are looked at
+NAMED = 50  # files that were not taken, by name
+LONGEST = 1024  # characters of a path that is told
+FOLDERS = ("debug/plog", "run/plog", "debug/device-*", "run/device-*")
+KERNEL_BYTES = 1 << 20
+KERNEL_WORDS = re.compile(
+    r"NVRM|nvidia|nvswitch|mlx[45]|hns|hisi|hccs|davinci|devdrv|ascend|infiniband|[Oo]ut of memory|oom[-_]|segfault"
+    r"|I/O error|file-max|carrier|[Ll]ink is|AER:|Machine [Cc]heck|EDAC"
+)
+KERNEL_TIME = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]{8},\d+)[+-]\d\d:?\d\d")
+DMESG = (["dmesg", "--time-format", "iso"], ["dmesg", "-T"])
+SHARED = re.compile(r"nfs|lustre|gpfs|ceph|beegfs|gluster|wekafs|panfs|cifs|smb|9p|fuse\.")
+
+
+def packed(data):
+    return base64.b64encode(zlib.compress(data, 1)).decode("ascii")
+
+
+def told(path):
+    return os.fsencode(path).decode("utf-8", "replace")[:LONGEST]
+
+
+def homes(user):
+    """Of who may have run jobs: who logs in, whom sudo took over from, the inventory's, root."""
+    names = {user, os.environ.get("SUDO_USER", "")}
+    found = {"/root"}
+    for entry in pwd.getpwall():
+        if entry.pw_name in names or entry.pw_uid == os.getuid():
+            found.add(entry.pw_dir)
+    return sorted(found)
+
+
+def plog_patterns(user):
+    roots = {os.path.join(home, "ascend", "log") for home in homes(user)}
+    if os.environ.get("ASCEND_PROCESS_LOG_PATH", "").startswith("/"):
+        roots.add(os.environ["ASCEND_PROCESS_LOG_PATH"].rstrip("/"))
+    return [os.path.join(glob.escape(root), folder, "*.log") for root in sorted(roots) for folder in FOLDERS]
+
+
+def expanded(pattern):
+    """~ is whose session it is, also where that is root by sudo."""
+    if pattern.startswith("~/"):
+        return os.path.expanduser("~" + os.environ.get("SUDO_USER", "") + pattern[1:])
+    return pattern
+
+
+def paths(pattern, failed):
+    """(path, whether it was found in a folder) of a pattern, or of a folder with all below it; links to folders are not
+    followed. `failed` is told of a folder that cannot be listed."""
+    for path in glob.iglob(pattern):
+        if os.path.isdir(path) and not os.path.islink(path):
+            for root, folders, names in os.walk(path, onerror=failed):
+                folders.sort()
+                for name in sorted(names):
+                    yield os.path.join(root, name), True
+        else:
+            yield path, False
+
+
+def mounts():
+    """Device number -> type and source of its file system, where that is a network's."""
+    found = {}
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                left, _, right = line.partition(" - ")
+                kind, source = right.split()[:2]
+                if SHARED.match(kind):
+                    found[left.split()[2]] = kind + " " + source
+    except (OSError, ValueError, IndexError):
+        pass
+    return found
+
+
+def tail(path, most):
+    """(its last bytes, where they begin). Raises OSError; ValueError: why it is not read."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError("a link") from None
+        raise
+    with os.fdopen(number, "rb") as file:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("no ordinary file")
+        begin = max(0, status.st_size - most)
+        file.seek(begin)
+        return file.read(most), begin
+
+
+class Answer:
+    def __init__(self, request):
+        self.request = request
+        self.until = time.monotonic() + SECONDS
+        self.room = request["most"]
+        self.mounts = mounts()
+        self.found = {}  # path -> (time of its last change, number of its pattern, status)
+        self.files, self.left, self.nothing = [], [], []
+        self.left_more = self.older = 0
+
+    def leave(self, path, why):
+        if len(self.left) < NAMED:
+            self.left.append({"path": told(path), "why": why})
+        else:
+            self.left_more += 1
+
+    def find(self, pattern, number):
+        any_ = False
+        found = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
+        for count, (path, below) in enumerate(found):
+            if count == FOUND or time.monotonic() > self.until:
+                self.leave(pattern, "so many files that not all were looked at")
+                break
+            any_ = True
+            if below and path.lower().endswith(tuple(self.request["passed"])):
+                continue
+            try:
+                status = os.lstat(path)
+            except OSError as error:
+                self.leave(path, error.strerror)
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                continue
+            if time.time() - status.st_mtime > self.request["age"]:
+                self.older += 1
+            elif stat.S_ISREG(status.st_mode):
+                self.found.setdefault(path, (status.st_mtime, number, status))
+            else:
+                self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
+        return any_
+
+    def take(self):
+        for path, (changed, number, status) in sorted(self.found.items(), key=lambda one: -one[1][0]):
+            if self.room <= 0:
+                self.leave(path, "more than may be fetched from a host; newer files came first")
+                continue
+            if time.monotonic() > self.until:
+                self.leave(path, "no time was left")
+                continue
+            try:
+                data, begin = tail(path, min(self.room, self.request["each"]))
+            except (OSError, ValueError) as error:
+                self.leave(path, getattr(error, "strerror", None) or str(error))
+                continue
+            self.room -= len(data)
+            device = "%d:%d" % (os.major(status.st_dev), os.minor(status.st_dev))
+            self.files.append(
+                {"path": told(path), "glob": number, "shared": self.mounts.get(device, ""), "changed": changed,
+                 "size": len(data), "begin": begin, "text": packed(data)}
+            )  # fmt: skip
+
+
+def recent(line, since):
+    """Without the time zone; empty: older than `since`, a time on the wall. A line without a time is kept."""
+    found = KERNEL_TIME.match(line)
+    if not found:
+        return line
+    return "" if found.group(1) < since else found.group(1) + line[found.end() :]
+
+
+def kernel(age):
+    """What it said of devices, memory, links and disks since it started, but for what is older; in the time on the
+    wall."""
+    why = ""
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0, time.time() - age)))
+    environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
+    for command in DMESG:
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+                timeout=20,
+            )  # fmt: skip
+        except FileNotFoundError:
+            return {"text": "", "why": "dmesg is not installed"}
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return {"text": "", "why": "dmesg: %s" % (getattr(error, "strerror", None) or "no answer in 20 s")}
+        if done.returncode == 0:
+            lines = done.stdout.decode("utf-8", "replace").splitlines()
+            wanted = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
+            return {"text": packed(wanted.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["dmesg ended with an error"]
+        why = words[0][:200]
+    return {"text": "", "why": why}
+
+
+def inside(asked, most):
+    """What it says is no more than twice the bytes of files, which is what base64 and a few words take."""
+    try:
+        process = subprocess.Popen(
+            asked["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        return {"text": "", "why": "%s: %s" % (asked["argv"][0], error.strerror)}
+    ends = threading.Timer(SECONDS + 30, process.kill)
+    ends.start()
+    try:
+        process.stdin.write(asked["program"].encode("utf-8"))
+        process.stdin.close()
+        said = process.stdout.read(2 * most + (1 << 20))
+    except OSError:
+        said = process.stdout.read(1 << 20)
+    finally:
+        ends.cancel()
+        process.kill()
+        process.wait()
+    return {"text": packed(said), "why": ""}
+
+
+def main():
+    begun = time.time()
+    request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    answer = Answer(request)
+    for pattern in plog_patterns(request["user"]):
+        answer.find(pattern, None)
+    for number, pattern in enumerate(request["globs"]):
+        if not answer.find(expanded(pattern), number):
+            answer.nothing.append(pattern)
+    answer.take()
+    document = json.dumps(
+        {"files": answer.files, "left": answer.left, "left_more": answer.left_more, "older": answer.older,
+         "nothing": answer.nothing,
+         "kernel": kernel(request["age"]) if request["kernel"] else None,
+         "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
+         "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()]}
+    )  # fmt: skip
+    sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(document), document))
+
+
+main()

@@ -1,0 +1,67 @@
+"""The Report in Prometheus' text format, for node_exporter's textfile collector: no time stamps, base units.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from preflight import __version__
+from preflight.model.finding import Finding
+from preflight.model.measure import TestResult
+from preflight.model.outcome import Outcome, overall
+from preflight.model.report import Report
+from preflight.report.text import printable
+
+STATUS = {Outcome.PASS: 0, Outcome.WARN: 1, Outcome.FAIL: 2, Outcome.UNKNOWN: 3}  # as Nagios counts
+
+Sample = tuple[Mapping[str, str], float]
+
+
+def prometheus(report: Report) -> str:
+    """Skipped checks have no sample. Of several findings about one device the worst counts."""
+    finished = datetime.fromisoformat(report.finished).timestamp()
+    verdicts = Counter(line.verdict for line in report.hosts)
+    metrics: tuple[tuple[str, str, Iterable[Sample]], ...] = (
+        ("info", "What these samples are of.", [({"version": __version__, "command": report.command}, 1)]),
+        ("last_run_timestamp_seconds", "When the run ended.", [({}, finished)]),
+        ("run_duration_seconds", "What the run took.", [({}, report.seconds)]),
+        ("verdict", "Of the run: 0 pass, 1 warn, 2 fail, 3 unknown.", [({}, STATUS[report.verdict])]),
+        ("hosts", "Hosts by verdict.", [({"verdict": one}, verdicts[one]) for one in Outcome]),
+        ("hosts_left_out", "Hosts that were not looked at, unasked.", [({}, len(report.left_out))]),
+        ("check_status", "0 pass, 1 warn, 2 fail, 3 unknown; no host: of the cluster.", _status(report.findings)),
+        ("busbw_bytes_per_second", "Of the slowest group, as nccl-tests defines it.", _busbw(report.tests)),
+    )  # fmt: skip
+    return "".join(line for name, help_, samples in metrics for line in _metric(f"preflight_{name}", help_, samples))
+
+
+def _status(findings: Iterable[Finding]) -> Iterator[Sample]:
+    worst: dict[tuple[str, str, str], Outcome] = {}
+    for one in findings:
+        place = one.check, one.host or "", "" if one.device is None else str(one.device)
+        worst[place] = overall((one.outcome, worst.get(place, one.outcome)))
+    for (check, host, device), outcome in worst.items():
+        if outcome in STATUS:
+            yield {"check": check, "host": host, "device": device}, STATUS[outcome]
+
+
+def _busbw(tests: Iterable[TestResult]) -> Iterator[Sample]:
+    slowest: dict[tuple[str, str, str, str], float] = {}
+    for test in tests:
+        if test.busbw_GBps is not None:
+            kind = test.op, test.dtype, str(test.bytes), test.scope.value
+            slowest[kind] = min(test.busbw_GBps, slowest.get(kind, test.busbw_GBps))
+    for (op, dtype, size, scope), speed in slowest.items():
+        yield {"op": op, "dtype": dtype, "size_bytes": size, "scope": scope}, speed * 1e9
+
+
+def _metric(name: str, help_: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {help_}\n# TYPE {name} gauge\n"
+    for labels, value in samples:
+        given = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{{{given}}} {value:.12g}\n" if given else f"{name} {value:.12g}\n"
+
+
+def _escaped(text: str) -> str:
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,91 @@
+"""Hosts of several kinds, each in an inventory of its own: looked at by their own rules, in one report."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from preflight.cli.check import together
+from preflight.cli.main import main
+from preflight.cli.output import Ended
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.report.build import build
+
+INVENTORY = """
+[cluster]
+name = "{kind}"
+product = "{kind}"
+devices = 1
+[ssh]
+transport = "local"
+[[hosts]]
+name = "{host}"
+address = "127.0.0.1"
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for kind in ("atlas-a2", "nvidia"):
+        Path(f"{kind}.toml").write_text(INVENTORY.format(kind=kind, host=f"{kind}-01"))
+    Path("same.toml").write_text(INVENTORY.format(kind="cpu", host="nvidia-01"))
+
+
+def test_each_kind_is_judged_by_its_own_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--only", "PRT101", "--only", "NPU101", "--basic", "-o", "json", "--all"]
+    main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", *asked])
+    report = json.loads(capsys.readouterr().out)
+    assert [line["name"] for line in report["hosts"]] == ["nvidia-01", "atlas-a2-01"]
+    found = {(finding["check"], finding["host"]): finding for finding in report["findings"]}
+    assert found["NPU101", "nvidia-01"]["summary"].endswith("does not apply to nvidia")
+    assert found["NPU101", "atlas-a2-01"]["outcome"] == "unknown"
+    assert report["verdict"] in ("fail", "unknown")
+    # HCCL's ports are wanted where HCCL is; each command names the inventory that it is for.
+    gpu, npu = (found["PRT101", host] for host in ("nvidia-01", "atlas-a2-01"))
+    assert ("60000" in npu["expected"], "60000" in gpu["expected"]) == (npu["outcome"] == "fail", False)
+    assert ("--inventory atlas-a2.toml" in npu["remedy"]) == (npu["outcome"] == "fail")
+
+
+def test_each_is_remembered_as_a_run_of_its_own_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", "--only", "VER101", "--basic"])
+    capsys.readouterr()
+    assert main(["history", "-o", "json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert sorted(run["cluster"] for run in runs) == ["atlas-a2", "nvidia"]
+
+
+def test_the_next_command_is_of_the_inventory_that_needs_it_most() -> None:
+    def ended(code: int, then: str, *findings: Finding) -> Ended:
+        return Ended(build("check", datetime.now(UTC), ["node01"], findings), code, then, ())
+
+    passed, unknown = (Finding("VER101", outcome, "", host="node01") for outcome in (Outcome.PASS, Outcome.UNKNOWN))
+    proven, to_prove = ended(0, "start the job", passed), ended(0, "preflight probe", passed)
+    blind, unpublished = ended(3, "preflight explain VER101", unknown), ended(1, "publish again", passed)
+    for several, then in (
+        ((proven, to_prove), (0, "preflight probe")),
+        ((proven, blind, to_prove), (3, "preflight explain VER101")),
+        ((blind, unpublished), (1, "publish again")),
+    ):
+        joined = together(datetime.now(UTC), several)
+        assert (joined.exit_code, joined.next_step) == then
+
+
+@pytest.mark.parametrize(
+    ("also", "says"),
+    [
+        (["nvidia.toml"], "--also names an inventory twice"),
+        (["same.toml"], "nvidia-01 is in nvidia.toml and in same.toml"),
+        (["none.toml"], "none.toml: no such file"),
+        (["atlas-a2.toml", "--limit", "nvidia-01"], "--limit names hosts of one inventory"),
+        (["atlas-a2.toml", "--from", "facts.json"], "--from judges facts by one inventory"),
+    ],
+)
+def test_inventories_that_do_not_go_together_are_refused(
+    also: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "-i", "nvidia.toml", "--also", *also]) == 2
+    assert says in capsys.readouterr().err

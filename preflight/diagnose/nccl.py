@@ -2,15 +2,19 @@
 
 from preflight.diagnose.types import Role, Sign
 
-_MEMLOCK = "raise memlock to unlimited where jobs are started, not only in a login (ENV102)"
-_GID = "look at NCCL_IB_GID_INDEX: show_gids must show RoCE v2 with a routable address at it on every host"
-_SHM = "give /dev/shm room (docker: --shm-size), remove stale /dev/shm/nccl-* (HST115)"
+_MEMLOCK = "raise memlock to unlimited where jobs are started, not only in a login (RDM112, ENV102)"
+_GID = (
+    "look at NCCL_IB_GID_INDEX: show_gids must show RoCE v2 with a routable address at it on every host "
+    "(RDM104, RDM105)"
+)
+_SHM = "give /dev/shm room (docker: --shm-size), remove stale /dev/shm/nccl-* (HST115, HST132)"
 _NIC = "NCCL_SOCKET_IFNAME is a prefix, =eth0 is exact; it has to match one NIC on every host (HST117)"
 _PORTS = "let the hosts reach each other on all TCP ports (PRB114, FWL104); is the NIC the one you mean? (HST117)"
 _FABRIC = (
-    "systemctl status nvidia-fabricmanager: active, enabled, of the driver's version; nvidia-smi -q | grep -A2 Fabric"
+    "systemctl status nvidia-fabricmanager: active, enabled, of the driver's version; nvidia-smi -q | grep -A2 Fabric "
+    "(GPU112, GPU113, GPU114)"
 )
-_RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends (PRB101)"
+_RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends (RDM107, PRB101)"
 
 SIGNS = (
     Sign("nccl-no-interface", Role.OWN, ("no socket interface found",),
@@ -21,23 +25,23 @@ SIGNS = (
          "two ranks use one GPU, or cloned containers have one host id",
          "give every rank the GPU of its local rank; look at CUDA_VISIBLE_DEVICES (HST108)"),
     Sign("nccl-versions", Role.LINK, ("Mismatched NCCL version",),
-         "ranks have different releases of NCCL", "install one torch everywhere (VER103)"),
+         "ranks have different releases of NCCL", "install one torch everywhere (VER113, VER103)"),
     Sign("nccl-memlock", Role.OWN, ("ibv_reg_mr", "Cannot allocate memory"),
          "RDMA may not lock memory: memlock is limited where the job starts", _MEMLOCK),
     Sign("nccl-memlock", Role.OWN, ("ibv_create_", "failed"),
          "RDMA got no queue: memlock is limited where the job starts, or the HCA is out of them", _MEMLOCK),
     Sign("nccl-peermem", Role.OWN, ("ailed to register memory", "Bad address"),
          "the HCA cannot reach GPU memory: nvidia_peermem is not loaded, and there is no DMA-BUF",
-         "modprobe nvidia_peermem on that host"),
+         "modprobe nvidia_peermem on that host (RDM109)"),
     Sign("nccl-gid", Role.LINK, ("ibv_modify_qp failed", "timed out"),
          "the GID of one end is not reachable: link-local, or of another network", _GID),
     Sign("nccl-gid", Role.OWN, ("ibv_modify_qp failed", "Invalid argument"),
          "the GID index leads to a GID of the wrong kind", _GID),
     Sign("nccl-gid", Role.OWN, ("ncclIbRoceGetVersionNum",), "there is no GID at the index that is asked for", _GID),
     Sign("nccl-mtu", Role.LINK, ("IBV_WC_LOC_LEN_ERR",), "the MTU of the two HCAs differs",
-         "compare active_mtu (ibv_devinfo) and the NIC's MTU on both hosts"),
+         "compare active_mtu (ibv_devinfo) and the NIC's MTU on both hosts (RDM106)"),
     Sign("nccl-mtu", Role.LINK, ("Got async event", "local access violation"), "the MTU of the two HCAs differs",
-         "compare active_mtu (ibv_devinfo) and the NIC's MTU on both hosts"),
+         "compare active_mtu (ibv_devinfo) and the NIC's MTU on both hosts (RDM106)"),
     Sign("nccl-rdma", Role.LINK, ("Got completion", "12,"),
          "RDMA packets got no answer: the two NICs do not reach each other, though TCP may", _RAIL,
          pattern=r"(?:error |status=)12\b"),
@@ -45,17 +49,18 @@ SIGNS = (
          "RDMA packets got no answer: the two NICs do not reach each other, though TCP may", _RAIL),
     Sign("nccl-rdma", Role.LINK, ("Got completion",), "an RDMA transfer failed", _RAIL),
     Sign("nccl-port-error", Role.OWN, ("Got async event", "port error"),
-         "the HCA's link went down", "ibstat; link_downed in /sys/class/infiniband/*/ports/*/counters: cable, module"),
+         "the HCA's link went down",
+         "ibstat; link_downed in /sys/class/infiniband/*/ports/*/counters: cable, module (RDM108)"),
     Sign("nccl-hca-fatal", Role.OWN, ("Got async event", "catastrophic"),
          "the HCA's firmware stopped", "dmesg | grep mlx5 on that host; reset or restart it"),
     Sign("nccl-shm", Role.OWN, ("posix_fallocate failed",), "shared memory (/dev/shm) is full, or too small", _SHM),
     Sign("nccl-shm", Role.OWN, ("creating shared memory segment",), "shared memory (/dev/shm) is full, or shut", _SHM),
     Sign("nccl-shm", Role.OWN, ("failed to extend /dev/shm",), "shared memory (/dev/shm) is full, or too small", _SHM),
     Sign("nccl-shm", Role.OWN, ("shm_open failed",), "shared memory (/dev/shm) is not open to the jobs' user",
-         "chmod 1777 /dev/shm (HST115)"),
+         "chmod 1777 /dev/shm (HST131)"),
     Sign("nccl-removeipc", Role.OWN, ("unlink shared memory", "No such file"),
          "systemd removed the job's shared memory when a session of its user ended",
-         "RemoveIPC=no in /etc/systemd/logind.conf"),
+         "RemoveIPC=no in /etc/systemd/logind.conf (HST130)"),
     Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager half works", _FABRIC),
     Sign("nccl-nvls", Role.OWN, ("nvls.cc", "NCCL WARN Cuda failure"),
          "the fabric manager was not restarted after a change of driver", _FABRIC),
@@ -66,7 +71,7 @@ SIGNS = (
     Sign("nccl-connect", Role.WAIT, ("Call to connect", "No route to host"),
          "a host is not reached at the address that it told", _PORTS),
     Sign("nccl-family", Role.OWN, ("Socket creation failed", "Address family not supported"),
-         "IPv6 is on on some hosts only", "NCCL_SOCKET_FAMILY=AF_INET, or IPv6 alike everywhere (HST117)"),
+         "IPv6 is on on some hosts only", "NCCL_SOCKET_FAMILY=AF_INET, or IPv6 alike everywhere (HST129)"),
     Sign("nccl-lost", Role.WAIT, ("NCCL WARN", "Connection closed by remote peer"),
          "another rank has gone", "look at that rank's own words"),
     Sign("nccl-watchdog", Role.WAIT, ("Watchdog caught collective operation timeout",),
@@ -85,7 +90,7 @@ SIGNS = (
          "NCCL was called wrongly, or CUDA is newer than the driver", "compare nvidia-smi's CUDA with torch's"),
     Sign("nccl-socket-only", Role.HINT, ("NCCL INFO", "NET/IB : No device found"),
          "NCCL found no RDMA device, and takes sockets",
-         "ls /sys/class/infiniband; is /dev/infiniband in the container?"),
+         "ls /sys/class/infiniband; is /dev/infiniband in the container? (ENV116, PRB119)"),
     Sign("nccl-socket-only", Role.HINT, ("ailed to open libibverbs",),
-         "libibverbs is not installed, so NCCL takes sockets", "install libibverbs where jobs run"),
+         "libibverbs is not installed, so NCCL takes sockets", "install libibverbs where jobs run (PRB119)"),
 )  # fmt: skip

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+DEVICES = Path("/dev")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a script: what the tests start, and interrupt, would ignore Ctrl-C, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,6 +23,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="directory with real tool output; the parsers are held against it (expected values: tests/cases/captures)",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What passes here says nothing of it."""
+    missing = [
+        kind for kind, name in (("NPU", "davinci[0-9]*"), ("GPU", "nvidia[0-9]*")) if not any(DEVICES.glob(name))
+    ]
+    if missing:
+        kinds = " and no ".join(missing)
+        terminalreporter.write_line(
+            f"not run: what only a real device runs, see docs/never-run.md; there is no {kinds} here"
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

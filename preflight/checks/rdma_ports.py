@@ -172,7 +172,7 @@ def _many(port: PortCounters) -> Iterator[str]:
             yield f"{name} {count}" + (f" of {packets} packets" if packets else "")
 
 
-def _rising(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> Iterator[str]:
+def _rising(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
     for name in (*_FLAPS, *_DAMAGED):
         if (more := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
-            yield f"{name} rose by {more} within {seconds:.1f} s"
+            yield f"{name} rose by {more} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")

@@ -11,6 +11,7 @@ from preflight.cli.common import Session
 from preflight.facts.collect import POOL
 from preflight.facts.found import Found
 from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.rdma.host import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
@@ -66,7 +67,7 @@ def _look(
     from preflight.facts.pings import ping
 
     facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
-    facts = _counted_since(facts, before)
+    facts = counted_since(facts, before)
     plan = plan_pings(s.cluster, facts).pings  # all of them: who lost pings have in common is counted
     rounds = {
         "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
@@ -77,15 +78,20 @@ def _look(
     return run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
 
 
-def _counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:
+def counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:
     """The facts, with what the devices' counters have counted since `before`, where that is known."""
 
     def of(host: str, now: HostFacts | Unreachable) -> HostFacts | Unreachable:
         then = before.hosts.get(host)
-        if not (isinstance(now, HostFacts) and isinstance(now.nic, Nic)):
+        if not isinstance(now, HostFacts):
             return now
-        known = then.nic.devices if isinstance(then, HostFacts) and isinstance(then.nic, Nic) else ()
-        return replace(now, nic=Nic(tuple(_since(now.nic.devices, known))))
+        earlier = then if isinstance(then, HostFacts) else None
+        if isinstance(now.nic, Nic):
+            known = earlier.nic.devices if earlier and isinstance(earlier.nic, Nic) else ()
+            now = replace(now, nic=Nic(tuple(_since(now.nic.devices, known))))
+        if isinstance(now.rdma, Rdma) and earlier and isinstance(earlier.rdma, Rdma):
+            now = replace(now, rdma=replace(now.rdma, counters=earlier.rdma.counters, seconds=None))
+        return now
 
     return replace(facts, hosts={host: of(host, now) for host, now in facts.hosts.items()})
 

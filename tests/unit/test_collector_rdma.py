@@ -116,6 +116,7 @@ def test_ports_gids_and_counters_are_read_and_empty_slots_are_not(tree: Tree) ->
         "mlx5_0", 1, 1, "0000:0000:0000:0000:0000:ffff:0a1e:000b", "10.30.0.11", "v2", "rdma0"
     )  # fmt: skip
     assert found.counters[0].values == found.later[0].values == {"link_downed": 3, "out_of_sequence": 7}
+    assert found.seconds is not None
     assert found.seconds >= 0.5
     assert found.unread == ()
 

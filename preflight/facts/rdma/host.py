@@ -29,7 +29,7 @@ class Rdma:
     gids: tuple[Gid, ...]
     counters: tuple[PortCounters, ...]
     later: tuple[PortCounters, ...] = ()
-    seconds: float = 0.0
+    seconds: float | None = 0.0  # None: the tests of a probe lie between
     functions: tuple[PciFunction, ...] = ()
     acs: dict[str, int | None] = field(default_factory=dict)
     uverbs: int = 0  # /dev/infiniband/uverbsN of the host

@@ -37,22 +37,24 @@ COMMANDS = {
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",
     "explain": "explain a check: why it matters, how to look by hand, how to mend it",
+    "completion": "print what makes a shell complete commands and options",
     "lab": "a cluster in a box: real sshd, real kernel settings, stand-in vendor tools",
 }
 
 
-def _parser(wanted: str | None) -> Parser:
-    parser = Parser(
+def parser(wanted: str | None = None) -> Parser:
+    """Of the whole command line. `wanted`: the command that is asked for."""
+    made = Parser(
         prog="preflight",
         description="Prepare and prove clusters of accelerator servers before distributed training starts.",
         epilog="Start with: preflight check --inventory hosts.toml",
     )
-    parser.asked = f"preflight {wanted}" if wanted in COMMANDS else ""
-    parser.add_argument("--version", action="version", version=f"preflight {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    made.asked = f"preflight {wanted}" if wanted in COMMANDS else ""
+    made.add_argument("--version", action="version", version=f"preflight {__version__}")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
         commands.add_parser(name, help=help_text, module=f"preflight.cli.{name.replace('-', '_')}")
-    return parser
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     args = argparse.Namespace()
     try:
-        _parser(wanted).parse_args(arguments, args)
+        parser(wanted).parse_args(arguments, args)
         args.argv = arguments
         code = int(args.run(args))
         sys.stdout.flush()

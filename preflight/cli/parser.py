@@ -32,13 +32,17 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **options)
         self._module = module
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def load(self) -> None:
+        """Import the module, once."""
         if self._module:
             module = importlib.import_module(self._module)
             self._module = ""
             self.description = module.__doc__
             self.set_defaults(run=module.run)
             module.add_arguments(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.load()
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

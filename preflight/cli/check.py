@@ -210,8 +210,21 @@ def run(args: argparse.Namespace) -> int:
     if not args.also:
         return present(args, _look(args))
     started, clusters = datetime.now(UTC), _kinds(args)
-    ended = [_look(_of_one(args, inventory), cluster) for inventory, cluster in clusters.items()]
+    ended: list[Ended] = []
+    for inventory, cluster in clusters.items():
+        one = _of_one(args, inventory)
+        try:
+            ended.append(_look(one, cluster))
+        except PreflightError as error:
+            if not ended:
+                raise
+            ended.append(_not_looked_at(one, cluster, error))  # what was found of the others stands
     return present(args, together(started, ended))
+
+
+def _not_looked_at(args: argparse.Namespace, cluster: Cluster, error: PreflightError) -> Ended:
+    left_out = [LeftOut(host.name, str(error)) for host in cluster.hosts]
+    return end(args, "check", datetime.now(UTC), (), (), left_out=left_out)
 
 
 def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:

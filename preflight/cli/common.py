@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,4 +208,6 @@ def write_whole(path: Path, text: str, what: str, mode: int = 0o644) -> None:
             file.write(text)
         partial.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         raise PreflightError(f"{path}: {what} could not be written: {error.strerror}") from error

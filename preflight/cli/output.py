@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from preflight.cli.common import again
+from preflight.cli.common import again, write_whole
 from preflight.cli.pipe import silence_stdout
 from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError, UsageError
@@ -95,16 +95,6 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _save(path: Path, text: str) -> None:
-    """Whole or not at all: a reader never sees half a report."""
-    partial = _partial(path)
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise PreflightError(f"{path}: the report could not be written: {error.strerror}") from error
-
-
 class Ended(NamedTuple):
     """What a run came to: its report, written down and published where that is asked for, and not shown yet."""
 
@@ -161,7 +151,6 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
     """Print the report to stdout, write its files, and return the exit code: of a Nagios plugin, where that is what
     stdout is."""
     shown, *files = outputs(args)
-    texts = {one.file: _text(args, ended, one) for one in files if one.file}
     try:
         if shown.format in ("console", "brief"):
             show(_lines(args, ended, table=shown.format == "console", columns=width()))
@@ -170,13 +159,26 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough; the verdict stands
         silence_stdout()
-    for path, text in texts.items():  # last: where one cannot be written, the report has at least been shown
-        _save(path, text)
+    finally:  # last: where one cannot be written, the report has at least been shown
+        unwritten = [error for one in files if one.file and (error := _unwritten(one.file, _text(args, ended, one)))]
     if shown.format == "nagios":
         from preflight.report.nagios import nagios_code
 
+        for error in unwritten:
+            print(f"preflight: {error}", file=sys.stderr)
         return nagios_code(ended.report)
+    if unwritten:
+        raise PreflightError("; ".join(map(str, unwritten)))
     return ended.exit_code
+
+
+def _unwritten(path: Path, text: str) -> PreflightError | None:
+    """Why a file was not written; None where it was."""
+    try:
+        write_whole(path, text, "the report")
+    except PreflightError as error:
+        return error
+    return None
 
 
 def _asked(args: argparse.Namespace) -> str:

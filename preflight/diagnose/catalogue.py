@@ -21,7 +21,11 @@ TRIGGERS = (
 _CODE = re.compile(r"\bE[IJ]\d{4}\b")
 _NUMBER = re.compile(r"(?:error code is|retcode:?|ErrCode=)\s*\[?(\d{1,6})\b")
 _ERRORS_OF = re.compile(r"\[ERROR\] ?(?:HCCL|HCCP|ROCE|RUNTIME)\(")
-_EXCEPTION = re.compile(r"(?:^|\s)(?:[A-Za-z_]\w{0,40}\.){0,6}([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)")
+# MeanSquaredError and the like are figures of a training.
+_EXCEPTION = re.compile(
+    r"(?:^|\s)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
+    r"([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)"
+)
 _HINT_OF_ASCEND = re.compile(
     r"[a-z]CL\b|[nN]pu|NPU|acl|EE\d{4}|ERR\d{5}|\.so|ASCEND|dcmi|TsdClient|ra hdc|hrtRa|ErrCode=|retcode"
 )

@@ -76,15 +76,17 @@ def take(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
         for one in it.kept:
             if not one.file.shared:
                 on[one.file.glob].add(name)
-    seen: set[tuple[str, str]] = set()  # what lies in a file system of all hosts is one file, and nobody's
+    seen: set[tuple[object, ...]] = set()  # what lies in a file system of all hosts is one file, and nobody's
     for name, it in came.items():
         for one in it.kept:
             file = one.file
-            if file.shared and (file.shared, file.path) in seen:
+            # A path may lead to another folder on each host (a volume's part, a container's layers).
+            same = (file.shared, file.path, file.changed, file.size)
+            if file.shared and same in seen:
                 continue
-            seen.add((file.shared, file.path))
-            # The output of a launcher lies on one host, and is of the ranks of all.
-            own = not file.shared and (file.glob is None or len(on[file.glob]) > 1 or len(came) == 1)
+            seen.add(same)
+            # The output of a launcher lies on one host, and is of the ranks of all; others may have an older one there.
+            own = not file.shared and (file.glob is None or len(on[file.glob]) == len(came))
             shown = f"{name}:{file.path}" + (" (in the container)" if one.inside else "")
             into.sources.append(
                 Source(one.path, shown, replace(about(file.path.lstrip("/")), host=name if own else ""))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from preflight.diagnose.catalogue import is_exception, recognise
 from preflight.diagnose.hccl import LATE, TLS_DIFFERS
 from preflight.diagnose.line import parsed
+from preflight.diagnose.torch import IGNORED
 from preflight.diagnose.types import Line, Role, Seen, Sign, Who
 
 _PROCESSES = 20_000  # of all logs; further ones are counted
@@ -18,6 +19,7 @@ _NAMES = 1024  # whom one process names
 _PARSED = 50  # lines of a process that say the same, in which its rank, host and device are sought
 _STARTS = 10_000  # communicators
 _TAIL = 64 << 10  # bytes before the end of a file: what stands there, a process may have died of
+_TRACEBACK = 100  # lines at most, of one that Python ignored
 _WAITED = 120.0  # seconds that HCCL waits for a late rank unless told otherwise (HCCL_CONNECT_TIMEOUT)
 
 _NOTICED = re.compile(
@@ -96,6 +98,7 @@ class Gathered:
         self._repeated: dict[tuple[str, str, str], Counted] = {}
         self._tls: dict[str, tuple[str, Seen]] = {}
         self._waits = 0.0
+        self._ignored: dict[str, int] = {}  # file → line after which Python tells of an exception that it ignored
         self._kept = 0
 
     def add(self, raw: str, spot: Spot) -> None:
@@ -106,6 +109,11 @@ class Gathered:
             again.again(spot.left)
             return
         sign = recognise(raw)
+        if sign and sign.id == IGNORED:
+            self._ignored[spot.file] = spot.number
+            return
+        if sign and is_exception(raw) and 0 < spot.number - self._ignored.pop(spot.file, -_TRACEBACK) < _TRACEBACK:
+            return
         if not sign and not _NOTICED.search(raw):
             return
         writer = _WRITER.match(raw)

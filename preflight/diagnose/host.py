@@ -37,6 +37,9 @@ def xid(number: int) -> Sign:
     return Sign(f"Xid {number}", known.role, (), known.cause, known.step)
 
 
+# Beginnings of links that come and go with containers and virtual machines.
+_OF_CONTAINERS = "veth|docker|br-|cali|cni|flannel|lxc|nodelocal|tap|tunl|virbr|vnet"
+
 SIGNS = (
     Sign("peermem", Role.NOISE, ("nv_get_p2p_free_callback",)),
     Sign("SXid", Role.LINK, ("nvidia-nvswitch", "SXid"), "an NVSwitch reports an error",
@@ -53,7 +56,8 @@ SIGNS = (
          "is the stack limit unlimited (ulimit -s, HST133)? Else another release of NCCL (VER103)"),
     Sign("crash", Role.OWN, ("segfault at", "libhccl"), "HCCL crashed", "compare CANN and driver (VER109)"),
     Sign("link-flap", Role.OWN, ("ost carrier",), "a network link of the host went down",
-         "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)"),
+         "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)",
+         pattern=rf"(?:^|\s)(?!{_OF_CONTAINERS})[\w.@-]{{1,40}}: [Ll]ost carrier"),
     Sign("disk", Role.OWN, ("blk_update_request: I/O error",), "a disk fails", "smartctl -a; move the job's data"),
     Sign("disk", Role.OWN, ("log I/O error",), "a file system lost its disk", "dmesg on that host; mount it anew"),
     Sign("nvidia-versions", Role.OWN, ("Driver/library version mismatch",),

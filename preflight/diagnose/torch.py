@@ -4,11 +4,13 @@ from preflight.diagnose.types import Role, Sign
 
 _STORE = "is the first host up, its name the same address everywhere (HST105), its port open (FWL104, PRB114)?"
 _LOOPBACK = "correct the own name in /etc/hosts (HST104), or set GLOO_SOCKET_IFNAME (HST118)"
+IGNORED = "ignored"  # what is raised where Python tidies up; the traceback follows
 _WORDS = "look at that rank's own words"
 
 SIGNS = (
     Sign("gloo-retry", Role.NOISE, ("failed to connect, willRetry=1",)),
     Sign("reverse-dns", Role.NOISE, ("hostname of the client socket cannot be retrieved",)),
+    Sign(IGNORED, Role.NOISE, ("Exception ignored in",)),
     Sign("broken-pipe", Role.NOISE, ("BrokenPipeError",)),
     Sign("family", Role.NOISE, ("[c10d]", "errno: 97")),
     Sign("gloo-loopback", Role.HINT, ("Unable to resolve hostname to a (local) address",),
@@ -106,5 +108,6 @@ SIGNS = (
     Sign("path", Role.OWN, ("cd: ", "No such file or directory"),
          "a folder of the job is not on this host", "mount it, or copy it (HST120)"),
     Sign("path", Role.OWN, ("/python", "No such file or directory"),
-         "the job's Python is not on this host", "mount it, or copy it (HST120)"),
+         "the job's Python is not on this host", "mount it, or copy it (HST120)",
+         pattern=r"/python[\d.]{0,5}: No such file"),
 )  # fmt: skip

@@ -1,18 +1,23 @@
 """Hosts of several kinds, each in an inventory of its own: looked at by their own rules, in one report."""
 
+import argparse
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from preflight.cli import check
 from preflight.cli.check import together
 from preflight.cli.main import main
 from preflight.cli.output import Ended
+from preflight.model.cluster import Cluster
+from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.build import build
 
+FINE = Finding("VER101", Outcome.PASS, "", host="nvidia-01")
 INVENTORY = """
 [cluster]
 name = "{kind}"
@@ -72,6 +77,22 @@ def test_the_next_command_is_of_the_inventory_that_needs_it_most() -> None:
     ):
         joined = together(datetime.now(UTC), several)
         assert (joined.exit_code, joined.next_step) == then
+
+
+def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look(_: argparse.Namespace, cluster: Cluster) -> Ended:
+        if cluster.name == "nvidia":
+            return Ended(build("check", datetime.now(UTC), ["nvidia-01"], [FINE]), 0, "start the job", ())
+        raise UsageError("no way to atlas-a2-01")
+
+    monkeypatch.setattr(check, "_look", look)
+    assert main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", "-o", "json", "--all"]) == 3
+    report = json.loads(capsys.readouterr().out)
+    assert report["left_out"] == [{"host": "atlas-a2-01", "why": "no way to atlas-a2-01"}]
+    assert [finding["host"] for finding in report["findings"]] == ["nvidia-01"]
+    assert main(["check", "-i", "atlas-a2.toml", "--also", "nvidia.toml"]) == 2
 
 
 @pytest.mark.parametrize(

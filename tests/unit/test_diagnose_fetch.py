@@ -168,6 +168,14 @@ def test_a_file_that_all_hosts_share_is_one_and_nobodys(tmp_path: Path) -> None:
     assert len([copy for copy in fetched.copies if copy.file == "/data/rank3.log"]) == 1
 
 
+def test_a_path_that_leads_to_another_file_on_each_host_is_read_on_each(tmp_path: Path) -> None:
+    """As with a part of a volume that is mounted by the name of the pod."""
+    one, other = (file("/logs/a.log", data, shared="nfs4 store:/logs") for data in (b"x", b"another"))
+    fetched = came(tmp_path, node01={"files": [one]}, node02={"files": [other]})
+    assert {copy.host for copy in fetched.copies if copy.file == "/logs/a.log"} == {"node01", "node02"}
+    assert {log_.about.host for log_ in fetched.sources if log_.name.endswith("/logs/a.log")} == {""}
+
+
 @pytest.mark.parametrize(("on_both", "host"), [(True, "node01"), (False, "")], ids=["each-its-own", "of-a-launcher"])
 def test_a_log_is_its_hosts_where_others_have_theirs(on_both: bool, host: str, tmp_path: Path) -> None:
     mine, other = {"files": [file("/data/a.log")]}, {"files": [file("/data/b.log")] if on_both else []}

@@ -1,7 +1,10 @@
 """The report's forms for other programs: each is what its readers take, whatever a host has said."""
 
+import errno
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -270,6 +273,32 @@ def test_one_run_has_as_many_forms_as_are_asked_for(inventory: str, capsys: pyte
     assert shown[-1] == Path("e").read_text().splitlines()[-1]
     assert shown[-1].startswith("next: ")
     assert not list(Path().glob("*.partial"))
+
+
+def test_files_are_written_also_where_stdout_or_another_file_is_full(
+    inventory: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["check", "-i", inventory, "--only", "PRT104", "--basic", "-o", "short", "-o", "junit=a", "-o", "json=b"]
+    whole = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if target.name == "a":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    assert main(asked) == 1
+    assert "a: the report could not be written: No space left on device" in capsys.readouterr().err
+    assert json.loads(Path("b").read_text())["command"] == "check"
+    assert sorted(file.name for file in Path().glob("?*.partial")) == []
+    Path("b").unlink()
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "preflight", *asked], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, "No space left on device" in done.stderr) == (1, True)
+    assert json.loads(Path("b").read_text())["command"] == "check"
+    assert Path("a").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterable
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.report.text import count_line, folded, printable
+from preflight.report.text import blocks, count_line, folded, printable
 
 _TOLD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
 
 def short(report: Report, *, fold: Callable[[Iterable[str]], str], next_step: str) -> str:
     """No line is wrapped. `fold`: host names → node[01-16]."""
-    same: dict[tuple[int, str], list[Finding]] = defaultdict(list)
+    by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if finding.outcome in _TOLD:
-            same[_TOLD.index(finding.outcome), finding.check].append(finding)
-    lines = []
-    for (_, check), findings in sorted(same.items()):
+            by_check[finding.check].append(finding)
+    told: list[tuple[int, str]] = []
+    for checks, findings in blocks(by_check):
         for group in folded(findings):
-            subject = f"{fold(group.hosts)}: " if group.hosts else ""
-            lines.append(f"{group.first.outcome:<8}{check}  {printable(subject + group.summary)}")
+            subject, outcome = f"{fold(group.hosts)}: " if group.hosts else "", group.first.outcome
+            line = f"{outcome:<8}{','.join(checks)}  {printable(subject + group.summary)}"
+            told.append((_TOLD.index(outcome), line))
+    lines = [line for _, line in sorted(told, key=lambda one: one[0])]
     lines += [f"left out: {printable(f'{left.host}: {left.why}')}" for left in report.left_out]
     return "\n".join([*lines, count_line(report), f"next: {next_step}"])

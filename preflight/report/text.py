@@ -119,7 +119,7 @@ def _evidence_lines(text: str, width: int) -> list[Line]:
     return [Line(f"      | {line}", "dim") for line in wrapped]
 
 
-def _blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
+def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
     """Checks with what they say, the worst first. Those that for one reason could not look stand together."""
     blocks: dict[object, tuple[list[str], Sequence[Finding]]] = {}
     for check, findings in sorted(by_check.items(), key=lambda item: (_severity(item[1]), item[0])):
@@ -165,7 +165,7 @@ def finding_lines(
     by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_check[finding.check].append(finding)
-    return [line for checks, same in _blocks(by_check) for line in _block_lines(checks, titles, same, fold, width)]
+    return [line for checks, same in blocks(by_check) for line in _block_lines(checks, titles, same, fold, width)]
 
 
 def render(

@@ -29,12 +29,16 @@ def no_number(here: Here, os: Os) -> Iterator[Finding]:
     Mend: hostnamectl set-hostname node-6841231: a name with a letter that is no hexadecimal digit behind 0x
     """
     host = here.host
-    for name in dict.fromkeys((os.hostname, host.name)):
-        if (address := _as_number(name)) is not None:
-            yield here.bad(
-                f"{host.name}: the name {name} is read as the address {address}", expected="a name with a letter",
-                found=address, remedy=f"hostnamectl set-hostname node-{name}, and the same in the inventory",
-            )  # fmt: skip
+    if (address := _as_number(os.hostname)) is not None:
+        yield here.bad(
+            f"{host.name}: the name {os.hostname} is read as the address {address}", expected="a name with a letter",
+            found=address, remedy=f"hostnamectl set-hostname node-{os.hostname}, and the same in the inventory",
+        )  # fmt: skip
+    if host.name != os.hostname and (address := _as_number(host.name)) is not None:
+        yield here.warn(
+            f"{host.name}: the inventory's name is read as the address {address}", expected="a name with a letter",
+            found=address, remedy="call it in the inventory as the host calls itself, where jobs use that name",
+        )  # fmt: skip
 
 
 def _as_number(name: str) -> str | None:
@@ -100,7 +104,8 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     """Why: every torchrun decides by itself whether --rdzv-endpoint means its own host, and serves the store there.
     Where none does, by an alias or the address of another NIC, all wait for a store that nobody serves:
     "RendezvousConnectionError: The connection to the C10d store has failed"; two of them are two jobs. The first host
-    of the inventory is taken for the endpoint. A failure where the inventory says that torchrun starts the jobs.
+    of the inventory is taken for the endpoint, by its name or its address. A failure where the inventory says that
+    torchrun starts the jobs, and neither of the two would do.
 
     By hand: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
     print(own("ENDPOINT"))'   (on every host)
@@ -109,22 +114,25 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     is_host=0 on the others
     """
     first = all_.cluster.hosts[0]
-    told = all_.bad if all_.cluster.job.launcher == "torchrun" else all_.warn
-    for name in dict.fromkeys((first.name, first.address)):
+    strict = all_.cluster.job.launcher == "torchrun"
+    names = tuple(dict.fromkeys((first.name, first.address)))
+    served = [name for name in names if first.name in naming and naming[first.name].endpoints.get(name)]
+    for name in names:
         said = {host: seen.endpoints.get(name) for host, seen in naming.items()}
         for host, its in said.items():
             if its is None:
                 yield all_.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
             elif its and host != first.name:
-                yield told(
+                yield (all_.bad if strict else all_.warn)(
                     f"{host}: takes {name} for its own, which is {first.name}", host=host, peer=first.name, found=name,
                     remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
                 )  # fmt: skip
         if said.get(first.name) is False:
-            yield told(
+            yield (all_.bad if strict and not served else all_.warn)(
                 f"{first.name}: does not take {name} for its own, so no torchrun serves the store there",
                 host=first.name, expected="yes", found="no",
-                remedy=f"in /etc/hosts on {first.name}, put {first.address} in front of the host name",
+                remedy=(f"give torchrun {served[0]} as the endpoint; or else " if served else "")
+                + f"in /etc/hosts on {first.name}, put {first.address} in front of the host name",
             )  # fmt: skip
 
 

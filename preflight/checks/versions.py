@@ -118,12 +118,13 @@ _FAMILIES = {"NCCL": "nvidia_nccl_cu", "the CUDA runtime": "nvidia_cuda_runtime"
 
 
 def _of_family(job: Job, start: str) -> str | None:
-    """`2.21.5 (cu12)`; None: not installed as a package."""
-    for name, version in job.packages.items():
+    """`2.21.5 (cu12)`, all that there are; None: not installed as a package."""
+    found = []
+    for name, version in sorted(job.packages.items()):
         if name.startswith(start):
             _, _, cuda = name.rpartition("_cu")
-            return f"{version} (cu{cuda})" if cuda.isdigit() else version
-    return None
+            found.append(f"{version} (cu{cuda})" if cuda.isdigit() else version)
+    return ", ".join(found) or None
 
 
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.cli.causes import causes
-from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session
+from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session, wants_password
 from preflight.cli.output import Ended, add_output_arguments, end, present, refuse_unwritable
 from preflight.cli.publish import Published, add_publish_argument, publisher, refuse_partial_check
 from preflight.cli.remember import baseline_of, setting_of
@@ -212,7 +212,7 @@ def run(args: argparse.Namespace) -> int:
     started, clusters = datetime.now(UTC), _kinds(args)
     ended: list[Ended] = []
     for inventory, cluster in clusters.items():
-        one = _of_one(args, inventory)
+        one = _of_one(args, inventory, cluster)
         try:
             ended.append(_look(one, cluster))
         except PreflightError as error:
@@ -241,12 +241,15 @@ def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:
         for host in cluster.hosts:
             if seen.setdefault(host.name, inventory) != inventory:
                 raise UsageError(f"{host.name} is in {seen[host.name]} and in {inventory}; a host is of one kind")
+    if args.ask_sudo_password and not any(wants_password(cluster, cluster.hosts) for cluster in clusters.values()):
+        raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
     return clusters
 
 
-def _of_one(args: argparse.Namespace, inventory: Path) -> argparse.Namespace:
-    """The same command for the hosts of one inventory."""
-    words = {**vars(args), "inventory": inventory, "also": []}
+def _of_one(args: argparse.Namespace, inventory: Path, cluster: Cluster) -> argparse.Namespace:
+    """The same command for the hosts of one inventory; for its sudo's password it asks by itself."""
+    asks = args.ask_sudo_password and wants_password(cluster, cluster.hosts)
+    words = {**vars(args), "inventory": inventory, "also": [], "ask_sudo_password": asks}
     return argparse.Namespace(**words)
 
 

@@ -63,11 +63,16 @@ def _options(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) 
     return Options(accept_new=args.accept_new, pool=args.pool, sudo_password=password)
 
 
+def wants_password(cluster: Cluster, hosts: Sequence[Host]) -> bool:
+    """Whether there is a sudo that may ask for one."""
+    return bool(cluster.probe.user or any(host.ssh.sudo for host in hosts))
+
+
 def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
     """Asked on the terminal, whatever stdin and stdout are. Raises UsageError where that does not lead to one."""
     import getpass
 
-    if not (cluster.probe.user or any(host.ssh.sudo for host in hosts)):
+    if not wants_password(cluster, hosts):
         raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))

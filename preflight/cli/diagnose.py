@@ -18,15 +18,18 @@ import argparse
 import json
 import re
 import shlex
+import signal
+import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, session
+from preflight.cli.pipe import silence_stdout
 from preflight.diagnose import told
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
@@ -91,10 +94,14 @@ def run(args: argparse.Namespace) -> int:
     found = diagnosis(gathered)
     found = replace(found, notes=(*found.notes, *notes))
     code = 1 if found.is_error else 3 if unread else 0
-    if args.output == "json":
-        print(json.dumps(document(found, unread, len(files), code, copies), indent=1))
-    else:
-        show(_lines(found, unread, len(files), _next(found, args.inventory), copies))
+    try:
+        if args.output == "json":
+            print(json.dumps(document(found, unread, len(files), code, copies), indent=1))
+        else:
+            show(_lines(found, unread, len(files), _next(found, args.inventory), copies))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough; the verdict stands
+        silence_stdout()
     return code
 
 
@@ -106,14 +113,34 @@ def _fetched(args: argparse.Namespace) -> Iterator["Fetched"]:
     for name in args.log:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
-    with session(args) as (cluster, hosts, transport, progress), tempfile.TemporaryDirectory(prefix="preflight-") as at:
+    with session(args) as (cluster, hosts, transport, progress), ExitStack() as stack:
         wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
-            fetched = fetch(hosts, transport, wanted, Path(at), pool=args.pool, progress=progress)
+            at = stack.enter_context(_folder())
+            fetched = fetch(hosts, transport, wanted, at, pool=args.pool, progress=progress)
         except OSError as error:
-            raise PreflightError(f"{at}: the logs could not be kept while they are read: {error.strerror}") from error
+            where = f" in {error.filename}" if error.filename else ""
+            raise PreflightError(
+                f"the logs could not be kept while they are read{where}: {error.strerror}; TMPDIR names another folder"
+            ) from error
         progress.clear()
         yield fetched
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """That is gone after, also where a scheduler ends this process, or the terminal goes."""
+    before = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with tempfile.TemporaryDirectory(prefix="preflight-") as at:
+            yield Path(at)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _next(found: Diagnosis, inventory: Path) -> str:

@@ -15,7 +15,7 @@ TRIGGERS = (
     b"EI0", b"EJ0", b"Xid", b"xception", b"Out of memory", b"oom_", b"oom-", b"(SIG", b"segfault", b"ost carrier",
     b"file-max", b"No such file", b"dead node", b"no socket interface", b"neither AF_INET", b"GLOO_SOCKET_IFNAME",
     b"NET/IB : No", b"Heartbeat", b"Watchdog", b"device handle", b"cannot be re", b" nranks ", b"Entry-HcclComm",
-    b"LocalRank Key", b"TLS SWITCH", b"HCCL_CONNECT_T",
+    b"LocalRank Key", b"TLS SWITCH", b"HCCL_CONNECT_T", b"medium error",
 )  # fmt: skip
 
 _CODE = re.compile(r"\bE[IJ]\d{4}\b")

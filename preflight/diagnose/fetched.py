@@ -40,6 +40,7 @@ class File:
     path: str
     glob: int | None
     shared: str
+    inode: int
     changed: float
     size: int
     begin: int
@@ -81,7 +82,7 @@ def take(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
         for one in it.kept:
             file = one.file
             # A path may lead to another folder on each host (a volume's part, a container's layers).
-            same = (file.shared, file.path, file.changed, file.size)
+            same = (file.shared, file.path, file.inode)
             if file.shared and same in seen:
                 continue
             seen.add(same)

@@ -19,7 +19,7 @@ _NAMES = 1024  # whom one process names
 _PARSED = 50  # lines of a process that say the same, in which its rank, host and device are sought
 _STARTS = 10_000  # communicators
 _TAIL = 64 << 10  # bytes before the end of a file: what stands there, a process may have died of
-_TRACEBACK = 100  # lines at most, of one that Python ignored
+_TRACEBACK = 40  # lines at most, of an exception that Python ignored
 _WAITED = 120.0  # seconds that HCCL waits for a late rank unless told otherwise (HCCL_CONNECT_TIMEOUT)
 
 _NOTICED = re.compile(
@@ -98,7 +98,7 @@ class Gathered:
         self._repeated: dict[tuple[str, str, str], Counted] = {}
         self._tls: dict[str, tuple[str, Seen]] = {}
         self._waits = 0.0
-        self._ignored: dict[str, int] = {}  # file → line after which Python tells of an exception that it ignored
+        self._ignored: dict[tuple[str, str], int] = {}  # file and writer → the line where Python says so
         self._kept = 0
 
     def add(self, raw: str, spot: Spot) -> None:
@@ -109,10 +109,7 @@ class Gathered:
             again.again(spot.left)
             return
         sign = recognise(raw)
-        if sign and sign.id == IGNORED:
-            self._ignored[spot.file] = spot.number
-            return
-        if sign and is_exception(raw) and 0 < spot.number - self._ignored.pop(spot.file, -_TRACEBACK) < _TRACEBACK:
+        if sign and self._is_ignored(sign, raw, spot):
             return
         if not sign and not _NOTICED.search(raw):
             return
@@ -146,6 +143,18 @@ class Gathered:
             counted = process.said[sign.id, sign.role] = Counted(first, spot.left)
         if counted and counted.count > (_PARSED if writer or place else _UNMARKED) and len(self._repeated) < _PROCESSES:
             self._repeated.update({key: counted for key in (same, at) if key})
+
+    def _is_ignored(self, sign: Sign, raw: str, spot: Spot) -> bool:
+        """Whether it is what Python says of an exception that it ignores: that it does, or the end of the traceback. An
+        exception that logs of failed jobs are known by is none of these."""
+        writer = _WRITER.match(raw)
+        of = (spot.file, writer[0] if writer else "")
+        if sign.id == IGNORED:
+            self._ignored[of] = spot.number
+            return True
+        if sign.role is not Role.UNKNOWN or not is_exception(raw):
+            return False
+        return spot.number - self._ignored.pop(of, -_TRACEBACK) < _TRACEBACK
 
     def _process(self, key: tuple[str, ...], who: Who, sign: Sign | None, *, mixed: bool) -> Process | None:
         process = self.processes.get(key)
@@ -225,6 +234,7 @@ def _joined(known: Who, new: Who) -> Who:
 
 _RANK_FILE = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _TORCHRUN = re.compile(r"attempt_\d+/(\d{1,4})/std(?:out|err)\.log$")
+_RUN_FOLDER = re.compile(r".+_[a-z0-9_]{8}")  # torchrun's, of the run's id and random characters
 _DEVICE_FOLDER = re.compile(r"(?:^|/)device-(\d{1,4})/")
 _NCCL_FILE = re.compile(r"nccl[\w-]*\.([A-Za-z][\w-]*)\.(\d+)(?:\.log)?$")
 _NO_HOST = re.compile(
@@ -234,8 +244,11 @@ _NO_HOST = re.compile(
 
 def about(path: str) -> Who:
     """`path`: relative to the folder that was named."""
-    rank, device, host = _RANK_FILE.search(path), _TORCHRUN.search(path) or _DEVICE_FOLDER.search(path), ""
+    torchrun = _TORCHRUN.search(path)
+    rank, device, host = _RANK_FILE.search(path), torchrun or _DEVICE_FOLDER.search(path), ""
     folders = path.split("/")[:-1]
+    if torchrun:
+        folders = [name for name in folders if not _RUN_FOLDER.fullmatch(name)]
     if nccl := _NCCL_FILE.search(path):
         host = nccl[1]
     elif folders:

@@ -37,6 +37,7 @@ def xid(number: int) -> Sign:
     return Sign(f"Xid {number}", known.role, (), known.cause, known.step)
 
 
+_DISK = r"error, dev (?!fd|sr|loop)\w"  # no floppy or CD, which virtual machines have without a medium
 # Beginnings of links that come and go with containers and virtual machines.
 _OF_CONTAINERS = "veth|docker|br-|cali|cni|flannel|lxc|nodelocal|tap|tunl|virbr|vnet"
 
@@ -58,7 +59,9 @@ SIGNS = (
     Sign("link-flap", Role.OWN, ("ost carrier",), "a network link of the host went down",
          "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)",
          pattern=rf"(?:^|\s)(?!{_OF_CONTAINERS})[\w.@-]{{1,40}}: [Ll]ost carrier"),
-    Sign("disk", Role.OWN, ("blk_update_request: I/O error",), "a disk fails", "smartctl -a; move the job's data"),
+    Sign("disk", Role.OWN, ("I/O error, dev",), "a disk fails", "smartctl -a; move the job's data", pattern=_DISK),
+    Sign("disk", Role.OWN, ("critical medium error, dev",), "a disk fails", "smartctl -a; move the job's data",
+         pattern=_DISK),
     Sign("disk", Role.OWN, ("log I/O error",), "a file system lost its disk", "dmesg on that host; mount it anew"),
     Sign("nvidia-versions", Role.OWN, ("Driver/library version mismatch",),
          "the driver was updated under the running one", "restart the host, or load the driver anew (GPU121)"),

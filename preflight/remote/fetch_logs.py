@@ -15,9 +15,9 @@ The rest of stdin is the request, a JSON object:
 
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
-    files    [{path, glob, shared, changed, size, begin, text}], the newest first. `glob`: number of the pattern, or
-             null; `shared`: type and source of the network file system that it is in, or ""; `begin`: bytes that were
-             left out before `text`, which is packed by zlib and in base64
+    files    [{path, glob, shared, inode, changed, size, begin, text}], the newest first. `glob`: number of the pattern,
+             or null; `shared`: type and source of the network file system that it is in, or ""; `begin`: bytes that
+             were left out before `text`, which is packed by zlib and in base64
     left     [{path, why}] that were not taken, and `left_more` of them that are not named here
     older    number of files that are too old
     nothing  [pattern, …] to which no file belongs
@@ -68,12 +68,13 @@ def told(path):
 
 def homes(user):
     """Of who may have run jobs: who logs in, whom sudo took over from, the inventory's, root."""
-    names = {user, os.environ.get("SUDO_USER", "")}
-    found = {"/root"}
-    for entry in pwd.getpwall():
-        if entry.pw_name in names or entry.pw_uid == os.getuid():
-            found.add(entry.pw_dir)
-    return sorted(found)
+    found = {"/root", os.path.expanduser("~")}
+    for name in filter(None, (user, os.environ.get("SUDO_USER"))):
+        try:
+            found.add(pwd.getpwnam(name).pw_dir)  # by name: a directory service may list nobody
+        except KeyError:
+            pass
+    return sorted(home for home in found if home.startswith("/"))
 
 
 def plog_patterns(user):
@@ -101,6 +102,18 @@ def paths(pattern, failed):
                     yield os.path.join(root, name), True
         else:
             yield path, False
+
+
+def closed_folder(pattern):
+    """The folder on the way to what a pattern names that cannot be looked into; None: nothing is in the way."""
+    folder = "/"
+    for part in pattern.split("/")[1:-1]:
+        if not os.access(folder, os.R_OK | os.X_OK if glob.has_magic(part) else os.X_OK):
+            return folder
+        if glob.has_magic(part):
+            return None
+        folder = os.path.join(folder, part)
+    return folder if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK) else None
 
 
 def mounts():
@@ -174,7 +187,10 @@ class Answer:
                 self.found.setdefault(path, (status.st_mtime, number, status))
             else:
                 self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
-        return any_
+        closed = None if any_ or number is None else closed_folder(pattern)
+        if closed:
+            self.leave(closed, "this user may not look into it")
+        return any_ or bool(closed)
 
     def take(self):
         for path, (changed, number, status) in sorted(self.found.items(), key=lambda one: -one[1][0]):
@@ -192,8 +208,8 @@ class Answer:
             self.room -= len(data)
             device = "%d:%d" % (os.major(status.st_dev), os.minor(status.st_dev))
             self.files.append(
-                {"path": told(path), "glob": number, "shared": self.mounts.get(device, ""), "changed": changed,
-                 "size": len(data), "begin": begin, "text": packed(data)}
+                {"path": told(path), "glob": number, "shared": self.mounts.get(device, ""), "inode": status.st_ino,
+                 "changed": changed, "size": len(data), "begin": begin, "text": packed(data)}
             )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import resource
 import site
 import stat
 import sys
+import threading
 import time
 
 PACKAGES = ("torch", "torch_npu", "numpy", "mindspore", "scipy", "decorator", "attrs")
@@ -119,7 +120,17 @@ def view(wanted):
 
 
 def left():
-    """NCCL's files in /dev/shm that no process has mapped, and their bytes; those of other users are theirs to see."""
+    """NCCL's files in /dev/shm that no process has mapped, and their bytes. A process that is stuck in a driver may
+    keep whoever reads its maps waiting: then nobody knows."""
+    answer = []
+    looking = threading.Thread(target=lambda: answer.append(unmapped()), daemon=True)
+    looking.start()
+    looking.join(MAPPED_SECONDS + 1)
+    return answer[0] if answer else {"left": 0, "left_bytes": 0}
+
+
+def unmapped():
+    """Those of other users are theirs to see."""
     files = {}
     for name in os.listdir("/dev/shm"):
         if name.startswith("nccl-"):

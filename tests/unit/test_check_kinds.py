@@ -100,6 +100,7 @@ def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
     [
         (["nvidia.toml"], "--also names an inventory twice"),
         (["same.toml"], "nvidia-01 is in nvidia.toml and in same.toml"),
+        (["atlas-a2.toml", "-K"], "-K: no host asked for is reached with sudo"),
         (["none.toml"], "none.toml: no such file"),
         (["atlas-a2.toml", "--limit", "nvidia-01"], "--limit names hosts of one inventory"),
         (["atlas-a2.toml", "--from", "facts.json"], "--from judges facts by one inventory"),

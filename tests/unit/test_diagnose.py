@@ -207,6 +207,8 @@ def test_who_writes(text: str, who: Who) -> None:
         ("node01/ascend/log/debug/plog/plog-1_2.log", Who(host="node01")),
         ("debug/device-5/device-1_2.log", Who(device="5")),
         ("x/attempt_0/4/stderr.log", Who(host="x", device="4")),
+        ("logs/job7_ab12cd_x/attempt_0/3/stderr.log", Who(device="3")),
+        ("job7_ab12cd_x/attempt_0/3/stderr.log", Who(device="3")),
         ("nccl.node7.4711.log", Who(host="node7")),
         ("job.log", Who()),
     ],

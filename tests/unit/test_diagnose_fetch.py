@@ -151,8 +151,8 @@ def packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data)).decode()
 
 
-def file(path: str, data: bytes = b"x", glob: int | None = 0, shared: str = "") -> dict[str, Any]:
-    return {"path": path, "glob": glob, "shared": shared, "changed": 1e9, "size": len(data), "begin": 0,
+def file(path: str, data: bytes = b"x", glob: int | None = 0, shared: str = "", inode: int = 1) -> dict[str, Any]:
+    return {"path": path, "glob": glob, "shared": shared, "inode": inode, "changed": 1e9, "size": len(data), "begin": 0,
             "text": packed(data)}  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_a_file_that_all_hosts_share_is_one_and_nobodys(tmp_path: Path) -> None:
 
 def test_a_path_that_leads_to_another_file_on_each_host_is_read_on_each(tmp_path: Path) -> None:
     """As with a part of a volume that is mounted by the name of the pod."""
-    one, other = (file("/logs/a.log", data, shared="nfs4 store:/logs") for data in (b"x", b"another"))
+    one, other = (file("/logs/a.log", shared="nfs4 store:/logs", inode=inode) for inode in (7, 8))
     fetched = came(tmp_path, node01={"files": [one]}, node02={"files": [other]})
     assert {copy.host for copy in fetched.copies if copy.file == "/logs/a.log"} == {"node01", "node02"}
     assert {log_.about.host for log_ in fetched.sources if log_.name.endswith("/logs/a.log")} == {""}

@@ -2,9 +2,12 @@
 
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
 
+NCCL_CONF = "/etc/nccl.conf"
+CONF_LIMIT = 64 * 1024  # characters
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
@@ -47,9 +50,27 @@ def choose_nic(wanted, address):
     return matching[0]
 
 
+def nccl_files(environ):
+    """{name: value} of what NCCL reads by itself from its files: what the jobs' environment does not set, too. As in
+    job_view.py, which tells the checks."""
+    found = {}
+    own = environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf")
+    for path in (own, NCCL_CONF):
+        try:
+            with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+                lines = file.read(CONF_LIMIT).split("\n") if os.path.isfile(path) else ()
+        except OSError:
+            continue
+        for name, is_set, value in (line.partition("=") for line in lines):
+            if is_set and name.startswith("NCCL_") and name == name.strip():
+                found.setdefault(name, value)
+    return found
+
+
 def network_environment(hello, nic, address, environ):
     """What tells each backend which of the host's interfaces to take, and NCCL whether it has to be RDMA. `environ` is
-    the jobs' environment: the interface that it gives NCCL counts, unless the inventory names one."""
+    the jobs' environment: the interface that it, or a file of NCCL's, gives NCCL counts, unless the inventory names
+    one."""
     environment = {"GLOO_SOCKET_IFNAME": nic}
     if hello["backend"] == "hccl":
         environment.update(HCCL_IF_IP=address, HCCL_SOCKET_IFNAME="=" + nic, HCCL_WHITELIST_DISABLE="1")
@@ -58,6 +79,7 @@ def network_environment(hello, nic, address, environ):
         elif hello["base_port"]:
             environment["HCCL_IF_BASE_PORT"] = str(hello["base_port"])
     elif hello["backend"] == "nccl":
+        environ = dict(nccl_files(environ), **environ)
         if hello["nic"] or not environ.get("NCCL_SOCKET_IFNAME"):
             environment["NCCL_SOCKET_IFNAME"] = "=" + nic
         if hello["transport"] == "ib" and not environ.get("NCCL_NET"):

@@ -82,11 +82,10 @@ def _boot_id():
 
 
 def _multiplies_cuda(dtype):
-    """bfloat16 came with Ampere; older GPUs refuse it, or take a hundred times as long."""
+    """bfloat16 came with Ampere; older GPUs refuse it, or take a hundred times as long, which torch calls supported."""
     import torch
 
-    ask = getattr(torch.cuda, "is_bf16_supported", None)
-    return dtype != "bfloat16" or bool(ask and ask())
+    return dtype != "bfloat16" or bool(torch.version.hip) or torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _load_npu():

@@ -113,6 +113,21 @@ def test_of_the_kernel_devices_come_in_the_time_on_the_wall(dmesg: Path) -> None
     assert text(told(dmesg)["kernel"]) == b"", "older than was asked for"
 
 
+def test_a_folder_that_the_user_may_not_look_into_is_told(tmp_path: Path, dmesg: Path) -> None:
+    """Root may look into any; that it may not is said to it here."""
+    closed = tmp_path / "closed"
+    (closed / "ours").mkdir(parents=True)
+    shut = f"os.access = lambda path, _: not path.startswith({str(closed)!r})\nmain()\n"
+    program = source("fetch_logs").removesuffix("main()\n") + shut
+    for pattern, folder in ((closed / "*.log", closed), (closed / "ours/a.log", closed), (closed / "*/a.log", closed)):
+        found = told(dmesg, program, globs=[str(pattern)])
+        assert (found["left"], found["nothing"]) == (
+            [{"path": str(folder), "why": "this user may not look into it"}],
+            [],
+        )
+    assert told(dmesg, globs=[str(closed / "*.log")])["nothing"] == [str(closed / "*.log")]
+
+
 def test_a_kernel_that_tells_nothing_says_why(tmp_path: Path) -> None:
     tool(tmp_path, "dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
     assert told(tmp_path)["kernel"] == {"text": "", "why": "dmesg: read kernel buffer failed: Operation not permitted"}

@@ -1,0 +1,88 @@
+"""Checks of RDMA over three hosts: whom the gate convicts, and what two hosts cannot show."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from preflight.checks.registry import all_checks
+from preflight.checks.run import run_checks
+from preflight.facts.rdma.host import Rdma
+from preflight.facts.types import ClusterFacts, HostFacts, Network
+from preflight.gate.verdict import looks_of
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.report.build import build
+from tests.unit.healthy import host_facts, scene
+
+FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
+HOSTS = ["node01", "node02", "node03"]
+Change = Callable[[HostFacts], HostFacts]
+
+
+def look(check: str, **changes: Change) -> list[Finding]:
+    """What a check says of three hosts, of which some differ from healthy ones."""
+    two = scene({"cluster": {"product": "nvidia"}}).cluster
+    cluster = replace(two, hosts=(*two.hosts, replace(two.hosts[1], name="node03", address="10.1.0.3")))
+    facts = {host.name: host_facts(cluster, host, number) for number, host in enumerate(cluster.hosts, 1)}
+    facts |= {name: change(facts[name]) for name, change in changes.items()}
+    return run_checks(cluster, ClusterFacts(dict(facts)), checks=[all_checks()[check]], hosts=cluster.hosts)
+
+
+def gate(findings: list[Finding]) -> list[Outcome | None]:
+    """Of each host: None where the look says nothing of it."""
+    needs = {id_: check.needs for id_, check in all_checks().items()}
+    looks = looks_of(build("check", datetime.now(UTC), HOSTS, findings), HOSTS, needs, {})
+    return [looks[host]["check"].outcome if "check" in looks[host] else None for host in HOSTS]
+
+
+def rdma_of(host: HostFacts) -> Rdma:
+    assert isinstance(host.rdma, Rdma)
+    return host.rdma
+
+
+def with_mtu(host: HostFacts) -> HostFacts:
+    assert isinstance(host.network, Network)
+    nics = (replace(nic, mtu=1500) if nic.name.startswith("rdma") else nic for nic in host.network.interfaces)
+    return replace(host, network=replace(host.network, interfaces=tuple(nics)))
+
+
+def in_version_1(host: HostFacts) -> HostFacts:
+    gids = tuple(replace(gid, kind="v1") for gid in rdma_of(host).gids)
+    return replace(host, rdma=replace(rdma_of(host), gids=gids))
+
+
+def crossed(host: HostFacts) -> HostFacts:
+    other = {"mlx5_0": "mlx5_1", "mlx5_1": "mlx5_0"}
+    gids = tuple(replace(gid, device=other[gid.device]) for gid in rdma_of(host).gids)
+    return replace(host, rdma=replace(rdma_of(host), gids=gids))
+
+
+def without_roce(host: HostFacts) -> HostFacts:
+    ports = tuple(port for port in rdma_of(host).ports if port.link_layer != "Ethernet")
+    return replace(host, rdma=replace(rdma_of(host), ports=ports, gids=()))
+
+
+@pytest.mark.parametrize(("check", "differs"), [("RDM105", in_version_1), ("RDM106", with_mtu), ("RDM107", crossed)])
+def test_two_hosts_that_differ_are_not_convicted_by_a_third_that_has_no_such_port(check: str, differs: Change) -> None:
+    findings = look(check, node02=differs, node03=without_roce)
+    assert {(one.host, one.outcome) for one in findings} == {("node01", FAIL), ("node02", FAIL), ("node03", SKIP)}
+    assert gate(findings) == [WARN, WARN, None]
+
+
+def test_nor_by_one_that_has_the_port_in_which_they_do_not_differ() -> None:
+    def one_port(host: HostFacts) -> HostFacts:
+        return replace(host, rdma=replace(rdma_of(host), ports=rdma_of(host).ports[:1]))
+
+    def second_mtu(host: HostFacts) -> HostFacts:
+        assert isinstance(host.network, Network)
+        nics = (replace(nic, mtu=1500) if nic.name == "rdma1" else nic for nic in host.network.interfaces)
+        return replace(host, network=replace(host.network, interfaces=tuple(nics)))
+
+    assert gate(look("RDM106", node02=second_mtu, node03=one_port)) == [WARN, WARN, None]
+
+
+@pytest.mark.parametrize(("check", "differs"), [("RDM105", in_version_1), ("RDM106", with_mtu), ("RDM107", crossed)])
+def test_one_host_that_differs_from_two_is_convicted(check: str, differs: Change) -> None:
+    assert gate(look(check, node02=differs)) == [PASS, FAIL, PASS]

@@ -8,6 +8,7 @@ import pytest
 
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
+from preflight.facts.rdma import RdmaPort
 from preflight.facts.rdma.host import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Network
 from preflight.gate.verdict import looks_of
@@ -86,3 +87,43 @@ def test_nor_by_one_that_has_the_port_in_which_they_do_not_differ() -> None:
 @pytest.mark.parametrize(("check", "differs"), [("RDM105", in_version_1), ("RDM106", with_mtu), ("RDM107", crossed)])
 def test_one_host_that_differs_from_two_is_convicted(check: str, differs: Change) -> None:
     assert gate(look(check, node02=differs)) == [PASS, FAIL, PASS]
+
+
+def with_port(state: str, physical: str) -> Change:
+    """With a port of a NIC for storage."""
+    port = RdmaPort("mlx5_9", 1, state, physical, 100.0, "Ethernet", 0, 0)  # type: ignore[arg-type]
+    return lambda host: replace(host, rdma=replace(rdma_of(host), ports=(*rdma_of(host).ports, port)))
+
+
+def with_other_names(host: HostFacts) -> HostFacts:
+    ports = tuple(replace(port, device=port.device.replace("mlx5_", "roce")) for port in rdma_of(host).ports)
+    return replace(host, rdma=replace(rdma_of(host), ports=ports))
+
+
+@pytest.mark.parametrize(
+    ("physical", "outcome"), [("Disabled", WARN), ("Polling", FAIL)], ids=["switched off", "no signal"]
+)
+def test_a_port_that_two_of_three_use_is_a_failure_unless_it_is_switched_off(physical: str, outcome: Outcome) -> None:
+    up, down = with_port("ACTIVE", "LinkUp"), with_port("DOWN", physical)
+    findings = look("RDM101", node01=up, node02=up, node03=down)
+    assert gate(findings) == [PASS, PASS, outcome]
+
+
+def test_a_host_whose_devices_have_other_names_has_as_many_ports_as_the_others() -> None:
+    findings = look("RDM101", node03=with_other_names)
+    assert gate(findings) == [PASS, PASS, WARN]
+    assert "mlx5_0, mlx5_1, mlx5_2: is not there, and active on the others" in findings[0].summary
+
+
+def test_a_host_with_a_port_less_is_convicted() -> None:
+    assert gate(look("RDM101", node03=without_roce)) == [PASS, PASS, FAIL]
+
+
+def test_a_port_whose_state_was_not_read_is_unknown() -> None:
+    def unread(host: HostFacts) -> HostFacts:
+        first, *others = rdma_of(host).ports
+        return replace(host, rdma=replace(rdma_of(host), ports=(replace(first, state=None), *others)))
+
+    findings = look("RDM101", node03=unread)
+    assert gate(findings) == [PASS, PASS, UNKNOWN]
+    assert findings[0].summary == "node03: mlx5_0: its state could not be read"

@@ -123,16 +123,30 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Mend: start the subnet manager: on the switch, or opensm on one host
     """
     places = counted(all_.cluster, rdma.values()).places
+    found: list[Finding] = []
     for name, host in rdma.items():
         waiting = [port for port in host.ports if port.state in _WAITING and port.link_layer != "Ethernet"]
         count = [port for port in waiting if (port.device, port.port) in places]
         none_up = not any(port.state == "ACTIVE" for port in host.ports)
         if waiting:
             ports = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in count or waiting)
-            yield (all_.bad if count or none_up else all_.warn)(
+            found.append((all_.bad if count or none_up else all_.warn)(
                 f"{name}: {ports}: it has a link, and no subnet manager has found it", host=name, expected="ACTIVE",
                 found=(count or waiting)[0].state or "", remedy="sminfo; start opensm on one host, or on the switch",
-            )  # fmt: skip
+            ))  # fmt: skip
+    failed = [one for one in found if one.outcome is Outcome.FAIL]
+    if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
+        yield all_.bad(
+            f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run", host=None,
+            expected="ACTIVE", found=failed[0].found, evidence=tuple(one.summary for one in found),
+            remedy="sminfo; start opensm on one host, or on the switch",
+        )  # fmt: skip
+    else:
+        yield from found
+
+
+def _is_managed(port: RdmaPort) -> bool:
+    return port.state == "ACTIVE" and port.link_layer != "Ethernet"
 
 
 @cluster_check("RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA)

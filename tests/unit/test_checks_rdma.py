@@ -127,3 +127,19 @@ def test_a_port_whose_state_was_not_read_is_unknown() -> None:
     findings = look("RDM101", node03=unread)
     assert gate(findings) == [PASS, PASS, UNKNOWN]
     assert findings[0].summary == "node03: mlx5_0: its state could not be read"
+
+
+def waiting(host: HostFacts) -> HostFacts:
+    """Of InfiniBand alone, and with no subnet manager."""
+    ports = (replace(port, state="INIT", link_layer="InfiniBand") for port in rdma_of(host).ports)
+    return replace(host, rdma=replace(rdma_of(host), ports=tuple(ports), gids=()))
+
+
+def test_a_fabric_without_a_subnet_manager_is_no_single_hosts_fault() -> None:
+    findings = look("RDM102", node01=waiting, node02=waiting, node03=waiting)
+    assert [(one.host, one.outcome) for one in findings] == [(None, FAIL)]
+    assert gate(findings) == [WARN, WARN, WARN]
+
+
+def test_one_host_that_the_subnet_manager_does_not_find_is_convicted() -> None:
+    assert gate(look("RDM102", node03=waiting)) == [PASS, PASS, FAIL]

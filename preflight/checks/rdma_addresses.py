@@ -71,7 +71,8 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
 
     By hand: show_gids; or grep . /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*; env | grep NCCL_IB
 
-    Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address
+    Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address; where there is IPv6 alone:
+    export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
     taken = _taken(all_, rdma, job)
     yield from taken.skipped(all_, taken.without)
@@ -90,13 +91,25 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
                 remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there", **more,
             )  # fmt: skip
         elif gid is not None and is_link_local(gid):
+            why, remedy = _of_the_link(gid, there, wanted)
             yield all_.bad(
-                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link"
-                + ("" if wanted is not None else f": {gid.netdev or 'the interface'} seems to have no address"),
-                found=gid.gid, expected="a GID of an address",
-                remedy="unset NCCL_IB_GID_INDEX, or set it to the slot of an address" if wanted is not None
-                else f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}", **more,
+                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link{why}",
+                found=gid.gid, expected="a GID of an address", remedy=remedy, **more,
             )  # fmt: skip
+
+
+def _of_the_link(gid: Gid, there: list[Gid], wanted: int | None) -> tuple[str, str]:
+    """Why NCCL takes a link-local GID, and what to do."""
+    if wanted is not None:
+        return "", "unset NCCL_IB_GID_INDEX, or set it to the slot of an address"
+    nic = gid.netdev or "the interface"
+    others = [one for one in there if not is_link_local(one)]
+    if not others:
+        return f": {nic} seems to have no address", f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}"
+    if others[0].address is None:
+        why = f": {nic} has IPv6 addresses alone, and NCCL looks for IPv4 unless NCCL_IB_ADDR_FAMILY says otherwise"
+        return why, "export NCCL_IB_ADDR_FAMILY=AF_INET6 on all hosts"
+    return f": {nic} has IPv4 addresses alone, and NCCL_IB_ADDR_FAMILY is AF_INET6", "unset NCCL_IB_ADDR_FAMILY"
 
 
 def _slots(gids: list[Gid]) -> str:

@@ -41,10 +41,11 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     for name, host in rdma.items():
         there = {(port.device, port.port): port for port in host.ports}
         alike: dict[tuple[Outcome, bool, str, str], list[str]] = defaultdict(list)
+        stateless = []
         for place in sorted(places.places):
             port = there.get(place)
             if port and port.state is None:
-                yield all_.unknown(f"{name}: {_called(place)}: its state could not be read", host=name)
+                stateless.append(_called(place))
             elif port is None or port.state not in ("ACTIVE", *_WAITING):
                 may_be_meant = not all_.cluster.machine.rdma and (
                     place not in places.certain
@@ -53,6 +54,8 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
                 )
                 outcome = Outcome.WARN if may_be_meant else Outcome.FAIL
                 alike[outcome, place in places.certain, *_trouble(place, host, port)].append(_called(place))
+        if stateless:
+            yield all_.unknown(f"{name}: {', '.join(stateless)}: the state could not be read", host=name)
         yield from _unread(all_, name, host, places)
         for (outcome, certain, what, remedy), ports in alike.items():
             elsewhere = (

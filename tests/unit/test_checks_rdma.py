@@ -126,7 +126,7 @@ def test_a_port_whose_state_was_not_read_is_unknown() -> None:
 
     findings = look("RDM101", node03=unread)
     assert gate(findings) == [PASS, PASS, UNKNOWN]
-    assert findings[0].summary == "node03: mlx5_0: its state could not be read"
+    assert findings[0].summary == "node03: mlx5_0: the state could not be read"
 
 
 def waiting(host: HostFacts) -> HostFacts:

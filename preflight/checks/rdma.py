@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
+from preflight.checks.nccl_rules import by_sockets, hcas
+from preflight.facts.job import Job
 from preflight.facts.rdma import Gid, RdmaPort
 from preflight.facts.rdma.host import Rdma
 from preflight.facts.types import Interface, Network
@@ -47,6 +49,21 @@ def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> Counted:
         frozenset(place for place, number in active.items() if 2 * number >= len(hosts)),
         frozenset(place for place, number in active.items() if 2 * number > len(hosts)),
     )
+
+
+def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
+    """Those of `ports` that jobs use: of the devices that the inventory names, else of those that NCCL_IB_HCA fits. A
+    sentence says why there are none, or that it is not known (`job` None)."""
+    if cluster.probe.transport == "socket":
+        return 'jobs are not to use RDMA: transport = "socket" under [probe]'
+    if job and (name := by_sockets(job.variables)):
+        return f"{job.told(name)} keeps NCCL on sockets"
+    names = cluster.machine.rdma
+    if not names and job is None:
+        return "which RDMA ports jobs use is known only where they run, or by [machine] rdma"
+    if not names and job:
+        names = hcas(job.variables.get("NCCL_IB_HCA", ""), {port.device for port in ports})
+    return [port for port in ports if port.device in names] or "no active RDMA port that jobs use"
 
 
 def gids_of(rdma: Rdma, port: RdmaPort) -> list[Gid]:

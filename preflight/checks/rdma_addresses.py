@@ -1,12 +1,24 @@
 """Addresses of RoCE ports: the GIDs that NCCL takes, the size of their packets, the networks that they are in."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
 from preflight.checks.majority import odd_ones
-from preflight.checks.rdma import NVIDIA, Place, chosen, counted, gids_of, index, interface, is_link_local, roce_mtu
+from preflight.checks.rdma import (
+    NVIDIA,
+    Place,
+    chosen,
+    counted,
+    gids_of,
+    index,
+    interface,
+    is_link_local,
+    roce_mtu,
+    used,
+)
 from preflight.checks.registry import All, cluster_check
 from preflight.facts.job import Job
 from preflight.facts.rdma import Gid, RdmaPort
@@ -21,21 +33,30 @@ def _variables(job: Job | None) -> Mapping[str, str]:
     return job.variables if job else {}
 
 
-def _roce(all_: All, rdma: Mapping[str, Rdma]) -> dict[str, list[RdmaPort]]:
-    """Host → its active RoCE ports that count."""
-    places = counted(all_.cluster, rdma.values())
-    return {
-        name: [port for port in places.active(host) if port.link_layer == "Ethernet"] for name, host in rdma.items()
-    }
+@dataclass(frozen=True)
+class _Taken:
+    """`gids`: host, active RoCE port that counts and that jobs use, and the GID that NCCL takes there. `without`:
+    host → why it has no such port."""
+
+    gids: list[tuple[str, RdmaPort, Gid | None]] = field(default_factory=list)
+    without: dict[str, str] = field(default_factory=dict)
+
+    def skipped(self, all_: All, hosts: Iterable[str]) -> Iterator[Finding]:
+        """What has nothing to be compared has not passed."""
+        for name in hosts:
+            yield all_.skip(self.without.get(name, "nothing there to be compared"), host=name)
 
 
-def _used(
-    all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]
-) -> Iterator[tuple[str, RdmaPort, Gid | None]]:
-    """Host, port, and the GID that NCCL takes there."""
-    for name, ports in _roce(all_, rdma).items():
-        for port in ports:
-            yield name, port, chosen(gids_of(rdma[name], port), _variables(job[name]))
+def _taken(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> _Taken:
+    places, taken = counted(all_.cluster, rdma.values()), _Taken()
+    for name, host in rdma.items():
+        roce = [port for port in places.active(host) if port.link_layer == "Ethernet"]
+        ports = used(all_.cluster, job[name], roce)
+        if isinstance(ports, str):
+            taken.without[name] = ports if roce else "no RoCE port that counts is active"
+        else:
+            taken.gids.extend((name, port, chosen(gids_of(host, port), _variables(job[name]))) for port in ports)
+    return taken
 
 
 @cluster_check(
@@ -50,9 +71,12 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
 
     By hand: show_gids; or grep . /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*; env | grep NCCL_IB
 
-    Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address
+    Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address; where there is IPv6 alone:
+    export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
-    for name, port, gid in _used(all_, rdma, job):
+    taken = _taken(all_, rdma, job)
+    yield from taken.skipped(all_, taken.without)
+    for name, port, gid in taken.gids:
         there, wanted = gids_of(rdma[name], port), index(_variables(job[name]))
         told = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL's own choice"
         more: dict[str, Any] = {
@@ -67,13 +91,25 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
                 remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there", **more,
             )  # fmt: skip
         elif gid is not None and is_link_local(gid):
+            why, remedy = _of_the_link(gid, there, wanted)
             yield all_.bad(
-                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link"
-                + ("" if wanted is not None else f": {gid.netdev or 'the interface'} seems to have no address"),
-                found=gid.gid, expected="a GID of an address",
-                remedy="unset NCCL_IB_GID_INDEX, or set it to the slot of an address" if wanted is not None
-                else f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}", **more,
+                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link{why}",
+                found=gid.gid, expected="a GID of an address", remedy=remedy, **more,
             )  # fmt: skip
+
+
+def _of_the_link(gid: Gid, there: list[Gid], wanted: int | None) -> tuple[str, str]:
+    """Why NCCL takes a link-local GID, and what to do."""
+    if wanted is not None:
+        return "", "unset NCCL_IB_GID_INDEX, or set it to the slot of an address"
+    nic = gid.netdev or "the interface"
+    others = [one for one in there if not is_link_local(one)]
+    if not others:
+        return f": {nic} seems to have no address", f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}"
+    if others[0].address is None:
+        why = f": {nic} has IPv6 addresses alone, and NCCL looks for IPv4 unless NCCL_IB_ADDR_FAMILY says otherwise"
+        return why, "export NCCL_IB_ADDR_FAMILY=AF_INET6 on all hosts"
+    return f": {nic} has IPv4 addresses alone, and NCCL_IB_ADDR_FAMILY is AF_INET6", "unset NCCL_IB_ADDR_FAMILY"
 
 
 def _slots(gids: list[Gid]) -> str:
@@ -91,10 +127,12 @@ def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
     Mend: unset NCCL_IB_GID_INDEX on all hosts: NCCL 2.21 and later look for the right one by themselves
     """
     kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
-    for name, _, gid in _used(all_, rdma, job):
+    taken = _taken(all_, rdma, job)
+    for name, _, gid in taken.gids:
         if gid is not None and not is_link_local(gid):
             kinds[name][f"RoCE {gid.kind} with {'IPv4' if gid.address else 'IPv6'}"] = None
     words = {name: " and ".join(seen) for name, seen in kinds.items()}
+    yield from taken.skipped(all_, [name for name in rdma if name not in words])
     odd = list(odd_ones(words))
     for one in odd:
         yield all_.bad(
@@ -127,13 +165,15 @@ def packets(
     """
     sizes: dict[Place, dict[str, int]] = defaultdict(dict)
     mtus: dict[tuple[str, Place], str] = {}
-    for name, port, gid in _used(all_, rdma, job):
+    taken = _taken(all_, rdma, job)
+    for name, port, gid in taken.gids:
         place = (port.device, port.port)
         nic = interface(network[name], gid) if gid else None
         if nic:
             sizes[place][name] = roce_mtu(nic.mtu)
             mtus[name, place] = f"{nic.name} has MTU {nic.mtu}"
-    small = set()
+    small, told = set[str](), set[str]()
+    compared = {name for by_host in sizes.values() for name in by_host}
     for place, by_host in sorted(sizes.items()):
         odd = list(odd_ones(by_host))
         for one in odd:
@@ -144,6 +184,9 @@ def packets(
                 remedy="the same MTU on all hosts, and on the switches between them",
             )  # fmt: skip
         small |= set() if odd else {name for name, size in by_host.items() if size < LARGEST}
+        told |= {one.host for one in odd}
+        compared &= set(by_host) if odd else compared
+    yield from taken.skipped(all_, [name for name in rdma if name not in compared | told | small])
     for name in sorted(small):
         first = next(said for (host, _), said in mtus.items() if host == name)
         yield all_.warn(
@@ -169,7 +212,8 @@ def same_rails(
     rdma-core's 60-rdma-persistent-naming.rules)
     """
     tables: dict[str, dict[str, IPv4Network]] = defaultdict(dict)
-    for name, port, gid in _used(all_, rdma, job):
+    taken = _taken(all_, rdma, job)
+    for name, port, gid in taken.gids:
         nic = interface(network[name], gid) if gid else None
         own = [IPv4Interface(text) for text in nic.addresses if ":" not in text] if nic else []
         for address in own:
@@ -179,6 +223,11 @@ def same_rails(
     for name, table in tables.items():
         if len(set(table.values())) > 1:
             alike[frozenset(table.values())][name] = tuple(sorted((key, str(value)) for key, value in table.items()))
+    compared = {name for hosts in alike.values() if len(hosts) > 1 for name in hosts}
+    if any(len(set(hosts.values())) > 1 for hosts in alike.values()):
+        yield from taken.skipped(all_, [name for name in rdma if name not in compared])
+    else:
+        yield from taken.skipped(all_, taken.without)
     for hosts in alike.values():
         for one in odd_ones(hosts):
             usual = dict(one.usual)

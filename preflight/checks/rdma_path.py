@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from preflight.checks.rdma import NVIDIA
+from preflight.checks.rdma import NVIDIA, used
 from preflight.checks.registry import Here, host_check
 from preflight.facts.job import Job
 from preflight.facts.rdma.host import PciFunction, Rdma
@@ -157,9 +157,14 @@ def memlock(here: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator
     Mend: * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d; docker run --ulimit
     memlock=-1; LimitMEMLOCK=infinity for slurmd's unit
     """
-    if not _uses_rdma(rdma):
-        yield here.skip("no RDMA port is active")
-    elif 0 <= limits.memlock_soft < ENOUGH and not (job and job.capabilities & _IPC_LOCK):
+    ports = used(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
+    if isinstance(ports, str):
+        yield here.skip(ports)
+    elif not 0 <= limits.memlock_soft < ENOUGH:
+        return
+    elif job is None:
+        yield here.skip("whether jobs may lock more than their limit is known only where they run")
+    elif not job.capabilities & _IPC_LOCK:
         yield here.bad(
             f"{here.host.name}: a process may lock {limits.memlock_soft >> 10} KiB where jobs run",
             expected="unlimited", found=f"{limits.memlock_soft} bytes",

@@ -1,10 +1,10 @@
 """Ports of RDMA NICs: up, of full rate, and without errors."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from preflight.checks.majority import odd_ones
-from preflight.checks.rdma import NVIDIA, Place, counted
+from preflight.checks.rdma import NVIDIA, Counted, Place, counted
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.rdma import PortCounters, RdmaPort
 from preflight.facts.rdma.host import Rdma
@@ -28,7 +28,7 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: NCCL uses the ports that it finds active, without a word about the others. A host with a port less has a
     rank less on that rail: the job is slow, or hangs where rails are not connected. The ports that count are those of
     `[machine] rdma` in the inventory; without it those that are active on most hosts, since hosts have ports without a
-    cable, too.
+    cable, too, and a port that is switched off, or a host with as many other ports, is only a warning.
 
     By hand: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
 
@@ -40,23 +40,57 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
         yield all_.skip("no RDMA port is active on any host, and the inventory names none")
     for name, host in rdma.items():
         there = {(port.device, port.port): port for port in host.ports}
-        alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
+        alike: dict[tuple[Outcome, bool, str, str], list[str]] = defaultdict(list)
+        stateless = []
         for place in sorted(places.places):
             port = there.get(place)
-            if port is None or port.state not in ("ACTIVE", *_WAITING):
-                alike[place in places.certain, *_trouble(place, host, port)].append(_called(place))
-        for said in host.unread:
-            device, _, trouble = said.error.partition(" ")
-            if trouble.startswith("did not answer") and (device, 1) not in places.places:
-                yield all_.unknown(f"{name}: {said.error}", host=name, remedy=_HUNG)
-        for (certain, what, remedy), ports in alike.items():
+            if port and port.state is None:
+                stateless.append(_called(place))
+            elif port is None or port.state not in ("ACTIVE", *_WAITING):
+                may_be_meant = not all_.cluster.machine.rdma and (
+                    place not in places.certain
+                    or (port is not None and port.physical_state == "Disabled")
+                    or _as_many_as_most(host, rdma.values())
+                )
+                outcome = Outcome.WARN if may_be_meant else Outcome.FAIL
+                alike[outcome, place in places.certain, *_trouble(place, host, port)].append(_called(place))
+        if stateless:
+            yield all_.unknown(f"{name}: {', '.join(stateless)}: the state could not be read", host=name)
+        yield from _unread(all_, name, host, places)
+        for (outcome, certain, what, remedy), ports in alike.items():
             elsewhere = (
                 "" if all_.cluster.machine.rdma else ", and active on " + ("the others" if certain else "others")
             )
-            yield (all_.bad if certain else all_.warn)(
-                f"{name}: {', '.join(ports)}: {what}{elsewhere}", host=name, expected="ACTIVE", found=what,
+            yield all_.finding(
+                outcome, f"{name}: {', '.join(ports)}: {what}{elsewhere}", host=name, expected="ACTIVE", found=what,
                 remedy=remedy,
             )  # fmt: skip
+
+
+def _as_many_as_most(host: Rdma, all_hosts: Collection[Rdma]) -> bool:
+    """Whether as many ports are active as on more than half of the hosts: then they have other names, or are others."""
+    own = _active_ports(host)
+    return 2 * sum(_active_ports(other) <= own for other in all_hosts) > len(all_hosts)
+
+
+def _active_ports(host: Rdma) -> int:
+    return sum(port.state == "ACTIVE" for port in host.ports)
+
+
+def _unread(all_: All, name: str, host: Rdma, places: Counted) -> Iterator[Finding]:
+    """What could not be looked at. Of a port that counts and does not answer, it is told with the others."""
+    left = []
+    for said in host.unread:
+        device, _, trouble = said.error.partition(" ")
+        if not trouble.startswith("did not answer"):
+            left.append(said.error)
+        elif (device, 1) not in places.places:
+            yield all_.unknown(f"{name}: {said.error}", host=name, remedy=_HUNG)
+    if left:
+        more = f"; and {len(left) - 1} more" if len(left) > 1 else ""
+        yield all_.unknown(
+            f"{name}: not everything of its RDMA devices was read: {left[0]}{more}", host=name, evidence=tuple(left)
+        )
 
 
 def _called(place: Place) -> str:
@@ -75,7 +109,7 @@ def _trouble(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]
             "lspci -d 15b3: and dmesg | grep mlx5; is the driver loaded, and the device's name the same?",
         )
     meaning, remedy = _MEANING.get(port.physical_state or "", ("", "look at the cable and at the switch's port"))
-    words = filter(None, (port.state or "of unknown state", port.physical_state))
+    words = filter(None, (port.state, port.physical_state))
     return "is " + ", ".join(words) + (f" ({meaning})" if meaning else ""), remedy
 
 
@@ -92,16 +126,30 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Mend: start the subnet manager: on the switch, or opensm on one host
     """
     places = counted(all_.cluster, rdma.values()).places
+    found: list[Finding] = []
     for name, host in rdma.items():
         waiting = [port for port in host.ports if port.state in _WAITING and port.link_layer != "Ethernet"]
         count = [port for port in waiting if (port.device, port.port) in places]
         none_up = not any(port.state == "ACTIVE" for port in host.ports)
         if waiting:
             ports = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in count or waiting)
-            yield (all_.bad if count or none_up else all_.warn)(
+            found.append((all_.bad if count or none_up else all_.warn)(
                 f"{name}: {ports}: it has a link, and no subnet manager has found it", host=name, expected="ACTIVE",
                 found=(count or waiting)[0].state or "", remedy="sminfo; start opensm on one host, or on the switch",
-            )  # fmt: skip
+            ))  # fmt: skip
+    failed = [one for one in found if one.outcome is Outcome.FAIL]
+    if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
+        yield all_.bad(
+            f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run", host=None,
+            expected="ACTIVE", found=failed[0].found, evidence=tuple(one.summary for one in found),
+            remedy="sminfo; start opensm on one host, or on the switch",
+        )  # fmt: skip
+    else:
+        yield from found
+
+
+def _is_managed(port: RdmaPort) -> bool:
+    return port.state == "ACTIVE" and port.link_layer != "Ethernet"
 
 
 @cluster_check("RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA)

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-_LINE = re.compile(r"^\s*RemoveIPC\s*=\s*(\S*)\s*$", re.MULTILINE)
+# Blanks, and not \s, which crosses lines: it takes the next line for the value, and is slow on a file of empty lines.
+_LINE = re.compile(r"^[ \t]*RemoveIPC[ \t]*=[ \t]*(\S*)[ \t\r]*$", re.MULTILINE)
 _WORDS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 _YES_UNLESS_SET = ("debian", "ubuntu")  # as systemd has it; Red Hat's builds, and those made after them, say no
 

@@ -121,6 +121,8 @@ def test_the_first_host_and_the_neighbours_are_looked_up() -> None:
     ([("/etc/systemd/logind.conf", "[Login]\nRemoveIPC=yes\n")], "rhel", True),
     ([("/a", "RemoveIPC=yes\n"), ("/b", "RemoveIPC = no\n")], "debian", False),
     ([("/a", "RemoveIPC=perhaps\n")], "debian", True),
+    ([("/a", "RemoveIPC=\nno\n")], "debian", True),
+    ([("/a", " RemoveIPC = no \r\n")], "debian", False),
 ])  # fmt: skip
 def test_what_logind_removes_is_what_its_last_file_says(
     files: list[tuple[str, str]] | None, distribution: str, removes: bool | None

@@ -58,15 +58,15 @@ def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
 
 
-def gone(nvidia: Nvidia, *, contained: bool = False) -> dict[str, str]:
-    """GPUs that are lost: bus id → how it shows. `contained`: a container need not have all GPUs of its host."""
+def gone(nvidia: Nvidia) -> dict[str, str]:
+    """GPUs that are lost: bus id → how it shows. A container need not have all GPUs of its host."""
     shown = {gpu.bus for gpu in gpus(nvidia)}
     return {
         gpu.bus: "is on the PCI bus, but not in nvidia-smi"
         if gpu.answers
         else "does not answer on the PCI bus any more"
         for gpu in nvidia.pci
-        if not gpu.answers or (shown and gpu.bus not in shown and not contained)
+        if not gpu.answers or (shown and gpu.bus not in shown and not nvidia.contained)
     }
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from preflight.checks.gpu import GPU, called, gpus, line, silent
 from preflight.checks.registry import Here, host_check
-from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -12,9 +11,8 @@ from preflight.model.outcome import Outcome
 _READY, _FINE = "Completed", "Success"
 
 
-@host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU,
-            optional=("job",))  # fmt: skip
-def fabric_manager(here: Here, nvidia: Nvidia, job: Job | None) -> Iterator[Finding]:
+@host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU)
+def fabric_manager(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: it sets up the NVSwitches. Without it CUDA says "system not yet initialized" (802) on all GPUs of the host,
     or NCCL fails when it sets up NVLink SHARP. One that is started by hand is gone after the next reboot. Hosts without
     NVSwitches on their PCI bus (also virtual machines, and B200) are told by GPU114.
@@ -26,7 +24,7 @@ def fabric_manager(here: Here, nvidia: Nvidia, job: Job | None) -> Iterator[Find
     manager = nvidia.fabric_manager
     if not nvidia.switches:
         yield here.skip("no NVSwitch on the PCI bus")
-    elif not manager.running and job and job.contained:
+    elif not manager.running and nvidia.contained:
         yield here.skip("this is a container: fabric manager runs on its host")
     elif not manager.running:
         yield here.bad(

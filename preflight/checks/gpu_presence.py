@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, profile, silent, xids_of
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.facts.nvidia_smi.trouble import known
@@ -69,8 +68,8 @@ def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
         )
 
 
-@cluster_check("GPU102", "No GPU is lost", products=GPU, several=False, optional=("job",))
-def lost(all_: All, nvidia: Mapping[str, Nvidia], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+@cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
+def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU that fell off the bus (Xid 79) takes the job's rank with it; after a reboot it may be gone without a
     word. The number is held against the inventory, else against the other hosts; the PCI bus says which one is lost.
     In a container only the GPUs that were given count.
@@ -82,9 +81,8 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia], job: Mapping[str, Job | None])
     counts = {host.name: len(gpus(nvidia[host.name])) for host in all_.hosts if nvidia[host.name].gpus.value}
     usual = Counter(counts.values()).most_common(1)
     for host in all_.hosts:
-        seen, its = nvidia[host.name], job[host.name]
-        contained = bool(its and its.contained)
-        missing = gone(seen, contained=contained)
+        seen = nvidia[host.name]
+        missing = gone(seen)
         for bus, why in missing.items():
             fell = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(seen))
             yield all_.bad(
@@ -97,10 +95,10 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia], job: Mapping[str, Job | None])
                 yield from silent(all_, host, seen)
             continue
         number = len({gpu.bus for gpu in gpus(seen)} | set(missing))
-        yield from _number(all_, host, seen, number, usual[0][0], contained=contained)
+        yield from _number(all_, host, seen, number, usual[0][0])
 
 
-def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, *, contained: bool) -> Iterator[Finding]:
+def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int) -> Iterator[Finding]:
     planned = len(host.devices)
     model = next((gpu.product for gpu in gpus(seen)), None)
     plan = profile(model)
@@ -111,7 +109,7 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, *, cont
     elif not planned and found < usual:
         yield all_.bad(f"{host.name}: {_gpus(found)}; most hosts have {usual}", host=host.name,
                        expected=f"{usual} GPUs", found=str(found), remedy=remedy)  # fmt: skip
-    elif not planned and plan and found not in plan.gpus and not contained:
+    elif not planned and plan and found not in plan.gpus and not seen.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield all_.warn(
             f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}", host=host.name,

@@ -54,7 +54,8 @@ class DriverLog:
 class Nvidia:
     """`hung`: nvidia-smi did not end within its time, so that its answer is an error, too. `switches`: bus ids of the
     NVSwitches that the PCI bus shows (those of B200 hosts are not there). `module` None: no driver is loaded.
-    `libraries`: versions of libnvidia-ml and libcuda in the usual places."""
+    `libraries`: versions of libnvidia-ml and libcuda in the usual places. `contained`: all this was seen from within a
+    container, which need not have all GPUs of its machine; where jobs run is another matter (Job.contained)."""
 
     gpus: Found[Gpus] = field(default_factory=Found)
     nvlinks: Found[NvLinks] = field(default_factory=Found)
@@ -67,3 +68,4 @@ class Nvidia:
     fabric_manager: FabricManager = field(default_factory=lambda: FabricManager(False, None, None))
     persistence_daemon: bool = False
     log: Found[DriverLog] = field(default_factory=Found)
+    contained: bool = False

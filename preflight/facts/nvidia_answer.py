@@ -48,6 +48,7 @@ class RawNvidia:
     fabric_manager: RawFabricManager
     persistence_daemon: bool
     log: RawLog = field(default_factory=lambda: RawLog("", False, "the collector did not look"))
+    contained: bool = False
 
 
 def nvidia(raw: RawNvidia) -> Nvidia | Missing:
@@ -68,6 +69,7 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         fabric_manager=FabricManager(manager.running, manager.at_boot, package.group(1) if package else None),
         persistence_daemon=raw.persistence_daemon,
         log=_log(raw.log),
+        contained=raw.contained,
     )
 
 

@@ -77,6 +77,7 @@ def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[
     def moved(text: str) -> str:
         places = {
             '"/sys/bus/pci/devices"': "pci", '"/dev/kmsg"': "kmsg", '"/proc/driver/nvidia/version"': "version",
+            '"/proc/1"': "init", '"/.dockerenv"': "dockerenv", '"/run/.containerenv"': "containerenv",
             '"/var/lib/dpkg/status"': "dpkg", '"/etc/systemd/system"': "units", '"/usr/lib64"': "lib",
         }  # fmt: skip
         for old, new in places.items():
@@ -105,6 +106,20 @@ def test_what_tool_bus_files_and_kernel_say_comes_home_together(host: Path, monk
     assert seen.log.value and seen.log.value.since == "driver"
     assert [(xid.bus, xid.code) for xid in seen.log.value.lines.xids] == [("0000:9b:00.0", 79)]
     assert seen.topology.error.startswith("nvidia-smi topo -m said nothing")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "contained"),
+    [("nothing", "", False), ("dockerenv", "", True), ("init/environ", "PATH=/bin\0container=lxc\0", True),
+     ("init/cgroup", "0::/kubepods/pod7\n", True), ("init/cgroup", "0::/init.scope\n", False)],
+)  # fmt: skip
+def test_the_collector_says_whether_it_looks_from_within_a_container(
+    host: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, *, contained: bool
+) -> None:
+    monkeypatch.delenv("container", raising=False)
+    (host / file).parent.mkdir(exist_ok=True)
+    (host / file).write_text(text, encoding="ascii")
+    assert look(host, "", monkeypatch).contained is contained
 
 
 def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(

@@ -25,6 +25,8 @@ NVIDIA, DISPLAYS, SWITCH = "0x10de", ("0x0300", "0x0302"), "0x0680"  # PCI vendo
 VERSION = "/proc/driver/nvidia/version"
 LIBRARY_PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d{3,4}(?:\.\d{1,4}){1,3})$")
+INIT, CONTAINER_FILES = "/proc/1", ("/.dockerenv", "/run/.containerenv")
+CONTAINER_GROUPS = (b"docker", b"kubepods", b"containerd", b"/lxc", b"libpod")
 UNITS = "/etc/systemd/system"
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DPKG = "/var/lib/dpkg/status"
@@ -54,6 +56,7 @@ def look_nvidia(request, deadline):
         "fabric_manager": fabric_manager(),
         "persistence_daemon": runs("nvidia-persiste"),  # the kernel keeps 15 characters of a name
         "log": log,
+        "contained": contained(),
     }
 
 
@@ -128,6 +131,22 @@ def alive(bus):
             return file.read(4) != b"\xff\xff\xff\xff"
     except OSError:
         return True
+
+
+def contained():
+    """Whether the collector itself is in a container, by the marks that job_view.py goes by. That one runs where jobs
+    run, alone and maybe elsewhere; nvidia-smi and the PCI bus are seen from here."""
+    if "container" in os.environ or any(os.path.exists(path) for path in CONTAINER_FILES):
+        return True
+    return b"\0container=" in b"\0" + of_init("environ") or any(mark in of_init("cgroup") for mark in CONTAINER_GROUPS)
+
+
+def of_init(name):
+    try:
+        with open(os.path.join(INIT, name), "rb") as file:
+            return file.read(65536)
+    except OSError:
+        return b""
 
 
 def libraries():

@@ -44,8 +44,21 @@ def profile(product: str | None) -> Profile | None:
 
 
 def gpus(nvidia: Nvidia) -> tuple[Gpu, ...]:
-    """In the order in which nvidia-smi counts them: that of their places on the PCI bus."""
+    """Those that answer, in the order of their places on the PCI bus."""
     return nvidia.gpus.value.gpus if nvidia.gpus.value else ()
+
+
+def numbered(nvidia: Nvidia) -> Iterator[tuple[int, Gpu]]:
+    """With the numbers by which nvidia-smi calls them: those that it tells, else the places on the PCI bus among all
+    GPUs. One that is lost keeps its number, though `nvidia-smi -q` leaves it out."""
+    told = {links.uuid: links.index for links in nvidia.nvlinks.value.gpus} if nvidia.nvlinks.value else {}
+    found = gpus(nvidia)
+    places = {gpu.bus: told[gpu.uuid] for gpu in found if gpu.uuid in told}
+    if len(set(places.values())) < len(found):
+        given = set() if nvidia.contained else {gpu.bus for gpu in nvidia.pci}
+        buses = sorted(given | {gpu.bus for gpu in found}, key=lambda bus: (len(bus), bus))
+        places = {bus: place for place, bus in enumerate(buses)}
+    return ((places[gpu.bus], gpu) for gpu in found)
 
 
 def called(host: Host, index: int, gpu: Gpu) -> str:

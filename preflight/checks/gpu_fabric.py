@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from preflight.checks.gpu import GPU, called, gpus, line, silent
+from preflight.checks.gpu import GPU, called, line, numbered, silent
 from preflight.checks.registry import Here, host_check
 from preflight.facts.nvidia import Nvidia
 from preflight.model.finding import Finding
@@ -68,7 +68,7 @@ def joined(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: wait some minutes after a boot; else systemctl restart nvidia-fabricmanager, then reset the GPUs
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         state, status = gpu.fabric.state, gpu.fabric.status
         if state is not None and (state != _READY or status not in (None, _FINE)):
             found = state if state != _READY else f"{state}, {status}"

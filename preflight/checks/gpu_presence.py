@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, profile, silent, xids_of
+from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import Gpu
@@ -134,7 +134,7 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """
     found = {
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
-        for host in all_.hosts for index, gpu in enumerate(gpus(nvidia[host.name]))
+        for host in all_.hosts for index, gpu in numbered(nvidia[host.name])
     }  # fmt: skip
     usual: dict[str | None, int] = {}  # of GPUs of one name, the most that one of them has
     for gpu, width, _ in found.values():

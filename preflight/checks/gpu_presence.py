@@ -1,7 +1,7 @@
 """Whether a host's GPUs are there: for nvidia-smi, on the PCI bus, with all their lanes."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
 from preflight.checks.registry import All, Here, cluster_check, host_check
@@ -125,8 +125,9 @@ def _gpus(number: int) -> str:
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
 def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
-    The width does not fall while a GPU idles, as the generation does. Where all GPUs of the name have as few, the
-    servers are made like that, and it is a warning.
+    The width does not fall while a GPU idles, as the generation does. A failure where the GPUs of that number on most
+    hosts have more, or, where that is not decided, most GPUs of the name; else the servers may be made like that, and
+    it is a warning.
 
     By hand: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
@@ -136,16 +137,18 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
         for host in all_.hosts for index, gpu in numbered(nvidia[host.name])
     }  # fmt: skip
-    usual: dict[str | None, int] = {}  # of GPUs of one name, the most that one of them has
-    for gpu, width, _ in found.values():
-        usual[gpu.product] = max(usual.get(gpu.product, 0), width or 0)
+    widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # of a name; of a name and number
+    for (_, index), (gpu, width, _) in found.items():
+        if width is not None:
+            widths[gpu.product, None].append(width)
+            widths[gpu.product, index].append(width)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
     hosts = {host.name: host for host in all_.hosts}
     for (name, index), (gpu, width, most) in found.items():
         if width is None or most is None or width >= most:
             continue
-        fewer = width < usual[gpu.product]
+        fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
         speak = all_.bad if fewer else all_.warn
         yield speak(
             f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}", host=name, device=index,
@@ -153,6 +156,15 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             remedy=f"power {name} off and on; then look at the board's seat and riser" if fewer
             else "none, where the server's slots have no more lanes",
         )  # fmt: skip
+
+
+def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
+    """Whether most have more lanes: of the GPUs of this number, which have the same slot, on all hosts; of all GPUs of
+    the name where those are not decided, or one alone."""
+    more = 2 * sum(other > width for other in same_number)
+    if len(same_number) > 1 and more != len(same_number):
+        return more > len(same_number)
+    return 2 * sum(other > width for other in same_name) > len(same_name)
 
 
 def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.checks.registry import All, Here
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia import Nvidia, PciGpu
 from preflight.facts.nvidia_logs.kernel import SXid, Xid
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.model.cluster import Host, Product
@@ -16,6 +16,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 GPU = frozenset({Product.NVIDIA})
+_FOR_THE_HOST = (None, "nvidia", "nouveau")  # drivers of a GPU that is not given to a virtual machine (vfio-pci)
 OFF_THE_BUS = 79  # the Xid of a GPU that PCIe lost
 
 
@@ -55,7 +56,7 @@ def numbered(nvidia: Nvidia) -> Iterator[tuple[int, Gpu]]:
     found = gpus(nvidia)
     places = {gpu.bus: told[gpu.uuid] for gpu in found if gpu.uuid in told}
     if len(set(places.values())) < len(found):
-        given = set() if nvidia.contained else {gpu.bus for gpu in nvidia.pci}
+        given = set() if nvidia.contained else {gpu.bus for gpu in _own(nvidia)}
         buses = sorted(given | {gpu.bus for gpu in found}, key=lambda bus: (len(bus), bus))
         places = {bus: place for place, bus in enumerate(buses)}
     return ((places[gpu.bus], gpu) for gpu in found)
@@ -71,6 +72,11 @@ def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
 
 
+def _own(nvidia: Nvidia) -> Iterator[PciGpu]:
+    """GPUs on the bus that the host itself is to use."""
+    return (gpu for gpu in nvidia.pci if gpu.driver in _FOR_THE_HOST and not gpu.virtual)
+
+
 def gone(nvidia: Nvidia) -> dict[str, str]:
     """GPUs that are lost: bus id → how it shows. A container need not have all GPUs of its host."""
     shown = {gpu.bus for gpu in gpus(nvidia)}
@@ -78,7 +84,7 @@ def gone(nvidia: Nvidia) -> dict[str, str]:
         gpu.bus: "is on the PCI bus, but not in nvidia-smi"
         if gpu.answers
         else "does not answer on the PCI bus any more"
-        for gpu in nvidia.pci
+        for gpu in _own(nvidia)
         if not gpu.answers or (shown and gpu.bus not in shown and not nvidia.contained)
     }
 

@@ -79,7 +79,9 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
     """
     counts = {host.name: len(gpus(nvidia[host.name])) for host in all_.hosts if nvidia[host.name].gpus.value}
-    usual = Counter(counts.values()).most_common(1)
+    hosts_with = Counter(counts.values())
+    usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # of equals the more
+    whose = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
     for host in all_.hosts:
         seen = nvidia[host.name]
         missing = gone(seen)
@@ -95,10 +97,10 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
                 yield from silent(all_, host, seen)
             continue
         number = len({gpu.bus for gpu in gpus(seen)} | set(missing))
-        yield from _number(all_, host, seen, number, usual[0][0])
+        yield from _number(all_, host, seen, number, usual, whose)
 
 
-def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int) -> Iterator[Finding]:
+def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
     planned = len(host.devices)
     model = next((gpu.product for gpu in gpus(seen)), None)
     plan = profile(model)
@@ -107,7 +109,7 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int) -> Iter
         yield all_.bad(f"{host.name}: {_gpus(found)}; the inventory plans {planned}", host=host.name,
                        expected=f"{planned} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and found < usual:
-        yield all_.bad(f"{host.name}: {_gpus(found)}; most hosts have {usual}", host=host.name,
+        yield all_.bad(f"{host.name}: {_gpus(found)}; {whose} have {usual}", host=host.name,
                        expected=f"{usual} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and plan and found not in plan.gpus and not seen.contained:
         numbers = " or ".join(map(str, plan.gpus))

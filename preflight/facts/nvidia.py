@@ -15,12 +15,15 @@ Since = Literal["boot", "driver", "unknown"]
 @dataclass(frozen=True)
 class PciGpu:
     """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use, `width_max`: those the GPU has; None:
-    not told. `answers` False: its configuration space reads as all ones, so it fell off the bus."""
+    not told. `answers` False: its configuration space reads as all ones, so it fell off the bus. `driver`: the kernel's
+    that has it, None: none or not told. `virtual`: a virtual function (SR-IOV), a part of another one for a guest."""
 
     bus: str  # "0000:9b:00.0"
     width: int | None = None
     width_max: int | None = None
     answers: bool = True
+    driver: str | None = None
+    virtual: bool = False
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,16 @@ def test_the_collector_says_whether_it_looks_from_within_a_container(
     assert look(host, "", monkeypatch).contained is contained
 
 
+def test_what_a_virtual_machine_has_of_the_GPUs_is_told(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
+    for bus, link, target in (
+        ("0000:19:00.0", "driver", "drivers/vfio-pci"),
+        ("0000:9b:00.0", "physfn", "0000:19:00.0"),
+    ):
+        (host / "pci" / bus / link).symlink_to(f"../{target}")
+    seen = look(host, "", monkeypatch)
+    assert [(gpu.driver, gpu.virtual) for gpu in seen.pci] == [("vfio-pci", False), (None, True)]
+
+
 def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

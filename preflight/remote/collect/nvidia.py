@@ -57,6 +57,8 @@ def look_nvidia(request, deadline):
         "persistence_daemon": runs("nvidia-persiste"),  # the kernel keeps 15 characters of a name
         "log": log,
         "contained": contained(),
+        "pci_drivers": {gpu[0]: name for gpu in gpus for name in [driver(gpu[0])] if name},
+        "virtual": [gpu[0] for gpu in gpus if os.path.lexists(os.path.join(PCI, gpu[0], "physfn"))],
     }
 
 
@@ -131,6 +133,14 @@ def alive(bus):
             return file.read(4) != b"\xff\xff\xff\xff"
     except OSError:
         return True
+
+
+def driver(bus):
+    """The kernel's driver that has a device, "" for none."""
+    try:
+        return os.path.basename(os.readlink(os.path.join(PCI, bus, "driver")))[:40]
+    except OSError:
+        return ""
 
 
 def contained():

@@ -37,11 +37,12 @@ class KernelModule:
 @dataclass(frozen=True)
 class FabricManager:
     """The service that sets up NVSwitches. `at_boot` None: the host has no systemd. `version`: of its Debian package;
-    None: not known."""
+    None: not known. `unit` False: systemd has no unit of it that could be enabled."""
 
     running: bool
     at_boot: bool | None
     version: str | None
+    unit: bool = True
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class RawFabricManager:
     running: bool
     at_boot: bool | None
     package: str | None
+    unit: bool = True
 
 
 @dataclass
@@ -71,7 +72,9 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         switches=tuple(raw.switches),
         module=_module(raw.version),
         libraries=tuple(version for version in raw.libraries if _VERSION.fullmatch(version)),
-        fabric_manager=FabricManager(manager.running, manager.at_boot, package.group(1) if package else None),
+        fabric_manager=FabricManager(
+            manager.running, manager.at_boot, package.group(1) if package else None, manager.unit
+        ),
         persistence_daemon=raw.persistence_daemon,
         log=_log(raw.log),
         contained=raw.contained,

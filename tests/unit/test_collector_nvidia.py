@@ -64,6 +64,7 @@ def host(tmp_path: Path) -> Path:
     wants = tmp_path / "units" / "multi-user.target.wants"
     wants.mkdir(parents=True)
     (wants / "nvidia-fabricmanager.service").symlink_to("/nowhere")
+    (tmp_path / "units" / "nvidia-fabricmanager.service").touch()
     return tmp_path
 
 
@@ -103,6 +104,7 @@ def test_what_tool_bus_files_and_kernel_say_comes_home_together(host: Path, monk
     assert seen.module and (seen.module.version, seen.module.is_open) == ("535.183.01", False)
     assert seen.libraries == ("535.183.01",)
     assert (seen.fabric_manager.at_boot, seen.fabric_manager.version) == (True, "535.183.01")
+    assert seen.fabric_manager.unit
     assert seen.log.value and seen.log.value.since == "driver"
     assert [(xid.bus, xid.code) for xid in seen.log.value.lines.xids] == [("0000:9b:00.0", 79)]
     assert seen.topology.error.startswith("nvidia-smi topo -m said nothing")
@@ -120,6 +122,11 @@ def test_the_collector_says_whether_it_looks_from_within_a_container(
     (host / file).parent.mkdir(exist_ok=True)
     (host / file).write_text(text, encoding="ascii")
     assert look(host, "", monkeypatch).contained is contained
+
+
+def test_where_systemd_has_no_unit_of_fabric_manager_it_is_told(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host / "units" / "nvidia-fabricmanager.service").unlink()
+    assert not look(host, "", monkeypatch).fabric_manager.unit
 
 
 def test_what_a_virtual_machine_has_of_the_GPUs_is_told(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802

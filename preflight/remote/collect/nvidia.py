@@ -28,6 +28,8 @@ LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d{3,4}(?:\.\d{1,4}){1,3})$")
 INIT, CONTAINER_FILES = "/proc/1", ("/.dockerenv", "/run/.containerenv")
 CONTAINER_GROUPS = (b"docker", b"kubepods", b"containerd", b"/lxc", b"libpod")
 UNITS = "/etc/systemd/system"
+UNIT_PLACES = (UNITS, "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+               "/lib/systemd/system")  # fmt: skip
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DPKG = "/var/lib/dpkg/status"
 DPKG_LIMIT = 64 << 20  # bytes
@@ -172,6 +174,7 @@ def fabric_manager():
         "running": runs("nv-fabricmanage"),
         "at_boot": at_boot if os.path.isdir(UNITS) else None,
         "package": package("nvidia-fabricmanager"),
+        "unit": any(os.path.lexists(os.path.join(place, FABRIC_MANAGER)) for place in UNIT_PLACES),
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.checks.registry import All, Here
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia import Nvidia, PciGpu
 from preflight.facts.nvidia_logs.kernel import SXid, Xid
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.model.cluster import Host, Product
@@ -16,6 +16,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 GPU = frozenset({Product.NVIDIA})
+_FOR_THE_HOST = (None, "nvidia", "nouveau")  # drivers of a GPU that is not given to a virtual machine (vfio-pci)
 OFF_THE_BUS = 79  # the Xid of a GPU that PCIe lost
 
 
@@ -44,8 +45,21 @@ def profile(product: str | None) -> Profile | None:
 
 
 def gpus(nvidia: Nvidia) -> tuple[Gpu, ...]:
-    """In the order in which nvidia-smi counts them: that of their places on the PCI bus."""
+    """Those that answer, in the order of their places on the PCI bus."""
     return nvidia.gpus.value.gpus if nvidia.gpus.value else ()
+
+
+def numbered(nvidia: Nvidia) -> Iterator[tuple[int, Gpu]]:
+    """With the numbers by which nvidia-smi calls them: those that it tells, else the places on the PCI bus among all
+    GPUs. One that is lost keeps its number, though `nvidia-smi -q` leaves it out."""
+    told = {links.uuid: links.index for links in nvidia.nvlinks.value.gpus} if nvidia.nvlinks.value else {}
+    found = gpus(nvidia)
+    places = {gpu.bus: told[gpu.uuid] for gpu in found if gpu.uuid in told}
+    if len(set(places.values())) < len(found):
+        given = set() if nvidia.contained else {gpu.bus for gpu in _own(nvidia)}
+        buses = sorted(given | {gpu.bus for gpu in found}, key=lambda bus: (len(bus), bus))
+        places = {bus: place for place, bus in enumerate(buses)}
+    return ((places[gpu.bus], gpu) for gpu in found)
 
 
 def called(host: Host, index: int, gpu: Gpu) -> str:
@@ -58,15 +72,20 @@ def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
 
 
-def gone(nvidia: Nvidia, *, contained: bool = False) -> dict[str, str]:
-    """GPUs that are lost: bus id → how it shows. `contained`: a container need not have all GPUs of its host."""
+def _own(nvidia: Nvidia) -> Iterator[PciGpu]:
+    """GPUs on the bus that the host itself is to use."""
+    return (gpu for gpu in nvidia.pci if gpu.driver in _FOR_THE_HOST and not gpu.virtual)
+
+
+def gone(nvidia: Nvidia) -> dict[str, str]:
+    """GPUs that are lost: bus id → how it shows. A container need not have all GPUs of its host."""
     shown = {gpu.bus for gpu in gpus(nvidia)}
     return {
         gpu.bus: "is on the PCI bus, but not in nvidia-smi"
         if gpu.answers
         else "does not answer on the PCI bus any more"
-        for gpu in nvidia.pci
-        if not gpu.answers or (shown and gpu.bus not in shown and not contained)
+        for gpu in _own(nvidia)
+        if not gpu.answers or (shown and gpu.bus not in shown and not nvidia.contained)
     }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.gpu import GPU, gpus
+from preflight.checks.majority import odd_ones
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.checks.versions import differing
 from preflight.facts.nvidia import Nvidia
@@ -13,17 +14,26 @@ from preflight.model.outcome import Outcome
 @cluster_check("GPU119", "The NVIDIA driver is the same everywhere", products=GPU)
 def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: the driver decides which CUDA a job may use and how NCCL reaches memory of GPUs; where releases differ, one
-    host says "invalid usage" or falls back to slower ways, and the others wait.
+    host says "invalid usage" or falls back to slower ways, and the others wait. Of the same release the open and the
+    proprietary kernel module work together; that they differ is a warning.
 
     By hand: cat /proc/driver/nvidia/version
 
-    Mend: install the same release on every host, and reboot
+    Mend: install the same release and kind of module on every host, and reboot
     """
-    versions = {
-        name: seen.module.version + (" (open)" if seen.module.is_open else "") if seen.module else None
-        for name, seen in nvidia.items()
-    }
-    return differing(all_, "the NVIDIA driver", versions)
+    versions = {name: seen.module.version if seen.module else None for name, seen in nvidia.items()}
+    yield from differing(all_, "the NVIDIA driver", versions)
+    for version in dict.fromkeys(versions.values()):
+        kinds = {
+            name: "open" if seen.module.is_open else "proprietary"
+            for name, seen in nvidia.items() if seen.module and seen.module.version == version
+        }  # fmt: skip
+        for odd in odd_ones(kinds):
+            yield all_.warn(
+                f"{odd.host}: the kernel module of the NVIDIA driver is the {odd.value} one, but the {odd.usual} one "
+                f"on {odd.elsewhere}", host=odd.host, peer=odd.others[0], expected="the same everywhere",
+                found=odd.value, remedy=f"install one kind of module, open or proprietary, of {version} on every host",
+            )  # fmt: skip
 
 
 @cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
@@ -49,7 +59,8 @@ def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 @host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
 def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: an update in the background puts new libraries beside the module that is still loaded. From then on every
-    new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on.
+    new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on. Where
+    nvidia-smi answers, it found its library in another place, and what lies here is a warning: CUDA may still take it.
 
     By hand: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
 
@@ -60,8 +71,11 @@ def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     elif not nvidia.libraries:
         yield here.skip("the driver's libraries are in no usual place")
     elif nvidia.module.version not in nvidia.libraries:
-        yield here.bad(
+        answers = nvidia.gpus.value is not None
+        speak = here.warn if answers else here.bad
+        yield speak(
             f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
             f"{', '.join(nvidia.libraries)}", expected=nvidia.module.version, found=", ".join(nvidia.libraries),
-            remedy=f"reboot {here.host.name}, or load its nvidia modules anew",
+            remedy="remove the libraries that no driver uses, or reboot if the driver was updated" if answers
+            else f"reboot {here.host.name}, or load its nvidia modules anew",
         )  # fmt: skip

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from preflight.checks.gpu import GPU, called, gpus, line, silent
+from preflight.checks.gpu import GPU, called, line, numbered, silent
 from preflight.checks.registry import Here, host_check
-from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -12,33 +11,49 @@ from preflight.model.outcome import Outcome
 _READY, _FINE = "Completed", "Success"
 
 
-@host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU,
-            optional=("job",))  # fmt: skip
-def fabric_manager(here: Here, nvidia: Nvidia, job: Job | None) -> Iterator[Finding]:
+@host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU)
+def fabric_manager(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: it sets up the NVSwitches. Without it CUDA says "system not yet initialized" (802) on all GPUs of the host,
     or NCCL fails when it sets up NVLink SHARP. One that is started by hand is gone after the next reboot. Hosts without
     NVSwitches on their PCI bus (also virtual machines, and B200) are told by GPU114.
 
     By hand: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
 
-    Mend: systemctl enable --now nvidia-fabricmanager; /var/log/fabricmanager.log says why it does not start
+    Mend: systemctl enable --now nvidia-fabricmanager, of the package of that name; /var/log/fabricmanager.log says why
+    it does not start
     """
     manager = nvidia.fabric_manager
     if not nvidia.switches:
         yield here.skip("no NVSwitch on the PCI bus")
-    elif not manager.running and job and job.contained:
+    elif not manager.running and nvidia.contained:
         yield here.skip("this is a container: fabric manager runs on its host")
     elif not manager.running:
         yield here.bad(
             f"{here.host.name}: fabric manager does not run, and there are {len(nvidia.switches)} NVSwitches",
             expected="nv-fabricmanager runs", found="no such process",
-            remedy=f"systemctl enable --now nvidia-fabricmanager on {here.host.name}; /var/log/fabricmanager.log",
+            remedy=_start(here, nvidia),
         )  # fmt: skip
-    elif manager.at_boot is False:
+    elif manager.at_boot is False and manager.unit:
         yield here.warn(
             f"{here.host.name}: fabric manager runs, but does not start at boot", expected="enabled", found="disabled",
             remedy=f"systemctl enable nvidia-fabricmanager on {here.host.name}",
         )  # fmt: skip
+    elif manager.at_boot is False:
+        yield here.warn(
+            f"{here.host.name}: fabric manager runs, but systemd has no unit that starts it at boot",
+            expected="enabled", found="no nvidia-fabricmanager.service",
+            remedy=f"see that what started it does so after a boot of {here.host.name}; its package has a unit",
+        )  # fmt: skip
+
+
+def _start(here: Here, nvidia: Nvidia) -> str:
+    if nvidia.fabric_manager.at_boot is None:
+        return f"start nv-fabricmanager on {here.host.name}, which has no systemd; /var/log/fabricmanager.log"
+    start = f"systemctl enable --now nvidia-fabricmanager on {here.host.name}; /var/log/fabricmanager.log"
+    if nvidia.fabric_manager.unit:
+        return start
+    release = f" {nvidia.module.version}" if nvidia.module else ", of the driver's release,"
+    return f"install nvidia-fabricmanager{release}, then {start}"
 
 
 @host_check("GPU113", "Fabric manager is of the driver's version", products=GPU)
@@ -48,7 +63,7 @@ def manager_version(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     By hand: nv-fabricmanager -v; cat /proc/driver/nvidia/version
 
-    Mend: install the package of the driver's release, then systemctl restart nvidia-fabricmanager
+    Mend: install the package of the driver's release, end the jobs, then systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
@@ -56,7 +71,8 @@ def manager_version(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     elif nvidia.switches and manager != module.version:
         yield here.bad(
             f"{here.host.name}: fabric manager {manager}, and the driver is {module.version}", expected=module.version,
-            found=manager, remedy=f"install nvidia-fabricmanager {module.version} on {here.host.name}, and restart it",
+            found=manager, remedy=f"install nvidia-fabricmanager {module.version} on {here.host.name}, end its jobs, "
+            "then systemctl restart nvidia-fabricmanager",
         )  # fmt: skip
 
 
@@ -67,17 +83,18 @@ def joined(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     By hand: nvidia-smi -q | grep -A2 Fabric
 
-    Mend: wait some minutes after a boot; else systemctl restart nvidia-fabricmanager, then reset the GPUs
+    Mend: wait some minutes after a boot; else end the jobs, systemctl restart nvidia-fabricmanager, then reset the GPUs
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         state, status = gpu.fabric.state, gpu.fabric.status
         if state is not None and (state != _READY or status not in (None, _FINE)):
             found = state if state != _READY else f"{state}, {status}"
             yield here.bad(
                 f"{called(here.host, index, gpu)}: its NVLink fabric is {found}", device=index,
                 expected=f"{_READY}, {_FINE}", found=found,
-                remedy=f"systemctl restart nvidia-fabricmanager on {here.host.name}; /var/log/fabricmanager.log",
+                remedy=f"end the jobs of {here.host.name}, then systemctl restart nvidia-fabricmanager; "
+                "/var/log/fabricmanager.log",
             )  # fmt: skip
 
 

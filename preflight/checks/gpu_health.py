@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, line, silent
+from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, line, numbered, silent
 from preflight.checks.registry import Here, host_check
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_logs.kernel import Xid
@@ -24,10 +24,10 @@ def memory_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     By hand: nvidia-smi -q -d ECC,ROW_REMAPPER
 
-    Mend: end the jobs, nvidia-smi --gpu-reset -i N; if they come again, or beyond the threshold: replace the GPU
+    Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0; if they come again, or beyond the threshold: another GPU
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         counts = gpu.ecc.volatile
         errors = {"DRAM": counts.dram_uncorrected, "SRAM": counts.sram_uncorrected, "memory": counts.double_bit}
         told = ", ".join(f"{count} in {where}" for where, count in errors.items() if count)
@@ -35,7 +35,7 @@ def memory_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if told:
             yield here.bad(
                 f"{name}: errors that could not be corrected: {told}", device=index, expected="0", found=told,
-                remedy=f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {index}",
+                remedy=f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}",
             )  # fmt: skip
         if gpu.ecc.sram_threshold_exceeded:
             yield here.bad(
@@ -51,10 +51,10 @@ def waits(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     By hand: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
 
-    Mend: end the jobs, nvidia-smi --gpu-reset -i N, or reboot; where the remapping failed: replace the GPU
+    Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot; where the remapping failed: replace the GPU
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         name = called(here.host, index, gpu)
         if gpu.remapped_rows.failed:
             yield here.bad(
@@ -63,14 +63,14 @@ def waits(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )  # fmt: skip
         elif reason := _pending(gpu):
             yield here.bad(f"{name}: {reason}", device=index, expected="nothing pending", found="pending",
-                           remedy=_reset(here, index))  # fmt: skip
+                           remedy=_reset(here, gpu))  # fmt: skip
         elif reason := _pending_of_new_drivers(gpu):
             yield here.warn(f"{name}: {reason} (format unconfirmed)", device=index, expected="nothing pending",
-                            found="pending", remedy=_reset(here, index))  # fmt: skip
+                            found="pending", remedy=_reset(here, gpu))  # fmt: skip
 
 
-def _reset(here: Here, index: int) -> str:
-    return f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {index}, or reboot it"
+def _reset(here: Here, gpu: Gpu) -> str:
+    return f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}, or reboot it"
 
 
 def _pending(gpu: Gpu) -> str:
@@ -103,7 +103,7 @@ def slowed(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: fans, air flow, power supplies and cables of the server; the BMC's log says which
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         reasons = gpu.slowed_by or ()
         reason = next((reason for reason in _SLOW if reason in reasons), "")
         heat = f", at {gpu.temperature} °C" if gpu.temperature is not None else ""
@@ -140,7 +140,7 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         )
     if log.lines.unread:
         yield here.unknown(f"{here.host.name}: {log.lines.unread[0].error}", remedy="read dmesg | grep Xid")
-    places = {gpu.bus: (index, gpu) for index, gpu in enumerate(gpus(nvidia))}
+    places = {gpu.bus: (index, gpu) for index, gpu in numbered(nvidia)}
     lost = gone(nvidia)
     for xid in log.lines.xids:
         if xid.action in _NONE_NEEDED or _settled(xid, log.lines.xids) or (xid.code == OFF_THE_BUS and xid.bus in lost):

@@ -105,7 +105,11 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             if not link.startswith("NV") and not dark & set(pair) and (switched or _have(seen, host.name, pair))
         }  # fmt: skip
         if without and not any(gpu.mig.current for gpu in found):
-            yield _without_nvlink(all_, host, without)
+            first = next(iter(without))
+            peer = None if switched else next(
+                name for name, links in seen.items() if name != host.name and links.get(first, "").startswith("NV")
+            )  # fmt: skip
+            yield _without_nvlink(all_, host, without, peer)
 
 
 def _dark(said: Nvidia) -> set[str]:
@@ -115,14 +119,14 @@ def _dark(said: Nvidia) -> set[str]:
     }
 
 
-def _without_nvlink(all_: All, host: Host, without: Mapping[tuple[str, str], str]) -> Finding:
-    """Names the one GPU that all of several pairs have in common, if there is one."""
+def _without_nvlink(all_: All, host: Host, without: Mapping[tuple[str, str], str], peer: str | None) -> Finding:
+    """Names the one GPU that all of several pairs have in common, if there is one, and `peer`, which has NVLink."""
     (one, other), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
     more = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
     return all_.bad(
         f"{host.name}: {one} and {other} reach each other over {link}, not over NVLink{more}", host=host.name,
-        device=int(common.pop()[3:]) if len(common) == 1 else None, expected="NV and a number", found=link,
+        peer=peer, device=int(common.pop()[3:]) if len(common) == 1 else None, expected="NV and a number", found=link,
         remedy=f"reset all GPUs of {host.name} together, or reboot it; nvidia-smi topo -m",
     )  # fmt: skip
 

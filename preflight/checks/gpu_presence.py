@@ -1,11 +1,10 @@
 """Whether a host's GPUs are there: for nvidia-smi, on the PCI bus, with all their lanes."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, profile, silent, xids_of
+from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.facts.nvidia_smi.trouble import known
@@ -69,8 +68,8 @@ def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
         )
 
 
-@cluster_check("GPU102", "No GPU is lost", products=GPU, several=False, optional=("job",))
-def lost(all_: All, nvidia: Mapping[str, Nvidia], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+@cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
+def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU that fell off the bus (Xid 79) takes the job's rank with it; after a reboot it may be gone without a
     word. The number is held against the inventory, else against the other hosts; the PCI bus says which one is lost.
     In a container only the GPUs that were given count.
@@ -80,11 +79,12 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia], job: Mapping[str, Job | None])
     Mend: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
     """
     counts = {host.name: len(gpus(nvidia[host.name])) for host in all_.hosts if nvidia[host.name].gpus.value}
-    usual = Counter(counts.values()).most_common(1)
+    hosts_with = Counter(counts.values())
+    usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # of equals the more
+    whose = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
     for host in all_.hosts:
-        seen, its = nvidia[host.name], job[host.name]
-        contained = bool(its and its.contained)
-        missing = gone(seen, contained=contained)
+        seen = nvidia[host.name]
+        missing = gone(seen)
         for bus, why in missing.items():
             fell = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(seen))
             yield all_.bad(
@@ -97,10 +97,10 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia], job: Mapping[str, Job | None])
                 yield from silent(all_, host, seen)
             continue
         number = len({gpu.bus for gpu in gpus(seen)} | set(missing))
-        yield from _number(all_, host, seen, number, usual[0][0], contained=contained)
+        yield from _number(all_, host, seen, number, usual, whose)
 
 
-def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, *, contained: bool) -> Iterator[Finding]:
+def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
     planned = len(host.devices)
     model = next((gpu.product for gpu in gpus(seen)), None)
     plan = profile(model)
@@ -109,9 +109,9 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, *, cont
         yield all_.bad(f"{host.name}: {_gpus(found)}; the inventory plans {planned}", host=host.name,
                        expected=f"{planned} GPUs", found=str(found), remedy=remedy)  # fmt: skip
     elif not planned and found < usual:
-        yield all_.bad(f"{host.name}: {_gpus(found)}; most hosts have {usual}", host=host.name,
+        yield all_.bad(f"{host.name}: {_gpus(found)}; {whose} have {usual}", host=host.name,
                        expected=f"{usual} GPUs", found=str(found), remedy=remedy)  # fmt: skip
-    elif not planned and plan and found not in plan.gpus and not contained:
+    elif not planned and plan and found not in plan.gpus and not seen.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield all_.warn(
             f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}", host=host.name,
@@ -127,8 +127,9 @@ def _gpus(number: int) -> str:
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
 def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
-    The width does not fall while a GPU idles, as the generation does. Where all GPUs of the name have as few, the
-    servers are made like that, and it is a warning.
+    The width does not fall while a GPU idles, as the generation does. A failure where the GPUs of that number on most
+    hosts have more, or, where that is not decided, most GPUs of the name; else the servers may be made like that, and
+    it is a warning.
 
     By hand: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
@@ -136,18 +137,20 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """
     found = {
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
-        for host in all_.hosts for index, gpu in enumerate(gpus(nvidia[host.name]))
+        for host in all_.hosts for index, gpu in numbered(nvidia[host.name])
     }  # fmt: skip
-    usual: dict[str | None, int] = {}  # of GPUs of one name, the most that one of them has
-    for gpu, width, _ in found.values():
-        usual[gpu.product] = max(usual.get(gpu.product, 0), width or 0)
+    widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # of a name; of a name and number
+    for (_, index), (gpu, width, _) in found.items():
+        if width is not None:
+            widths[gpu.product, None].append(width)
+            widths[gpu.product, index].append(width)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
     hosts = {host.name: host for host in all_.hosts}
     for (name, index), (gpu, width, most) in found.items():
         if width is None or most is None or width >= most:
             continue
-        fewer = width < usual[gpu.product]
+        fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
         speak = all_.bad if fewer else all_.warn
         yield speak(
             f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}", host=name, device=index,
@@ -155,6 +158,15 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             remedy=f"power {name} off and on; then look at the board's seat and riser" if fewer
             else "none, where the server's slots have no more lanes",
         )  # fmt: skip
+
+
+def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
+    """Whether most have more lanes: of the GPUs of this number, which have the same slot, on all hosts; of all GPUs of
+    the name where those are not decided, or one alone."""
+    more = 2 * sum(other > width for other in same_number)
+    if len(same_number) > 1 and more != len(same_number):
+        return more > len(same_number)
+    return 2 * sum(other > width for other in same_name) > len(same_name)
 
 
 def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:

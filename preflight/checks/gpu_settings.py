@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from preflight.checks.gpu import GPU, called, gpus, silent
+from preflight.checks.gpu import GPU, called, numbered, silent
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.nvidia import Nvidia
 from preflight.model.finding import Finding
@@ -24,7 +24,7 @@ def idle(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: wait for the job, or end what is left of it: kill PID
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         for process in gpu.processes or ():
             if "C" not in process.kind:
                 continue  # it draws: a desktop
@@ -47,7 +47,7 @@ def persistence(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: systemctl enable --now nvidia-persistenced; or nvidia-smi -pm 1, until the next reboot
     """
     yield from silent(here, here.host, nvidia)
-    off = [index for index, gpu in enumerate(gpus(nvidia)) if gpu.persistence is False]
+    off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
     if off and not nvidia.persistence_daemon:
         yield here.bad(
             f"{here.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}", expected="Enabled",
@@ -66,13 +66,13 @@ def compute_mode(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: nvidia-smi -c DEFAULT
     """
     yield from silent(here, here.host, nvidia)
-    for index, gpu in enumerate(gpus(nvidia)):
+    for index, gpu in numbered(nvidia):
         if gpu.compute_mode in (_NOBODY, _ONE_PROCESS):
             speak = here.bad if gpu.compute_mode == _NOBODY else here.warn
             yield speak(
                 f"{called(here.host, index, gpu)}: compute mode is {gpu.compute_mode}", device=index,
                 expected="Default", found=gpu.compute_mode,
-                remedy=f"on {here.host.name}: nvidia-smi -i {index} -c DEFAULT",
+                remedy=f"on {here.host.name}: nvidia-smi -i {gpu.bus} -c DEFAULT",
             )  # fmt: skip
 
 
@@ -84,10 +84,10 @@ def mig(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     By hand: nvidia-smi -q | grep -A2 'MIG Mode'
 
-    Mend: nvidia-smi -i N -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
+    Mend: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
     """
     wanted = all_.cluster.machine.mig
-    found = [(host, *entry) for host in all_.hosts for entry in enumerate(gpus(nvidia[host.name]))]
+    found = [(host, *entry) for host in all_.hosts for entry in numbered(nvidia[host.name])]
     modes = Counter(gpu.mig.current for _, _, gpu in found if gpu.mig.current is not None)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
@@ -98,14 +98,14 @@ def mig(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             yield speak(
                 f"{name}: MIG is {_word(mode)}", host=host.name, device=index, expected=_word(wanted),
                 found=_word(mode),
-                remedy=f"on {host.name}: nvidia-smi -i {index} -mig {int(wanted)}, then reset the GPU"
+                remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}, then reset the GPU"
                 + ("; or mig = true under [machine]" if mode else ""),
             )  # fmt: skip
         elif None not in (mode, gpu.mig.pending) and gpu.mig.pending is not mode:
             yield all_.warn(
                 f"{name}: MIG is {_word(mode)}, and {_word(gpu.mig.pending)} after the next reset", host=host.name,
                 device=index, expected=_word(wanted), found=f"pending: {_word(gpu.mig.pending)}",
-                remedy=f"on {host.name}: nvidia-smi -i {index} -mig {int(wanted)}",
+                remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}",
             )  # fmt: skip
 
 

@@ -15,12 +15,15 @@ Since = Literal["boot", "driver", "unknown"]
 @dataclass(frozen=True)
 class PciGpu:
     """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use, `width_max`: those the GPU has; None:
-    not told. `answers` False: its configuration space reads as all ones, so it fell off the bus."""
+    not told. `answers` False: its configuration space reads as all ones, so it fell off the bus. `driver`: the kernel's
+    that has it, None: none or not told. `virtual`: a virtual function (SR-IOV), a part of another one for a guest."""
 
     bus: str  # "0000:9b:00.0"
     width: int | None = None
     width_max: int | None = None
     answers: bool = True
+    driver: str | None = None
+    virtual: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,12 @@ class KernelModule:
 @dataclass(frozen=True)
 class FabricManager:
     """The service that sets up NVSwitches. `at_boot` None: the host has no systemd. `version`: of its Debian package;
-    None: not known."""
+    None: not known. `unit` False: systemd has no unit of it that could be enabled."""
 
     running: bool
     at_boot: bool | None
     version: str | None
+    unit: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class DriverLog:
 class Nvidia:
     """`hung`: nvidia-smi did not end within its time, so that its answer is an error, too. `switches`: bus ids of the
     NVSwitches that the PCI bus shows (those of B200 hosts are not there). `module` None: no driver is loaded.
-    `libraries`: versions of libnvidia-ml and libcuda in the usual places."""
+    `libraries`: versions of libnvidia-ml and libcuda in the usual places. `contained`: all this was seen from within a
+    container, which need not have all GPUs of its machine; where jobs run is another matter (Job.contained)."""
 
     gpus: Found[Gpus] = field(default_factory=Found)
     nvlinks: Found[NvLinks] = field(default_factory=Found)
@@ -67,3 +72,4 @@ class Nvidia:
     fabric_manager: FabricManager = field(default_factory=lambda: FabricManager(False, None, None))
     persistence_daemon: bool = False
     log: Found[DriverLog] = field(default_factory=Found)
+    contained: bool = False

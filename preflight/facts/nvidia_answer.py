@@ -26,6 +26,7 @@ class RawFabricManager:
     running: bool
     at_boot: bool | None
     package: str | None
+    unit: bool = True
 
 
 @dataclass
@@ -48,6 +49,9 @@ class RawNvidia:
     fabric_manager: RawFabricManager
     persistence_daemon: bool
     log: RawLog = field(default_factory=lambda: RawLog("", False, "the collector did not look"))
+    contained: bool = False
+    pci_drivers: dict[str, str] = field(default_factory=dict)  # by bus id
+    virtual: list[str] = field(default_factory=list)  # bus ids
 
 
 def nvidia(raw: RawNvidia) -> Nvidia | Missing:
@@ -61,13 +65,19 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         nvlinks=_asked(raw, _LINKS, nvidia_smi.nvlink),
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in getattr(raw.answers.get("-q"), "trouble", ""),
-        pci=tuple(PciGpu(bus, _lanes(width), _lanes(most), alive) for bus, width, most, alive in raw.pci),
+        pci=tuple(
+            PciGpu(bus, _lanes(width), _lanes(most), alive, raw.pci_drivers.get(bus), bus in raw.virtual)
+            for bus, width, most, alive in raw.pci
+        ),
         switches=tuple(raw.switches),
         module=_module(raw.version),
         libraries=tuple(version for version in raw.libraries if _VERSION.fullmatch(version)),
-        fabric_manager=FabricManager(manager.running, manager.at_boot, package.group(1) if package else None),
+        fabric_manager=FabricManager(
+            manager.running, manager.at_boot, package.group(1) if package else None, manager.unit
+        ),
         persistence_daemon=raw.persistence_daemon,
         log=_log(raw.log),
+        contained=raw.contained,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from preflight.checks.gpu import numbered
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, Missing, NpuSmi, Unreachable
 from preflight.model.cluster import Cluster, Host, Product
@@ -53,7 +54,7 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None) -> str:
     if nvidia.gpus.value is None:
         nobody = not nvidia.pci and nvidia.module is None  # there is no GPU that anybody could use
         return "" if nobody else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
-    for index, gpu in enumerate(nvidia.gpus.value.gpus):
+    for index, gpu in numbered(nvidia):
         if gpu.processes is None:
             return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"
         if computing := [process for process in gpu.processes if "C" in process.kind]:

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from preflight.checks.gpu import gpus, numbered
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks, select
 from preflight.facts.document import dump, load
+from preflight.facts.found import Found
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_answer import RawFabricManager, RawLog, RawNvidia, nvidia
+from preflight.facts.nvidia_smi.nvlink import NvLinks
 from preflight.facts.output import Output
 from preflight.facts.types import ClusterFacts, HostFacts
 from tests.unit.healthy import scene
+from tests.unit.healthy_gpus import healthy_nvidia
 
 SAID = Path(__file__).parents[1] / "cases" / "parsers"
 
@@ -46,3 +50,33 @@ def test_no_answer_of_the_tools_crashes_a_check(query: str) -> None:
         assert not [finding for finding in findings if "crashed" in finding.summary]
         assert all((f.summary + f.found + f.cause + f.remedy + "".join(f.evidence)).isprintable() for f in findings)
         assert "GPU102" in {finding.check for finding in findings if finding.outcome == "fail"}, "one fell off the bus"
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["nvlink tells the numbers", "the PCI bus tells"])
+def test_a_GPU_that_is_lost_does_not_shift_the_numbers_of_the_others(*, told: bool) -> None:  # noqa: N802
+    seen = healthy_nvidia(1)
+    assert seen.gpus.value
+    rest = replace(seen.gpus.value, gpus=(*gpus(seen)[:2], *gpus(seen)[3:]))
+    seen = replace(seen, gpus=Found(rest), nvlinks=seen.nvlinks if told else Found())
+    assert [index for index, _ in numbered(seen)] == [0, 1, 3, 4, 5, 6, 7]
+    given = replace(seen, nvlinks=Found(), contained=True)
+    assert [index for index, _ in numbered(given)] == list(range(7)), "a container counts those that it was given"
+
+
+def test_where_all_serial_numbers_are_blotted_out_the_places_on_the_bus_count() -> None:
+    seen = healthy_nvidia(1)
+    assert seen.gpus.value and seen.nvlinks.value
+    alike = replace(
+        seen,
+        gpus=Found(replace(seen.gpus.value, gpus=tuple(replace(gpu, uuid="GPU-0") for gpu in gpus(seen)))),
+        nvlinks=Found(NvLinks(tuple(replace(links, uuid="GPU-0") for links in seen.nvlinks.value.gpus))),
+    )
+    assert [index for index, _ in numbered(alike)] == list(range(8))
+
+
+def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
+    case = scene({"facts": {"node02": {"nvidia": {"gpus": {"value": {"gpus": {"3": {"reset_required": True}}}}}}},
+                  "cluster": {"product": "nvidia"}})  # fmt: skip
+    findings = run_checks(case.cluster, case.facts, checks=select(all_checks(), ["GPU104"]), hosts=case.cluster.hosts)
+    (reset,) = [finding for finding in findings if finding.outcome == "fail"]
+    assert "--gpu-reset -i 0000:40:00.0" in reset.remedy

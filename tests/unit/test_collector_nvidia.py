@@ -64,6 +64,7 @@ def host(tmp_path: Path) -> Path:
     wants = tmp_path / "units" / "multi-user.target.wants"
     wants.mkdir(parents=True)
     (wants / "nvidia-fabricmanager.service").symlink_to("/nowhere")
+    (tmp_path / "units" / "nvidia-fabricmanager.service").touch()
     return tmp_path
 
 
@@ -77,6 +78,7 @@ def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[
     def moved(text: str) -> str:
         places = {
             '"/sys/bus/pci/devices"': "pci", '"/dev/kmsg"': "kmsg", '"/proc/driver/nvidia/version"': "version",
+            '"/proc/1"': "init", '"/.dockerenv"': "dockerenv", '"/run/.containerenv"': "containerenv",
             '"/var/lib/dpkg/status"': "dpkg", '"/etc/systemd/system"': "units", '"/usr/lib64"': "lib",
         }  # fmt: skip
         for old, new in places.items():
@@ -102,9 +104,39 @@ def test_what_tool_bus_files_and_kernel_say_comes_home_together(host: Path, monk
     assert seen.module and (seen.module.version, seen.module.is_open) == ("535.183.01", False)
     assert seen.libraries == ("535.183.01",)
     assert (seen.fabric_manager.at_boot, seen.fabric_manager.version) == (True, "535.183.01")
+    assert seen.fabric_manager.unit
     assert seen.log.value and seen.log.value.since == "driver"
     assert [(xid.bus, xid.code) for xid in seen.log.value.lines.xids] == [("0000:9b:00.0", 79)]
     assert seen.topology.error.startswith("nvidia-smi topo -m said nothing")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "contained"),
+    [("nothing", "", False), ("dockerenv", "", True), ("init/environ", "PATH=/bin\0container=lxc\0", True),
+     ("init/cgroup", "0::/kubepods/pod7\n", True), ("init/cgroup", "0::/init.scope\n", False)],
+)  # fmt: skip
+def test_the_collector_says_whether_it_looks_from_within_a_container(
+    host: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, *, contained: bool
+) -> None:
+    monkeypatch.delenv("container", raising=False)
+    (host / file).parent.mkdir(exist_ok=True)
+    (host / file).write_text(text, encoding="ascii")
+    assert look(host, "", monkeypatch).contained is contained
+
+
+def test_where_systemd_has_no_unit_of_fabric_manager_it_is_told(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host / "units" / "nvidia-fabricmanager.service").unlink()
+    assert not look(host, "", monkeypatch).fabric_manager.unit
+
+
+def test_what_a_virtual_machine_has_of_the_GPUs_is_told(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
+    for bus, link, target in (
+        ("0000:19:00.0", "driver", "drivers/vfio-pci"),
+        ("0000:9b:00.0", "physfn", "0000:19:00.0"),
+    ):
+        (host / "pci" / bus / link).symlink_to(f"../{target}")
+    seen = look(host, "", monkeypatch)
+    assert [(gpu.driver, gpu.virtual) for gpu in seen.pci] == [("vfio-pci", False), (None, True)]
 
 
 def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(

@@ -116,8 +116,14 @@ def test_a_comparison_without_a_majority_convicts_nobody(versions: tuple[str, ..
     assert [looks[host]["check"].checks["VER103"] for host in sorted(hosts)] == says
 
 
-@pytest.mark.parametrize("case", ["NPU103/fail-nothing-planned-and-no-majority", "NPU105/fail-half-is-elsewhere"])
-def test_addresses_of_which_nobody_knows_the_right_one_convict_nobody(case: str) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [
+        "NPU103/fail-nothing-planned-and-no-majority", "NPU105/fail-half-is-elsewhere",
+        "GPU117/fail-bridges-in-other-places",
+    ],
+)  # fmt: skip
+def test_what_hosts_differ_in_and_nobody_knows_which_is_right_convicts_nobody(case: str) -> None:
     check, told_of = case.partition("/")[0], scene(read(ROOT / f"tests/cases/checks/{case}.toml"))
     findings = look(told_of, [all_checks()[check]])
     hosts = sorted(host.name for host in told_of.cluster.hosts)

@@ -25,7 +25,11 @@ NVIDIA, DISPLAYS, SWITCH = "0x10de", ("0x0300", "0x0302"), "0x0680"  # PCI vendo
 VERSION = "/proc/driver/nvidia/version"
 LIBRARY_PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d{3,4}(?:\.\d{1,4}){1,3})$")
+INIT, CONTAINER_FILES = "/proc/1", ("/.dockerenv", "/run/.containerenv")
+CONTAINER_GROUPS = (b"docker", b"kubepods", b"containerd", b"/lxc", b"libpod")
 UNITS = "/etc/systemd/system"
+UNIT_PLACES = (UNITS, "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+               "/lib/systemd/system")  # fmt: skip
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DPKG = "/var/lib/dpkg/status"
 DPKG_LIMIT = 64 << 20  # bytes
@@ -54,6 +58,9 @@ def look_nvidia(request, deadline):
         "fabric_manager": fabric_manager(),
         "persistence_daemon": runs("nvidia-persiste"),  # the kernel keeps 15 characters of a name
         "log": log,
+        "contained": contained(),
+        "pci_drivers": {gpu[0]: name for gpu in gpus for name in [driver(gpu[0])] if name},
+        "virtual": [gpu[0] for gpu in gpus if os.path.lexists(os.path.join(PCI, gpu[0], "physfn"))],
     }
 
 
@@ -130,6 +137,30 @@ def alive(bus):
         return True
 
 
+def driver(bus):
+    """The kernel's driver that has a device, "" for none."""
+    try:
+        return os.path.basename(os.readlink(os.path.join(PCI, bus, "driver")))[:40]
+    except OSError:
+        return ""
+
+
+def contained():
+    """Whether the collector itself is in a container, by the marks that job_view.py goes by. That one runs where jobs
+    run, alone and maybe elsewhere; nvidia-smi and the PCI bus are seen from here."""
+    if "container" in os.environ or any(os.path.exists(path) for path in CONTAINER_FILES):
+        return True
+    return b"\0container=" in b"\0" + of_init("environ") or any(mark in of_init("cgroup") for mark in CONTAINER_GROUPS)
+
+
+def of_init(name):
+    try:
+        with open(os.path.join(INIT, name), "rb") as file:
+            return file.read(65536)
+    except OSError:
+        return b""
+
+
 def libraries():
     places = {os.path.realpath(place) for place in LIBRARY_PLACES}
     names = [name for place in places for name in listing(place) if name.startswith(("libnvidia-ml", "libcuda"))]
@@ -143,6 +174,7 @@ def fabric_manager():
         "running": runs("nv-fabricmanage"),
         "at_boot": at_boot if os.path.isdir(UNITS) else None,
         "package": package("nvidia-fabricmanager"),
+        "unit": any(os.path.lexists(os.path.join(place, FABRIC_MANAGER)) for place in UNIT_PLACES),
     }
 
 

@@ -28,7 +28,8 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: NCCL uses the ports that it finds active, without a word about the others. A host with a port less has a
     rank less on that rail: the job is slow, or hangs where rails are not connected. The ports that count are those of
     `[machine] rdma` in the inventory; without it those that are active on most hosts, since hosts have ports without a
-    cable, too, and a port that is switched off, or a host with as many other ports, is only a warning.
+    cable, too, and a port that is switched off, or a host with as many other ports, is only a warning; so is all where
+    jobs are to use sockets.
 
     By hand: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
 
@@ -47,10 +48,13 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
             if port and port.state is None:
                 stateless.append(_called(place))
             elif port is None or port.state not in ("ACTIVE", *_WAITING):
-                may_be_meant = not all_.cluster.machine.rdma and (
-                    place not in places.certain
-                    or (port is not None and port.physical_state == "Disabled")
-                    or _as_many_as_most(host, rdma.values())
+                may_be_meant = all_.cluster.probe.transport == "socket" or (
+                    not all_.cluster.machine.rdma
+                    and (
+                        place not in places.certain
+                        or (port is not None and port.physical_state == "Disabled")
+                        or _as_many_as_most(host, rdma.values())
+                    )
                 )
                 outcome = Outcome.WARN if may_be_meant else Outcome.FAIL
                 alike[outcome, place in places.certain, *_trouble(place, host, port)].append(_called(place))

@@ -190,10 +190,10 @@ def devices(here: Here, job: Job) -> Iterator[Finding]:
             "sockets", host=name, expected="/dev/infiniband/uverbs0 …", found="none",
             remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
         )  # fmt: skip
-    if rdma.library:
+    if rdma.libibverbs:
         yield here.finding(
-            outcome, f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.library)}: it takes sockets",
-            host=name, expected="libibverbs.so.1", found=rdma.library,
+            outcome, f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
+            host=name, expected="libibverbs.so.1", found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",
         )  # fmt: skip
     yield from _by_name(here, job, rdma.devices)

@@ -4,11 +4,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from preflight.checks.nccl_networks import ways_between
 from preflight.checks.registry import All, cluster_check
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation, RankView
-from preflight.model.networks import ways_between
 
 _NO_DEVICE = re.compile(r"NET/IB ?: ?No device found")
 _SOCKET = "Socket"

@@ -5,10 +5,10 @@ documents have it. Pure.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 
 from preflight.checks.registry import NPU
 from preflight.model.cluster import Product
+from preflight.model.ip import is_address
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 
@@ -74,13 +74,6 @@ def _plain_retry(value: str) -> str:
     return ",".join(f"{level}:{told.get(level, '0')}" for level in ("L0", "L1", "L2"))
 
 
-def _address(value: str) -> bool:
-    try:
-        return bool(ip_address(value))
-    except ValueError:
-        return False
-
-
 def _dfs(value: str) -> bool:
     """`name:value,…`; of the names that are known, whether the value is one."""
     for item in value.split(","):
@@ -110,7 +103,7 @@ def _warns(rule: Rule, default: str = "", products: frozenset[Product] | None = 
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "HCCL_IF_IP": (Rule("an address of a host NIC", _address),),
+    "HCCL_IF_IP": (Rule("an address of a host NIC", is_address),),
     "HCCL_SOCKET_IFNAME": (_ANY,),
     "HCCL_SOCKET_FAMILY": (_fails(_word("AF_INET", "AF_INET6"), "AF_INET"),),
     "HCCL_IF_BASE_PORT": (_warns(_number(1024, 65520, "a port"), "60000"),),

@@ -78,11 +78,11 @@ class Mpi:
 @dataclass(frozen=True)
 class JobRdma:
     """RDMA in the job's view. `devices`: /sys/class/infiniband; `nodes`: /dev/infiniband/uverbsN, by which a program
-    gets at them; `library`: why libibverbs cannot be loaded, "" where it can, or where there is no device."""
+    gets at them; `libibverbs`: why it cannot be loaded, "" where it can, or where there is no device."""
 
     devices: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    library: str = ""
+    libibverbs: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 
 from preflight.model.cluster import Host
+from preflight.model.ip import is_address
 
 _ASKED = 2  # addresses whose names are looked up
 
@@ -62,14 +62,6 @@ def wanted(hosts: Sequence[Host], name: str) -> dict[str, list[str]]:
     first = hosts[0]
     return {
         "peers": [host.name for host in peers],
-        "addresses": [host.address for host in peers if _is_address(host.address)][:_ASKED],
+        "addresses": [host.address for host in peers if is_address(host.address)][:_ASKED],
         "endpoints": list(dict.fromkeys((first.name, first.address))),
     }
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 
 from preflight.inventory.errors import Location, Problem
 from preflight.inventory.hostset import fold
 from preflight.inventory.plan import Entry
 from preflight.inventory.schema import LAST_PORT, NAMED_PORTS, Document
 from preflight.model.cluster import Fabric, Product
+from preflight.model.ip import is_address
 from preflight.model.ports import PortSet
 
 
@@ -75,20 +75,12 @@ def of_the_gate(document: Document) -> Iterator[Problem]:
 
 def of_the_setup(document: Document, entries: list[Entry]) -> Iterator[Problem]:
     """Names for /etc/hosts without an address; HCCL's variables where there is no HCCL."""
-    nameless = [entry.name for entry in entries if not _is_address(entry.address)]
+    nameless = [entry.name for entry in entries if not is_address(entry.address)]
     if document.host_setup.hosts_file and nameless:
         yield Problem(("host_setup", "hosts_file"), f"needs an address of every host; {fold(nameless)} has none")
     if document.host_setup.profile is not None and not document.cluster.product.is_npu:
         product = document.cluster.product
         yield Problem(("host_setup", "profile"), f"sets variables of HCCL, and {product} has no HCCL")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def of_the_way_there(document: Document, entries: list[Entry]) -> Iterator[Problem]:

@@ -127,12 +127,11 @@ def _bastion(value: Any) -> Bastion:
 
 
 def _ports(value: Any) -> PortSet:
-    if not isinstance(value, list):
-        raise ValueError(f'should be a list such as ["29500", "29400-29401"], found {shown(value)}')
-    for item in value:
+    items = _listed(value, '["29500", "29400-29401"]')
+    for item in items:
         if isinstance(item, bool) or not isinstance(item, str | int):
             raise ValueError(f"{shown(item)} is neither a port nor a range like 60000-60031")
-    ports = PortSet.parse(",".join(str(item) for item in value))
+    ports = PortSet.parse(",".join(str(item) for item in items))
     if 0 in ports:
         raise ValueError("0 is no port that a job can ask for")
     return ports
@@ -224,14 +223,13 @@ def _drain_limit(value: Any) -> DrainLimit:
 
 def _checks(value: Any) -> tuple[str, ...]:
     """As --only takes them; which checks there are is not the inventory's to know."""
-    if not isinstance(value, list):
-        raise ValueError(f'should be a list such as ["NPU107", "ports", "PRB"], found {shown(value)}')
-    for item in value:
+    items = _listed(value, '["NPU107", "ports", "PRB"]')
+    for item in items:
         if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,39}", item)):
             raise ValueError(f"{shown(item)} is no check, area or beginning of a check's id")
-    if len({item.lower() for item in value}) < len(value):
+    if len({item.lower() for item in items}) < len(items):
         raise ValueError("a word stands there twice")
-    return tuple(value)
+    return tuple(items)
 
 
 def _bandwidth(value: Any) -> float:
@@ -242,10 +240,9 @@ def _bandwidth(value: Any) -> float:
 
 def _paths_there(value: Any) -> tuple[str, ...]:
     """Absolute paths on the hosts: no `~`, which would be another one for everybody."""
-    if not isinstance(value, list):
-        raise ValueError(f'should be a list such as ["/data/imagenet"], found {shown(value)}')
+    items = _listed(value, '["/data/imagenet"]')
     paths: list[str] = []
-    for item in value:
+    for item in items:
         path = _path_there(item)
         if path in paths:
             raise ValueError(f"{shown(item)} stands there twice")
@@ -262,26 +259,29 @@ def _path_there(value: Any) -> str:
 
 def _modules(value: Any) -> tuple[str, ...]:
     """What stands behind `import`, up to the first dot: to look for more of it would import the package."""
-    if not isinstance(value, list):
-        raise ValueError(f'should be a list such as ["torch", "torch_npu"], found {shown(value)}')
-    for item in value:
-        if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z_]\w{0,99}", item, re.ASCII)):
-            raise ValueError(f"{shown(item)} is no package such as torch or torch_npu (nothing behind a dot)")
-    if len(set(value)) < len(value):
-        raise ValueError("a package stands there twice")
-    return tuple(value)
+    names = _listed(value, '["torch", "torch_npu"]')
+    return _all_fit(names, r"[A-Za-z_]\w{0,99}", "package such as torch or torch_npu (nothing behind a dot)", "package")
 
 
 def _rdma_devices(value: Any) -> tuple[str, ...]:
     """Names of /sys/class/infiniband."""
+    names = _listed(value, '["mlx5_0", "mlx5_1"]')
+    return _all_fit(names, r"[A-Za-z][\w.-]{0,60}", "RDMA device such as mlx5_0", "device")
+
+
+def _listed(value: Any, example: str) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f'should be a list such as ["mlx5_0", "mlx5_1"], found {shown(value)}')
-    for item in value:
-        if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z][\w.-]{0,60}", item, re.ASCII)):
-            raise ValueError(f"{shown(item)} is no RDMA device such as mlx5_0")
-    if len(set(value)) < len(value):
-        raise ValueError("a device stands there twice")
-    return tuple(value)
+        raise ValueError(f"should be a list such as {example}, found {shown(value)}")
+    return value
+
+
+def _all_fit(names: list[Any], pattern: str, example: str, what: str) -> tuple[str, ...]:
+    for name in names:
+        if not (isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII)):
+            raise ValueError(f"{shown(name)} is no {example}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"a {what} stands there twice")
+    return tuple(names)
 
 
 def _folder_there(value: Any) -> str:

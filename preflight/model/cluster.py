@@ -8,6 +8,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Network
 
 from preflight.model.gate import GatePolicy
+from preflight.model.ip import is_ipv4
 from preflight.model.ports import PortSet
 
 
@@ -206,16 +207,8 @@ class Cluster:
     @cached_property
     def ipv4_hosts(self) -> Mapping[str, str]:
         """Host name → address, of the hosts whose address in the inventory is one of IPv4 and no name."""
-        return {host.name: host.address for host in self.hosts if _is_ipv4(host.address)}
+        return {host.name: host.address for host in self.hosts if is_ipv4(host.address)}
 
     @property
     def device_count(self) -> int:
         return sum(len(host.devices) for host in self.hosts)
-
-
-def _is_ipv4(text: str) -> bool:
-    try:
-        IPv4Address(text)
-    except ValueError:
-        return False
-    return True

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from preflight.model import networks
+from preflight.checks import nccl_networks
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
 from preflight.model.measure import STAGES, Located, Observation, Scope, TestOutcome, TestResult, kept_waiting
@@ -82,7 +82,7 @@ def probe(
             )
         hooks.announce(sentence(run.plan, conductor.deadline))
         run.everything()
-        if told := networks.sentence(run.seen):
+        if told := nccl_networks.sentence(run.seen):
             hooks.note(told)
         return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run))
 

@@ -258,14 +258,14 @@ def to_write_in(path):
 def rdma():
     """RDMA devices, the nodes by which a program gets at them, and why the library for it does not load."""
     devices, nodes = (listed(path) for path in ("/sys/class/infiniband", "/dev/infiniband"))
-    found = {"devices": devices, "nodes": [name for name in nodes if name.startswith("uverbs")], "library": ""}
+    found = {"devices": devices, "nodes": [name for name in nodes if name.startswith("uverbs")], "libibverbs": ""}
     if devices:
         import ctypes
 
         try:
             ctypes.CDLL("libibverbs.so.1")
         except OSError as error:
-            found["library"] = str(error)[:200]
+            found["libibverbs"] = str(error)[:200]
     return found
 
 

@@ -176,7 +176,7 @@ def test_lines_of_nccls_files_are_told_with_the_file_and_those_that_nccl_does_no
     assert [(file["path"], file["kind"]) for file in found["files"]] == [
         (str(conf), "file"), (f"{tmp_path}/none", "missing")
     ]  # fmt: skip
-    assert set(found["rdma"]) == {"devices", "nodes", "library"}
+    assert set(found["rdma"]) == {"devices", "nodes", "libibverbs"}
 
 
 def test_a_conf_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from preflight.checks.nccl_networks import sentence
 from preflight.checks.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
-from preflight.model.networks import sentence
 from preflight.model.outcome import Outcome
 from preflight.probe.agents import Agents
 from preflight.probe.conductor import Conductor

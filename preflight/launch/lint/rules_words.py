@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from ipaddress import ip_address
 from itertools import pairwise
 
 from preflight.checks.variable_rules import RULES, meant
 from preflight.launch.lint.types import Fault, Script, Word
+from preflight.model.ip import is_address
 
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1|0\.0\.0\.0|\[::1\]")
 _URL = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:/\s'\"]*):?([0-9]*)")
@@ -141,18 +141,11 @@ def port_numbers(script: Script) -> Iterator[Fault]:
 def half_addresses(script: Script) -> Iterator[Fault]:
     """Addresses with digits replaced, as examples print them: 192.168.xx.22."""
     for address, _, word in addresses(script):
-        if re.fullmatch(r"[0-9xX*.]+", address) and "." in address and not _is_address(address):
+        if re.fullmatch(r"[0-9xX*.]+", address) and "." in address and not is_address(address):
             yield Fault(
                 script.path, word.spot, f"{address} is no address", address, "the address of the host of rank 0",
                 "write the address out",
             )  # fmt: skip
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ip_address(text))
-    except ValueError:
-        return False
 
 
 def relative_rank_table(script: Script) -> Iterator[Fault]:

@@ -6,7 +6,9 @@ set -uo pipefail
 lab=${LAB_DIR:-.lab}
 inventory=$lab/hosts.toml
 
-step() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
+bold= plain=
+[ -t 1 ] && bold=$'\033[1m' plain=$'\033[0m'
+step() { printf '\n%s== %s%s\n' "$bold" "$1" "$plain"; }
 run() { printf '$ preflight %s\n' "$*"; preflight "$@"; }
 expect() { # expect CODE: the last command must have ended with it
     local code=$?

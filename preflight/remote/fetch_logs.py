@@ -51,7 +51,7 @@ FOLDERS = ("debug/plog", "run/plog", "debug/device-*", "run/device-*")
 KERNEL_BYTES = 1 << 20
 KERNEL_WORDS = re.compile(
     r"NVRM|nvidia|nvswitch|mlx[45]|hns|hisi|hccs|davinci|devdrv|ascend|infiniband|[Oo]ut of memory|oom[-_]|segfault"
-    r"|I/O error|file-max|carrier|[Ll]ink is|AER:|Machine [Cc]heck|EDAC"
+    r"|I/O error|medium error|file-max|carrier|[Ll]ink is|AER:|Machine [Cc]heck|EDAC"
 )
 KERNEL_TIME = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]{8},\d+)[+-]\d\d:?\d\d")
 DMESG = (["dmesg", "--time-format", "iso"], ["dmesg", "-T"])

@@ -97,6 +97,8 @@ def test_the_order_is_that_of_the_field() -> None:
     order = [reason.check for reason in REASONS]
     ranked = ["NPU107", "NPU101", "NPU102", "NPU103", "NPU115", "NPU108", "NIC102", "NIC101", "NIC109", "NPU114"]
     assert sorted(ranked, key=order.index) == ranked
+    of_gpus = ["GPU102", "GPU112", "GPU104", "GPU107", "RDM101", "RDM104", "RDM106", "RDM103", "GPU105", "GPU108"]
+    assert sorted(of_gpus, key=order.index) == of_gpus
 
 
 # Whose facts.

@@ -5,7 +5,9 @@ import base64
 import json
 import os
 import re
+import signal
 import subprocess
+import sys
 import time
 import zlib
 from dataclasses import replace
@@ -111,6 +113,39 @@ def test_files_without_end_are_told_as_such(tmp_path: Path, dmesg: Path) -> None
 def test_of_the_kernel_devices_come_in_the_time_on_the_wall(dmesg: Path) -> None:
     assert text(told(dmesg, age=10**10)["kernel"]) == b"2026-03-04T10:01:58,000000 NVRM: loading"
     assert text(told(dmesg)["kernel"]) == b"", "older than was asked for"
+
+
+def test_the_jobs_user_is_asked_for_by_name(tmp_path: Path, dmesg: Path) -> None:
+    """A directory service lists nobody, and knows whom it is asked for; a stand-in for it."""
+    plog = tmp_path / "home/ascend/log/debug/plog"
+    plog.mkdir(parents=True)
+    log(plog, "plog-1_1.log", b"x", 0)
+    entry = f"pwd.struct_passwd(('train', '', 1, 1, '', {str(tmp_path / 'home')!r}, ''))"
+    knows = f"pwd.getpwall = list\npwd.getpwnam = {{'train': {entry}}}.__getitem__\nmain()\n"
+    program = source("fetch_logs").removesuffix("main()\n") + knows
+    assert [file["path"] for file in told(dmesg, program, user="train")["files"]] == [str(plog / "plog-1_1.log")]
+    assert told(dmesg, program, user="nobody-here")["files"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_came_is_gone_also_where_the_process_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    ended = """
+import os, sys
+from preflight.cli.diagnose import _folder
+try:
+    with _folder() as at:
+        (at / "log").write_text("x")
+        os.kill(os.getpid(), int(sys.argv[1]))
+        input()
+except KeyboardInterrupt:
+    print("ended")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", ended, str(int(number))], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_the_user_may_not_look_into_is_told(tmp_path: Path, dmesg: Path) -> None:

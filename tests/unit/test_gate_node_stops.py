@@ -1,5 +1,6 @@
 """The node's gate as a program: whatever hangs, is full, is closed or is killed, it ends with the policy's answer."""
 
+import fcntl
 import importlib
 import json
 import os
@@ -346,6 +347,21 @@ def test_what_is_recorded_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # Four may write at once before any of them sees that it is full.
     assert all(file.stat().st_size < 132 * 1024 + 4 for file in path.parent.iterdir())
     assert len(list(path.parent.iterdir())) == 2
+
+
+def test_what_is_recorded_is_bounded_while_whoever_renames_it_does_not_get_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "LIMIT", 4096)
+    monkeypatch.setattr(records, "MOST", 8192)
+    path = tmp_path / "gate.jsonl"
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for _ in range(100):
+            records.append(str(path), b"x" * 999 + b"\n")
+    assert 8192 < path.stat().st_size <= 8192 + 1000
+    records.append(str(path), b"{}\n")
+    assert path.read_text() == "{}\n", "and then goes on"
 
 
 def test_an_answer_with_many_reasons_is_one_write(tmp_path: Path) -> None:

@@ -155,3 +155,12 @@ def test_workers_of_nccl_get_the_interface_and_what_jobs_say_themselves_counts(
     hello = {"backend": "nccl", "nic": nic, "transport": transport}
     environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1", told)
     assert {name: value for name, value in environment.items() if "NCCL" in name} == found
+
+
+def test_what_a_file_of_nccl_says_counts_as_what_jobs_say_themselves(tmp_path: Path) -> None:
+    (tmp_path / "nccl.conf").write_text("# of the image\nNCCL_SOCKET_IFNAME=ib0\nNCCL_NET=IB\nNCCL_NET=Socket\n")
+    told = {"NCCL_CONF_FILE": str(tmp_path / "nccl.conf")}
+    hello = {"backend": "nccl", "nic": None, "transport": "ib"}
+    environment = NETWORK["network_environment"](hello, "eth0", "10.1.0.1", told)
+    assert "NCCL_SOCKET_IFNAME" not in environment
+    assert "NCCL_NET" not in environment

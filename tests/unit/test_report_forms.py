@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import xmlschema
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -104,6 +104,9 @@ def samples(one: Report) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 @settings(deadline=None, max_examples=30)
+@example(HOSTILE)
+@example("<script>alert(1)</script>")
+@example("'\"></p><img src=x onerror=y>")
 @given(st.text(min_size=1))
 def test_whatever_a_host_says_every_form_stays_what_it_is(text: str) -> None:
     one = everything(text)

@@ -54,13 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         help="a file, or a folder of them; with --fetch: on the hosts, * and ? may stand",
     )
+    add_fetch_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    add_inventory_arguments(parser)
+
+
+def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
     parser.add_argument("--since", type=_age, metavar="AGE", help="of --fetch: only logs that "
                         "were changed in the last 24h (default), 90m, 7d …")  # fmt: skip
     parser.add_argument("--most", type=_mebibytes, metavar="MIB", help="of --fetch: MiB from a host "
                         "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file")  # fmt: skip
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-    add_inventory_arguments(parser)
 
 
 def _age(text: str) -> int:
@@ -81,7 +85,7 @@ def _mebibytes(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     gathered = Gathered()
     if args.fetch:
-        with _fetched(args) as fetched:
+        with fetched_logs(args) as fetched:
             files, copies, notes = fetched.sources, fetched.copies, tuple(fetched.notes)
             unread = fetched.unread + [why for source in files if (why := read(source, gathered))]
     else:
@@ -106,8 +110,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _fetched(args: argparse.Namespace) -> Iterator["Fetched"]:
-    """The hosts' logs, in a folder that only this user may open, and that is gone after."""
+def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
+    """The hosts' logs, in a folder that only this user may open, and that is gone after. Raises UsageError and
+    PreflightError."""
     from preflight.diagnose.fetch import Wanted, fetch
 
     for name in args.log:

@@ -13,6 +13,7 @@ SIGNS = (*nccl.SIGNS, *torch.SIGNS, *host.SIGNS, *hccl.SIGNS)
 TRIGGERS = (
     b"Error", b"RROR", b"Failed to ", b"failed to bind", b"CUDA fail", b"I/O error", b"dcmi", b"WARN", b"imed out",
     b"EI0", b"EJ0", b"Xid", b"xception", b"Out of memory", b"oom_", b"oom-", b"(SIG", b"segfault", b"ost carrier",
+    b"cgroup out of", b": Out Of Mem",
     b"file-max", b"No such file", b"dead node", b"no socket interface", b"neither AF_INET", b"GLOO_SOCKET_IFNAME",
     b"NET/IB : No", b"Heartbeat", b"Watchdog", b"device handle", b"cannot be re", b" nranks ", b"Entry-HcclComm",
     b"LocalRank Key", b"TLS SWITCH", b"HCCL_CONNECT_T", b"medium error",
@@ -25,6 +26,14 @@ _ERRORS_OF = re.compile(r"\[ERROR\] ?(?:HCCL|HCCP|ROCE|RUNTIME)\(")
 _EXCEPTION = re.compile(
     r"(?:^|\s)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
     r"([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)"
+)
+# Counters of errors that say there were none, with what they count.
+_NONE = re.compile(
+    r"\b(?:errors|failures|exceptions|timeouts|(?:error|failure|exception|timeout|err|warn)[ _-](?:count|total|lines?))"
+    r"['\"]?\s{0,9}[:=|]\s{0,9}0\b(?!\.\d)|\b(?:\w{1,40}\s)?count['\"]?\s{0,9}[:=]\s{0,9}0\b(?!\.\d)"
+    r"|\b\w{1,60}(?:Error|Exception)=0\b(?!\.\d)"
+    r"|\b(?:0|no|zero)\s(?:\w{1,30}\s){0,2}(?:errors|failures|exceptions|timeouts)\b",
+    re.IGNORECASE,
 )
 _HINT_OF_ASCEND = re.compile(
     r"[a-z]CL\b|[nN]pu|NPU|acl|EE\d{4}|ERR\d{5}|\.so|ASCEND|dcmi|TsdClient|ra hdc|hrtRa|ErrCode=|retcode"
@@ -43,7 +52,14 @@ _BY_FIRST_WORD = _by_first_word()
 
 
 def recognise(text: str) -> Sign | None:
-    """What the line says; None where it says nothing of errors."""
+    """What the line says; None where it says nothing of errors, or only that there were none."""
+    sign = _recognised(text)
+    if sign and _NONE.search(text) and not _ERRORS_OF.search(text):
+        return _recognised(_NONE.sub(" ", text))
+    return sign
+
+
+def _recognised(text: str) -> Sign | None:
     if found := host.XID.search(text):
         return host.xid(int(found[2]))
     if (found := _CODE.search(text)) and (known := hccl.of_code(found[0])):

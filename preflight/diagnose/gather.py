@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from preflight.diagnose.catalogue import is_exception, recognise
 from preflight.diagnose.hccl import LATE, TLS_DIFFERS
-from preflight.diagnose.line import parsed
+from preflight.diagnose.host import MEMORY, kill_of
+from preflight.diagnose.line import clean, parsed
+from preflight.diagnose.survived import AFTER, went_on
 from preflight.diagnose.torch import IGNORED
-from preflight.diagnose.types import Line, Role, Seen, Sign, Who
+from preflight.diagnose.types import Kill, Line, Role, Seen, Sign, Who
 
 _PROCESSES = 20_000  # of all logs; further ones are counted
 _WIDTH = 500  # characters of a line that is kept
@@ -18,7 +20,7 @@ _KEPT = 100_000  # errors in all
 _NAMES = 1024  # whom one process names
 _PARSED = 50  # lines of a process that say the same, in which its rank, host and device are sought
 _STARTS = 10_000  # communicators
-_TAIL = 64 << 10  # bytes before the end of a file: what stands there, a process may have died of
+_HEARD = 8  # times of one exception, after which it is looked whether its program went on
 _TRACEBACK = 40  # lines at most, of an exception that Python ignored
 _WAITED = 120.0  # seconds that HCCL waits for a late rank unless told otherwise (HCCL_CONNECT_TIMEOUT)
 
@@ -41,21 +43,28 @@ _TIMEOUT = re.compile(r"HCCL_CONNECT_TIMEOUT set by \w+ to \[(\d{1,6})\]")
 
 @dataclass
 class Counted:
-    """The first time that something was said, and how often it was in all."""
+    """The first time that something was said, and how often it was in all.
+
+    Of the last time: `end`, where its line ends in the file; `tag`, who wrote it; `left`, the bytes of the file after
+    it, known when that is read; `survived`: its writer says that it went on.
+    """
 
     seen: Seen
-    left: int  # bytes of the file after the last time
+    end: int
+    tag: str = ""
     count: int = 1
+    left: int = 0
+    survived: bool = False
 
-    def again(self, left: int) -> None:
-        self.count += 1
-        self.left = left
+    @property
+    def may_be_caught(self) -> bool:
+        """Whether it is an exception of its own program: who waits in vain rarely goes on."""
+        return self.seen.sign.role in (Role.OWN, Role.UNKNOWN) and is_exception(self.seen.text)
 
     @property
     def caught(self) -> bool:
-        """Whether a program went on after it: an exception, of whose file there is much left."""
-        may_be = self.seen.sign.role in (Role.OWN, Role.UNKNOWN)  # who waits in vain rarely goes on
-        return may_be and self.left > _TAIL and is_exception(self.seen.text)
+        """Whether a program went on after it: it says so, or there is much left of the file."""
+        return self.may_be_caught and (self.survived or self.left > AFTER)
 
 
 @dataclass
@@ -75,15 +84,17 @@ class Process:
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a line stands. `left`: bytes of the file that follow it; `about`: what the file's name tells; `year`: of
-    lines without one; `time_before`: that of the nearest line before it that has one."""
+    """Where a line stands. `end`: bytes of the file up to its end, as it is read; `about`: what the file's name tells;
+    `year`: of lines without one; `time_before`: that of the nearest line before it that has one; `after`: what follows
+    it, AFTER bytes at most."""
 
     file: str
     number: int
-    left: int
+    end: int
     about: Who
     year: int
     time_before: Callable[[], float | None]
+    after: Callable[[], str] = lambda: ""
 
 
 class Gathered:
@@ -100,13 +111,36 @@ class Gathered:
         self._waits = 0.0
         self._ignored: dict[tuple[str, str], int] = {}  # file and writer → the line where Python says so
         self._kept = 0
+        self._open: dict[int, Counted] = {}  # what was said in the file that is being read
+        self.files = 0  # that were read
+
+    def ended(self, length: int, tail: bytes) -> None:
+        """A file has been read, of `length` bytes, which ends with `tail`."""
+        for counted in self._open.values():
+            counted.left = length - counted.end
+            if counted.may_be_caught and counted.left <= len(tail):
+                after = tail[len(tail) - counted.left :].decode("utf-8", "replace")
+                counted.survived = went_on(after, counted.tag)
+        self._open.clear()
+        self.files += 1
+
+    def _said(self, counted: Counted, spot: Spot, tag: str | None = None) -> None:
+        """Once more, or for the first time. `tag` None: the writer of the time before."""
+        counted.end = spot.end
+        counted.tag = counted.tag if tag is None else tag
+        self._open[id(counted)] = counted
+        if counted.count <= _HEARD and counted.may_be_caught:
+            counted.survived = went_on(spot.after(), counted.tag)
 
     def add(self, raw: str, spot: Spot) -> None:
         """A line that may say something."""
+        if "\x1b" in raw:  # colours stand right before words
+            raw = clean(raw)
         place = _PLACE.match(raw)
         at = (spot.file, place[1], place[2]) if place else None
         if at and (again := self._repeated.get(at)):
-            again.again(spot.left)
+            again.count += 1
+            self._said(again, spot)
             return
         sign = recognise(raw)
         if sign and self._is_ignored(sign, raw, spot):
@@ -116,7 +150,8 @@ class Gathered:
         writer = _WRITER.match(raw)
         same = (spot.file, sign.id, writer[0] if writer else "") if sign else None
         if same and (again := self._repeated.get(same)):
-            again.again(spot.left)
+            again.count += 1
+            self._said(again, spot)
             return
         line = parsed(raw, spot.year)
         time = line.time if line.time is not None else spot.time_before()
@@ -124,7 +159,8 @@ class Gathered:
             sign = None
         who = _joined(line.who, replace(spot.about, file=spot.file))
         self._notice(line, Seen(LATE, who, time, spot.file, spot.number, line.text[:_WIDTH]))
-        process = self._process(_key(line, spot.file, sign), who, sign, mixed=not line.tag)
+        kill = kill_of(line.text) if sign and sign.id == MEMORY else None
+        process = self._process(_key(line, spot.file, sign, kill), who, sign, mixed=not line.tag)
         if process is None:
             return
         process.who = _joined(process.who, line.who)
@@ -136,11 +172,13 @@ class Gathered:
             process.met.update(int(number) for number in re.findall(r"\d{1,16}", found[1]))
         counted = process.said.get((sign.id, sign.role))
         if counted:
-            counted.again(spot.left)
+            counted.count += 1
+            self._said(counted, spot, line.tag)
         elif len(process.said) < _KINDS and self._kept < _KEPT:
             self._kept += 1
-            first = Seen(sign, who, time, spot.file, spot.number, line.text[:_WIDTH])
-            counted = process.said[sign.id, sign.role] = Counted(first, spot.left)
+            first = Seen(sign, who, time, spot.file, spot.number, line.text[:_WIDTH], kill=kill)
+            counted = process.said[sign.id, sign.role] = Counted(first, spot.end)
+            self._said(counted, spot, line.tag)
         if counted and counted.count > (_PARSED if writer or place else _UNMARKED) and len(self._repeated) < _PROCESSES:
             self._repeated.update({key: counted for key in (same, at) if key})
 
@@ -211,8 +249,10 @@ def _counts(line: Line, sign: Sign) -> bool:
     return sign.role is Role.HINT or sign.id == "heartbeat" or line.level in ("", "ERROR")
 
 
-def _key(line: Line, file: str, sign: Sign | None) -> tuple[str, ...]:
+def _key(line: Line, file: str, sign: Sign | None, kill: Kill | None) -> tuple[str, ...]:
     """Who writes: of a kernel's log each thing that is wrong stands for itself."""
+    if kill:
+        return ("kill", file, line.who.host, str(kill.pid))
     if sign and sign.id.startswith("Xid"):
         return ("xid", file, sign.id, line.who.device, line.who.host)
     if line.tag.startswith("rank"):

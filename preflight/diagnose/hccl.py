@@ -143,6 +143,13 @@ SIGNS = (
         "look at the other process; give one container all devices of the host (NPU124)",
     ),
     Sign(
+        "ipc-memory",
+        Role.LINK,
+        ("rtSet Ipc Memory Name",),
+        "memory was not shared between two processes of a host: the other one has gone, or stands in another container",
+        "look at the other process; give one container all devices of the host (NPU124)",
+    ),
+    Sign(
         "socket-lost",
         Role.WAIT,
         ("[Recv][RaSocket]",),

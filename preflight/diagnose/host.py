@@ -5,7 +5,7 @@ Classes of Xid follow the immediate actions of NVIDIA's Xid catalogue and of hea
 
 import re
 
-from preflight.diagnose.types import Role, Sign
+from preflight.diagnose.types import Kill, Role, Sign
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,4})\b")
 
@@ -41,12 +41,27 @@ _DISK = r"error, dev (?!fd|sr|loop)\w"  # no floppy or CD, which virtual machine
 # Beginnings of links that come and go with containers and virtual machines.
 _OF_CONTAINERS = "veth|docker|br-|cali|cni|flannel|lxc|nodelocal|tap|tunl|virbr|vnet"
 
+MEMORY = "host-memory"  # of which `kill_of` tells more
+JOB_MEMORY = "job-memory"
+
+_SWITCH = "look at the fabric manager's log; fatal ones want all GPUs of the host reset (GPU116)"
+
 SIGNS = (
     Sign("peermem", Role.NOISE, ("nv_get_p2p_free_callback",)),
-    Sign("SXid", Role.LINK, ("nvidia-nvswitch", "SXid"), "an NVSwitch reports an error",
-         "look at the fabric manager's log; fatal ones want all GPUs of the host reset (GPU116)"),
+    # The driver writes "Fatal," or "Non-fatal," into the first line of each; those with the registers follow it.
+    Sign("SXid", Role.LINK, ("nvidia-nvswitch", "SXid", ", Fatal,"), "an NVSwitch reports a fatal error", _SWITCH),
+    Sign("SXid", Role.HINT, ("nvidia-nvswitch", "SXid"), "an NVSwitch reports an error, not a fatal one", _SWITCH),
     Sign("host-memory", Role.OWN, ("Out of memory: Kill",), "the host ran out of memory: the kernel killed a process",
          "look at what used it: data loaders, page-locked memory, another job"),
+    Sign("host-memory", Role.OWN, ("Memory cgroup out of memory: Kill",),
+         "a memory limit (cgroup) was used up: the kernel killed a process",
+         "look at what used it: data loaders, page-locked memory; the job's memory limit"),
+    Sign(JOB_MEMORY, Role.OWN, ("Detected ", "oom", "StepId="),
+         "the job's memory limit was used up: the kernel killed a process of it",
+         "look at what used it: data loaders, page-locked memory; ask Slurm for more (--mem)"),
+    Sign(JOB_MEMORY, Role.OWN, (": Out Of Memory", "error: ", ": task "),
+         "the job's memory limit was used up: the kernel killed a process of it",
+         "look at what used it: data loaders, page-locked memory; ask Slurm for more (--mem)"),
     Sign("host-memory", Role.OWN, ("oom-kill:constraint",), "the host, or the job's memory limit, was used up",
          "look at what used it: data loaders, page-locked memory; the job's memory limit"),
     Sign("host-memory", Role.OWN, ("oom_reaper: reaped",), "the host, or the job's memory limit, was used up",
@@ -71,3 +86,28 @@ SIGNS = (
          "the container lost its right to the GPUs, most often after systemctl daemon-reload",
          "start the container anew; pass the devices with --device"),
 )  # fmt: skip
+
+_OF_KERNEL = ("Xid", "SXid", MEMORY, "link-flap", "disk")
+
+
+def is_of_kernel(sign: Sign) -> bool:
+    """Whether a host's kernel says so, whatever runs there."""
+    return sign.id.startswith(_OF_KERNEL)
+
+
+_KILLED = re.compile(
+    r"task=(?P<name>[^,]{1,64}),pid=(?P<pid>\d{1,10})"
+    r"|Kill(?:ed)? process (?P<pid2>\d{1,10})(?:, UID \d{1,10})?,? \((?P<name2>[^)]{1,64})\)"
+    r"|reaped process (?P<pid3>\d{1,10}) \((?P<name3>[^)]{1,64})\)"
+)
+_CGROUP = re.compile(r"task_memcg=([^,\s]{1,1000})")
+
+
+def kill_of(text: str) -> Kill:
+    """What a line of `MEMORY` tells. The kernel writes three for each: oom-kill, Killed process, oom_reaper."""
+    found, cgroup = _KILLED.search(text), _CGROUP.search(text)
+    limited = "CONSTRAINT_MEMCG" in text or "Memory cgroup" in text
+    part = found.groupdict() if found else {}
+    pid = part.get("pid") or part.get("pid2") or part.get("pid3")
+    name = part.get("name") or part.get("name2") or part.get("name3") or ""
+    return Kill(int(pid) if pid else None, name, cgroup[1] if cgroup else "", limited)

@@ -9,7 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from preflight.diagnose import kills
 from preflight.diagnose.gather import Counted, Gathered, Process
+from preflight.diagnose.host import is_of_kernel
 from preflight.diagnose.types import Diagnosis, Group, Role, Seen
 
 _NEVER = float("inf")
@@ -21,28 +23,31 @@ _SILENT = 64  # ranks that are named at most
 
 
 def diagnosis(found: Gathered) -> Diagnosis:
-    processes = list(found.processes.values())
-    leads: list[Seen] = found.compared()
-    hints: list[Seen] = []
+    said = [(process, [_by(process, seen) for seen in process.said.values()]) for process in found.processes.values()]
+    hints = [seen for _, all_seen in said for seen in all_seen if seen.sign.role is Role.HINT]
+    foreign = kills.of_others([seen for _, all_seen in said for seen in all_seen], found.files)
+    past: set[Seen] = set()  # exceptions that programs caught
+    while True:
+        own = [(process, _leads(process, all_seen, past | foreign)) for process, all_seen in said]
+        leads, earlier = _of_this_job([*found.compared(), *(seen for _, ones in own for seen in ones)])
+        if not (more := _past(leads)):
+            break
+        past |= more
+    past |= {seen for _, all_seen in said for seen in all_seen if seen.survived} - set(leads)
+    hints += [*map(_caught, past), *map(kills.note, foreign)]
     names: Counter[str] = Counter()
-    for process in processes:
-        hints += [_by(process, seen) for seen in process.said.values() if seen.seen.sign.role is Role.HINT]
-        own = _leads(process)
-        leads += own
-        if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in own):
+    for process, ones in own:
+        if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in ones):
             missing = set(range(min(found.world, _SILENT))) - process.met if process.met else set()
             names.update((process.names | {f"rank {rank}" for rank in missing}) - {f"rank {process.who.rank}"})
     notes = []
     if found.too_many:
         notes.append(f"{found.too_many} errors of further processes were not kept")
-    leads, earlier = _of_this_job(leads)
     if earlier:
         notes.append(
             f"the kernel reported {', '.join(sorted({seen.sign.id for seen in earlier}))} more than "
             f"{_NEAR / 60:.0f} min before the first error of the job; taken as another matter"
         )
-    leads, caught = _without_caught(leads)
-    hints += caught
     causes, echoes = _split(leads)
     silent: tuple[int, ...] = ()
     if echoes and not causes:
@@ -64,7 +69,8 @@ def diagnosis(found: Gathered) -> Diagnosis:
 
 def _by(process: Process, counted: Counted) -> Seen:
     """With all that was learnt of the process since."""
-    seen = replace(counted.seen, count=counted.count, caught=counted.caught)
+    survived = counted.caught and counted.survived
+    seen = replace(counted.seen, count=counted.count, caught=counted.caught, survived=survived)
     return seen if process.mixed else replace(seen, who=process.who)
 
 
@@ -72,10 +78,12 @@ def _when(seen: Seen) -> float:
     return _NEVER if seen.time is None else seen.time
 
 
-def _leads(process: Process) -> list[Seen]:
+def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[Seen]:
     """The one error that speaks for a process: a cause before a wait, and what is known before what is not. Where
-    several may have written, each that is known."""
-    errors = [_by(process, seen) for seen in process.said.values() if seen.seen.sign.role is not Role.HINT]
+    several may have written, each that is known. What it survived is not what it died of."""
+    errors = [seen for seen in all_seen if seen.sign.role is not Role.HINT and seen not in past]
+    if any(not seen.survived and seen.sign.role is not Role.WAIT for seen in errors):
+        errors = [seen for seen in errors if not seen.survived]
     known = [seen for seen in errors if seen.sign.role is not Role.UNKNOWN]
     if process.mixed and known:
         return known
@@ -88,29 +96,31 @@ def _leads(process: Process) -> list[Seen]:
 
 def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
     """Those of the job, and those of the kernel that are too old to be."""
-    jobs = [seen.time for seen in leads if seen.time is not None and not _kernels(seen)]
+    jobs = [seen.time for seen in leads if seen.time is not None and not is_of_kernel(seen.sign)]
     if not jobs:
         return list(leads), []
     begin = min(jobs) - _NEAR
-    old = [seen for seen in leads if _kernels(seen) and seen.time is not None and seen.time < begin]
+    old = [seen for seen in leads if is_of_kernel(seen.sign) and seen.time is not None and seen.time < begin]
     return [seen for seen in leads if seen not in old], old
 
 
-def _without_caught(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
-    """Exceptions of programs that went on are errors only where something came of them, in the time that ranks wait."""
+def _past(leads: Sequence[Seen]) -> set[Seen]:
+    """Exceptions of programs that went on: they are errors only where something came of them, in the time that ranks
+    wait. One that its program says it survived is none where somebody else's error tells why the job failed."""
     first = min((_when(seen) for seen in leads if not seen.caught), default=None)
+    explained = any(not seen.caught and seen.sign.role is not Role.WAIT for seen in leads)
 
     def is_past(seen: Seen) -> bool:
+        if seen.survived and explained:
+            return True
         return first is None or (seen.time is not None and _PATIENCE < first - seen.time < _NEVER)
 
-    caught = [seen for seen in leads if seen.caught and is_past(seen)]
+    return {seen for seen in leads if seen.caught and is_past(seen)}
+
+
+def _caught(seen: Seen) -> Seen:
     cause = "an exception was logged there, and the log goes on after it"
-    hints = [replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause)) for seen in caught]
-    return [seen for seen in leads if seen not in caught], hints
-
-
-def _kernels(seen: Seen) -> bool:
-    return seen.sign.id.startswith(("Xid", "SXid", "host-memory", "link-flap", "disk"))
+    return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
 
 
 def _grouped(all_seen: Iterable[Seen]) -> list[Group]:

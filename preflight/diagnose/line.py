@@ -42,7 +42,13 @@ _SYSLOG = re.compile(
 )
 _GLOG = re.compile(r"(?:^|[\[\s])(?P<level>[IWEF])\d{3,4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
 _LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
-_RETRY = re.compile(r"\b[Rr]etry(?:ing)?\b")
+_AGAIN = (
+    r"\b[Rr]etrying\b|\bwill retry\b|\breconnect(?:ing|ed)\b|\b(?:will try|trying) again\b|\bnext try\b"
+    r"|\btrying another\b"
+)
+_RETRY = re.compile(rf"{_AGAIN}|\b[Rr]etry\b")
+_RETRY_OF_NCCL = re.compile(_AGAIN)  # whose "transport retry counter exceeded" is an error
+_CODE = re.compile(r"\bE[IJ]\d{4}\b")  # of HCCL, whose messages end with what to do before one tries again
 
 _TAGS = tuple(  # in front of a line, by launchers and by torch itself
     re.compile(pattern)
@@ -59,7 +65,7 @@ _TAGS = tuple(  # in front of a line, by launchers and by torch itself
 )
 _RANK = re.compile(
     r"(?:localUserrank|userRank|rankId)\[(\d{1,6})\]|\brole\[\d+\] rank\[(\d{1,6})\]|ranks\[\d+\], rank\[(\d{1,6})\]"
-    r"|local rank \[[^\]/]{1,64}/(\d{1,6})\]|on rank: (\d{1,6})\b|\brank (\d{1,6}) nranks \d"
+    r"|local rank \[[^\]/]{1,64}/(\d{1,6})\]|on rank: (\d{1,6})\b|\brank (\d{1,6}) nranks \d|: task (\d{1,6}): Out Of"
 )
 _DEVICE = re.compile(
     r"(?:deviceLogicId|devicePhyId|deviceId|\bdevice)\[(\d{1,4})\]|\bdevice ID (\d{1,4})\b|\bdev_id=(\d{1,4})\b"
@@ -172,10 +178,10 @@ def _level(text: str, head: str) -> str:
         letter = found["level"] or found["old"]
         return {"I": "INFO", "W": "WARNING"}.get(letter, "ERROR")
     if "NCCL WARN" in text:
-        return ""
+        return "WARNING" if _RETRY_OF_NCCL.search(text) else ""
     if logged := _LOGGED.search(head):
         return logged[0]
-    return "WARNING" if _RETRY.search(text) else ""
+    return "WARNING" if _RETRY.search(text) and not _CODE.search(text) else ""
 
 
 def _number(found: re.Match[str] | None) -> int | None:

@@ -88,6 +88,8 @@ SIGNS = (
          "another rank has gone, or its network", "look at that rank's own words"),
     Sign("nccl-usage", Role.UNKNOWN, ("ncclInvalidUsage",),
          "NCCL was called wrongly, or CUDA is newer than the driver", "compare nvidia-smi's CUDA with torch's"),
+    Sign("nccl-usage", Role.UNKNOWN, ("NCCL Error 5: invalid usage",),
+         "NCCL was called wrongly, or CUDA is newer than the driver", "compare nvidia-smi's CUDA with torch's"),
     Sign("nccl-socket-only", Role.HINT, ("NCCL INFO", "NET/IB : No device found"),
          "NCCL found no RDMA device, and takes sockets",
          "ls /sys/class/infiniband; is /dev/infiniband in the container? (ENV116, PRB119)"),

@@ -6,7 +6,6 @@ A line is looked at up to 8 KiB around what was found in it; memory is that of a
 import codecs
 import os
 import shlex
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from typing import BinaryIO
 from preflight.diagnose.catalogue import TRIGGERS
 from preflight.diagnose.gather import Gathered, Spot, about, host_of
 from preflight.diagnose.line import time_of
+from preflight.diagnose.survived import AFTER
 from preflight.diagnose.types import Who
 from preflight.model.errors import UsageError
 
@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 _LONGEST = 4 << 10  # bytes of a line on either side of what was found in it
 _BACK = 4 << 10  # bytes before a line without a time in which one is sought
 _FILES = 20_000
-_SNIFFED = 8 << 10
+SNIFFED = 8 << 10  # bytes that tell what a file is
 _PACKED = {
     b"\x1f\x8b": ("gzip", "gunzip -k"),
     b"BZh": ("bzip2", "bunzip2 -k"),
@@ -86,11 +86,11 @@ def _refuse(path: Path) -> None:
     if not path.is_file():
         raise UsageError(f"{path}: no ordinary file; name logs, or a folder of them")
     with path.open("rb") as file:
-        if why := _packed(file.read(8), path):
+        if why := packed(file.read(8), path):
             raise UsageError(f"{path}: {why}")
 
 
-def _packed(head: bytes, path: Path) -> str:
+def packed(head: bytes, path: Path) -> str:
     """What it is packed with, and what unpacks it; empty: it is not."""
     for start, (how, tool) in _PACKED.items():
         if head.startswith(start):
@@ -123,20 +123,19 @@ def read(source: Source, into: Gathered) -> Unread | None:
         with source.path.open("rb") as file:
             status = os.fstat(file.fileno())
             year = datetime.fromtimestamp(status.st_mtime, UTC).year
-            size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            head = file.read(_SNIFFED)
-            if why := _packed(head, source.path):
+            head = file.read(SNIFFED)
+            if why := packed(head, source.path):
                 return Unread(source.name, why)
-            encoding = _encoding(head)
+            encoding = encoding_of(head)
             if encoding is None:
                 return Unread(source.name, "not text")
-            _Reader(source, into, year, size).read(_decoded(file, head, encoding))
+            _Reader(source, into, year).read(_decoded(file, head, encoding))
     except OSError as error:
         return Unread(source.name, error.strerror or "cannot be read")
     return None
 
 
-def _encoding(head: bytes) -> str | None:
+def encoding_of(head: bytes) -> str | None:
     """ "" is any superset of ASCII, which is read as it is; None: it is no text. Runs of NULs, which log rotation
     leaves behind, are none of it."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -161,12 +160,19 @@ def _decoded(file: BinaryIO, head: bytes, encoding: str) -> Iterator[bytes]:
 class _Reader:
     """Hands lines in which something may stand to `into`, with their numbers and times."""
 
-    def __init__(self, source: Source, into: Gathered, year: int, size: int) -> None:
-        self.source, self.into, self.year, self.size = source, into, year, size
+    def __init__(self, source: Source, into: Gathered, year: int) -> None:
+        self.source, self.into, self.year = source, into, year
         self.lines = 0  # line ends before the block
-        self.passed = 0  # bytes before the block
+        self.passed = 0  # bytes before the block, as they are read: of UTF-16 fewer than the file has
+        self.tail = b""
 
     def read(self, blocks: Iterator[bytes]) -> None:
+        try:
+            self._blocks(blocks)
+        finally:  # of a file that breaks off, too
+            self.into.ended(self.passed, self.tail)
+
+    def _blocks(self, blocks: Iterator[bytes]) -> None:
         rest = b""
         for block in blocks:
             block = rest + block
@@ -182,18 +188,24 @@ class _Reader:
         for begin, end in sorted(_lines_in(block)):
             self.lines += block.count(b"\n", counted, begin)
             counted = begin
-            left = max(0, self.size - self.passed - end)
             before = partial(self._time_before, block, begin)
-            spot = Spot(self.source.name, self.lines + 1, left, self.source.about, self.year, before)
+            after = partial(_text_after, block, end)
+            at = self.passed + end
+            spot = Spot(self.source.name, self.lines + 1, at, self.source.about, self.year, before, after)
             self.into.add(block[begin:end].decode("utf-8", "replace"), spot)
         self.lines += block.count(b"\n", counted)
         self.passed += len(block)
+        self.tail = (self.tail + block[-AFTER:])[-AFTER:]
 
     def _time_before(self, block: bytes, begin: int) -> float | None:
         """That of the nearest line before it that has one: of interleaved ranks, too, it was about then."""
         before = block[max(0, begin - _BACK) : begin].decode("utf-8", "replace").splitlines()
         times = (time_of(text, self.year) for text in reversed(before))
         return next((time for time in times if time is not None), None)
+
+
+def _text_after(block: bytes, end: int) -> str:
+    return block[end : end + AFTER].decode("utf-8", "replace")
 
 
 def _lines_in(block: bytes) -> set[tuple[int, int]]:

@@ -4,6 +4,8 @@ from preflight.diagnose.types import Role, Sign
 
 _STORE = "is the first host up, its name the same address everywhere (HST105), its port open (FWL104, PRB114)?"
 _LOOPBACK = "correct the own name in /etc/hosts (HST104), or set GLOO_SOCKET_IFNAME (HST118)"
+_FULL = "the GPU's memory is used up: by this job, or by a process that was left there"
+_SMALLER = "nvidia-smi: is something else on that GPU (GPU108)? Else a smaller batch"
 IGNORED = "ignored"  # what is raised where Python tidies up; the traceback follows
 _WORDS = "look at that rank's own words"
 
@@ -68,9 +70,10 @@ SIGNS = (
          "the port is taken at which it has to listen", "end what listens there (PRT103): ss -ltnp"),
     Sign("port-in-use", Role.OWN, ("EADDRINUSE",),
          "the port is taken at which it has to listen", "end what listens there (PRT103): ss -ltnp"),
-    Sign("device-memory", Role.OWN, ("CUDA out of memory",),
-         "the GPU's memory is used up: by this job, or by a process that was left there",
-         "nvidia-smi: is something else on that GPU (GPU108)? Else a smaller batch"),
+    Sign("device-memory", Role.OWN, ("CUDA out of memory",), _FULL, _SMALLER,
+         pattern=r"Error: CUDA out of memory|CUDA out of memory\. Tried"),
+    Sign("device-memory", Role.OWN, ("CUDA error: out of memory",), _FULL, _SMALLER),
+    Sign("device-memory", Role.OWN, ("uda failure", "out of memory"), _FULL, _SMALLER),
     Sign("gpu-ecc", Role.OWN, ("uncorrectable ECC error",),
          "the GPU's memory is damaged",
          "dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU (GPU103, GPU104)"),

@@ -62,9 +62,21 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Kill:
+    """A process that the kernel killed for want of memory, as far as the line tells. `limited`: the limit of a cgroup
+    was used up, not the host's memory; `cgroup`: that of the process."""
+
+    pid: int | None
+    name: str
+    cgroup: str
+    limited: bool
+
+
+@dataclass(frozen=True)
 class Seen:
     """The first time that a process said it; `count`: how often in all. `number`: of the line, from 1. `caught`: it is
-    a Python exception, and the log goes on for long after the last one."""
+    a Python exception, and the log goes on for long after the last one; `survived`: its writer says there that it went
+    on."""
 
     sign: Sign
     who: Who
@@ -74,6 +86,8 @@ class Seen:
     text: str
     count: int = 1
     caught: bool = False
+    survived: bool = False
+    kill: Kill | None = None
 
 
 @dataclass(frozen=True)

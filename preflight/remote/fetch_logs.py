@@ -49,6 +49,7 @@ NAMED = 50  # files that were not taken, by name
 LONGEST = 1024  # characters of a path that is told
 FOLDERS = ("debug/plog", "run/plog", "debug/device-*", "run/device-*")
 KERNEL_BYTES = 1 << 20
+SLICE = 3 << 18  # bytes that are made base64 at a time: a multiple of three
 KERNEL_WORDS = re.compile(
     r"NVRM|nvidia|nvswitch|mlx[45]|hns|hisi|hccs|davinci|devdrv|ascend|infiniband|[Oo]ut of memory|oom[-_]|segfault"
     r"|I/O error|medium error|file-max|carrier|[Ll]ink is|AER:|Machine [Cc]heck|EDAC"
@@ -59,7 +60,47 @@ SHARED = re.compile(r"nfs|lustre|gpfs|ceph|beegfs|gluster|wekafs|panfs|cifs|smb|
 
 
 def packed(data):
-    return base64.b64encode(zlib.compress(data, 1)).decode("ascii")
+    """As it is held until it is written: base64 of it, and the document as one text, would be several times as much."""
+    return zlib.compress(data, 1)
+
+
+def pieces(document):
+    """A dictionary as JSON, in texts and in bytes that stand for their base64."""
+    separator = "{"
+    for key, value in document.items():
+        yield separator + json.dumps(key) + ": "
+        separator = ", "
+        if isinstance(value, bytes):
+            yield '"'
+            yield value
+            yield '"'
+        elif isinstance(value, dict):
+            yield from pieces(value)
+        elif value and isinstance(value, list) and isinstance(value[0], dict):
+            yield "["
+            for number, one in enumerate(value):
+                yield ", " if number else ""
+                yield from pieces(one)
+            yield "]"
+        else:
+            yield json.dumps(value)
+    yield "}"
+
+
+def written(marker, document):
+    """The framed answer, on stdout."""
+    texts = list(pieces(document))
+    length = sum(len(text) if isinstance(text, str) else (len(text) + 2) // 3 * 4 for text in texts)
+    out = sys.stdout.buffer
+    out.write(("\n%s %d\n" % (marker, length)).encode("ascii"))
+    for text in texts:
+        if isinstance(text, str):
+            out.write(text.encode("ascii"))  # as json.dumps has it
+            continue
+        for begin in range(0, len(text), SLICE):
+            out.write(base64.b64encode(text[begin : begin + SLICE]))
+    out.write(b"\n")
+    out.flush()
 
 
 def told(path):
@@ -279,14 +320,14 @@ def main():
         if not answer.find(expanded(pattern), number):
             answer.nothing.append(pattern)
     answer.take()
-    document = json.dumps(
-        {"files": answer.files, "left": answer.left, "left_more": answer.left_more, "older": answer.older,
-         "nothing": answer.nothing,
-         "kernel": kernel(request["age"]) if request["kernel"] else None,
-         "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
-         "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()]}
-    )  # fmt: skip
-    sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(document), document))
+    document = {
+        "files": answer.files, "left": answer.left, "left_more": answer.left_more, "older": answer.older,
+        "nothing": answer.nothing,
+        "kernel": kernel(request["age"]) if request["kernel"] else None,
+        "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
+        "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()],
+    }  # fmt: skip
+    written(request["marker"], document)
 
 
 main()

@@ -25,11 +25,11 @@ BUSY = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # 
 LINES = tomllib.loads((CASES / "lines.toml").read_text(encoding="utf-8"))
 
 
-def looked_at(folder: Path, files: dict[str, str]) -> Diagnosis:
+def looked_at(folder: Path, files: dict[str, str], encoding: str = "utf-8") -> Diagnosis:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding=encoding, newline="")
     gathered = Gathered()
     for source in sources([folder]):
         assert read(source, gathered) is None
@@ -73,7 +73,7 @@ def test_a_job_that_failed(path: Path, tmp_path: Path) -> None:
     assert (found.cause.sign.id if found.cause else "") == expect["cause"]
     assert [told.who(seen.who) for seen in found.cause.seen] == expect["who"] if found.cause else "who" not in expect
     assert [group.sign.id for group in found.echoes] == expect.get("echoes", [])
-    assert found.others == ()
+    assert [group.sign.id for group in found.others] == expect.get("others", [])
     assert {name for name, _ in found.named} >= set(expect.get("named", []))
     assert list(found.silent) == expect.get("silent", [])
     assert expect.get("note", "") in " ".join(found.notes)
@@ -90,7 +90,7 @@ def of_all_ranks(text: str, ranks: int) -> str:
 def test_healthy_logs_accuse_nobody(path: Path, tmp_path: Path) -> None:
     case = tomllib.loads(path.read_text(encoding="utf-8"))
     files = {name: of_all_ranks(text, case.get("ranks", 0)) for name, text in case["files"].items()}
-    found = looked_at(tmp_path, files)
+    found = looked_at(tmp_path, files, case.get("encoding", "utf-8"))
     assert (found.cause, found.others, found.echoes, found.named, found.silent) == (None, (), (), (), ())
 
 

@@ -334,3 +334,22 @@ def test_bad_words_end_in_a_sentence(words: list[str], said: str, capsys: Captur
         code = ended.code
     assert code == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_it_takes_on_a_host_is_not_several_times_what_is_sent(tmp_path: Path) -> None:
+    """Of logs that do not pack: base64, and the answer as one text, were held besides; six times as much in all."""
+    most = 32 << 20
+    for number in range(5):
+        (tmp_path / f"{number}.log").write_bytes(os.urandom(most // 4))
+    request = {
+        "marker": "m", "globs": [f"{tmp_path}/*.log"], "user": "", "age": 3600, "most": most, "each": most // 4,
+        "passed": [], "kernel": False, "inside": None,
+    }  # fmt: skip
+    # Not ru_maxrss: that is at least what the process had from which it was started.
+    peak = "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"{source('fetch_logs')}\n{peak}"],
+        input=json.dumps(request).encode(), capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert len(done.stdout) > most * 4 // 3
+    assert int(done.stderr) * 1024 < 2.5 * most

@@ -56,6 +56,15 @@ def test_the_line_is_found(data: bytes, tmp_path: Path) -> None:
     assert found_in(tmp_path / "job.log") == (["file-system:3"], None)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_what_a_program_died_of_stands_at_the_end_of_its_log(encoding: str, tmp_path: Path) -> None:
+    steps = "step 7 loss 2.31\n" * 20_000
+    (tmp_path / "job.log").write_text(f"{steps}ValueError: torn\n", encoding=encoding)
+    assert found_in(tmp_path / "job.log") == (["ValueError:20001"], None)
+    (tmp_path / "job.log").write_text(f"ValueError: torn\n{steps}", encoding=encoding)
+    assert found_in(tmp_path / "job.log") == ([], None)
+
+
 def test_an_error_inside_a_line_of_three_mebibytes_is_found(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_bytes(b"x" * (2 * BLOCK) + b" " + ERROR.strip().encode() + b" " + b"x" * BLOCK)
     assert found_in(tmp_path / "job.log") == (["file-system:1"], None)

@@ -67,9 +67,11 @@ def called(host: Host, index: int, gpu: Gpu) -> str:
 
 
 def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
-    """The one skip of a host whose nvidia-smi gave no answer."""
+    """The one skip of a host whose nvidia-smi gave no answer, or one of names alone."""
     if nvidia.gpus.value is None:
         yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
+    elif nvidia.gpus.value.names_alone:
+        yield scribe.finding(Outcome.SKIP, "nvidia-smi tells no more than names, see GPU101", host=host.name)
 
 
 def _own(nvidia: Nvidia) -> Iterator[PciGpu]:
@@ -78,8 +80,10 @@ def _own(nvidia: Nvidia) -> Iterator[PciGpu]:
 
 
 def gone(nvidia: Nvidia) -> dict[str, str]:
-    """GPUs that are lost: bus id → how it shows. A container need not have all GPUs of its host."""
-    shown = {gpu.bus for gpu in gpus(nvidia)}
+    """GPUs that are lost: bus id → how it shows. A container need not have all GPUs of its host, nor an answer that
+    breaks off."""
+    told = nvidia.gpus.value
+    shown = {gpu.bus for gpu in told.gpus} if told and not told.cut else set()
     return {
         gpu.bus: "is on the PCI bus, but not in nvidia-smi"
         if gpu.answers

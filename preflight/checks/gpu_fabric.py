@@ -107,6 +107,9 @@ def switch_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
     """
+    if nvidia.module is None:
+        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+        return
     if nvidia.log.value is None:
         yield here.skip("the driver's lines of the kernel log are not known, see GPU107")
         return

@@ -4,14 +4,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.gpu import GPU, gpus, profile
-from preflight.checks.registry import All, cluster_check
+from preflight.checks.majority import odd_ones
+from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.nvlink import GpuNvLinks
+from preflight.facts.nvidia_smi.nvlink_errors import LinkErrors
 from preflight.facts.nvidia_smi.topology import GpuTopology
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
+Pair = tuple[str, str]  # of GPUs: ("GPU0", "GPU1")
 _NEAR_TO_FAR = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")
 _TOLERANCE = 0.02  # of a link's speed: captures have 26.562, data sheets 26.5625
 
@@ -22,7 +25,7 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     any, NCCL goes over PCIe. Held against [machine] of the inventory, what the model is known to have, or
     what most GPUs of that name have here. GPUs in MIG mode have no NVLink and are left out.
 
-    By hand: nvidia-smi nvlink -s; nvidia-smi nvlink -e
+    By hand: nvidia-smi nvlink -s
 
     Mend: reset all GPUs of the host together, or reboot it; if links stay away: the board
     """
@@ -82,34 +85,94 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
         )  # fmt: skip
 
 
+@host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
+def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: a link that sends packets again, or is trained anew, is slow from time to time, and often the one that goes
+    down next. A healthy link counts nothing since the driver was loaded. Only a warning: the format is known from what
+    users posted, not from a capture. Not asked where the kernel log has to be read from journald.
+
+    By hand: nvidia-smi nvlink -e
+
+    Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
+    the bridge between the GPUs
+    """
+    said = nvidia.nvlink_errors
+    if said.value is None:
+        yield here.skip(said.error or "nvidia-smi tells of no NVLink")
+        return
+    for missing in said.value.unread[:1]:
+        yield here.unknown(f"{here.host.name}: {missing.error}")
+    for gpu in said.value.gpus:
+        bad = {link.number: words for link in gpu.links if (words := _counted(link))}
+        if bad:
+            first = next(iter(bad))
+            more = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
+            yield here.bad(
+                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}", device=gpu.index,
+                expected="no errors", found=bad[first],
+                evidence=tuple(f"link {number}: {words}" for number, words in bad.items()),
+                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
+                "together, then look at the board",
+            )  # fmt: skip
+
+
+def _counted(link: LinkErrors) -> str:
+    """`3 replays, 1 recovery`; "": nothing."""
+    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
 @cluster_check("GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU,
                several=False)  # fmt: skip
 def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
-    one on most other hosts.
+    one on most hosts. Where as many have it as have not, nobody is right, and both sides are told.
 
     By hand: nvidia-smi topo -m
 
-    Mend: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it
+    Mend: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it; of
+    cards with bridges between them: the bridge
     """
-    seen = {host.name: _links(nvidia[host.name].topology.value) for host in all_.hosts}
+    links = {host.name: _judged(nvidia[host.name]) for host in all_.hosts}
+    odd = _differing(links)
     for host in all_.hosts:
-        said = nvidia[host.name]
+        said, others = nvidia[host.name], odd[host.name]
         yield from _untold(all_, host, said)
-        found = gpus(said)
-        switched = bool(found) and all(profile(gpu.product) for gpu in found)
-        dark = _dark(said)
+        switched = bool(gpus(said)) and all(profile(gpu.product) for gpu in gpus(said))
         without = {
-            pair: link for pair, link in seen[host.name].items()
-            if not link.startswith("NV") and not dark & set(pair) and (switched or _have(seen, host.name, pair))
+            pair: link for pair, link in links[host.name].items()
+            if not link.startswith("NV") and (switched or pair in others)
         }  # fmt: skip
-        if without and not any(gpu.mig.current for gpu in found):
-            first = next(iter(without))
-            peer = None if switched else next(
-                name for name, links in seen.items() if name != host.name and links.get(first, "").startswith("NV")
+        if without:
+            yield _without_nvlink(all_, host, without, None if switched else others[next(iter(without))])
+        elif others and not switched:
+            pair, peer = next(iter(others.items()))
+            yield all_.bad(
+                f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
+                host=host.name, peer=peer, expected="the same everywhere", found=links[host.name][pair],
+                remedy=f"look for the bridge between the two GPUs of {peer}; nvidia-smi topo -m on both",
             )  # fmt: skip
-            yield _without_nvlink(all_, host, without, peer)
+
+
+def _judged(said: Nvidia) -> dict[Pair, str]:
+    """Without GPUs in MIG mode, which have no NVLink, and those of which GPU115 says that none is up."""
+    dark = _dark(said)
+    if any(gpu.mig.current for gpu in gpus(said)):
+        return {}
+    return {pair: link for pair, link in _links(said.topology.value).items() if not dark & set(pair)}
+
+
+def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
+    """Host → pairs without NVLink that have it on most hosts, and a host that has it. Where as many have it as have
+    not, those that have it, too. A pair that most have not is none that is missed."""
+    found: dict[str, dict[Pair, str]] = {name: {} for name in links}
+    for pair in dict.fromkeys(pair for told in links.values() for pair in told):
+        has = {name: told[pair].startswith("NV") for name, told in links.items() if pair in told}
+        for odd in odd_ones(has):
+            if not odd.value or 2 * len(odd.others) == len(has):
+                found[odd.host][pair] = odd.others[0]
+    return found
 
 
 def _dark(said: Nvidia) -> set[str]:
@@ -119,7 +182,7 @@ def _dark(said: Nvidia) -> set[str]:
     }
 
 
-def _without_nvlink(all_: All, host: Host, without: Mapping[tuple[str, str], str], peer: str | None) -> Finding:
+def _without_nvlink(all_: All, host: Host, without: Mapping[Pair, str], peer: str | None) -> Finding:
     """Names the one GPU that all of several pairs have in common, if there is one, and `peer`, which has NVLink."""
     (one, other), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
@@ -131,7 +194,7 @@ def _without_nvlink(all_: All, host: Host, without: Mapping[tuple[str, str], str
     )  # fmt: skip
 
 
-def _links(topology: GpuTopology | None) -> dict[tuple[str, str], str]:
+def _links(topology: GpuTopology | None) -> dict[Pair, str]:
     """(GPU, GPU) → the link between them, each pair once."""
     if topology is None:
         return {}
@@ -141,12 +204,6 @@ def _links(topology: GpuTopology | None) -> dict[tuple[str, str], str]:
         (one, other): rows[one][other]
         for at, one in enumerate(names) if one in rows for other in names[at + 1 :] if rows[one][other] != "N/A"
     }  # fmt: skip
-
-
-def _have(seen: Mapping[str, Mapping[tuple[str, str], str]], host: str, pair: tuple[str, str]) -> bool:
-    """Whether the pair has NVLink on most of the other hosts that tell."""
-    others = [links[pair].startswith("NV") for name, links in seen.items() if name != host and pair in links]
-    return sum(others) * 2 > len(others)
 
 
 def _untold(all_: All, host: Host, said: Nvidia) -> Iterator[Finding]:

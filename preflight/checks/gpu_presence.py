@@ -78,7 +78,9 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
     """
-    counts = {host.name: len(gpus(nvidia[host.name])) for host in all_.hosts if nvidia[host.name].gpus.value}
+    counts = {
+        host.name: len(told.gpus) for host in all_.hosts if (told := nvidia[host.name].gpus.value) and not told.cut
+    }
     hosts_with = Counter(counts.values())
     usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # of equals the more
     whose = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
@@ -93,7 +95,12 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
                 remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
             )  # fmt: skip
         if host.name not in counts:
-            if not missing:
+            if seen.gpus.value:
+                yield all_.unknown(
+                    f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
+                    host=host.name, remedy=f"run nvidia-smi -L on {host.name}",
+                )  # fmt: skip
+            elif not missing:
                 yield from silent(all_, host, seen)
             continue
         number = len({gpu.bus for gpu in gpus(seen)} | set(missing))

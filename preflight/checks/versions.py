@@ -1,15 +1,20 @@
 """Versions of what a job loads: equal on every host."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.compatibility import release, torch_npu_for
 from preflight.facts.job import Job
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.quote import LONGEST, quote
 from preflight.facts.types import Versions
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+
+NVIDIA = frozenset({Product.NVIDIA})
 
 
 def differing(all_: All, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -95,7 +100,7 @@ def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     return differing(all_, "the firmware", {name: seen.firmware for name, seen in versions.items()})
 
 
-@cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=frozenset({Product.NVIDIA}))
+@cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=NVIDIA)
 def nccl(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang where the release
     is too old to say so; a runtime of CUDA that is newer than one host's driver takes fails there alone. The packages
@@ -125,6 +130,73 @@ def _of_family(job: Job, start: str) -> str | None:
             _, _, cuda = name.rpartition("_cu")
             found.append(f"{version} (cu{cuda})" if cuda.isdigit() else version)
     return ", ".join(found) or None
+
+
+@host_check("VER114", "The NVIDIA driver serves the CUDA that jobs' torch was made for", products=NVIDIA)
+def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: a driver runs what was made for its own CUDA and for older ones, and from CUDA 11 on also for newer ones of
+    the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility; 11.x runs
+    from driver 450.80.02 on, 12.x from 525.60.13 on). With a newer major release torch finds no GPU, or NCCL ends with
+    "invalid usage" or hangs. torch's CUDA is read from its version (2.4.1+cu124), else from the wheel of the runtime
+    that it brings; the driver's from nvidia-smi. In a container it is a warning: NVIDIA's package cuda-compat, which
+    does not show from outside, lets older drivers of data centre GPUs run a newer release.
+
+    By hand: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime'   (where jobs run)
+
+    Mend: a newer driver, and a reboot; or a torch that is made for the driver's CUDA (pip install torch --index-url
+    https://download.pytorch.org/whl/cu124)
+    """
+    runtime, source = _cuda_of_torch(job)
+    served = _cuda(nvidia.gpus.value.cuda or "") if nvidia.gpus.value else None
+    if runtime is None:
+        yield here.skip(source)
+    elif served is None:
+        yield here.skip("which CUDA the driver serves is not known, see GPU101")
+    elif runtime[0] > served[0] or (runtime > served and not _runs_newer_minor(runtime[0], nvidia)):
+        driver = f" {nvidia.module.version}" if nvidia.module else ""
+        wanted, there = ".".join(map(str, runtime)), ".".join(map(str, served))
+        speak = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
+        yield speak(
+            f"{here.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {there}",
+            expected=f"a driver of CUDA {runtime[0]}", found=f"CUDA {there}",
+            remedy=f"install a driver of CUDA {runtime[0]} and reboot {here.host.name}; or a torch for CUDA {there}",
+        )  # fmt: skip
+
+
+# Major release of CUDA → the first driver that runs all its minor releases; older majors have none. The table of
+# "minor version compatibility" in https://docs.nvidia.com/deploy/cuda-compatibility
+_FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
+
+
+def _runs_newer_minor(major: int, nvidia: Nvidia) -> bool:
+    """Whether the driver runs minor releases that are newer than its own."""
+    numbers = re.findall("[0-9]{1,6}", nvidia.module.version)[:3] if nvidia.module else []
+    first = _FIRST_DRIVER.get(major, (0,))
+    return major >= min(_FIRST_DRIVER) and (not numbers or tuple(map(int, numbers)) >= first)
+
+
+def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
+    """The CUDA that jobs load, and what says so; None: why it is not known."""
+    torch = job.packages.get("torch", "")
+    if build := re.search(r"\+cu([0-9]{2,3})(?![0-9])", torch):
+        return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST]}"
+    if "+" in torch:
+        return None, f"torch {quote(torch)} names no CUDA"
+    wheels = {name: version for name, version in job.packages.items() if name.startswith(_FAMILIES["the CUDA runtime"])}
+    if len(wheels) != 1:
+        return (
+            None,
+            "no wheel tells which CUDA jobs load" if not wheels else "wheels of several CUDA runtimes are there",
+        )
+    ((name, version),) = wheels.items()
+    said = f"{name.replace('_', '-')} {quote(version)}"
+    return (_cuda(version), said) if _cuda(version) else (None, f"{said} names no CUDA")
+
+
+def _cuda(version: str) -> tuple[int, int] | None:
+    """12.4.127 → (12, 4)"""
+    match = re.match(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)

@@ -7,6 +7,7 @@ from preflight.facts.found import Found
 from preflight.facts.nvidia_logs.kernel import KernelLog
 from preflight.facts.nvidia_smi.gpu import Gpus
 from preflight.facts.nvidia_smi.nvlink import NvLinks
+from preflight.facts.nvidia_smi.nvlink_errors import NvLinkErrors
 from preflight.facts.nvidia_smi.topology import GpuTopology
 
 Since = Literal["boot", "driver", "unknown"]
@@ -59,7 +60,8 @@ class Nvidia:
     """`hung`: nvidia-smi did not end within its time, so that its answer is an error, too. `switches`: bus ids of the
     NVSwitches that the PCI bus shows (those of B200 hosts are not there). `module` None: no driver is loaded.
     `libraries`: versions of libnvidia-ml and libcuda in the usual places. `contained`: all this was seen from within a
-    container, which need not have all GPUs of its machine; where jobs run is another matter (Job.contained)."""
+    container, which need not have all GPUs of its machine; where jobs run is another matter (Job.contained).
+    `nvlink_errors` are not asked for where the kernel log has to be read from journald."""
 
     gpus: Found[Gpus] = field(default_factory=Found)
     nvlinks: Found[NvLinks] = field(default_factory=Found)
@@ -73,3 +75,4 @@ class Nvidia:
     persistence_daemon: bool = False
     log: Found[DriverLog] = field(default_factory=Found)
     contained: bool = False
+    nvlink_errors: Found[NvLinkErrors] = field(default_factory=Found)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from preflight.facts import nvidia_logs, nvidia_smi
@@ -16,7 +16,8 @@ _PACKAGE = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~]|$)
 _VERSION = re.compile(r"[0-9]{3,4}(?:\.[0-9]{1,4}){1,3}", re.ASCII)
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _DRIVER_STARTS = "NVRM: loading NVIDIA UNIX"
-_LINKS = "nvlink -s"
+_LINKS, _ERRORS = "nvlink -s", "nvlink -e"
+_XML, _FEW = "-q -x", "--query-gpu"
 _STILL_RUNS = "was still running at its deadline"  # the collector's words
 _WIDEST = 32  # lanes; a device that fell off the bus tells 63
 
@@ -58,13 +59,13 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
     strange = [bus for bus in (*(gpu[0] for gpu in raw.pci), *raw.switches) if not _BUS.fullmatch(bus)]
     if strange:
         return Missing(f"the PCI bus has {quote(strange[0])}, which is no place of a device")
-    manager = raw.fabric_manager
+    manager, gpus = raw.fabric_manager, _gpus(raw)
     package = _PACKAGE.match(manager.package or "")
     return Nvidia(
-        gpus=_asked(raw, "-q", nvidia_smi.query),
+        gpus=gpus,
         nvlinks=_asked(raw, _LINKS, nvidia_smi.nvlink),
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
-        hung=_STILL_RUNS in getattr(raw.answers.get("-q"), "trouble", ""),
+        hung=_STILL_RUNS in gpus.error,
         pci=tuple(
             PciGpu(bus, _lanes(width), _lanes(most), alive, raw.pci_drivers.get(bus), bus in raw.virtual)
             for bus, width, most, alive in raw.pci
@@ -78,7 +79,23 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         persistence_daemon=raw.persistence_daemon,
         log=_log(raw.log),
         contained=raw.contained,
+        nvlink_errors=_asked(raw, _ERRORS, nvidia_smi.nvlink_errors),
     )
+
+
+def _gpus(raw: RawNvidia) -> Found[nvidia_smi.Gpus]:
+    """By `-q`; by the ways in which it was asked else only where that is no answer, and then why it is none."""
+    first = _asked(raw, "-q", nvidia_smi.query)
+    if first.value is not None:
+        return first
+    for question in raw.answers:
+        read = nvidia_smi.query if question == _XML else nvidia_smi.few if question.startswith(_FEW) else None
+        other: Found[nvidia_smi.Gpus] = _asked(raw, question, read) if read else Found()
+        if _STILL_RUNS in other.error:
+            return other
+        if other.value is not None:
+            return Found(replace(other.value, unread=(Missing(first.error), *other.value.unread)))
+    return first
 
 
 def _asked(raw: RawNvidia, question: str, read: Callable[[str], Any]) -> Found[Any]:
@@ -87,7 +104,7 @@ def _asked(raw: RawNvidia, question: str, read: Callable[[str], Any]) -> Found[A
     output = raw.answers.get(question)
     if output is None or output.trouble:
         return Found(error=output.trouble if output else "nvidia-smi did not answer in time")
-    if question == _LINKS and not output.code and not output.text.strip():
+    if question in (_LINKS, _ERRORS) and not output.code and not output.text.strip():
         return Found()  # no GPU here has NVLink
     found = read(output.text)
     return Found(error=found.error) if isinstance(found, Missing) else Found(found)

@@ -83,6 +83,7 @@ def write(state: Path, host: int, gpus: int) -> None:
     ]
     (state / "nvidia" / "query").write_text(head + "".join(blocks))
     (state / "nvidia" / "nvlink").write_text("".join(_links(index, uuids[index], told[index]) for index in range(gpus)))
+    (state / "nvidia" / "nvlink-errors").write_text("".join(_errors(index, uuids[index]) for index in range(gpus)))
     (state / "nvidia" / "topo").write_text(_topology(gpus))
 
 
@@ -96,6 +97,13 @@ def _links(index: int, uuid: str, values: dict[str, str]) -> str:
     speeds = ("<inactive>" if dark == str(link) else LINK_SPEED for link in range(LINKS))
     links = "".join(f"\t Link {link}: {speed}\n" for link, speed in enumerate(speeds))
     return f"GPU {index}: {PRODUCT} (UUID: {uuid})\n{links}"
+
+
+def _errors(index: int, uuid: str) -> str:
+    counts = "\n".join(
+        f"\t Link {link}: {kind} Errors: 0" for link in range(LINKS) for kind in ("Replay", "Recovery", "CRC")
+    )
+    return f"GPU {index}: {PRODUCT} (UUID: {uuid})\n{counts}\n"
 
 
 def _topology(gpus: int) -> str:

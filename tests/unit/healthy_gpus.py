@@ -17,6 +17,7 @@ from preflight.facts.nvidia_smi.gpu import (
     RetiredPages,
 )
 from preflight.facts.nvidia_smi.nvlink import GpuNvLinks, NvLink, NvLinks
+from preflight.facts.nvidia_smi.nvlink_errors import GpuLinkErrors, LinkErrors, NvLinkErrors
 from preflight.facts.nvidia_smi.topology import GpuTopology, TopologyRow
 
 DRIVER, NAME = "535.183.01", "NVIDIA H100 80GB HBM3"
@@ -62,10 +63,12 @@ def _topology() -> GpuTopology:
 
 
 def healthy_nvidia(host: int) -> Nvidia:
+    no_errors = tuple(LinkErrors(number, 0, 0, 0) for number in range(18))
     links = tuple(NvLink(number, 26.562) for number in range(18))
     return Nvidia(
         gpus=Found(Gpus(DRIVER, "12.2", 8, tuple(_gpu(host, index) for index in range(8)))),
         nvlinks=Found(NvLinks(tuple(GpuNvLinks(index, NAME, uuid(host, index), links) for index in range(8)))),
+        nvlink_errors=Found(NvLinkErrors(tuple(GpuLinkErrors(index, no_errors) for index in range(8)))),
         topology=Found(_topology()),
         pci=tuple(PciGpu(bus(index), 16, 16) for index in range(8)),
         switches=("0000:07:00.0", "0000:08:00.0", "0000:09:00.0", "0000:0a:00.0"),

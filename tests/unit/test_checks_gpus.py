@@ -10,14 +10,16 @@ from preflight.checks.gpu import gpus, numbered
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks, select
 from preflight.facts.document import dump, load
-from preflight.facts.found import Found
+from preflight.facts.found import Found, Missing
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_answer import RawFabricManager, RawLog, RawNvidia, nvidia
+from preflight.facts.nvidia_smi import Gpus, few
 from preflight.facts.nvidia_smi.nvlink import NvLinks
 from preflight.facts.output import Output
 from preflight.facts.types import ClusterFacts, HostFacts
 from tests.unit.healthy import scene
 from tests.unit.healthy_gpus import healthy_nvidia
+from tests.unit.test_checks_rdma import HOSTS, Change, gate, look
 
 SAID = Path(__file__).parents[1] / "cases" / "parsers"
 
@@ -74,9 +76,81 @@ def test_where_all_serial_numbers_are_blotted_out_the_places_on_the_bus_count() 
     assert [index for index, _ in numbered(alike)] == list(range(8))
 
 
+def with_bridges(*without: str) -> Change:
+    """Cards of a model that has bridges alone, but none between two GPUs."""
+
+    def changed(host: HostFacts) -> HostFacts:
+        seen = host.nvidia
+        assert isinstance(seen, Nvidia) and seen.gpus.value and seen.topology.value
+        cards = tuple(replace(gpu, product="NVIDIA A40") for gpu in gpus(seen))
+        rows = tuple(
+            replace(row, links=tuple("SYS" if {row.device, device} == set(without) else link
+                                     for device, link in zip(seen.topology.value.devices, row.links, strict=True)))
+            for row in seen.topology.value.rows
+        )  # fmt: skip
+        return replace(host, nvidia=replace(seen, gpus=Found(replace(seen.gpus.value, gpus=cards)),
+                                            topology=Found(replace(seen.topology.value, rows=rows))))  # fmt: skip
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("lacking", "verdicts"),
+    [(["node02"], ["pass", "fail", "pass"]), (["node02", "node03"], ["pass", "pass", "pass"])],
+    ids=["one of three", "most have none"],
+)
+def test_a_bridge_is_missed_where_most_hosts_have_it(lacking: list[str], verdicts: list[str]) -> None:
+    changes = {name: with_bridges(*(("GPU2", "GPU3") if name in lacking else ())) for name in HOSTS}
+    assert gate(look("GPU117", HOSTS, **changes)) == verdicts
+
+
+def test_of_two_hosts_that_differ_in_a_bridge_none_is_convicted() -> None:
+    two = HOSTS[:2]
+    findings = look("GPU117", two, node01=with_bridges(), node02=with_bridges("GPU2", "GPU3"))
+    assert gate(findings, two) == ["warn", "warn"]
+
+
 def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
     case = scene({"facts": {"node02": {"nvidia": {"gpus": {"value": {"gpus": {"3": {"reset_required": True}}}}}}},
                   "cluster": {"product": "nvidia"}})  # fmt: skip
     findings = run_checks(case.cluster, case.facts, checks=select(all_checks(), ["GPU104"]), hosts=case.cluster.hosts)
     (reset,) = [finding for finding in findings if finding.outcome == "fail"]
     assert "--gpu-reset -i 0000:40:00.0" in reset.remedy
+
+
+@pytest.mark.parametrize("why", ["the text ends inside the line 'Ser'", "nvidia-smi -q -x: the XML breaks in line 7"])
+def test_a_gpu_behind_the_point_where_the_answer_breaks_off_is_not_lost(why: str) -> None:
+    def changed(host: HostFacts) -> HostFacts:
+        seen = host.nvidia
+        assert isinstance(seen, Nvidia) and seen.gpus.value
+        broken = replace(seen.gpus.value, gpus=gpus(seen)[:3], unread=(Missing(why),))
+        return replace(host, nvidia=replace(seen, gpus=Found(broken)))
+
+    findings = look("GPU102", HOSTS, node02=changed)
+    assert [(one.host, one.outcome) for one in findings if one.outcome != "pass"] == [("node02", "unknown")]
+    assert "fail" in {one.outcome for one in look("GPU102", HOSTS, node02=lacking)}
+
+
+def lacking(host: HostFacts) -> HostFacts:
+    """The same three GPUs in an answer that is whole."""
+    seen = host.nvidia
+    assert isinstance(seen, Nvidia) and seen.gpus.value
+    return replace(host, nvidia=replace(seen, gpus=Found(replace(seen.gpus.value, gpus=gpus(seen)[:3]))))
+
+
+def test_where_names_alone_are_known_no_check_of_health_passes() -> None:
+    text = (SAID / "nvidia-smi.few" / "two-GPUs.txt").read_text(encoding="utf-8")
+
+    def changed(host: HostFacts) -> HostFacts:
+        seen, told = host.nvidia, few(text)
+        assert isinstance(seen, Nvidia) and isinstance(told, Gpus)
+        return replace(host, nvidia=replace(seen, gpus=Found(told)))
+
+    case = scene({"cluster": {"product": "nvidia"}})
+    healthy = case.facts.hosts["node02"]
+    assert isinstance(healthy, HostFacts)
+    facts = ClusterFacts({**case.facts.hosts, "node02": changed(healthy)})
+    about = ["GPU101", "GPU103", "GPU104", "GPU105", "GPU108", "GPU109", "GPU110", "GPU111", "GPU114"]
+    findings = run_checks(case.cluster, facts, checks=select(all_checks(), about), hosts=case.cluster.hosts)
+    outcomes = {(one.check, one.outcome) for one in findings if one.host == "node02"}
+    assert outcomes == {("GPU101", "unknown"), *((check, "skip") for check in about[1:])}

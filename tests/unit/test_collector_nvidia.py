@@ -14,13 +14,14 @@ from preflight.facts.decode import decode
 from preflight.facts.document import dump, load
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_answer import RawNvidia, nvidia
-from preflight.facts.nvidia_smi import Gpus, query
+from preflight.facts.nvidia_smi import FEW, Gpus, query
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Product
-from tests.unit.collector import section, tool
+from tests.unit.collector import COLLECT, section, tool
 from tests.unit.healthy import scene
 
 SAID = Path(__file__).parents[1] / "cases" / "parsers"
+ERRORS = SAID / "nvidia-smi.nvlink-errors" / "H100-one-link-counts.txt"
 QUERY = SAID / "nvidia-smi.query" / "H100-driver-580.txt"
 KMSG = """\
 6,0,0,-;Linux version 6.1.0
@@ -91,11 +92,15 @@ def look(host: Path, smi: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[
     return found
 
 
-ANSWERS = f"""case "$1" in -q) cat {QUERY};; nvlink) cat {SAID}/nvidia-smi.nvlink/*H100*.txt;; topo) exit 3;; esac\n"""
+ANSWERS = (
+    f'case "$*" in -q) cat {QUERY};; *-s) cat {SAID}/nvidia-smi.nvlink/*H100*.txt;; *-e) cat {ERRORS};; '
+    "*) exit 3;; esac\n"
+)
 
 
 def test_what_tool_bus_files_and_kernel_say_comes_home_together(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = look(host, ANSWERS, monkeypatch)
+    seen = look(host, f"echo smi >>{host}/starts\n{ANSWERS}", monkeypatch)
+    assert len((host / "starts").read_text(encoding="ascii").split()) == 4, "processes of a healthy host"
     assert seen.gpus.value and seen.gpus.value.gpus
     assert [(gpu.bus, gpu.width, gpu.answers) for gpu in seen.pci] == [
         ("0000:19:00.0", 16, True), ("0000:9b:00.0", 16, False)
@@ -108,6 +113,7 @@ def test_what_tool_bus_files_and_kernel_say_comes_home_together(host: Path, monk
     assert seen.log.value and seen.log.value.since == "driver"
     assert [(xid.bus, xid.code) for xid in seen.log.value.lines.xids] == [("0000:9b:00.0", 79)]
     assert seen.topology.error.startswith("nvidia-smi topo -m said nothing")
+    assert seen.nvlink_errors.value and seen.nvlink_errors.value.gpus[0].links[1].crc == 77
 
 
 @pytest.mark.parametrize(
@@ -155,6 +161,48 @@ def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(
     assert len(seen.pci) == 2
 
 
+XML = SAID / "nvidia-smi.query" / "xml-with-processes.txt"
+FEW_GPUS = SAID / "nvidia-smi.few" / "two-GPUs.txt"
+# What nvidia-smi does by what stands behind it; it writes down what it was asked.
+IN_TURN = {
+    "as XML": (f'"-q -x") cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "said 'nonsense'"),
+    "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "is cut, or breaks"),
+    "by fewer values": (
+        f'"-q -x") exit 9;; --query-gpu*) cat {FEW_GPUS};; -q) exit 9', ["-q", "-q -x", "--query-gpu"], 2,
+        "their health is not known",
+    ),
+    "not at all": ("*) echo No devices were found; exit 6", ["-q", "-q -x", "--query-gpu"], 0, "No devices were found"),
+    "by -q alone": (f"-q) cat {QUERY}", ["-q"], 1, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", IN_TURN)
+def test_where_the_text_tells_of_no_gpu_it_is_asked_in_other_ways(
+    host: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    answers, asked, gpus, said = IN_TURN[how]
+    seen = look(host, f'echo "$*" >>{host}/asked; case "$*" in {answers};; esac\n', monkeypatch)
+    starts = [line for line in (host / "asked").read_text(encoding="ascii").splitlines() if line.startswith("-")]
+    assert [start.partition("=")[0] for start in starts] == asked
+    assert len(seen.gpus.value.gpus if seen.gpus.value else ()) == gpus
+    told = [seen.gpus.error] if seen.gpus.value is None else [missing.error for missing in seen.gpus.value.unread]
+    assert any(said in error for error in told) if said else not told
+    assert not seen.hung
+
+
+def test_one_that_hangs_when_it_is_asked_again_is_told_and_not_asked_once_more(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f'echo "$*" >>{host}/asked; case "$*" in "-q -x") sleep 60 & wait;; *) echo nonsense;; esac\n'
+    seen = look(host, script, monkeypatch, lambda text: text.replace("QUERY_SECONDS = 25", "QUERY_SECONDS = 2"))
+    assert seen.hung and "nvidia-smi -q -x was still running" in seen.gpus.error
+    assert "--query" not in (host / "asked").read_text(encoding="ascii")
+
+
+def test_the_collector_asks_for_the_fields_that_are_read() -> None:
+    assert f"--query-gpu={','.join(FEW)} " in (COLLECT / "nvidia.py").read_text(encoding="utf-8")
+
+
 def test_without_tool_and_driver_everything_that_is_missing_is_said(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,15 +244,18 @@ def test_where_the_kernel_has_forgotten_journald_is_asked_and_four_processes_are
     tool(host / "bin", "journalctl", f"echo journalctl >>{host}/starts; echo '{said}'; echo 'NVRM' | tr N M\n")
     seen = look(host, f"echo smi >>{host}/starts\n{ANSWERS}", monkeypatch)
     assert sorted((host / "starts").read_text(encoding="ascii").split()) == ["journalctl", "smi", "smi", "smi"]
+    assert "was not asked: journalctl was" in seen.nvlink_errors.error
     assert seen.log.value and seen.log.value.since == "boot"
     assert [(xid.code, xid.last) for xid in seen.log.value.lines.xids] == [(48, "2025-02-23T16:24:18+0000")]
 
 
-def test_a_capture_without_serial_numbers_is_understood_as_well() -> None:
-    text = QUERY.read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", [QUERY, XML], ids=["text", "XML"])
+def test_a_capture_without_serial_numbers_is_understood_as_well(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
     whole, kept = query(text), query(clean(text))
     assert isinstance(whole, Gpus) and isinstance(kept, Gpus)
     assert kept.unread == whole.unread
+    assert all(gpu.serial for gpu in whole.gpus) and not any(gpu.serial for gpu in kept.gpus)
     assert [replace(gpu, serial=None) for gpu in kept.gpus] == [replace(gpu, serial=None) for gpu in whole.gpus]
 
 

@@ -2,11 +2,13 @@
 
 from preflight.facts.nvidia_smi.gpu import Gpu, Gpus
 from preflight.facts.nvidia_smi.nvlink import NvLinks, nvlink
-from preflight.facts.nvidia_smi.query import query
+from preflight.facts.nvidia_smi.nvlink_errors import NvLinkErrors, nvlink_errors
+from preflight.facts.nvidia_smi.query import FEW, few, query
 from preflight.facts.nvidia_smi.table import Table, table
 from preflight.facts.nvidia_smi.topology import GpuTopology, topology
 from preflight.facts.nvidia_smi.trouble import trouble
 
 __all__ = (
-    "Gpu", "GpuTopology", "Gpus", "NvLinks", "Table", "nvlink", "query", "table", "topology", "trouble",
+    "FEW", "Gpu", "GpuTopology", "Gpus", "NvLinkErrors", "NvLinks", "Table", "few", "nvlink", "nvlink_errors", "query",
+    "table", "topology", "trouble",
 )  # fmt: skip

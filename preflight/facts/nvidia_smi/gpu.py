@@ -4,6 +4,12 @@ from dataclasses import dataclass
 
 from preflight.facts.found import Missing
 
+# What the readers say of an answer that breaks off.
+TEXT_ENDS, XML_ENDS, XML_BREAKS = "the text ends inside the line", "the XML is cut, or breaks,", "the XML breaks"
+CUT = (TEXT_ENDS, XML_ENDS, XML_BREAKS)
+# And of one that has nothing but what every driver can be asked for.
+NAMES_ALONE = "nvidia-smi tells names and memory of the GPUs alone: their health is not known"
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -149,3 +155,13 @@ class Gpus:
     attached: int | None
     gpus: tuple[Gpu, ...]
     unread: tuple[Missing, ...] = ()
+
+    @property
+    def cut(self) -> bool:
+        """Whether the answer breaks off, so that a GPU which it does not tell of need not be lost."""
+        return any(words in missing.error for missing in self.unread for words in CUT)
+
+    @property
+    def names_alone(self) -> bool:
+        """Whether nothing is known of their health: no check of it has passed."""
+        return Missing(NAMES_ALONE) in self.unread

@@ -1,4 +1,5 @@
-"""`nvidia-smi -q`: all that the driver tells of its GPUs (held against drivers 535 to 560; names of 580 are known).
+"""`nvidia-smi -q`: all that the driver tells of its GPUs (held against drivers 535 to 560; names of 580 are known); the
+same as XML, and the few values of a CSV query, for where the text is none.
 
 Fields that drivers have renamed are looked for under each of their names.
 """
@@ -9,6 +10,8 @@ from collections.abc import Sequence
 
 from preflight.facts.found import Missing
 from preflight.facts.nvidia_smi.gpu import (
+    NAMES_ALONE,
+    TEXT_ENDS,
     Clocks,
     Ecc,
     EccCounts,
@@ -22,12 +25,22 @@ from preflight.facts.nvidia_smi.gpu import (
     RemappedRows,
     RetiredPages,
 )
-from preflight.facts.nvidia_smi.tree import MOST, Block, tree
+from preflight.facts.nvidia_smi.tree import MOST, Block, Tree, bus_of, tree
 from preflight.facts.nvidia_smi.trouble import known, trouble
+from preflight.facts.nvidia_smi.xml import is_xml, xml_tree
 from preflight.facts.quote import quote
 
 MOST_UNREAD = 50  # that are told one by one
-NOT_TOLD = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "[redacted]"}  # the last: of a capture
+NOT_TOLD = {
+    "", "N/A", "[N/A]", "Not Supported", "[Not Supported]",
+    "Requested functionality has been deprecated",  # what drivers from 570 on say of "GPU Reset Status"
+    "[redacted]",  # in a capture
+}  # fmt: skip
+# What every driver has for --query-gpu → its path in the text of -q.
+FEW = {
+    "pci.bus_id": "", "name": "Product Name", "uuid": "GPU UUID", "driver_version": "Driver Version",
+    "memory.total": "FB Memory Usage/Total", "memory.used": "FB Memory Usage/Used",
+}  # fmt: skip
 _NO_ANSWER = re.compile(r"Error|requires reset|Permission")
 SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
     "Idle", "Applications Clocks Setting", "SW Power Cap", "HW Slowdown", "HW Thermal Slowdown",
@@ -98,8 +111,33 @@ class _Answers:
 
 
 def query(text: str) -> Gpus | Missing:
-    """`nvidia-smi -q`: all GPUs of a host. Where only some answered, or the text was cut, `unread` says so."""
-    found = tree(text)
+    """`nvidia-smi -q`, or `-q -x`: all GPUs of a host. Where only some answered, or the text was cut, `unread` says
+    so."""
+    if not is_xml(text):
+        return _gpus(tree(text), text)
+    found = xml_tree(text)
+    return _gpus(found, text) if found.gpus or not found.messages else Missing(found.messages[0])
+
+
+def few(text: str) -> Gpus | Missing:
+    """`nvidia-smi --query-gpu=… --format=csv,noheader` of FEW. Of all else nothing is known, which `unread` says."""
+    found = Tree()
+    for line in text.splitlines()[: MOST + 1]:
+        cells = [cell.strip() for cell in line.split(",")]
+        bus = bus_of(cells[0])
+        if bus and len(cells) == len(FEW):
+            fields: dict[str, str | None] = dict(list(zip(FEW.values(), cells, strict=True))[1:])
+            found.host.fields["Driver Version"] = fields.pop("Driver Version")
+            found.gpus.append((bus, Block(fields)))
+        elif line.strip():
+            found.messages.append(known(line) or f"nvidia-smi --query-gpu: {quote(line)} is not understood")
+    if not found.gpus:
+        return Missing(trouble(text, "--query-gpu"))
+    found.messages.append(NAMES_ALONE)
+    return _gpus(found, text)
+
+
+def _gpus(found: Tree, text: str) -> Gpus | Missing:
     if not found.gpus:
         nothing = "Attached GPUs" in found.host.fields and not known(text)
         return Missing("nvidia-smi -q tells of no GPU" if nothing else trouble(text, "-q"))
@@ -118,7 +156,7 @@ def query(text: str) -> Gpus | Missing:
         gpus.append(_gpu(bus, answers, block.processes))
         unread += answers.unread
     if found.cut:
-        unread.append(Missing(f"nvidia-smi -q: the text ends inside the line {quote(found.cut)}"))
+        unread.append(Missing(f"nvidia-smi -q: {TEXT_ENDS} {quote(found.cut)}"))
     if attached is not None and attached != len(gpus):
         unread.append(
             Missing(

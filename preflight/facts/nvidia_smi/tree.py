@@ -11,7 +11,7 @@ from preflight.facts.nvidia_smi.trouble import known
 
 LONGEST = 4 << 20  # characters; a host of 16 GPUs prints 150 thousand
 MOST = 128  # GPUs
-_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_PLACE = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 
 
 @dataclass
@@ -36,6 +36,12 @@ def bus_address(domain: str, bus: str, device: str, function: str = "0") -> str:
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
 
 
+def bus_of(text: str) -> str | None:
+    """The bus address of "00000000:1B:00.0", as all forms of nvidia-smi write it; None: it is none."""
+    match = _PLACE.fullmatch(text)
+    return bus_address(*match.groups()) if match else None
+
+
 def tree(text: str) -> Tree:
     """Every line that ends with a line end; what is behind the last one may be half a value."""
     found = Tree()
@@ -51,9 +57,9 @@ def tree(text: str) -> Tree:
         key, colon, value = bare.partition(" : ") if not bare.endswith(" :") else (bare[:-2], ":", "")
         key = key.strip()
         if indent == 0 and (found.gpus or not colon):
-            if match := _GPU.fullmatch(bare):
+            if bare.startswith("GPU ") and (bus := bus_of(bare[4:])):
                 block, sections = Block(), []
-                found.gpus.append((bus_address(*match.groups()), block))
+                found.gpus.append((bus, block))
             elif message := known(bare):
                 found.messages.append(message)
             continue  # what other programs say between the lines changes no section

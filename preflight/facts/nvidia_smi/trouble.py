@@ -75,5 +75,5 @@ def trouble(text: str, question: str = "") -> str:
     if message := known(start):
         return message
     if re.match(r"\s*<(\?xml|!DOCTYPE|nvidia_smi_log)", start):
-        return "this is the XML of nvidia-smi -q -x; it is not read: save nvidia-smi -q without -x"
+        return "this is the XML of nvidia-smi -q -x, which nvidia-smi.query reads"
     return f"nvidia-smi {question}".rstrip() + f" said {quote(start)}"

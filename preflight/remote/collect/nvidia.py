@@ -1,4 +1,5 @@
-"""NVIDIA GPUs: what nvidia-smi says, and what the kernel says without it. At most four processes are started."""
+"""NVIDIA GPUs: what nvidia-smi says, and what the kernel says without it. At most four processes are started where
+nvidia-smi answers."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -10,8 +11,17 @@ from collections import deque
 from collect.tools import COMMAND_LIMIT, LookError, attempt, each, find, listed, listing, read, runs
 
 QUERIES = ("-q", "nvlink -s", "topo -m")
+COUNTERS = "nvlink -e"  # asked where journalctl is not, so that four processes are the most
+NOT_ASKED = "nvidia-smi nvlink -e was not asked: journalctl was, and four processes are the most"
+# Asked in turn where -q tells of no GPU: the same in another form, then what every driver has (FEW of facts).
+OTHERWISE = (
+    "-q -x",
+    "--query-gpu=pci.bus_id,name,uuid,driver_version,memory.total,memory.used --format=csv,noheader",
+)
+TOLD = {"-q": re.compile(r"^GPU [0-9A-Fa-f]{4,8}:", re.M), "-q -x": re.compile(r"<gpu id=")}
 QUERY_SECONDS = 25  # without persistence mode every start of the tool wakes all GPUs, which takes seconds each
 QUERY_LIMIT = 2 * COMMAND_LIMIT  # characters; 16 GPUs with their processes print 300 thousand
+XML_LIMIT = 8 * COMMAND_LIMIT  # of which 16 GPUs print 800 thousand, with all clocks that they can have
 JOURNAL_SECONDS = 10
 KMSG = "/dev/kmsg"
 LOG_LIMIT = 512 * 1024  # bytes of the driver's lines that travel
@@ -38,15 +48,31 @@ DPKG_LIMIT = 64 << 20  # bytes
 def look_nvidia(request, deadline):
     log = kmsg()
     tool = find("nvidia-smi")
-    questions = [*(QUERIES if tool else ()), *(() if log["whole"] else ("journalctl",))]
+    by_journal = not log["whole"] and bool(find("journalctl"))
+    last = "journalctl" if by_journal else COUNTERS
+    questions = [*QUERIES, last] if tool else [last] if by_journal else []
 
     def ask(question):
         if question == "journalctl":
             return journal(deadline)
-        return attempt([tool, *question.split()], min(deadline, time.monotonic() + QUERY_SECONDS), QUERY_LIMIT)
+        limit = XML_LIMIT if question == "-q -x" else QUERY_LIMIT
+        return attempt([tool, *question.split()], min(deadline, time.monotonic() + QUERY_SECONDS), limit)
 
-    found = each(questions, ask, deadline)
+    def ask_in_turn(question):
+        answers = {question: ask(question)}
+        for other in OTHERWISE if question == "-q" else ():
+            said = answers[question]
+            if "trouble" in said or TOLD[question].search(said["out"]):
+                break  # one that hangs costs its own time and no more
+            answers[other] = ask(other)
+            question = other
+        return answers
+
+    answered = each(questions, ask_in_turn, deadline)
+    found = {question: said for answers in answered.values() for question, said in answers.items()}
     log = found.pop("journalctl", None) or log
+    if tool and by_journal:
+        found[COUNTERS] = {"out": "", "err": "", "code": -1, "trouble": NOT_ASKED}
     gpus, switches = pci()
     return {
         "tool": bool(tool),

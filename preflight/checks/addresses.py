@@ -82,7 +82,9 @@ def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             yield all_.bad(
                 f"{host.name}: device {index}: its address {address} is also that of {', '.join(others)}",
                 host=host.name, device=index, peer=others[0], expected="an address of its own", found=address,
-                remedy="preflight configure-device-ips",
+                remedy="preflight configure-device-ips" if planned_device(host, index).address
+                else "give the devices addresses in the inventory ([network] or device_addresses), then preflight "
+                "configure-device-ips",
             )  # fmt: skip
 
 

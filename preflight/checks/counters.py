@@ -4,21 +4,12 @@ from collections.abc import Iterator
 
 from preflight.checks.npu import untold
 from preflight.checks.registry import NPU, Here, host_check
+from preflight.facts.link_counts import WATCHED
 from preflight.facts.nic import Nic
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 SHARE, FEW = 1e-6, 10  # of packets: below one in a million, or ten in all, a link is as good as links are
-# What counts, and what it is counted against. Others (queue pair errors, unexpected acknowledgements) also come of jobs
-# that were ended.
-WATCHED = {
-    "mac_rx_bad_pkt_num": "mac_rx_total_pkt_num",
-    "mac_tx_bad_pkt_num": "mac_tx_total_pkt_num",
-    "roce_rx_err_pkt_num": "roce_rx_all_pkt_num",
-    "roce_tx_err_pkt_num": "roce_tx_all_pkt_num",
-    "roce_out_of_order_num": "roce_rx_all_pkt_num",
-    "roce_new_pkt_rty_num": "roce_tx_all_pkt_num",
-}
 
 
 @host_check("NIC109", "The devices' packets arrive whole and in order", severity=Outcome.WARN, products=NPU)

@@ -1,5 +1,6 @@
 """Ports that a job binds explicitly: reserved now, reserved at boot, free."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from preflight.checks.loading import LONGEST, Way
@@ -142,16 +143,14 @@ def free(here: Here, sockets: Sockets) -> Iterator[Finding]:
 
     Mend: stop the process that is named, or move the job to other ports
     """
+    dead: dict[str, list[str]] = defaultdict(list)  # port → its connections; a job leaves many behind
     for socket in sockets.on_job_ports:
         if socket.local_port not in here.cluster.ports:
             continue
         who = _who(socket)
         port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
-            yield here.warn(
-                f"{here.host.name}: {port} is still held by a finished connection ({who})",
-                found=who, remedy="wait a minute, then look again",
-            )  # fmt: skip
+            dead[port].append(who)
         elif socket.state == "LISTEN":
             yield here.bad(
                 f"{here.host.name}: {port} is taken by {who}", expected="free", found=who,
@@ -163,6 +162,13 @@ def free(here: Here, sockets: Sockets) -> Iterator[Finding]:
                 expected="free", found=who, cause="it blocks a bind, and no list of listeners shows it",
                 remedy="end that connection; reserve the ports so that it does not happen again (PRT101)",
             )  # fmt: skip
+    for port, (first, *more) in dead.items():
+        found = f"{first} and {len(more)} more" if more else first
+        yield here.warn(
+            f"{here.host.name}: {port} is still held by {'finished connections' if more else 'a finished connection'} "
+            f"({found})",
+            found=found, remedy="wait a minute, then look again",
+        )  # fmt: skip
 
 
 def _who(socket: Socket) -> str:

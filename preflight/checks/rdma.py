@@ -66,6 +66,12 @@ def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[R
     return [port for port in ports if port.device in names] or "no active RDMA port that jobs use"
 
 
+def used_or_all(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
+    """As `used`, but all of them where it is not known which ones jobs use."""
+    known = cluster.machine.rdma or cluster.probe.transport == "socket" or job is not None
+    return used(cluster, job, ports) if known else list(ports) or "no active RDMA port"
+
+
 def gids_of(rdma: Rdma, port: RdmaPort) -> list[Gid]:
     return [gid for gid in rdma.gids if (gid.device, gid.port) == (port.device, port.port)]
 

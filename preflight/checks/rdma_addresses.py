@@ -1,4 +1,4 @@
-"""Addresses of RoCE ports: the GIDs that NCCL takes, the size of their packets, the networks that they are in."""
+"""Addresses of RoCE ports: the GIDs that NCCL takes, the networks that they are in; the size of RDMA packets."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -148,51 +148,79 @@ def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
             )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Packets:
+    """What a port sends. `size`: bytes of data in a packet; `said`: what makes it so."""
+
+    size: int
+    said: str
+    is_roce: bool
+
+
 @cluster_check(
-    "RDM106", "RoCE packets are equally large on all hosts", products=NVIDIA, several=False, optional=("job",)
+    "RDM106", "RDMA packets are equally large on all hosts", products=NVIDIA, several=False, optional=("job",)
 )
 def packets(
     all_: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: Mapping[str, Job | None]
 ) -> Iterator[Finding]:
     """Why: the MTU of the interface decides how much data a RoCE packet has: 4096 bytes from an MTU of 4192 on, 1024
-    with 1500. Where two ends differ, the larger packet is an error of the smaller end: "IBV_WC_LOC_LEN_ERR", or
-    "local access violation work queue error". Less than 4096 everywhere is a warning: it costs speed, and NCCL's
-    communication from within kernels (GIN) wants 4096.
+    with 1500. A port of InfiniBand has an active MTU of its own. Where two ends differ, the larger packet is an error
+    of the smaller end: "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Less than 4096 everywhere is
+    a warning: it costs speed, and NCCL's communication from within kernels (GIN) wants 4096.
 
     By hand: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
 
-    Mend: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches
+    Mend: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches;
+    of InfiniBand: the MTU that HCA and switches are set to, and the subnet manager's partitions
     """
-    sizes: dict[Place, dict[str, int]] = defaultdict(dict)
-    mtus: dict[tuple[str, Place], str] = {}
     taken = _taken(all_, rdma, job)
+    sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
     for name, port, gid in taken.gids:
-        place = (port.device, port.port)
         nic = interface(network[name], gid) if gid else None
         if nic:
-            sizes[place][name] = roce_mtu(nic.mtu)
-            mtus[name, place] = f"{nic.name} has MTU {nic.mtu}"
-    small, told = set[str](), set[str]()
-    compared = {name for by_host in sizes.values() for name in by_host}
-    for place, by_host in sorted(sizes.items()):
-        odd = list(odd_ones(by_host))
+            said = f"{nic.name} has MTU {nic.mtu}"
+            sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), said, is_roce=True)
+    for name, port in _infiniband(all_, rdma, job):
+        if port.mtu is not None:
+            said = f"{port.device} has an active MTU of {port.mtu}"
+            sent[port.device, port.port][name] = _Packets(port.mtu, said, is_roce=False)
+        elif name in taken.without:
+            taken.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
+    small, told = dict[str, _Packets](), set[str]()
+    compared = {name for by_host in sent.values() for name in by_host}
+    for place, by_host in sorted(sent.items()):
+        odd = list(odd_ones({name: packets.size for name, packets in by_host.items()}))
         for one in odd:
             yield all_.bad(
                 f"{one.host}: {place[0]} sends packets of {one.value} bytes, {one.elsewhere} of {one.usual}: "
-                f"{mtus[one.host, place]}",
+                f"{by_host[one.host].said}",
                 host=one.host, peer=one.others[0], expected=f"{one.usual} bytes", found=f"{one.value} bytes",
                 remedy="the same MTU on all hosts, and on the switches between them",
             )  # fmt: skip
-        small |= set() if odd else {name for name, size in by_host.items() if size < LARGEST}
+        if not odd:
+            small = {name: packets for name, packets in by_host.items() if packets.size < LARGEST} | small
         told |= {one.host for one in odd}
         compared &= set(by_host) if odd else compared
-    yield from taken.skipped(all_, [name for name in rdma if name not in compared | told | small])
-    for name in sorted(small):
-        first = next(said for (host, _), said in mtus.items() if host == name)
+    rest = [name for name in rdma if name not in compared | told | set(small)]
+    for name in (name for name in rest if rdma[name].mtu_unread):
+        yield all_.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {rdma[name].mtu_unread}", host=name)
+    yield from taken.skipped(all_, [name for name in rest if not rdma[name].mtu_unread])
+    for name, packets in sorted(small.items()):
         yield all_.warn(
-            f"{name}: RoCE packets have less than {LARGEST} bytes: {first}", host=name, expected="MTU 4192 or more",
-            found=first, remedy="ip link set NIC mtu 9000 on all hosts, and as much on the switches",
+            f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.said}", host=name,
+            expected="MTU 4192 or more" if packets.is_roce else f"an active MTU of {LARGEST}", found=packets.said,
+            remedy="ip link set NIC mtu 9000 on all hosts, and as much on the switches" if packets.is_roce
+            else "ibv_devinfo | grep mtu; set HCA, switches and the subnet manager's partitions to 4096",
         )  # fmt: skip
+
+
+def _infiniband(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[tuple[str, RdmaPort]]:
+    """Host and active port of InfiniBand that counts and that jobs use."""
+    places = counted(all_.cluster, rdma.values())
+    for name, host in rdma.items():
+        ports = used(all_.cluster, job[name], [port for port in places.active(host) if port.link_layer == "InfiniBand"])
+        if not isinstance(ports, str):
+            yield from ((name, port) for port in ports)
 
 
 @cluster_check(
@@ -224,12 +252,18 @@ def same_rails(
         if len(set(table.values())) > 1:
             alike[frozenset(table.values())][name] = tuple(sorted((key, str(value)) for key, value in table.items()))
     compared = {name for hosts in alike.values() if len(hosts) > 1 for name in hosts}
-    if any(len(set(hosts.values())) > 1 for hosts in alike.values()):
+    odd = [list(odd_ones(hosts)) for hosts in alike.values()]
+    if any(odd):
         yield from taken.skipped(all_, [name for name in rdma if name not in compared])
     else:
         yield from taken.skipped(all_, taken.without)
-    for hosts in alike.values():
-        for one in odd_ones(hosts):
+    if any(len(ones) == len(hosts) for ones, hosts in zip(odd, alike.values(), strict=True) if ones):
+        # Hosts of other networks cannot tell who of these is right, and must not make a majority by passing.
+        named = {one.host for ones in odd for one in ones}
+        for name in sorted(compared - named):
+            yield all_.skip("as on the hosts with the same networks; of others nobody is known to be right", host=name)
+    for ones in odd:
+        for one in ones:
             usual = dict(one.usual)
             moved = [(device, place) for device, place in one.value if usual.get(device) != place]
             device, place = moved[0] if moved else one.value[0]

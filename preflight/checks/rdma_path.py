@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from preflight.checks.rdma import NVIDIA, used
+from preflight.checks.rdma import NVIDIA, used, used_or_all
 from preflight.checks.registry import Here, host_check
 from preflight.facts.job import Job
 from preflight.facts.rdma.host import PciFunction, Rdma
@@ -17,12 +17,10 @@ ENOUGH = 1 << 30  # bytes that may be locked; the buffers of NCCL's channels are
 _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h
 
 
-def _uses_rdma(rdma: Rdma) -> bool:
-    return any(port.state == "ACTIVE" for port in rdma.ports)
-
-
-@host_check("RDM109", "RDMA NICs may read and write the GPUs' memory", severity=Outcome.WARN, products=NVIDIA)
-def gpu_direct(here: Here, rdma: Rdma, os: Os) -> Iterator[Finding]:
+@host_check(
+    "RDM109", "RDMA NICs may read and write the GPUs' memory", severity=Outcome.WARN, products=NVIDIA, optional=("job",)
+)
+def gpu_direct(here: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
     """Why: without GPUDirect RDMA every byte goes through the host's memory, or registering fails: "Failed to register
     memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module and Linux 5.12, which do
     it by DMA-BUF.
@@ -31,8 +29,11 @@ def gpu_direct(here: Here, rdma: Rdma, os: Os) -> Iterator[Finding]:
 
     Mend: modprobe nvidia_peermem, and its name in a file of /etc/modules-load.d; or install the open kernel module
     """
-    if not _uses_rdma(rdma) or not any(function.kind == "gpu" for function in rdma.functions):
-        yield here.skip("no GPU, or no active RDMA port")
+    ports = used_or_all(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
+    if isinstance(ports, str):
+        yield here.skip(ports)
+    elif not any(function.kind == "gpu" for function in rdma.functions):
+        yield here.skip("no GPU on the PCI bus")
     elif not rdma.peermem and rdma.open_driver is None:
         yield here.unknown(f"{here.host.name}: the kind of NVIDIA's kernel module is not known; is it loaded?")
     elif not rdma.peermem and not (rdma.open_driver and _version(os.kernel) >= DMABUF_SINCE):

@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from preflight.checks.majority import odd_ones
-from preflight.checks.rdma import NVIDIA, Counted, Place, counted
+from preflight.checks.rdma import NVIDIA, Counted, Place, counted, used_or_all
 from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.facts.job import Job
+from preflight.facts.link_counts import DAMAGED, FLAPS
 from preflight.facts.rdma import PortCounters, RdmaPort
 from preflight.facts.rdma.host import Rdma
 from preflight.model.finding import Finding
@@ -156,10 +158,12 @@ def _is_managed(port: RdmaPort) -> bool:
     return port.state == "ACTIVE" and port.link_layer != "Ethernet"
 
 
-@cluster_check("RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA)
-def rate(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
+@cluster_check(
+    "RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA, optional=("job",)
+)
+def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
     """Why: a port whose link came up with fewer lanes, or at a lower speed, is active and right, and every ring through
-    it waits for it.
+    it waits for it. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
 
     By hand: cat /sys/class/infiniband/*/ports/*/rate   (or ibstat)
 
@@ -169,7 +173,11 @@ def rate(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     rates: dict[Place, dict[str, float]] = defaultdict(dict)
     places = counted(all_.cluster, rdma.values())
     for name, host in rdma.items():
-        for port in places.active(host):
+        ports = used_or_all(all_.cluster, job[name], places.active(host))
+        if isinstance(ports, str):
+            yield all_.skip(ports, host=name)
+            continue
+        for port in ports:
             if port.rate is not None:
                 rates[port.device, port.port][name] = port.rate
     for place, by_host in sorted(rates.items()):
@@ -183,23 +191,27 @@ def rate(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
 
 
 FEW, SHARE = 10, 1e-6  # as many of anything, and as large a share of all packets, are as good as links are
-_FLAPS = ("link_downed", "link_error_recovery")
-_DAMAGED = ("symbol_error", "port_rcv_errors", "local_link_integrity_errors")
 
 
 @host_check(
-    "RDM108", "The RDMA ports' links hold, and their packets arrive whole", severity=Outcome.WARN, products=NVIDIA
-)
-def counters(here: Here, rdma: Rdma) -> Iterator[Finding]:
+    "RDM108", "The RDMA ports' links hold, and their packets arrive whole", severity=Outcome.WARN, products=NVIDIA,
+    optional=("job",),
+)  # fmt: skip
+def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
     """Why: a link that goes down for a second ends a job with "Got async event : port error", or with error 12, and is
     up again when somebody looks. The counters go back to the start of the driver, when a switch may have been
     restarted: ten are a warning, as is one that has just risen. Damaged packets are counted against all that came.
+    Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
 
     By hand: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed, twice
 
     Mend: clean or change optics and cable; perfquery -R sets InfiniBand's counters back, so that a new error shows
     """
-    up = {(port.device, port.port) for port in rdma.ports if port.state == "ACTIVE"}
+    ports = used_or_all(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
+    if isinstance(ports, str):
+        yield here.skip(ports)
+        return
+    up = {(port.device, port.port) for port in ports}
     later = {(one.device, one.port): one.values for one in rdma.later}
     for port in rdma.counters:
         place = (port.device, port.port)
@@ -215,16 +227,16 @@ def counters(here: Here, rdma: Rdma) -> Iterator[Finding]:
 
 
 def _many(port: PortCounters) -> Iterator[str]:
-    for name in _FLAPS:
+    for name in FLAPS:
         if (count := port.values.get(name, 0)) >= FEW:
             yield f"{name} {count}"
     packets = port.values.get("port_rcv_packets", 0)
-    for name in _DAMAGED:
+    for name in DAMAGED:
         if (count := port.values.get(name, 0)) >= max(FEW, SHARE * packets):
             yield f"{name} {count}" + (f" of {packets} packets" if packets else "")
 
 
 def _rising(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
-    for name in (*_FLAPS, *_DAMAGED):
+    for name in (*FLAPS, *DAMAGED):
         if (more := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
             yield f"{name} rose by {more} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")

@@ -16,7 +16,8 @@ when one of them could not be collected:
 
 A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
 also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, whom these have `located`, `hccl_test`; for
-the saved `baseline` of observations, and for `causes`: what the checks of the facts found on hosts that are located.
+what ports counted during the tests (`link_counts`); for the saved `baseline` of observations, and for `causes`: what
+the checks of the facts found on hosts that are located.
 The check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
 The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
@@ -45,6 +46,7 @@ ROUNDS = (
     "causes",
     "hccl_test",
     "baseline",
+    "link_counts",
 )  # inputs that are no sections of the facts
 
 

@@ -150,10 +150,15 @@ def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> lis
 
 
 def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> str:
-    """A hint for a word that is no check: the id, or one of `areas`, that was probably meant, or where they stand."""
+    """A hint for a word that is no check: the ids that begin so, the id, or one of `areas`, that was probably meant, or
+    where they stand."""
     import difflib  # only for who mistypes
 
+    checks = sorted(checks)
     spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual slip
+    begun = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]
+    if len(begun) > 1:
+        return f"{', '.join(begun[:2])}{' …' if begun[2:] else ''} begin so: preflight list-checks"
     close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
     return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
 

@@ -203,7 +203,7 @@ def _values(observations: Sequence[Observation], one: Located) -> dict[_Pair, fl
 
 
 def _directions(observations: Sequence[Observation], it: Named) -> str:
-    """`it sends at 0.4 GB/s, receives at 1.9`: medians of what has gone one way, from a root; else the word alone."""
+    """`it sends at 0.40 GB/s, receives at 1.90`: medians of what has gone one way, from a root; else the word alone."""
     from statistics import median  # its import costs more than listing all checks
 
     sent, received = list[float](), list[float]()
@@ -219,7 +219,7 @@ def _directions(observations: Sequence[Observation], it: Named) -> str:
                 (sent if sender == it.one.members[0] else received).append(test.busbw_GBps)
     if not (sent and received):
         return {"sends": "it sends slowly", "receives": "it receives slowly"}.get(it.one.direction, "")
-    return f"it sends at {median(sent):.2g} GB/s, receives at {median(received):.2g}"
+    return f"it sends at {median(sent):.2f} GB/s, receives at {median(received):.2f}"
 
 
 def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -> Finding:

@@ -1,11 +1,14 @@
 """From the collector's section `rdma` to facts. Pure."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from preflight.facts.output import Output
 from preflight.facts.rdma.host import PciFunction, Rdma
+from preflight.facts.rdma.port import RdmaPort, RdmaPorts
 from preflight.facts.rdma.sysfs import SysfsPorts, infiniband
+from preflight.facts.rdma.verbs import ibv_devinfo
 from preflight.facts.types import Missing
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -41,6 +44,7 @@ class RawRdma:
     iommu_arguments: list[str]
     hypervisor: bool
     dmi: list[str] = field(default_factory=list)
+    devinfo: Output | None = None  # of ibv_devinfo; None: no port is of InfiniBand, or there is no such tool
 
 
 def rdma(raw: RawRdma) -> Rdma | Missing:
@@ -56,8 +60,9 @@ def rdma(raw: RawRdma) -> Rdma | Missing:
     unread = [Missing(f"{name} did not answer in time, as with firmware that hangs") for name in raw.silent]
     if raw.left_out:
         unread.append(Missing(f"{raw.left_out} more RDMA devices were not looked at"))
+    told = _devinfo(raw.devinfo)
     return Rdma(
-        ports=found.ports,
+        ports=_with_mtu(found.ports, told),
         gids=found.gids,
         counters=found.counters,
         later=() if isinstance(later, Missing) else later.counters,
@@ -74,6 +79,25 @@ def rdma(raw: RawRdma) -> Rdma | Missing:
         iommu_arguments=tuple(raw.iommu_arguments),
         virtual=raw.hypervisor or any(word in text for text in raw.dmi for word in _HYPERVISORS),
         unread=(*unread, *found.unread),
+        mtu_unread=told.error if isinstance(told, Missing) else "",
+    )
+
+
+def _devinfo(said: Output | None) -> RdmaPorts | Missing | None:
+    """What ibv_devinfo tells of ports; None where it was not asked."""
+    if said is None:
+        return None
+    if said.trouble:
+        return Missing(said.trouble)
+    return ibv_devinfo(said.text)
+
+
+def _with_mtu(ports: tuple[RdmaPort, ...], told: RdmaPorts | Missing | None) -> tuple[RdmaPort, ...]:
+    """What sysfs does not tell of InfiniBand. Where ibv_devinfo is no help the MTU stays unknown."""
+    mtus = {(port.device, port.port): port.mtu for port in told.ports} if isinstance(told, RdmaPorts) else {}
+    return tuple(
+        replace(port, mtu=mtus.get((port.device, port.port))) if port.link_layer == "InfiniBand" else port
+        for port in ports
     )
 
 

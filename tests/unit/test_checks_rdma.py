@@ -1,6 +1,6 @@
 """Checks of RDMA over three hosts: whom the gate convicts, and what two hosts cannot show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,23 +19,25 @@ from tests.unit.healthy import host_facts, scene
 
 FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
 HOSTS = ["node01", "node02", "node03"]
+FOUR = [*HOSTS, "node04"]
 Change = Callable[[HostFacts], HostFacts]
 
 
-def look(check: str, **changes: Change) -> list[Finding]:
-    """What a check says of three hosts, of which some differ from healthy ones."""
+def look(check: str, names: Sequence[str] = HOSTS, **changes: Change) -> list[Finding]:
+    """What a check says of three hosts, or of those with these names, of which some differ from healthy ones."""
     two = scene({"cluster": {"product": "nvidia"}}).cluster
-    cluster = replace(two, hosts=(*two.hosts, replace(two.hosts[1], name="node03", address="10.1.0.3")))
+    hosts = (replace(two.hosts[0], name=name, address=f"10.1.0.{at}") for at, name in enumerate(names, 1))
+    cluster = replace(two, hosts=tuple(hosts))
     facts = {host.name: host_facts(cluster, host, number) for number, host in enumerate(cluster.hosts, 1)}
     facts |= {name: change(facts[name]) for name, change in changes.items()}
     return run_checks(cluster, ClusterFacts(dict(facts)), checks=[all_checks()[check]], hosts=cluster.hosts)
 
 
-def gate(findings: list[Finding]) -> list[Outcome | None]:
+def gate(findings: list[Finding], names: Sequence[str] = HOSTS) -> list[Outcome | None]:
     """Of each host: None where the look says nothing of it."""
     needs = {id_: check.needs for id_, check in all_checks().items()}
-    looks = looks_of(build("check", datetime.now(UTC), HOSTS, findings), HOSTS, needs, {})
-    return [looks[host]["check"].outcome if "check" in looks[host] else None for host in HOSTS]
+    looks = looks_of(build("check", datetime.now(UTC), list(names), findings), names, needs, {})
+    return [looks[host]["check"].outcome if "check" in looks[host] else None for host in names]
 
 
 def rdma_of(host: HostFacts) -> Rdma:
@@ -87,6 +89,34 @@ def test_nor_by_one_that_has_the_port_in_which_they_do_not_differ() -> None:
 @pytest.mark.parametrize(("check", "differs"), [("RDM105", in_version_1), ("RDM106", with_mtu), ("RDM107", crossed)])
 def test_one_host_that_differs_from_two_is_convicted(check: str, differs: Change) -> None:
     assert gate(look(check, node02=differs)) == [PASS, FAIL, PASS]
+
+
+def elsewhere(host: HostFacts) -> HostFacts:
+    """In two networks of its own, 10.40.x in the place of 10.30.x."""
+    assert isinstance(host.network, Network)
+    gids = tuple(
+        replace(gid, gid=gid.gid.replace("10.30.", "10.40."), address=(gid.address or "").replace("10.30.", "10.40."))
+        if gid.address
+        else gid
+        for gid in rdma_of(host).gids
+    )
+    nics = tuple(
+        replace(nic, addresses=tuple(text.replace("10.30.", "10.40.") for text in nic.addresses))
+        for nic in host.network.interfaces
+    )
+    return replace(host, rdma=replace(rdma_of(host), gids=gids), network=replace(host.network, interfaces=nics))
+
+
+def test_two_that_differ_are_not_convicted_by_hosts_of_other_networks() -> None:
+    findings = look("RDM107", FOUR, node02=crossed, node03=elsewhere, node04=elsewhere)
+    assert gate(findings, FOUR) == [WARN, WARN, None, None]
+    assert "nobody is known to be right" in next(one.summary for one in findings if one.host == "node03")
+
+
+def test_one_of_three_is_convicted_though_hosts_of_other_networks_are_alike() -> None:
+    five = [*FOUR, "node05"]
+    findings = look("RDM107", five, node02=crossed, node04=elsewhere, node05=elsewhere)
+    assert gate(findings, five) == [PASS, FAIL, PASS, PASS, PASS]
 
 
 def with_port(state: str, physical: str) -> Change:

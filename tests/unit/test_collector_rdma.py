@@ -2,18 +2,20 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from preflight.facts.link_counts import LinkCounts, PortCount, between
 from preflight.facts.rdma import Gid
 from preflight.facts.rdma.host import PciFunction, Rdma
 from preflight.facts.rdma_answer import RawRdma, rdma
-from preflight.facts.types import Missing
-from tests.unit.collector import section
+from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from tests.unit.collector import section, tool
+from tests.unit.healthy import scene
 
 ACS_AT, NEXT_AT = 0x160, 0x100
 
@@ -121,6 +123,38 @@ def test_ports_gids_and_counters_are_read_and_empty_slots_are_not(tree: Tree) ->
     assert found.unread == ()
 
 
+DEVINFO = """\
+hca_id:\tmlx5_0
+\tfw_ver:\t\t\t28.41.1000
+\tnode_guid:\t\t\t966d:ae00:00cd:0001
+\t\tport:\t1
+\t\t\tstate:\t\t\tPORT_ACTIVE (4)
+\t\t\tmax_mtu:\t\t4096 (5)
+\t\t\tactive_mtu:\t\t2048 (4)
+\t\t\tlink_layer:\t\tInfiniBand
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "script", "mtu", "why"),
+    [("InfiniBand", f"cat <<'END'\n{DEVINFO}END\n", 2048, ""), ("InfiniBand", "echo no >&2; exit 1\n", None, "no"),
+     ("InfiniBand", "sleep 60 & wait\n", None, "still running"),
+     ("Ethernet", f"cat <<'END'\n{DEVINFO}END\n", None, "")],
+    ids=["told", "fails", "hangs", "of Ethernet it is not asked"],
+)  # fmt: skip
+def test_the_mtu_of_a_port_of_infiniband_is_asked_of_ibv_devinfo(
+    tree: Tree, layer: str, script: str, mtu: int | None, why: str
+) -> None:
+    (tree.root / "sys/class/infiniband/mlx5_0/ports/1/link_layer").write_text(f"{layer}\n", encoding="ascii")
+    said = tool(tree.root, "ibv_devinfo", f"touch {tree.root}/asked\n{script}")
+    found = tree.facts(('find("ibv_devinfo")', repr(f"{said}/ibv_devinfo")), ("VERBS_SECONDS = 3", "VERBS_SECONDS = 1"))
+    assert [port.mtu for port in found.ports] == [mtu]
+    assert (tree.root / "asked").exists() is (layer == "InfiniBand")
+    assert not found.unread
+    assert bool(found.mtu_unread) is bool(why) and why in found.mtu_unread
+    assert "966d:ae00" not in str(tree.look(('find("ibv_devinfo")', repr(f"{said}/ibv_devinfo"))))
+
+
 def test_what_lies_between_gpu_and_nic_is_read(tree: Tree) -> None:
     found = tree.facts()
     above = ("0000:16:01.0", "0000:17:00.0")
@@ -191,3 +225,16 @@ def test_a_device_that_hangs_costs_itself_alone(tree: Tree) -> None:
     {"name": "\x1b[2J", "kind": "nic", "path": [], "numa_node": "", "iommu": ""}]}])  # fmt: skip
 def test_names_that_are_none_are_no_facts(tree: Tree, change: dict[str, Any]) -> None:
     assert isinstance(rdma(msgspec.convert({**tree.look(), **change}, RawRdma)), Missing)
+
+
+def test_what_a_port_counts_between_two_looks_is_known(tree: Tree) -> None:
+    host = scene({}).facts.hosts["node01"]
+    assert isinstance(host, HostFacts)
+    counters = f"sys/devices/pci0000:16/{SWITCH}/0000:18:01.0/0000:1a:00.0/infiniband/mlx5_0/ports/1"
+    tree.write(f"{counters}/counters/port_rcv_packets", "1000\n")
+    before = ClusterFacts({"node01": replace(host, rdma=tree.facts())})
+    for name, count in (("counters/port_rcv_packets", 51000), ("counters/link_downed", 4), ("hw_counters/x", 9)):
+        tree.write(f"{counters}/{name}", f"{count}\n")
+    after = ClusterFacts({"node01": replace(host, rdma=tree.facts())})
+    counted = PortCount("node01", "mlx5_0 port 1", None, 50000, {"link_downed": 1})
+    assert between(before, after, ["node01"], "rdma") == LinkCounts((counted,))

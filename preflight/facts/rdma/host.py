@@ -39,3 +39,4 @@ class Rdma:
     iommu_arguments: tuple[str, ...] = ()  # of the kernel's command line: iommu=pt, intel_iommu=on
     virtual: bool = False  # a virtual machine
     unread: tuple[Missing, ...] = ()  # devices that did not answer, and what of the answers is not understood
+    mtu_unread: str = ""  # why ibv_devinfo, which is there, did not tell the MTU of InfiniBand ports

@@ -1,4 +1,5 @@
-"""RDMA NICs, and what lies between them and the GPUs: from sysfs and /proc alone, no program is started."""
+"""RDMA NICs, and what lies between them and the GPUs: from sysfs and /proc. One program is started, and only where a
+port is of InfiniBand, whose MTU no file tells: ibv_devinfo."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -6,7 +7,7 @@ import os
 import re
 import time
 
-from collect.tools import LookError, each, listing, read
+from collect.tools import LookError, attempt, each, find, listing, read
 
 INFINIBAND = "/sys/class/infiniband"
 PCI = "/sys/bus/pci/devices"
@@ -17,6 +18,8 @@ ATTRIBUTES = ("types", "ndevs")
 MOST_DEVICES = 64
 MOST_SLOTS = 512  # GIDs of a port
 APART = 0.5  # seconds between two looks at the counters
+OF_DEVINFO = ("hca_id:", "port:", "state:", "max_mtu:", "active_mtu:", "link_layer:")
+VERBS_SECONDS = 3  # for ibv_devinfo, which firmware that hangs can hold
 GPU_CLASSES = ("0x0300", "0x0302")
 NVIDIA = "0x10de"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -32,6 +35,8 @@ def look_rdma(request, deadline):
     if texts:
         time.sleep(max(0, min(APART, deadline - time.monotonic() - 1)))
     later = each(texts, lambda name: told(name, counters), deadline - 0.5)
+    devinfo = find("ibv_devinfo") if any(": InfiniBand\n" in text for text in texts.values()) else None
+    until = min(deadline - 0.5, time.monotonic() + VERBS_SECONDS)
     functions = [function("gpu", address, os.path.join(PCI, address)) for address in gpus()]
     functions += [function("nic", name, os.path.join(INFINIBAND, name, "device")) for name in names]
     functions = [one for one in functions if one["path"]]  # soft RoCE stands on no bus
@@ -50,6 +55,7 @@ def look_rdma(request, deadline):
         "iommus": sorted(listing("/sys/class/iommu"))[:MOST_DEVICES],
         "iommu_arguments": [part for part in word("/proc/cmdline").split() if "iommu" in part][:20],
         "hypervisor": is_guest(),
+        "devinfo": mtus(devinfo, until) if devinfo else None,
         "dmi": [word("/sys/class/dmi/id/" + name) for name in ("sys_vendor", "product_name")],
     }
 
@@ -67,6 +73,13 @@ def told(device, files):
     base = os.path.join(INFINIBAND, device)
     found = ((path, word(os.path.join(base, path))) for path in files(base))
     return "".join("%s/%s: %s\n" % (device, path, value) for path, value in found if value and "\n" not in value)
+
+
+def mtus(tool, deadline):
+    """What ibv_devinfo says of ports; their identities (GUIDs) stay where they are."""
+    said = attempt([tool], deadline)
+    lines = [line for line in said["out"].splitlines(True) if line.strip().startswith(OF_DEVINFO)]
+    return dict(said, out="".join(lines))
 
 
 def ports(base):

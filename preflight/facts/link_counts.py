@@ -1,0 +1,119 @@
+"""What the ports that RDMA goes over counted while the probe's tests ran: two looks, one before and one after. Pure.
+
+Names of counters: Linux's Documentation/ABI/stable/sysfs-class-infiniband, mlx5's hw_counters, `hccn_tool -stat -g`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from preflight.facts.nic import Nic
+from preflight.facts.rdma.host import Rdma
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
+
+# Of RDMA NICs: a link that went away, packets that came damaged, packets that were sent or asked for again.
+FLAPS = ("link_downed", "link_error_recovery")
+DAMAGED = ("symbol_error", "port_rcv_errors", "local_link_integrity_errors")
+AGAIN = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "port_xmit_discards")
+# Of devices' own NICs: what counts as an error, and what it is counted against. Others (queue pair errors, unexpected
+# acknowledgements) also come of jobs that were ended.
+WATCHED = {
+    "mac_rx_bad_pkt_num": "mac_rx_total_pkt_num",
+    "mac_tx_bad_pkt_num": "mac_tx_total_pkt_num",
+    "roce_rx_err_pkt_num": "roce_rx_all_pkt_num",
+    "roce_tx_err_pkt_num": "roce_tx_all_pkt_num",
+    "roce_out_of_order_num": "roce_rx_all_pkt_num",
+    "roce_new_pkt_rty_num": "roce_tx_all_pkt_num",
+}
+_PACKETS = ("port_rcv_packets", "port_xmit_packets", "roce_rx_all_pkt_num", "roce_tx_all_pkt_num")
+_ERRORS = (*FLAPS, *DAMAGED, *AGAIN, *WATCHED)
+
+
+@dataclass(frozen=True)
+class PortCount:
+    """`port`: "mlx5_0 port 1", or "device 3". `packets`: received and sent; None: not counted. `errors`: of those named
+    above each that rose, and by how much."""
+
+    host: str
+    port: str
+    device: int | None
+    packets: int | None
+    errors: dict[str, int]
+
+
+@dataclass(frozen=True)
+class LinkCounts:
+    """`unknown`: host → why its counters are not known; `without`: hosts that have none, or whose tool tells none."""
+
+    ports: tuple[PortCount, ...]
+    unknown: dict[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+
+Section = Literal["rdma", "nic"]  # of the facts: the host's RDMA NICs, or the devices' own
+_Values = Mapping[str, int]
+
+
+def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], section: Section) -> LinkCounts:
+    """What was counted between two looks at `hosts`. A counter that was set back meanwhile is not known."""
+    ports: list[PortCount] = []
+    unknown: dict[str, str] = {}
+    without: list[str] = []
+    for host in hosts:
+        then, now = (_counters(facts.hosts.get(host), section) for facts in (before, after))
+        if isinstance(then, str) or isinstance(now, str):
+            unknown[host] = f"before the tests: {then}" if isinstance(then, str) else f"after the tests: {now}"
+        elif not then:
+            without.append(host)
+        else:
+            ports += (_count(host, place, then[place], values) for place, values in now.items() if place in then)
+            if gone := sorted(place[0] for place in then if place not in now):
+                unknown[host] = f"{', '.join(gone[:4])} told none after the tests"
+    return LinkCounts(tuple(ports), unknown, tuple(without))
+
+
+def sentence(counts: LinkCounts) -> str:
+    """For the notes of a report, whether something went wrong or not; "" where nothing was looked at."""
+    if not counts.ports:
+        return ""
+    hosts = len({port.host for port in counts.ports})
+    known = [port.packets for port in counts.ports if port.packets is not None]
+    packets = f"{sum(known)} packets" if known else "packets that they do not tell"
+    wrong = [port for port in counts.ports if port.errors]
+    told = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in wrong[:4]]
+    more = [f"{len(wrong) - 4} more ports"] if len(wrong) > 4 else []
+    errors = "no error was counted" if not wrong else f"errors were counted on {'; '.join(told + more)}"
+    ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
+    return f"RDMA during the tests: {ports} counted {packets}, and {errors}"
+
+
+def told_of(errors: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} rose by {more}" for name, more in errors.items())
+
+
+def _counters(contact: HostFacts | Unreachable | None, section: Section) -> dict[tuple[str, int | None], _Values] | str:
+    """(port's name, device) → its counters, or why there are none."""
+    if not isinstance(contact, HostFacts):
+        return contact.summary if contact else "nobody looked"
+    value = contact.rdma if section == "rdma" else contact.nic
+    return value.error if isinstance(value, Missing) else dict(_of_ports(value))
+
+
+def _of_ports(value: Rdma | Nic | None) -> Iterator[tuple[tuple[str, int | None], _Values]]:
+    if isinstance(value, Rdma):
+        for one in (*value.counters, *value.later):  # of each port the later look counts
+            yield (f"{one.device} port {one.port}", None), one.values
+    if isinstance(value, Nic):
+        for device in value.devices:
+            if device.packets.value:
+                yield (f"device {device.index}", device.index), device.packets.value
+
+
+def _count(host: str, place: tuple[str, int | None], then: _Values, now: _Values) -> PortCount:
+    packets = _rise(then, now, _PACKETS)
+    errors = {name: more for name, more in _rise(then, now, _ERRORS).items() if more}
+    return PortCount(host, place[0], place[1], sum(packets.values()) if packets else None, errors)
+
+
+def _rise(then: _Values, now: _Values, names: Sequence[str]) -> dict[str, int]:
+    return {name: now[name] - then[name] for name in names if name in then and now.get(name, -1) >= then[name]}

@@ -7,11 +7,13 @@ from benchmarks import (
     diagnose,
     fleet,
     gate,
+    kept,
     lab_matrix,
     lists,
     localiser,
     pings,
     probe_vs_torchrun,
+    reports,
     rounds,
     startup,
 )
@@ -21,6 +23,8 @@ gate.main()
 pings.main()
 lists.main()
 checks.main()
+reports.main()
+kept.main()
 fleet.main()
 depth.main()
 diagnose.main()

@@ -1,6 +1,13 @@
-"""`check` over many lab hosts: against clush running a mere `true`, and with devices against without."""
+"""`check` over many lab hosts: against clush running a mere `true`, and with devices against without; and how soon it
+shows something."""
 
+import os
+import pty
 import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.measure import PREFLIGHT, Command, Sample, lab, machine, medians, sample
@@ -50,6 +57,30 @@ def with_devices(hosts: int = 16, devices: int = 8, runs: int = 5) -> None:
     print(f"  {machine()}")
 
 
+def first_line(hosts: int = 64, runs: int = 5) -> None:
+    """How long a person sits in front of an empty terminal."""
+    with lab(hosts=hosts, devices=0, product="cpu") as directory:
+        taken = [seconds_to_output(check(directory, "--no-probe").argv) for _ in range(runs)]
+    print(f"check --no-probe of {hosts} hosts on a terminal, median of {runs}: seconds until the first line")
+    print(f"  {statistics.median(taken):.2f}, at most {max(taken):.2f}")
+    print(f"  {machine()}")
+
+
+def seconds_to_output(argv: Sequence[str]) -> float:
+    """Until the command first writes to its terminal; it is then left to end."""
+    ours, its = pty.openpty()
+    begin = time.perf_counter()
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=its, stderr=its):
+        os.close(its)
+        os.read(ours, 1)
+        taken = time.perf_counter() - begin
+        with suppress(OSError):  # EIO is how a terminal ends
+            while os.read(ours, 65536):
+                pass
+    os.close(ours)
+    return taken
+
+
 def applying(hosts: int = 64, devices: int = 0, runs: int = 5) -> None:
     """`apply` of a full plan against `check` of the same hosts, in turns; every run is rolled back before the next."""
     product = "atlas-a1" if devices else "cpu"
@@ -82,6 +113,7 @@ def applying(hosts: int = 64, devices: int = 0, runs: int = 5) -> None:
 def main() -> None:
     against_clush()
     with_devices()
+    first_line()
     applying()
     applying(devices=8, runs=3)
 

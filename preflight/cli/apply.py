@@ -28,15 +28,15 @@ def run(args: argparse.Namespace) -> int:
     from preflight.cli.planning import device_facts, safe
     from preflight.provision.document import limited, load
 
-    refuse_what_cannot_be_asked(args)
     started = datetime.now(UTC)
     saved = load(_read(args.plan), str(args.plan))
+    refuse_what_cannot_be_asked(args)
     args.inventory = args.inventory or Path(saved.inventory)
     with session(args) as s:
         _refuse_strangers(args, s, saved.cluster, saved.plan)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
         left, held, more = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
-        notes = held + more
+        notes = saved.held_back + held + more
         away = _refuse_stale(args, s, left) if left.changes else ()
         plan = limited(left, [host for host in left.hosts if host not in {result.change.host for result in away}])
         if args.output == "console":
@@ -44,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
         if plan.changes and not agreed(args, plan):
             return PENDING
         short = bool(held or away)
+        blind = bool(saved.held_back) and not saved.plan.changes
         run_id, applied = carry_out(args, s, plan, started, short=short)
         results = (*applied.results, *away)
-        return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work)
+        return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work, blind=blind)
 
 
 def _read(path: Path) -> bytes:

@@ -22,9 +22,9 @@ def shown(known: Sequence[tuple[str, Look]]) -> Iterator[str]:
         cluster, product, backend = look.setting
         yield f"{name} of {cluster} ({product}, {backend}): run {look.run}, {look.started}"
         yield f"{'GB/s':>9}  {'what':44} who"
-        for figures in _alike(comparable(look.figures), lambda figure: figure.shape):
+        for figures in alike(comparable(look.figures), lambda figure: figure.shape):
             slowest = min(figures, key=lambda figure: figure.busbw)
-            yield f"{shown_GBps(slowest.busbw):>9}  {_what(slowest.shape):44} {_who([one.shape for one in figures])}"
+            yield f"{shown_GBps(slowest.busbw):>9}  {what(slowest.shape):44} {who([one.shape for one in figures])}"
         yield ""
     yield "next: preflight baseline compare"
 
@@ -39,7 +39,7 @@ def compared(look: Look, baseline: Baseline, found: Sequence[Comparison], other:
     if len(bad) > LINES:
         yield f"     … and {len(bad) - LINES} more below their limits (-o json has them all)"
     well = [one for one in found if one.outcome is Outcome.PASS]
-    for same in _alike(well, lambda one: one.now.shape):
+    for same in alike(well, lambda one: one.now.shape):
         yield _line(min(same, key=lambda one: one.share), [one.now.shape for one in same])
     for scope in other:
         yield f"not compared: {scope}: other hosts, ranks or sizes than in the baseline"
@@ -51,10 +51,10 @@ def compared(look: Look, baseline: Baseline, found: Sequence[Comparison], other:
 
 def _line(worst: Comparison, shapes: Sequence[Shape]) -> str:
     figures = f"{shown_GBps(worst.was.busbw):>9}{shown_GBps(worst.now.busbw):>9}{worst.share:>7.0%}"
-    return f"{worst.outcome.value:5}{figures}  {_what(worst.now.shape):40} {_who(shapes)}"
+    return f"{worst.outcome.value:5}{figures}  {what(worst.now.shape):40} {who(shapes)}"
 
 
-def _alike(items: Iterable[T], shape: Callable[[T], Shape]) -> Iterator[list[T]]:
+def alike(items: Iterable[T], shape: Callable[[T], Shape]) -> Iterator[list[T]]:
     """Those that differ in nothing but who was in the group, together."""
     groups: dict[object, list[T]] = defaultdict(list)
     for item in items:
@@ -63,12 +63,12 @@ def _alike(items: Iterable[T], shape: Callable[[T], Shape]) -> Iterator[list[T]]
     yield from groups.values()
 
 
-def _what(shape: Shape) -> str:
+def what(shape: Shape) -> str:
     form = "" if shape.form == "tensor" else shape.form
     return " ".join(filter(None, (shape.op, shape.reduction, form, shape.dtype, shown_bytes(shape.bytes))))
 
 
-def _who(shapes: Sequence[Shape]) -> str:
+def who(shapes: Sequence[Shape]) -> str:
     first, number = shapes[0], len(shapes)
     if number > 1:
         return f"{number} {first.scope}s, slowest shown"

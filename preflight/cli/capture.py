@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from preflight import __version__
-from preflight.cli.common import Session, add_inventory_arguments, session, this_machine, write_whole
+from preflight.cli.common import Session, add_inventory_arguments, refuse_place, session, this_machine, write_whole
 from preflight.model.cluster import Cluster
 from preflight.report.text import printable
 
@@ -42,17 +42,27 @@ def _place(out: Path, taken: datetime) -> Path:
 
 
 def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
-    """A hosts.toml that the capture can be judged by: without the way to the hosts, and without comments."""
+    """A hosts.toml that the capture can be judged by."""
     from preflight.facts.capture import clean
-    from preflight.inventory import tables, written_out
+    from preflight.inventory import written_out
 
-    if args.local or args.anonymous:
-        document = written_out(cluster)
-    else:
-        document = {key: table for key, table in tables(args.inventory).items() if key != "ssh"}
-        document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
+    if not (args.local or args.anonymous):
+        return inventory_to_give(args.inventory)
+    document = written_out(cluster)
     if args.anonymous:
         document["cluster"]["name"] = "anonymous"
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
+
+
+def inventory_to_give(path: Path) -> dict[str, Any]:
+    """An inventory without the way to the hosts, without secrets and comments. Raises InventoryError."""
+    from preflight.facts.capture import clean
+    from preflight.inventory import load, tables
+
+    load(path)  # so that the tables are as they have to be
+    document = {key: table for key, table in tables(path).items() if key != "ssh"}
+    document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
     cleaned: dict[str, Any] = clean(document)
     return cleaned
 
@@ -76,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     from preflight.inventory import dump as dump_inventory
 
     taken = datetime.now(UTC)
+    place = _place(args.out, taken)
+    refuse_place(place, "--out")
     with this_machine() if args.local else session(args) as s:
         inventory = _inventory(args, s.cluster)
         seen = _look(args, s)
@@ -90,7 +102,6 @@ def run(args: argparse.Namespace) -> int:
     text = dump(capture, secrets.token_hex(16), pseudonyms)
     if pseudonyms:
         _reads_as_before(text, strange)
-    place = _place(args.out, taken)
     write_whole(place, text, "the capture", 0o600)
     away = [it for it in seen.values() if not isinstance(it, Seen)]
     print("\n".join(_said(place, len(seen), strange, anonymous=args.anonymous)))

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight.cli.causes import causes
 from preflight.cli.common import Session, add_basic_argument, add_inventory_arguments, session, wants_password
@@ -21,10 +21,16 @@ from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
-from preflight.model.report import LeftOut, Report
+from preflight.model.report import LeftOut, Phase, Report
 from preflight.report.next_step import START
 
+if TYPE_CHECKING:
+    from preflight.facts.types import ClusterFacts
+
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
+
+
+_OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that are nothing without it
 
 
 class NoPartnerError(PreflightError):
@@ -41,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_basic_argument(parser)
     parser.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="judge saved facts, or a capture; contact nobody"
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="judge saved facts, a capture, or a support bundle; contact nobody",
     )
     parser.add_argument(
         "--only", action="append", default=[], metavar="ID", help="only these checks, areas or prefixes"
@@ -233,7 +243,7 @@ def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:
 
     if args.limit:
         raise UsageError("--limit names hosts of one inventory; leave --also out, or the limit")
-    clusters = {inventory: load(inventory) for inventory in (args.inventory, *args.also)}
+    clusters = {args.inventory: load(args.inventory)} | {other: load(other, "--also") for other in args.also}
     if len(clusters) <= len(args.also):
         raise UsageError("--also names an inventory twice")
     seen: dict[str, Path] = {}
@@ -268,7 +278,9 @@ def together(started: datetime, ended: Sequence[Ended]) -> Ended:
 def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.checks.run import NotRun
     from preflight.cli.background import reached, rehearse_ports, unreached
+    from preflight.cli.link_counts import after_tests
     from preflight.facts.collect import collect
+    from preflight.facts.link_counts import LinkCounts, sentence
     from preflight.facts.ping_plan import Wanted, plan_pings, planned_devices, refuse_too_many
     from preflight.facts.pings import foretold, ping
     from preflight.facts.rails import leaves
@@ -301,10 +313,10 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
                 s.progress.note(foretold(plan.pings, args.pool))
             pings = ping(s.cluster, facts, s.transport, plan.pings, s.progress, pool=args.pool)
         later = NotRun("not yet")
-        so_far = rounds.judge(facts, {"pings": pings, "rehearsal": later, "observations": later})
+        so_far = rounds.judge(facts, {"pings": pings, **dict.fromkeys(_OF_PROBE, later)})
 
         why_not, left_out = rounds.why_no_probe(facts, so_far), tuple[LeftOut, ...]()
-        seen: dict[str, object] = {"pings": pings, **dict.fromkeys(("rehearsal", "observations"), NotRun(why_not))}
+        seen: dict[str, object] = {"pings": pings, **dict.fromkeys(_OF_PROBE, NotRun(why_not))}
         if why_not:
             rounds.notes.append(f"no probe: {why_not}")
         else:
@@ -315,17 +327,24 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             )  # fmt: skip
             proof = probe(s.cluster, hosts, s.transport, hooks=hooks)
             left_out = tuple(LeftOut(host, why) for host, why in {**proof.busy, **proof.alone}.items())
-            rounds.notes += filter(None, (rehearsal.result().note,))
+            counts: LinkCounts | NotRun = NotRun("--basic" if args.basic else "no check that needs it was asked for")
+            if rounds.wanted("link_counts") and not args.basic:
+                counts = after_tests(s, hosts, s.cluster.probe.backend, facts, proof.observations, pool=args.pool)
+            counted = sentence(counts) if isinstance(counts, LinkCounts) else ""
+            rounds.notes += filter(None, (rehearsal.result().note, counted))
             rounds.observations = with_line_rates(proof.observations, port_speeds(facts))
             seen |= {
                 "rehearsal": rehearsal.result(), "observations": rounds.observations, "located": proof.located,
+                "link_counts": counts,
                 "causes": causes(
                     s, hosts, proof, facts, rehearsal.result(), ignored=rounds.ignored, pool=args.pool,
                     deep=not args.basic,
                 ),
             }  # fmt: skip
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
-        return _end(args, rounds, started, left_out, publisher(args, s, facts))
+        return _end(
+            args, rounds, started, left_out, facts, s.progress.timeline.phases(started), publisher(args, s, facts)
+        )
 
 
 def _end(
@@ -333,6 +352,8 @@ def _end(
     rounds: _Rounds,
     started: datetime,
     left_out: Sequence[LeftOut],
+    facts: "ClusterFacts | None" = None,
+    phases: Sequence[Phase] = (),
     publish: Callable[[Report], Published] | None = None,
 ) -> Ended:
     return end(
@@ -344,7 +365,9 @@ def _end(
         observations=rounds.observations,
         left_out=left_out,
         notes=rounds.notes,
+        phases=phases,
         to_prove=rounds.to_prove(),
         setting=None if args.source else setting_of(rounds.cluster),
+        facts=facts,
         publish=publish,
     )

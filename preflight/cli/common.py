@@ -5,12 +5,14 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from preflight.cli.timeline import Timeline
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.ports import PortSet
@@ -96,8 +98,10 @@ class ProgressLine:
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty() and not is_dumb()
+        self.timeline = Timeline()
 
     def __call__(self, progress: Progress) -> None:
+        self.timeline.take(progress)
         line = f"{progress.phase or 'hosts'} {progress.done}/{progress.total}"
         if progress.failed:
             line += f"  failed {progress.failed}"
@@ -145,8 +149,10 @@ def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterato
 
     cluster = cluster or load(args.inventory)
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
+    options = _options(args, cluster, hosts)
     progress = ProgressLine()
-    transport = open_transport(cluster, _options(args, cluster, hosts))
+    progress.say(f"on the way to the hosts of {args.inventory}: {len(hosts)}")  # whose libraries load slowly
+    transport = open_transport(cluster, options)
     try:
         yield Session(cluster, hosts, transport, progress)
     finally:
@@ -197,6 +203,24 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} is there already; name another file, or write over it with --force")
 
 
+def refuse_place(path: Path, option: str) -> None:
+    """Raises UsageError where `write_whole` could not write: to be said before anybody is contacted. `option`: what
+    names the file on the command line."""
+    try:
+        if path.exists() and not path.is_file():
+            what = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
+            raise UsageError(f"{option} {path} is {what}")
+        _partial(path).exists()  # raises where the name is too long
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UsageError(f"{option} {path}: nothing can be written in {path.parent}: {error.strerror}") from None
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
 def elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
     """Paths of keys that start at the old inventory, for one that stands elsewhere."""
     here, there = old.absolute().parent, new.absolute().parent
@@ -204,13 +228,17 @@ def elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
     return {key: str(here / text) for key, text in found.items() if here != there and text[:1] not in ("/", "~")}
 
 
-def write_whole(path: Path, text: str, what: str, mode: int = 0o644) -> None:
-    """Whole or not at all. Raises PreflightError; `what` names it in the sentence: "the facts"."""
-    partial = path.with_name(path.name + ".partial")
+def write_whole(path: Path, content: str | bytes, what: str, mode: int = 0o644) -> None:
+    """Whole or not at all. Raises PreflightError; `what` names it in the sentence: "the facts". A device, as /dev/null,
+    would be replaced by a file where root writes: it is refused."""
+    partial = _partial(path)
     try:
+        if path.exists() and not path.is_file():
+            raise PreflightError(f"{path}: {what} could not be written: it is no ordinary file; name another one")
         partial.unlink(missing_ok=True)  # another one's: its mode and owner would stay
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(text)
+        data = content if isinstance(content, bytes) else content.encode()
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):

@@ -21,7 +21,7 @@ from preflight.cli.changing import (
     shown,
 )
 from preflight.cli.common import add_inventory_arguments, session
-from preflight.cli.planning import Look, doable, look, look_in_order, only_look
+from preflight.cli.planning import Look, doable, look, look_in_order, nothing, only_look
 from preflight.model.change import Area, Plan, StepResult, StepState
 from preflight.model.outcome import Outcome
 
@@ -50,7 +50,7 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
         before = only_look(s, areas, args) if args.dry_run else look_in_order(s, areas, args)
         plan, notes = doable(s, before, args)
         if args.output == "console":
-            shown(show_plan, s, plan, notes)
+            shown(show_plan, s, plan, notes, nothing(before))
         if args.dry_run:
             untouched = Ending(before.findings, before.findings, plan, (), notes)
             return finish(args, s, started, untouched, dry_exit(args, before, plan))

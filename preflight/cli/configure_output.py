@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from preflight.cli.common import Session, again
-from preflight.cli.next_command import after_configure, after_run
+from preflight.cli.next_command import after_configure, after_run, plan_anew
+from preflight.cli.planning import NOBODY
 from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -43,7 +44,8 @@ def show_plan(s: Session, plan: Plan, notes: Sequence[str], nothing: str = "noth
 
     lines = render(plan, notes, fold=fold)
     if not plan.changes:
-        lines.append(Line(f"{nothing}, apart from what is said above" if notes else nothing))
+        apart = ", apart from what is said above" if notes and nothing != NOBODY else ""
+        lines.append(Line(nothing + apart))
     _show(s, lines)
 
 
@@ -102,13 +104,15 @@ def finish_run(
     *,
     short: bool,
     at_work: Mapping[str, str],
+    blind: bool = False,
 ) -> int:
     """Say what a saved plan, or a rollback, came to; returns the exit code: 1 where something did not end well, or was
-    not tried (`short`), or another run was at work (`at_work`: on which hosts, and whose)."""
+    not tried (`short`), or another run was at work (`at_work`: on which hosts, and whose); else 3 where the plan is
+    empty because something was not seen (`blind`)."""
     from preflight.inventory import fold
     from preflight.provision.rollout import failed_hosts
 
-    exit_code = 1 if short or at_work or failed_hosts(results) else 0
+    exit_code = 1 if short or at_work or failed_hosts(results) else 3 if blind else 0
     if args.output == "json":
         print(_run_document(args.command, run, exit_code, results, notes))
         return exit_code
@@ -116,7 +120,7 @@ def finish_run(
     lines += _left_alone(args, results)
     lines += _way_back(run, results)
     lines += _left_to_others(at_work)
-    next_step = _then(args, at_work) or after_run(args, results, short=short)
+    next_step = _then(args, at_work) or (plan_anew(args) if blind else after_run(args, results, short=short))
     _show(s, [*lines, Line(f"next: {next_step}", "next")])
     return exit_code
 

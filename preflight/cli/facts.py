@@ -16,7 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import add_basic_argument, add_inventory_arguments, session, this_machine, write_whole
+from preflight.cli.common import (
+    add_basic_argument,
+    add_inventory_arguments,
+    refuse_place,
+    session,
+    this_machine,
+    write_whole,
+)
 from preflight.cli.outline import outline
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
@@ -27,7 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_basic_argument(parser)
     parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="read a capture again, or saved facts")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="read a capture again, saved facts, or a support bundle",
+    )
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
     parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
@@ -77,11 +90,15 @@ def run(args: argparse.Namespace) -> int:
 
     if args.source and (args.local or args.basic or args.raw):
         raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
+    if args.out:
+        refuse_place(args.out, "--out")
     facts, raw = (load_saved(args).facts, {}) if args.source else _look(args)
     text = dump(facts, raw if args.raw else None)
     if args.out:
         write_whole(args.out, text, "the facts")
-        print(f"facts of {len(facts.hosts)} hosts written to {args.out}", file=sys.stderr)
+        seen, asked = sum(isinstance(it, HostFacts) for it in facts.hosts.values()), len(facts.hosts)
+        count = f"{seen} hosts" if seen == asked else f"{seen} of {asked} hosts"
+        print(f"facts of {count} written to {args.out}", file=sys.stderr)
     elif args.output == "json":
         print(text, end="")
     else:

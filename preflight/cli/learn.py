@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.cli.common import add_inventory_arguments, elsewhere, refuse_existing, session, write_whole
+from preflight.cli.common import add_inventory_arguments, elsewhere, refuse_existing, refuse_place, session, write_whole
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.outcome import Outcome
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from preflight.provision.learn import asked, learn
 
     refuse_existing(args.out, force=args.force)
+    refuse_place(args.out, "-o")
     base, place = _base(args)
     cluster = parse(dump(base), place)
     if not cluster.product.is_npu:

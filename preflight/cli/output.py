@@ -2,25 +2,25 @@
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from preflight.cli.common import again, write_whole
+from preflight.cli.common import again, refuse_place, write_whole
 from preflight.cli.pipe import silence_stdout
 from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
-from preflight.model.report import LeftOut, Report
+from preflight.model.report import LeftOut, Phase, Report
 from preflight.report.console import show, width
 
 if TYPE_CHECKING:
     from preflight.cli.publish import Published
+    from preflight.facts.types import ClusterFacts
     from preflight.history.runs import Setting
     from preflight.report.text import Line
 
@@ -74,25 +74,9 @@ def refuse_unwritable(args: argparse.Namespace) -> None:
         raise UsageError("-o: only one form of the report can go to stdout; give the others a file, -o FORMAT=FILE")
     files = [one.file for one in asked if one.file]
     for path in files:
-        _refuse(path, "--save" if path == args.save else "-o", twice=files.count(path) > 1)
-
-
-def _refuse(path: Path, option: str, *, twice: bool) -> None:
-    if twice:
-        raise UsageError(f"{path} is named for two forms of the report; give each a file of its own")
-    try:
-        if path.exists() and not path.is_file():
-            what = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
-            raise UsageError(f"{option} {path} is {what}")
-        _partial(path).exists()  # raises where the name is too long
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UsageError(f"{option} {path}: nothing can be written in {path.parent}: {error.strerror}") from None
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
+        if files.count(path) > 1:
+            raise UsageError(f"{path} is named for two forms of the report; give each a file of its own")
+        refuse_place(path, "--save" if path == args.save else "-o")
 
 
 class Ended(NamedTuple):
@@ -114,12 +98,15 @@ def end(
     observations: Sequence[Observation] = (),
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
+    phases: Sequence[Phase] = (),
     to_prove: str | None = None,
     setting: "Setting | None" = None,
+    facts: "ClusterFacts | None" = None,
     publish: "Callable[[Report], Published] | None" = None,
 ) -> Ended:
     """The report of a run that ends now, and its exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
-    what the run is remembered with, None where no host was contacted; `publish`: brings it to the hosts."""
+    what the run is remembered with, None where no host was contacted; `facts`: what is kept of the hosts with it;
+    `publish`: brings it to the hosts."""
     from preflight.report.build import build
     from preflight.report.next_step import next_step
 
@@ -131,6 +118,7 @@ def end(
         observations=observations,
         left_out=left_out,
         notes=notes,
+        phases=phases,
         inventory=args.inventory,
     )
     exit_code = report.exit_code(Outcome(getattr(args, "fail_on", "fail")))
@@ -143,7 +131,7 @@ def end(
     if setting:
         from preflight.cli.remember import remembered
 
-        report = remembered(report, setting, args.inventory, exit_code, then, _asked(args))
+        report = remembered(report, setting, args.inventory, exit_code, then, _asked(args), facts)
     return Ended(report, exit_code, then, observations)
 
 

@@ -49,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
     from preflight.facts.parsers import PARSERS
 
     if args.list:
+        width = max(map(len, PARSERS)) + 1
         for name, function in sorted(PARSERS.items()):
-            print(f"{name:24}{(function.__doc__ or '').splitlines()[0]}")
+            print(f"{name:{width}}{(function.__doc__ or '').splitlines()[0]}")
         return 0
     if args.parser not in PARSERS:
         import difflib

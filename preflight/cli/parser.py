@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, NoReturn
 
@@ -43,10 +44,24 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.load()
-        return super().parse_known_args(args, namespace)
+        namespace, unknown = super().parse_known_args(args, namespace)
+        known = self._option_string_actions  # argparse has no public way to them
+        words = (word.partition("=")[0] for word in unknown if word.startswith("--"))
+        if meant := next(filter(None, (nearest(word, known) for word in words)), ""):
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"preflight: {harmless(message)}; see {self.asked or self.prog} --help\n")
+        stop = "" if message.endswith("?") else ";"
+        self.exit(2, f"preflight: {harmless(message)}{stop} see {self.asked or self.prog} --help\n")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What to add to a sentence about a word that is none of the known ones: "; did you mean check?", or nothing."""
+    import difflib  # only for who mistypes
+
+    close = difflib.get_close_matches(word, known, 1, 0.75)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def harmless(text: str) -> str:

@@ -1,5 +1,7 @@
-"""A reader that goes away, `preflight check | head`, or that was never there, `preflight check >&-`."""
+"""A reader that goes away, `preflight check | head`, that was never there, `preflight check >&-`, or that takes only
+some characters, `PYTHONIOENCODING=latin-1 preflight check`."""
 
+import io
 import os
 import sys
 
@@ -15,3 +17,10 @@ def replace_closed_streams() -> None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+
+
+def spell_what_cannot_be_encoded() -> None:
+    r"""A character that stdout or stderr has no bytes for is written as \u2026, as Python does on its own stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")

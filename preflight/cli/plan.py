@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from preflight.cli.changing import add_permission_arguments, shown
-from preflight.cli.common import add_inventory_arguments, again, session, write_whole
+from preflight.cli.common import add_inventory_arguments, again, refuse_place, session, write_whole
 from preflight.cli.next_command import look
 from preflight.model.change import Area
 from preflight.model.errors import UsageError
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.cli.configure import dry_exit
     from preflight.cli.configure_output import say, show_plan
-    from preflight.cli.planning import doable, judge, only_look
+    from preflight.cli.planning import NOBODY, doable, judge, nothing, only_look
     from preflight.facts.document import load_file
     from preflight.provision.document import SavedPlan, dump
     from preflight.report.build import utc
@@ -40,10 +40,11 @@ def run(args: argparse.Namespace) -> int:
     areas = tuple(args.area or Area)
     if args.out:
         _refuse_to_overwrite(args.out)
+        refuse_place(args.out, "--out")
     with session(args) as s:
         seen = judge(s, load_file(args.source), areas) if args.source else only_look(s, areas, args)
         plan, notes = doable(s, seen, args)
-        shown(show_plan, s, plan, notes)
+        shown(show_plan, s, plan, notes, nothing(seen))
         if args.out:
             inventory = str(args.inventory.absolute())
             saved = dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes))
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         then = f"preflight apply {shlex.quote(str(args.out))}" if args.out else f"{again(args)} --out plan.json"
         if not plan.changes and not notes:
             then = look(args)
+        elif nothing(seen) == NOBODY:
+            then = "preflight explain HST101"
         say(s, done, f"next: {then}")
         return dry_exit(args, seen, plan)
 

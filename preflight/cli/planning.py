@@ -15,6 +15,7 @@ from preflight.model.outcome import Outcome
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
 
+NOBODY = "nothing is known to change: no host was reached"
 # The modules of preflight/checks that belong to an area: they carry its changes, or judge what became of them.
 MODULES = {
     Area.PORTS: ("ports",),
@@ -34,6 +35,14 @@ class Look:
     plan: Plan
     notes: tuple[str, ...] = ()
     at_work: Mapping[str, str] = field(default_factory=dict)
+
+
+def nothing(seen: Look) -> str:
+    """What there is to say of an empty plan: of hosts that nobody saw it means nothing."""
+    from preflight.facts.types import Unreachable
+
+    away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    return NOBODY if away else "nothing to change"
 
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:

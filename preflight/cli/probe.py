@@ -153,6 +153,8 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
         result_by,
         unreached,
     )
+    from preflight.cli.link_counts import after_tests, before_tests
+    from preflight.facts.link_counts import LinkCounts, sentence
     from preflight.facts.rails import leaves
     from preflight.model.rehearsal import Rehearsal
     from preflight.probe.hccl_test import nobody_has_torch
@@ -189,7 +191,7 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
         return [host for host in reached(s.hosts, known) if host.name not in busy]
 
     rehearsal = rehearse_ports(s, request.backend, usable, share(1 / 3))
-    nics = in_background(lambda: _nics(s, request.backend))
+    nics = in_background(lambda: before_tests(s, request.backend))
     end = share(1)
     hooks = Hooks(
         s.progress, s.progress.note, notes.append, idle,
@@ -206,16 +208,17 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
             return with_hccl_test(args, s, rehearsed)
         notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
     before = result_by(nics, end, ClusterFacts({}))
+    tested = [host for host in s.hosts if host.name not in refused]
+    counts = after_tests(s, tested, request.backend, before, observations, until=end)
     observations = with_line_rates(observations, ports(before))
-    notes += filter(None, (rehearsed.note, _spent(observations, request.budget)))
+    counted = sentence(counts) if isinstance(counts, LinkCounts) else ""
+    notes += filter(None, (rehearsed.note, _spent(observations, request.budget), counted))
     if proof.located and request.seed is None:
         notes.append(f"the same pairs again: --seed {proof.seed}")
     baseline = baseline_of(setting_of(s.cluster, request.backend))
     rounds = {
         "rehearsal": rehearsed, "observations": observations, "baseline": baseline, "located": proof.located,
-        "causes": causes(
-            s, [host for host in s.hosts if host.name not in refused], proof, before, rehearsed, until=end
-        ),
+        "link_counts": counts, "causes": causes(s, tested, proof, before, rehearsed, until=end),
     }  # fmt: skip
     return Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone)
 
@@ -244,16 +247,3 @@ def _spent(observations: Sequence[Observation], budget: float | None) -> str:
     if len(observations) == 1:
         return f"the budget of {budget:.0f} s was spent before a host was there"
     return f"the budget of {budget:.0f} s was spent: {left} tests were not run" if left else ""
-
-
-def _nics(s: Session, backend: str) -> ClusterFacts:
-    """Of each device's NIC the speed of its port, the switch it hangs on, and its counters before anything is sent;
-    nothing where the probe does not use those."""
-    from preflight.facts.collect import collect
-
-    if backend != "hccl":
-        return ClusterFacts({})
-    return collect(
-        s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=("hccn",),
-        readings=("speed", "lldp", "stat"), deep=True,
-    )  # fmt: skip

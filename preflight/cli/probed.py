@@ -14,7 +14,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.report import LeftOut
 
-_JUDGING = {"rehearsal", "observations", "hccl_test"}  # what a check needs to be one of the probe's
+_JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # what a check needs to be one of the probe's
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ def finish_probe(
         observations=probed.observations,
         left_out=[LeftOut(host, why) for host, why in {**probed.refused, **probed.alone}.items()],
         notes=[*limited, *probed.notes, *notes],
+        phases=s.progress.timeline.phases(started),
         setting=setting_of(s.cluster, probed.runner),
+        facts=probed.facts,
         publish=publisher(args, s, probed.facts),
     )
     return present(args, ended)

@@ -23,6 +23,7 @@ from preflight.cli.common import (
     add_inventory_arguments,
     devices,
     refuse_existing,
+    refuse_place,
     session,
     write_whole,
 )
@@ -107,6 +108,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UsageError(f"-o {args.out} belongs to --check; to write a file of that name: -o ./{args.out}")
     if args.out and args.out != "-":
         refuse_existing(Path(args.out), force=args.force)
+        refuse_place(Path(args.out), "-o")
     if args.dry_run and not args.push:
         raise UsageError("--dry-run belongs to --push; -o - writes the table on stdout alone")
     if args.push:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from preflight.history.kept import FACTS, REPORT, packed
 from preflight.history.runs import Look, Setting, remember, telling
 from preflight.history.store import HistoryError
 from preflight.model.cluster import Cluster
@@ -12,6 +13,7 @@ from preflight.model.report import Report
 
 if TYPE_CHECKING:
     from preflight.checks.run import NotRun
+    from preflight.facts.types import ClusterFacts
     from preflight.model.figures import Baseline
 
 
@@ -21,19 +23,40 @@ def setting_of(cluster: Cluster, backend: str | None = None) -> Setting:
 
 
 def remembered(
-    report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str, asked: str = ""
+    report: Report,
+    setting: Setting,
+    inventory: Path,
+    exit_code: int,
+    next_step: str,
+    asked: str = "",
+    facts: "ClusterFacts | None" = None,
 ) -> Report:
     """The run is written down; the report, with notes on who failed again, or why there is no history of it. `asked`:
-    as in Look."""
+    as in Look; `facts`: what it has seen of the hosts."""
     from preflight.history.offenders import notes, offenders
     from preflight.inventory import fold
 
     try:
         again = tuple(notes(offenders(setting.cluster, report.findings), fold))
-        remember(replace(_look(report, setting, inventory, exit_code, next_step), asked=asked))
+        report = replace(report, notes=report.notes + again)
+        look = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
+        documents: dict[str, bytes] = {}
+        try:
+            documents = packed(_documents(report, exit_code, facts))
+        except (UnicodeError, MemoryError) as error:  # the path of an inventory may be no UTF-8
+            report = replace(report, notes=(*report.notes, f"what was seen is not kept: {error or 'no memory for it'}"))
+        remember(look, documents)
     except HistoryError as error:
-        again = (f"this run is not remembered: {error}",)
-    return replace(report, notes=report.notes + again)
+        return replace(report, notes=(*report.notes, f"this run is not remembered: {error}"))
+    return report
+
+
+def _documents(report: Report, exit_code: int, facts: "ClusterFacts | None") -> dict[str, bytes]:
+    from preflight.facts.document import compact
+    from preflight.report.document import document
+
+    found = {REPORT: document(report, exit_code).encode()}
+    return {**found, FACTS: compact(facts)} if facts else found
 
 
 def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> Look:

@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     from preflight.provision.rollback import undoing, undoing_in_order
     from preflight.report.build import new_run_id
 
-    refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     started = datetime.now(UTC)
     past = past_run(args.run_id)
     if args.inventory is None and past is None:
@@ -54,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
             f"this machine knows no run {args.run_id}: preflight history lists those it knows; a run that was started "
             "elsewhere needs --inventory"
         )
+    refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     args.inventory = args.inventory or Path(past.inventory if past else "")
     with session(args) as s:
         hosts = [host for host in s.hosts if past is None or host.name in past.hosts]

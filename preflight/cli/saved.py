@@ -1,12 +1,18 @@
-"""`--from`: facts that were saved, or a capture, whose raw output is read again; with the cluster to judge them by."""
+"""`--from`: facts that were saved, alone or in a support bundle, or a capture, whose raw output is read again; with the
+cluster to judge them by."""
 
 import argparse
 from pathlib import Path
 from typing import NamedTuple
 
+from preflight.cli import bundle_file
 from preflight.cli.common import DEFAULT_INVENTORY
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.model.outcome import Outcome
+
+_NAMED = 4  # checks that failed
 
 
 class Saved(NamedTuple):
@@ -19,12 +25,15 @@ class Saved(NamedTuple):
 
 
 def load_saved(args: argparse.Namespace) -> Saved:
-    """What `args.source` holds. A capture is judged by the inventory that it holds, unless --inventory names another.
+    """What `args.source` holds. A capture or a support bundle is judged by the inventory that it holds, unless
+    --inventory names another.
     Raises UsageError and InventoryError."""
     from preflight.facts import capture, document
     from preflight.facts.seen import Seen
     from preflight.inventory import limit, load, parse
 
+    if bundle_file.is_bundle(args.source):
+        return _of_bundle(args)
     text = document.text_of(args.source)
     if not capture.is_capture(text):
         cluster = load(args.inventory)
@@ -40,3 +49,37 @@ def load_saved(args: argparse.Namespace) -> Saved:
     by = "its own inventory" if own else str(args.inventory)
     note = f"read again from {args.source}, taken {found.taken}, and judged by {by}; nobody was contacted"
     return Saved(cluster, hosts, facts, note)
+
+
+def _of_bundle(args: argparse.Namespace) -> Saved:
+    from preflight.facts import document
+    from preflight.inventory import limit, load, parse
+
+    members = bundle_file.read(args.source)
+    if bundle_file.FACTS not in members:
+        raise UsageError(f"{args.source} holds no facts: its bundle.json says why")
+    text = members.get(bundle_file.INVENTORY)
+    own = args.inventory is DEFAULT_INVENTORY and text is not None
+    if own and text is not None:
+        cluster = parse(text.decode("utf-8", "replace"), Path(f"{args.source}: {bundle_file.INVENTORY}"))
+    else:
+        cluster = load(args.inventory)
+    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
+    facts = document.load(members[bundle_file.FACTS], str(args.source))
+    by = "its own inventory" if own else str(args.inventory)
+    note = f"facts from {args.source}, judged by {by}; nobody was contacted"
+    if bundle_file.REPORT in members:
+        note += f"; {_verdict(members[bundle_file.REPORT], str(args.source))}"
+    return Saved(cluster, hosts, facts, note)
+
+
+def _verdict(report: bytes, source: str) -> str:
+    """How the run itself ended: pings and collectives, which facts do not hold, had their say in it."""
+    from preflight.cli.diff_sides import of_report
+
+    run = of_report(report, source)
+    failed = sorted({one.check for one in run.findings or () if one.outcome is Outcome.FAIL})
+    named = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
+    return (
+        f"run {run.run} itself ended {run.verdict}{named}, with what it pinged and probed: that is in its report.json"
+    )

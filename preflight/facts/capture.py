@@ -23,7 +23,7 @@ from preflight.facts import seen
 from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.formats import Unknown
 from preflight.facts.leftovers import left
-from preflight.facts.redact import redact, redacted, without_value
+from preflight.facts.redact import may_match, redact, redacted, without_value
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
@@ -39,8 +39,10 @@ _CALLED = (
 )
 _SERIALS = (
     re.compile(rf"^([ \t]{{0,40}}{_CALLED}[ \t]{{0,40}}[:=][ \t]{{0,40}})(\S.*)$", re.IGNORECASE | re.MULTILINE),
+    re.compile(r"(<(?:\w{1,30}_)?serial(?:_number)?>)([^<\n]{1,80})", re.IGNORECASE),  # of nvidia-smi's XML
     re.compile(rf"([\"']{_CALLED}\\?[\"'][ \t]{{0,9}}[:=][ \t]{{0,9}})(\\?\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE),
 )
+_SERIAL_HINTS = ("serial", "sn", "s/n", "die", "uuid", "barcode", "label")
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ def clean(value: Any) -> Any:
 
 def _clean(text: str) -> str:
     text = redact(text)
-    for pattern in _SERIALS:
-        text = pattern.sub(without_value, text)
+    if may_match(text, _SERIAL_HINTS):
+        for pattern in _SERIALS:
+            text = pattern.sub(without_value, text)
     return text
 
 

@@ -70,8 +70,13 @@ def _host(host: HostFacts | Unreachable, raw: Mapping[str, bytes]) -> dict[str, 
 
 def dump(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> str:
     """The document's text. `raw`: host → the collector's section → its JSON, kept beside the values, redacted."""
+    return msgspec.json.format(compact(facts, raw).decode(), indent=1) + "\n"
+
+
+def compact(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> bytes:
+    """The same without blanks and line ends."""
     hosts = {name: _host(host, (raw or {}).get(name, {})) for name, host in facts.hosts.items()}
-    return msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, "hosts": hosts}).decode(), indent=1) + "\n"
+    return msgspec.json.encode({"schema": SCHEMA, "hosts": hosts})
 
 
 class _Document(msgspec.Struct):
@@ -123,7 +128,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
         raise UsageError(f"{source}: {place}.{section}: {error}") from error
 
 
-def load(text: str, source: str = "the facts") -> ClusterFacts:
+def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
     """The facts of a document that `dump` wrote. `source` names it in errors.
 
     Raises UsageError for a document that is none, or of another schema.

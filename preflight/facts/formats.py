@@ -61,7 +61,8 @@ def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
         files = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
         yield from _of_fields([facts.device_nodes], files)
     if isinstance(facts.nvidia, Nvidia):
-        commands = {"gpus": "-q", "nvlinks": "nvlink -s", "topology": "topo -m"}
+        commands = {"gpus": "-q", "nvlinks": "nvlink -s", "topology": "topo -m",
+                    "nvlink_errors": "nvlink -e"}  # fmt: skip
         yield from _of_fields([facts.nvidia], {field: f"nvidia-smi {query}" for field, query in commands.items()})
         for field, query in commands.items():
             answer = getattr(facts.nvidia, field).value

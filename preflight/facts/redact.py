@@ -14,7 +14,7 @@ REDACTED = "[redacted]"
 # shell's PWD=/ is none.
 _WORDS = r"pass(?:w|p|code|\b|_|s\b)|pwd(?!=/)|secret|token(?!i)|credential|psk\b"
 _KEYS = r"(?:api|access|private|secret|auth|account|signing|encryption|shared|license|session|ssh)[ _-]?key"
-_LABEL = rf"(?:{_WORDS}|{_KEYS})[\w.-]{{0,60}}"
+_LABEL = rf"(?:{_WORDS}|{_KEYS}|(?-i:[A-Z0-9]_KEY\b))[\w.-]{{0,60}}"  # WANDB_KEY; a key in small letters names a place
 # A value is what stands in quotes, also escaped ones; else what goes to the next blank; else, behind a sign with blanks
 # around it, as files of settings have it, what goes to the end of the line.
 # A quote that nothing closes counts to the end of the line.
@@ -35,18 +35,59 @@ _SECRETS = (
     re.compile(rf"({_LABEL}\\?[\"']?[:=]{{1,2}})({_QUOTED}|\S+)", re.IGNORECASE),
     re.compile(rf"((?<![\w-])--?[\w-]{{0,40}}{_LABEL}[ \t]{{1,9}})({_QUOTED}|[^\s-]\S*)", re.IGNORECASE),
     re.compile(rf"(\bsshpass[ \t]{{1,9}}-p[ \t]{{0,9}})({_QUOTED}|\S+)"),
-    re.compile(r"()\b((?:gh[a-z]_|github_pat_|glpat-|hf_|AKIA|eyJ)[\w-]{16,})"),  # tokens that say what they are
+    re.compile(r"([?&](?:sig|[\w-]{0,20}signature)=)([^&\s\"']+)", re.IGNORECASE),  # of a URL that grants something
+    # Tokens that say what they are.
+    re.compile(r"()\b((?:gh[a-z]_|github_pat_|glpat-|hf_|AKIA|AIza|eyJ|nvapi-|sk-|xox[a-z]-)[\w-]{16,})"),
 )
+# A text without any of these is matched by none of the above; looking for them takes a tenth of the time.
+_HINTS = (
+    "pass", "pwd", "secret", "token", "credential", "psk", "key", "authorization", "bearer", "basic", "gh", "github_",
+    "glpat-", "hf_", "akia", "aiza", "eyj", "nvapi-", "sk-", "xox", "sig=", "signature=",
+)  # fmt: skip
 _OPTION = re.compile(rf"--?[\w-]{{0,40}}(?:{_LABEL})", re.IGNORECASE)
 _NAME = re.compile("pass|pwd|secret|token|credential|auth|login|key", re.IGNORECASE)
+_KEY = "PRIVATE KEY-----"
+_END_OF_KEY = re.compile(rf"-----END [A-Z ]{{0,40}}{_KEY}")
+# Lines of a key, behind what a logger has put before them; the last one may be short.
+_KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{16,76}\s*")
+_LAST_KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{1,76}\s*")
 _WITH_PLACE = re.compile(r"[^\s\"'`]+")
 
 
 def redact(text: str) -> str:
     """The text with everything that looks like a key, password or token replaced by `[redacted]`."""
-    for pattern in _SECRETS:
-        text = pattern.sub(without_value, text)
+    if may_match(text, _HINTS):
+        for pattern in _SECRETS:
+            text = pattern.sub(without_value, text)
+            if pattern is _SECRETS[0] and _KEY in text:
+                text = _without_ends_of_keys(text)
     return _WITH_PLACE.sub(lambda match: _without_login(match[0]), text) if "://" in text else text
+
+
+def _without_ends_of_keys(text: str) -> str:
+    """Without keys whose beginning was cut off, as in the tail of a log: all lines of one before its end."""
+    kept, done = [], 0
+    for end in _END_OF_KEY.finditer(text):
+        begin = text.rfind("\n", done, end.start()) + 1 or done  # of its line
+        line = _LAST_KEY_LINE
+        while begin > done:
+            above = text.rfind("\n", done, begin - 1) + 1 or done
+            if not line.fullmatch(text, above, begin - 1):
+                break
+            begin, line = above, _KEY_LINE
+        kept += [text[done:begin], REDACTED]
+        done = end.end()
+    return "".join([*kept, text[done:]])
+
+
+def may_match(text: str, hints: tuple[str, ...]) -> bool:
+    """Whether patterns that ignore case, and need one of these words in lower case, could match. Letters beyond ASCII
+    may be other ones in another case."""
+    small = text.lower()
+    for hint in hints:  # no generator: this is asked of every text of every host
+        if hint in small:
+            return True
+    return not text.isascii()
 
 
 def without_value(match: re.Match[str]) -> str:
@@ -68,6 +109,8 @@ def redacted(value: Any, of_text: Callable[[str], str] = redact) -> Any:
     if isinstance(value, str):
         return of_text(value)
     if isinstance(value, list):
+        if any(isinstance(item, str) and _KEY in item for item in value) and all(isinstance(it, str) for it in value):
+            value = redact("\n".join(value)).split("\n")  # a key, a line an item
         return [
             REDACTED if isinstance(item, str) and _asks_for_secret(before) else redacted(item, of_text)
             for before, item in zip([None, *value], value, strict=False)

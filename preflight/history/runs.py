@@ -1,9 +1,10 @@
 """Runs of check and probe: written down when they end, and read again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from preflight.history.kept import GOOD_AND_NEW, keep
 from preflight.history.store import reading, understanding, writing
 from preflight.model.figures import Figure, Shape
 from preflight.model.finding import Finding
@@ -55,8 +56,9 @@ def telling(findings: Iterable[Finding]) -> list[Finding]:
     return sorted((f for f in findings if f.outcome in _TELLING), key=lambda f: _TELLING.index(f.outcome))
 
 
-def remember(look: Look) -> None:
-    """Write the run down, and forget the oldest where there are too many. Raises HistoryError."""
+def remember(look: Look, documents: Mapping[str, bytes] | None = None) -> None:
+    """Write the run down, and forget the oldest where there are too many. `documents`: `packed`, what is kept of it
+    besides. Raises HistoryError."""
     findings = look.findings[:MOST_FINDINGS]
     dropped = look.dropped + len(look.findings) - len(findings)
     rows = len(look.hosts) + len(findings) + len(look.figures)
@@ -77,16 +79,18 @@ def remember(look: Look) -> None:
             ((number, *_figure_row(one)) for one in look.figures),
         )
         _forget_the_oldest(db)
+        if number is not None:
+            keep(db, number, documents or {})
 
 
 def _forget_the_oldest(db: "sqlite3.Connection") -> None:
-    """Runs beyond the limits, but for the newest and those that a baseline needs."""
+    """Runs beyond the limits, but for the newest, those that passed last, and those that a baseline needs."""
     db.execute(
-        """DELETE FROM runs WHERE number NOT IN (SELECT number FROM baselines) AND number IN (
+        f"""DELETE FROM runs WHERE number NOT IN (SELECT number FROM baselines UNION {GOOD_AND_NEW}) AND number IN (
             SELECT number FROM (
                 SELECT number, row_number() OVER newest AS place, sum(rows) OVER newest AS total FROM runs
                 WINDOW newest AS (ORDER BY number DESC))
-            WHERE place > ? OR (place > 1 AND total > ?))""",
+            WHERE place > ? OR (place > 1 AND total > ?))""",  # noqa: S608 - constants of these files
         (MOST_RUNS, MOST_ROWS),
     )
 
@@ -123,6 +127,37 @@ def past_look(run: str) -> Look | None:
     """One run, None if it is not known. Raises HistoryError."""
     with reading() as db:
         row = db.execute("SELECT * FROM runs WHERE run = ?", (_text(run),)).fetchone()
+        return _look(db, row) if row else None
+
+
+def known_runs(beginning: str = "") -> list[str]:
+    """The ids of all runs, or of those that begin so, the newest first. Raises HistoryError."""
+    with reading() as db:
+        beginning = _text(beginning)
+        found = db.execute(
+            "SELECT run FROM runs WHERE substr(run, 1, ?) = ? ORDER BY run DESC", (len(beginning), beginning)
+        )
+        return [str(run) for (run,) in found]
+
+
+def newest(inventory: str = "") -> Look | None:
+    """The newest run; of an inventory (absolute path), if one is named. Raises HistoryError."""
+    with reading() as db:
+        row = db.execute(
+            "SELECT * FROM runs WHERE ? IN ('', inventory) ORDER BY run DESC LIMIT 1", (_text(inventory),)
+        ).fetchone()
+        return _look(db, row) if row else None
+
+
+def last_passed(before: Look) -> Look | None:
+    """The last run over the same cluster that passed before this one; of the same command, where there is one, because
+    check and probe look at different things. Raises HistoryError."""
+    with reading() as db:
+        row = db.execute(
+            """SELECT * FROM runs WHERE exit = 0 AND cluster = ? AND run < ?
+            ORDER BY command = ? DESC, run DESC LIMIT 1""",
+            (before.setting.cluster, before.run, before.command),
+        ).fetchone()
         return _look(db, row) if row else None
 
 

@@ -45,6 +45,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             number INTEGER NOT NULL REFERENCES runs, PRIMARY KEY (cluster, product, backend, name)) WITHOUT ROWID""",
     ),
     ("ALTER TABLE runs ADD COLUMN asked TEXT NOT NULL DEFAULT ''",),
+    (
+        """CREATE TABLE kept (
+            number INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE, what TEXT NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (number, what))""",
+    ),
 )
 
 

@@ -12,9 +12,10 @@ from preflight.model.cluster import Cluster
 _LARGEST_FILE = 16 << 20  # bytes; a host in a table of its own with all addresses written out takes about 400
 
 
-def load(path: Path) -> Cluster:
-    """The cluster that the file describes. Raises InventoryError; nothing is contacted."""
-    return parse(_read(path), path)
+def load(path: Path, option: str = "--inventory") -> Cluster:
+    """The cluster that the file describes; `option` names it on the command line. Raises InventoryError; nothing is
+    contacted."""
+    return parse(_read(path, option), path)
 
 
 def tables(path: Path) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def parse(text: str, path: Path) -> Cluster:
     return cluster_of(sound.document, entries, given, path.absolute().parent)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, option: str = "--inventory") -> str:
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -52,7 +53,7 @@ def _read(path: Path) -> str:
         raise InventoryError(f"{path}:{line}: not text in UTF-8; save the file as UTF-8") from error
     except FileNotFoundError as error:
         raise InventoryError(
-            f"{path}: no such file; copy inventory.example.toml to it and edit it, or name another with --inventory"
+            f"{path}: no such file; copy inventory.example.toml to it and edit it, or name another with {option}"
         ) from error
     except OSError as error:
         raise InventoryError(f"{path}: {error.strerror}") from error

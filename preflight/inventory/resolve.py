@@ -7,7 +7,7 @@ from preflight.inventory import address_rules, contradictions
 from preflight.inventory.errors import Problem
 from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.plan import Devices, Entry, in_amp_mode
-from preflight.inventory.schema import Document, GateTable, HostSetupTable, JobTable, ProbeTable, SshTable
+from preflight.inventory.schema import Document, GateTable, HostSetupTable, HostTable, JobTable, ProbeTable, SshTable
 from preflight.inventory.sound import Sound
 from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, Machine, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.gate import Context, GatePolicy, Unknown
@@ -24,7 +24,7 @@ def entries_of(sound: Sound) -> tuple[list[Entry], list[Problem]]:
     problems = []
     for number, table in sound.hosts():
         addresses = table.address or table.name
-        if len(addresses) != len(table.name):
+        if not _range_fits(table):
             text = f"{len(addresses)} addresses for {len(table.name)} names"
             problems.append(Problem(("hosts", number, "address"), text))
             addresses = table.name
@@ -34,6 +34,11 @@ def entries_of(sound: Sound) -> tuple[list[Entry], list[Problem]]:
         named = zip(table.name, addresses, strict=True)
         entries += (Entry(number, table, *pair, nth) for nth, pair in enumerate(named))
     return entries, problems
+
+
+def _range_fits(table: HostTable) -> bool:
+    """Whether the table's range of addresses, where it has one, goes with its range of names."""
+    return not table.address or len(table.address) == len(table.name)
 
 
 def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) -> Iterator[Problem]:
@@ -46,7 +51,7 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
     if sound.intact("cluster", "machine"):
         yield from contradictions.of_the_machine(document)
     if sound.intact("cluster", "host_setup", "hosts"):
-        yield from contradictions.of_the_setup(document, entries)
+        yield from contradictions.of_the_setup(document, [entry for entry in entries if _range_fits(entry.table)])
     if sound.intact("probe"):
         yield from contradictions.of_the_probe(document)
     if sound.intact("gate"):

@@ -24,6 +24,21 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """A part of the run that waits for hosts. `begin`: seconds after the run's start. `total`: hosts, or tests of a
+    round of the probe, of which `failed` could not be reached; `longest`: the host or device ("node01/3") that was
+    waited for longest, for `waited` seconds; empty where none was."""
+
+    name: str  # "facts", "pings", "probe round 2, 16 ranks" …
+    begin: float
+    seconds: float
+    total: int = 0
+    failed: int = 0
+    longest: str = ""
+    waited: float = 0.0
+
+
+@dataclass(frozen=True)
 class Report:
     """`findings` holds every finding, passes and skips too; renderers leave those out unless asked."""
 
@@ -37,6 +52,7 @@ class Report:
     culprits: tuple[Culprit, ...] = ()
     left_out: tuple[LeftOut, ...] = ()  # hosts or parts that were not looked at, unasked
     notes: tuple[str, ...] = field(default=())  # what was asked for: --limit, --ignore, a probe that was left out
+    phases: tuple[Phase, ...] = ()  # in the order in which they began; some pass beside each other
 
     @property
     def verdict(self) -> Outcome:

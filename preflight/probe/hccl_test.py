@@ -102,6 +102,8 @@ def run(
         progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test, runs"))
     try:
         answer = _ask(cluster, first, request, transport, seconds + WAY)
+        if progress:
+            progress(Progress(1, 1, 0, phase="HCCL Test, runs"))
     except TransportError as error:
         return HcclTestRun(members, Missing(error.summary))
     except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -176,7 +176,7 @@ def taken_back(runs: Iterable[PastRun]) -> frozenset[str]:
 def past_run(run: str) -> PastRun | None:
     """One run, None if this machine knows nothing of it."""
     path = directory() / f"{run}.jsonl"
-    return _read(path) if path.is_file() else None
+    return _read(path) if os.path.isfile(path) else None  # noqa: PTH113 - that one raises at a long name
 
 
 def _read(path: Path) -> PastRun | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Observation
 from preflight.model.outcome import Outcome, overall
-from preflight.model.report import HostLine, LeftOut, Report
+from preflight.model.report import HostLine, LeftOut, Phase, Report
 
 
 def new_run_id(now: datetime) -> str:
@@ -39,10 +39,13 @@ def host_lines(names: Iterable[str], findings: Iterable[Finding]) -> tuple[HostL
     return tuple(lines)
 
 
-def _naming(inventory: Path, remedy: str) -> str:
-    """The remedy as it can be copied: `preflight configure-ports` works on this run's inventory, not on another."""
+def _naming(inventory: Path, finding: Finding) -> Finding:
+    """Its remedy as it can be copied: `preflight configure-ports` works on this run's inventory, not on another."""
+    if not finding.remedy:
+        return finding
     option = f" --inventory {shlex.quote(str(inventory))}"
-    return re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda found: found[0] + option, remedy)
+    remedy = re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda found: found[0] + option, finding.remedy)
+    return replace(finding, remedy=remedy)
 
 
 def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
@@ -60,11 +63,12 @@ def build(
     observations: Sequence[Observation] = (),
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
+    phases: Sequence[Phase] = (),
     inventory: Path | None = None,
 ) -> Report:
     """The report of a run that ends now. With `inventory`, remedies that are commands of ours name it."""
     if inventory:
-        findings = [replace(finding, remedy=_naming(inventory, finding.remedy)) for finding in findings]
+        findings = [_naming(inventory, finding) for finding in findings]
     place = {name: number for number, name in enumerate(hosts)}
     return Report(
         run=new_run_id(started),
@@ -77,11 +81,13 @@ def build(
         culprits=culprits(findings),
         left_out=tuple(sorted(left_out, key=lambda left: place.get(left.host, len(place)))),
         notes=tuple(notes),
+        phases=tuple(phases),
     )
 
 
 def joined(started: datetime, reports: Sequence[Report]) -> Report:
     """Reports of different hosts as one, in their order."""
+    second = started.replace(microsecond=0)  # a report's start is told in whole seconds
     return Report(
         run=new_run_id(started),
         command=reports[0].command,
@@ -93,4 +99,9 @@ def joined(started: datetime, reports: Sequence[Report]) -> Report:
         culprits=tuple(culprit for report in reports for culprit in report.culprits),
         left_out=tuple(left for report in reports for left in report.left_out),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
+        phases=tuple(
+            replace(phase, begin=phase.begin + (datetime.fromisoformat(report.started) - second).total_seconds())
+            for report in reports
+            for phase in report.phases
+        ),
     )

@@ -27,5 +27,6 @@ def document(report: Report, exit_code: int, *, everything: bool = False) -> str
         "culprits": report.culprits,
         "left_out": report.left_out,
         "notes": report.notes,
+        "phases": report.phases,
     }
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()

@@ -9,13 +9,16 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import Report
-from preflight.report.text import Group, count_line, folded, printable
+from preflight.report.slowest import slowest_groups
+from preflight.report.text import LINES_A_CHECK, Group, blocks, clipped, count_line, evidence, folded, remedies
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1f23; --dim: #5d6670; --line: #d5dae0; --fail: #c62828;
-  --unknown: #7b3fa0; --warn: #a86400; --pass: #2e7d32; --skip: #9aa3ad; --none: #eef1f4; }
+  --unknown: #7b3fa0; --warn: #a86400; --pass: #2e7d32; --skip: #9aa3ad; --none: #eef1f4;
+  --time: #1565c0; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e6e9ec; --dim: #9aa3ad; --line: #343a41;
-  --fail: #ff6b5e; --unknown: #c792ea; --warn: #ffb74d; --pass: #66bb6a; --skip: #6b747d; --none: #22272c; } }
+  --fail: #ff6b5e; --unknown: #c792ea; --warn: #ffb74d; --pass: #66bb6a; --skip: #6b747d; --none: #22272c;
+  --time: #64a8f0; } }
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } .dim { color: var(--dim); }
@@ -23,25 +26,32 @@ code, .mono { font-family: ui-monospace, monospace; font-size: .92em; overflow-w
 .word { border-radius: 3px; color: var(--paper); font-size: .8rem; font-weight: 600; padding: .1rem .45rem; }
 .finding { border-left: 4px solid; margin: .8rem 0; padding: .1rem 0 .1rem .8rem; }
 .finding p { margin: .25rem 0; } .next { border: 1px solid var(--line); padding: .6rem .8rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; } th { color: var(--dim); font-weight: 500; }
+.scroll { max-height: 90vh; overflow: auto; }
+table { border-collapse: collapse; } th { color: var(--dim); font-weight: 500; }
 td, th { padding: .15rem .5rem; text-align: left; } td.n, th.n { text-align: right; }
 .map td { border: 2px solid var(--paper); height: 1.1rem; min-width: 1.6rem; padding: 0 .2rem; }
 .map td.n { color: var(--paper); font-size: .75rem; } th.down { writing-mode: vertical-rl; }
 .bar { background: var(--pass); display: inline-block; height: .7rem; }
+.time { width: 100%; } .time td, .time th { white-space: nowrap; }
+.time td:nth-child(2) { min-width: 12rem; width: 100%; }
+.track { background: var(--none); height: .8rem; } .span { background: var(--time); height: .8rem; min-width: 2px; }
+.span.some { background: var(--unknown); }
 """ + "".join(
     f".{word} {{ border-color: var(--{word}); }} .word.{word}, .map td.{word} {{ background: var(--{word}); }}\n"
     for word in (*Outcome, "none")
 )
 _SHOWN = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-_WORST_FIRST = tuple(Outcome)
 _TESTS = {
     TestOutcome.PASS: Outcome.PASS, TestOutcome.UNCHECKED: Outcome.PASS, TestOutcome.SLOW: Outcome.WARN,
     TestOutcome.FAIL: Outcome.FAIL, TestOutcome.HANG: Outcome.FAIL, TestOutcome.WRONG_DATA: Outcome.FAIL,
 }  # fmt: skip
-MOST_GROUPS = 50  # findings shown of one check; the JSON has them all
+MOST_GROUPS = 50  # more of one check that can be unfolded; the JSON has them all
 MOST_IN_A_MATRIX = 64  # devices; beyond, the slowest pairs are a list
 MOST_PAIRS = 50
+MOST_PHASES = 100
+MOST_DEVICES = 64  # of a host
 LARGE = 4096  # bytes
+NOTHING = "nothing is said of it alone"
 
 Fold = Callable[[Iterable[str]], str]
 
@@ -54,6 +64,7 @@ def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: st
         ("Pairs", _pairs(report.tests)),
         ("Bandwidth", _bandwidth(report.tests)),
         ("Rounds of the probe", _rounds(report.tests)),
+        ("Timeline", _timeline(report)),
         ("Notes", _notes(report)),
     )
     body = "".join(f"<h2>{title}</h2>\n{text}" for title, made in sections if (text := "".join(made)))
@@ -69,7 +80,7 @@ def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: st
 
 
 def _safe(text: str) -> str:
-    return escape(printable(text))
+    return escape(clipped(text))
 
 
 def _word(outcome: Outcome) -> str:
@@ -77,37 +88,45 @@ def _word(outcome: Outcome) -> str:
 
 
 def _findings(report: Report, titles: Mapping[str, str], fold: Fold) -> Iterator[str]:
-    same: dict[str, list[Finding]] = defaultdict(list)
+    by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if finding.outcome in _SHOWN:
-            same[finding.check].append(finding)
-    worst = {check: overall(finding.outcome for finding in findings) for check, findings in same.items()}
-    for check in sorted(same, key=lambda check: (_WORST_FIRST.index(worst[check]), check)):
-        groups = folded(same[check])
-        yield f'<div class="finding {worst[check]}"><p>{_word(worst[check])} <b>{check}</b> '
-        yield f"{_safe(titles.get(check, ''))}</p>\n"
-        for group in groups[:MOST_GROUPS]:
-            yield from _group(group, fold)
-        if len(groups) > MOST_GROUPS:
-            yield f'<p class="dim">… and {len(groups) - MOST_GROUPS} more; the JSON report has them all</p>\n'
+            by_check[finding.check].append(finding)
+    for checks, findings in blocks(by_check):
+        worst, title = overall(finding.outcome for finding in findings), titles.get(checks[0], "")
+        yield f'<div class="finding {worst}"><p>{_word(worst)} <b>{", ".join(checks)}</b> '
+        yield f"{_safe(title if len(checks) == 1 else '')}</p>\n"
+        yield from _groups(folded(findings), fold)
         yield "</div>\n"
 
 
+def _groups(groups: Sequence[Group], fold: Fold) -> Iterator[str]:
+    """The first few, what mends them, and the others for who wants to see them."""
+    for group in groups[:LINES_A_CHECK]:
+        yield from _group(group, fold)
+    yield from (f"<p>→ <code>{_safe(remedy)}</code></p>\n" for remedy in remedies(groups))
+    if more := groups[LINES_A_CHECK:]:
+        yield f'<details><summary class="dim">{len(more)} more like these</summary>\n'
+        for group in more[:MOST_GROUPS]:
+            yield from _group(group, fold)
+        if len(more) > MOST_GROUPS:
+            yield f'<p class="dim">… and {len(more) - MOST_GROUPS} more; the JSON report has them all</p>\n'
+        yield "</details>\n"
+
+
 def _group(group: Group, fold: Fold) -> Iterator[str]:
-    first = group.first
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     yield f"<p>{_safe(subject + group.summary)}</p>\n"
-    if group.cause:
-        yield f'<p class="dim">likely: {_safe(group.cause)}</p>\n'
-    if first.evidence:
-        lines = "<br>".join(_safe(line) for line in first.evidence)
+    for line in filter(None, (group.compared, group.cause and f"likely: {group.cause}")):
+        yield f'<p class="dim">{_safe(line)}</p>\n'
+    if group.first.evidence:
+        lines = "<br>".join(escape(line) for line in evidence(group.first.evidence))
         yield f'<details><summary class="dim">evidence</summary><p class="mono">{lines}</p></details>\n'
-    if group.remedy:
-        yield f"<p>→ <code>{_safe(group.remedy)}</code></p>\n"
 
 
 def _places(report: Report) -> Iterator[str]:
-    """A row a host, a cell a device, coloured by the worst that checks and tests say of it alone."""
+    """A row a host, a cell a device, coloured by the worst that checks and tests say of it alone. The report has no
+    list of devices: there are as many columns as its largest device number asks for."""
     worst: dict[tuple[str, int | None], Outcome] = {}
 
     def say(host: str, device: int | None, outcome: Outcome) -> None:
@@ -124,7 +143,9 @@ def _places(report: Report) -> Iterator[str]:
         for place in culprit.members:
             host, _, device = place.partition("/")
             say(host, int(device) if device.isdecimal() else None, Outcome.FAIL)
-    devices = sorted({device for _, device in worst if device is not None})
+    named = {device for _, device in worst} | {finding.device for finding in report.findings}
+    named |= {member.device for test in report.tests for member in test.members}
+    devices = _columns({device for device in named if device is not None})
     if not report.hosts:
         return
     yield '<div class="scroll"><table class="map"><tr><th></th><th>host</th>'
@@ -133,10 +154,17 @@ def _places(report: Report) -> Iterator[str]:
         cells = "".join(_cell(worst.get((line.name, device))) for device in devices)
         yield f"<tr><th>{_safe(line.name)}</th>{_cell(worst.get((line.name, None), line.verdict))}{cells}</tr>\n"
     yield "</table></div>\n"
+    words = " ".join(map(_word, (Outcome.PASS, Outcome.WARN, Outcome.FAIL, Outcome.UNKNOWN)))
+    yield f'<p class="dim">a column a device: {words}; grey: {NOTHING}</p>\n'
+
+
+def _columns(named: set[int]) -> Sequence[int]:
+    """The devices from 0 on, also those between of which nothing is said; where a number is absurd, the named ones."""
+    return sorted(named) if max(named, default=0) >= MOST_DEVICES else range(max(named, default=-1) + 1)
 
 
 def _cell(outcome: Outcome | None) -> str:
-    return f'<td class="{outcome or "none"}" title="{outcome or "not looked at"}"></td>'
+    return f'<td class="{outcome or "none"}" title="{outcome or NOTHING}"></td>'
 
 
 def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
@@ -178,12 +206,12 @@ def _speed(speed: float | None, fastest: float) -> str:
 def _bandwidth(tests: Sequence[TestResult]) -> Iterator[str]:
     """The slowest group of each operation and scope, by size; smaller ones are run for values and latency."""
     speeds: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for test in tests:
-        if test.busbw_GBps and test.bytes >= LARGE:
-            sizes = speeds[test.op, test.scope.value]
-            sizes[test.bytes] = min(test.busbw_GBps, sizes.get(test.bytes, test.busbw_GBps))
-    for (op, scope), sizes in speeds.items():
-        yield f"<p>{_safe(op)}, {_safe(scope)}: slowest group</p>\n"
+    for (op, _, size, scope), speed in slowest_groups(tests).items():
+        if speed and size >= LARGE:
+            sizes = speeds[op, scope.value]
+            sizes[size] = min(speed, sizes.get(size, speed))
+    for (op, groups), sizes in speeds.items():
+        yield f"<p>{_safe(op)}, {_safe(groups)}: slowest group</p>\n"
         yield from _bars([(f"{size} B", sizes[size]) for size in sorted(sizes)], max(sizes.values()))
 
 
@@ -210,6 +238,28 @@ def _rounds(tests: Sequence[TestResult]) -> Iterator[str]:
         )
         yield f'<tr><td>{_safe(name)}</td><td>{scopes}</td><td class="n">{len(its)}</td><td>{ends}</td></tr>\n'
     yield "</table>\n"
+
+
+def _timeline(report: Report) -> Iterator[str]:
+    """A line a phase, from the run's start to its end; what lies between them is this machine's own work."""
+    whole = max([report.seconds, *(phase.begin + phase.seconds for phase in report.phases)])
+    if not report.phases or not whole:
+        return
+    yield f'<p class="dim">{whole:.1f} s from the start to the end; where no bar is, this machine worked</p>\n'
+    yield '<div class="scroll"><table class="time"><tr><th>phase</th><th>when</th><th class="n">from</th>'
+    yield '<th class="n">took</th><th>waited longest for</th></tr>\n'
+    for phase in report.phases[:MOST_PHASES]:
+        left, wide = (100 * min(1.0, part / whole) for part in (phase.begin, phase.seconds))
+        some = " some" if phase.failed else ""
+        failed = f", {phase.failed} of {phase.total} failed" if phase.failed else ""
+        longest = f"{phase.longest}, {phase.waited:.1f} s" if phase.longest else ""
+        yield f"<tr><td>{_safe(phase.name + failed)}</td>"
+        yield f'<td><div class="track"><div class="span{some}" style="margin-left: {min(left, 99.7):.2f}%; '
+        yield f'width: {min(wide, 100 - left):.2f}%"></div></div></td><td class="n">{phase.begin:.1f} s</td>'
+        yield f'<td class="n">{phase.seconds:.1f} s</td><td>{_safe(longest)}</td></tr>\n'
+    yield "</table></div>\n"
+    if len(report.phases) > MOST_PHASES:
+        yield f'<p class="dim">… and {len(report.phases) - MOST_PHASES} more; the JSON report has them all</p>\n'
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import Report
-from preflight.report.text import printable
+from preflight.report.text import clipped, evidence, printable
 
 WHOLE = "cluster"  # the suite of what is said of no single host
 _TAGS = {Outcome.FAIL: "failure", Outcome.UNKNOWN: "error", Outcome.SKIP: "skipped", Outcome.WARN: "system-out"}
@@ -59,12 +59,12 @@ def _sentences(finding: Finding) -> Iterable[str]:
         return
     yield f"{finding.outcome}: {finding.summary}"
     yield from (f"likely: {finding.cause}" for _ in filter(None, (finding.cause,)))
-    yield from (f"| {line}" for line in finding.evidence)
+    yield from (f"| {line}" for line in evidence(finding.evidence))
     yield from (f"-> {finding.remedy}" for _ in filter(None, (finding.remedy,)))
 
 
 def _tell(case: ElementTree.Element, tag: str, sentences: Iterable[str]) -> None:
-    lines = [printable(sentence) for sentence in sentences]
+    lines = [clipped(sentence) for sentence in sentences]
     element = ElementTree.SubElement(case, tag)
     element.text = "\n".join(lines)
     if tag != "system-out":

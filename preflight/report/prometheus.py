@@ -12,6 +12,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import TestResult
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import Report
+from preflight.report.slowest import slowest_groups
 from preflight.report.text import printable
 
 STATUS = {Outcome.PASS: 0, Outcome.WARN: 1, Outcome.FAIL: 2, Outcome.UNKNOWN: 3}  # as Nagios counts
@@ -47,13 +48,8 @@ def _status(findings: Iterable[Finding]) -> Iterator[Sample]:
 
 
 def _busbw(tests: Iterable[TestResult]) -> Iterator[Sample]:
-    slowest: dict[tuple[str, str, str, str], float] = {}
-    for test in tests:
-        if test.busbw_GBps is not None:
-            kind = test.op, test.dtype, str(test.bytes), test.scope.value
-            slowest[kind] = min(test.busbw_GBps, slowest.get(kind, test.busbw_GBps))
-    for (op, dtype, size, scope), speed in slowest.items():
-        yield {"op": op, "dtype": dtype, "size_bytes": size, "scope": scope}, speed * 1e9
+    for (op, dtype, size, scope), speed in slowest_groups(tests).items():
+        yield {"op": op, "dtype": dtype, "size_bytes": str(size), "scope": scope.value}, speed * 1e9
 
 
 def _metric(name: str, help_: str, samples: Iterable[Sample]) -> Iterator[str]:

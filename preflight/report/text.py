@@ -13,6 +13,7 @@ from preflight.model.report import Report
 _DEVICE = "\1"  # stands for a finding's own device while findings are compared
 
 LINES_A_CHECK = 8  # folded findings shown of one check; the rest is counted
+MOST_REMEDIES = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,24 @@ class Line:
 
 def printable(text: str) -> str:
     """Host output made harmless: control and escape characters shown as \\xNN, newlines as spaces."""
+    if text.isprintable():  # nearly all of it, and asked in one call
+        return text
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
+
+
+MOST_TEXT, MOST_EVIDENCE = 2000, 20  # characters of a text, lines of evidence, in forms that are not the JSON
+
+
+def clipped(text: str) -> str:
+    """The same, and cut where it is long: a line of a log may have a megabyte."""
+    return printable(text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} … ({len(text)} characters)")
+
+
+def evidence(lines: Sequence[str]) -> list[str]:
+    """The lines, clipped; of many the first ones, and how many more there are."""
+    more = len(lines) - MOST_EVIDENCE
+    told = [clipped(line) for line in lines[:MOST_EVIDENCE]]
+    return [*told, f"… and {more} more lines; the JSON report has them all"] if more > 0 else told
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,16 @@ class Group:
     @property
     def remedy(self) -> str:
         return self.first.remedy + (" (and so on for the others)" if len(self.remedies) > 1 else "")
+
+    @property
+    def single(self) -> bool:
+        return len(self.hosts) <= 1 and len(self.devices) <= 1
+
+    @property
+    def compared(self) -> str:
+        """What was expected and what was found; of several subjects each has its own."""
+        told = (("expected", self.first.expected), ("found", self.first.found)) if self.single else ()
+        return "; ".join(f"{word} {value}" for word, value in told if value)
 
 
 def _without_subject(finding: Finding) -> str:
@@ -100,16 +128,11 @@ def _wrap(text: str, indent: str, width: int) -> list[str]:
 def _group_lines(group: Group, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     lines = [Line(text, group.first.outcome.value) for text in _wrap(subject + group.summary, "    ", width)]
-    first = group.first
-    single = len(group.hosts) <= 1 and len(group.devices) <= 1
-    if single and (first.expected or first.found):
-        wanted = f"expected {first.expected}" if first.expected else ""
-        seen = f"found {first.found}" if first.found else ""
-        lines += [Line(text, "dim") for text in _wrap("; ".join(filter(None, (wanted, seen))), "      ", width)]
+    lines += [Line(text, "dim") for text in _wrap(group.compared, "      ", width)]
     if group.cause:
         lines += [Line(text, "dim") for text in _wrap(f"likely: {group.cause}", "      ", width)]
-    if single:
-        lines += [line for text in first.evidence[:3] for line in _evidence_lines(text, width)]
+    if group.single:
+        lines += [line for text in group.first.evidence[:3] for line in _evidence_lines(text, width)]
     return lines
 
 
@@ -129,6 +152,11 @@ def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], S
     return list(blocks.values())
 
 
+def remedies(groups: Sequence[Group]) -> list[str]:
+    """Of one check's findings: each once, and of the first few only."""
+    return list(dict.fromkeys(group.remedy for group in groups[:LINES_A_CHECK] if group.remedy))[:MOST_REMEDIES]
+
+
 def _block_lines(
     checks: Sequence[str],
     titles: Mapping[str, str],
@@ -141,14 +169,11 @@ def _block_lines(
     first, *rest = _wrap(named, " " * 8, width)
     lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *rest)]
     groups = folded(findings)
-    remedies: list[str] = []
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
-        if group.remedy and group.remedy not in remedies:
-            remedies.append(group.remedy)
     if len(groups) > LINES_A_CHECK:
         lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json has them all)", "dim"))
-    for remedy in remedies[:3]:
+    for remedy in remedies(groups):
         wrapped = _wrap(remedy, "       ", width)
         lines += [Line("    ->" + wrapped[0][6:], "next"), *(Line(text, "next") for text in wrapped[1:])]
     return lines

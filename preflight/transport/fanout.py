@@ -71,6 +71,7 @@ class _FanOut(Generic[T]):
         self._ended: queue.SimpleQueue[tuple[str, Attempt, Future[T]]] = queue.SimpleQueue()
 
     def run(self, width: int) -> dict[str, T | TransportError]:
+        self._report()  # that it begins
         try:
             while self._waiting or self._running:
                 while self._waiting and len(self._running) < width:

@@ -125,5 +125,5 @@ def test_a_folder_gets_a_file_named_by_the_day_and_a_place_that_is_none_is_a_sen
     (file,) = tmp_path.iterdir()
     assert re.fullmatch(r"preflight-capture-\d{8}-\d{6}\.json", file.name)
     done = preflight("capture", "-i", lab.inventory, "--out", "/no/such/place", "--limit", "node01", check=False)
-    assert done.returncode == 1
-    assert "/no/such/place: the capture could not be written: No such file or directory" in done.stderr
+    assert done.returncode == 2
+    assert "/no/such/place: nothing can be written in /no/such: No such file or directory" in done.stderr

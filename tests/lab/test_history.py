@@ -41,3 +41,30 @@ def test_a_fault_that_stays_is_named_as_one_and_only_looks_at_hosts_are_remember
     shown = preflight("history", reports[0]["run"], env=home).stdout.splitlines()
     assert shown[0].startswith("FAIL    PRT101")
     assert shown[-1] == f"next: preflight configure-ports --inventory {lab.inventory}"
+
+
+def test_two_looks_at_hosts_that_nobody_changed_are_the_same_and_a_change_is_named(
+    lab: LabHandle, tmp_path: Path
+) -> None:
+    home = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    asked = ("check", "--inventory", lab.inventory, "--no-probe")
+    preflight("configure", "--inventory", lab.inventory, "-y", env=home)
+    for _ in range(2):
+        preflight(*asked, env=home)
+    same = preflight("diff", env=home, cwd=tmp_path)
+    assert same.stdout.splitlines()[-2] == "SAME: nothing that was compared differs"
+
+    lab.lab("break", "link-down", "--host", "node02", "--device", "0")
+    assert preflight(*asked, check=False, env=home).returncode == 1
+    done = preflight("diff", "--inventory", lab.inventory, check=False, env=home)
+    assert done.returncode == 1
+    assert "  node02 device 0: hccn.devices.link UP -> DOWN" in done.stdout.splitlines()
+    assert "new fail NPU107 node02: device 0: link is DOWN" in done.stdout
+    assert done.stdout.splitlines()[-1] == "next: preflight explain NPU107"
+    lab.lab("mend")
+
+    case = tmp_path / "case.zip"
+    preflight("support-bundle", "--inventory", lab.inventory, "--fetch", "--out", case, env=home)
+    again = preflight("check", "--from", case, "-o", "json", check=False, env=home, cwd=tmp_path)
+    assert (again.returncode, "NPU107" in again.stdout) == (1, True)
+    assert preflight("diff", case, "last", env=home, cwd=tmp_path).returncode == 0

@@ -99,8 +99,9 @@ def test_a_file_that_is_there_is_written_over_only_if_that_is_said(lab: LabHandl
 
 def test_a_file_that_cannot_be_written_is_told(lab: LabHandle, tmp_path: Path) -> None:
     done = learn("--inventory", lab.inventory, "-o", tmp_path / "nowhere/learned.toml")
-    assert done.returncode == 1
-    assert "the inventory could not be written: No such file or directory" in done.stderr
+    assert done.returncode == 2
+    assert f"nothing can be written in {tmp_path}/nowhere: No such file or directory" in done.stderr
+    assert "nothing was contacted" in done.stderr
 
 
 @pytest.mark.parametrize(

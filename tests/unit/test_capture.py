@@ -8,11 +8,14 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, ip_n
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from preflight.facts import capture
+from preflight.facts import capture, redact
 from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.capture import Capture, clean
 from preflight.facts.causes import is_known
@@ -105,6 +108,13 @@ def test_a_line_with_a_serial_number_keeps_its_key(line: str, left: str) -> None
     assert clean(f"a : b\n{line}\nc : d") == f"a : b\n{left}\nc : d"
 
 
+PIECES = (
+    "PASSWD", "pass", "Pwd", "db_SECRET", "Token", "credential", "PSK", "api-key", "ssh_key", "AUTH KEY", "ſession key",
+    "authorization", "Bearer ", "BASIC ", "sshpass -p", "--", "ghp_", "github_pat_", "glpat-", "hf_", "AKIA", "eyJ",
+    "AIza", "nvapi-", "sk-", "xoxb-", "?sig=", "&X-Amz-Signature=", "WANDB_KEY", "<chassis_serial_number>",
+    "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "Serial No.", "serial", "S/N", "sn", "VDie ID",
+    "UUID", "Barcode", "E-label", "elabel", ":", "=", " ", "\n", '"', "'", "x" * 17, "://", "@", "7", "ı", "ſ",
+)  # fmt: skip
 SECRETS = (
     "AWS_SECRET_ACCESS_KEY=hunter2", "export DB_PASS=hunter2; run", "DB_PASS='one two hunter2'x", "http://u:a/hunter2@proxy:1",
     "http://u:a@hunter2@proxy", "https://hunter2@github.com/x", "redis://:hunter2@h/0", "Authorization: hunter2",
@@ -112,7 +122,7 @@ SECRETS = (
     "--password hunter2", "--auth-token=hunter2", "sshpass -p hunter2 ssh x", "sshpass -phunter2", "x-api-key: hunter2",
     "private_key = hunter2", 'password = "two hunter2"', "password = two hunter2", r'{\"passwd\": \"two hunter2\"}',
     "db_pwd: hunter2", "PSK=hunter2", "token hf_hunter2hunter2hunter2", "bearer hunter2hunter2",
-    f"pass={'x' * 5000}hunter2", f'pass="{"x" * 5000} hunter2',
+    "a github_pat_hunter2hunter2hunter2", f"pass={'x' * 5000}hunter2", f'pass="{"x" * 5000} hunter2',
 )  # fmt: skip
 
 
@@ -121,6 +131,14 @@ def test_what_looks_like_a_secret_is_taken_out(text: str) -> None:
     assert "hunter2" not in clean(f"before\n{text}\nafter")
     assert clean(f"before\n{text}\nafter").startswith("before\n")
     assert clean(f"before\n{text}\nafter").endswith("\nafter")
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_what_is_taken_out_does_not_depend_on_the_quick_look_before(text: str) -> None:
+    with patch.object(redact, "_HINTS", ("",)), patch.object(capture, "_SERIAL_HINTS", ("",)):
+        whole = clean(text)
+    assert clean(text) == whole
 
 
 @pytest.mark.parametrize(

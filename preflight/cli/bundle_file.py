@@ -1,0 +1,120 @@
+"""A support bundle: one zip of documents, written whole, and read without trusting it (docs/contracts.md).
+
+    bundle.json           schema, preflight's version, when, of which run, what is in it and what is not
+    facts.json            preflight.facts/1
+    report.json           preflight.report/1
+    inventory.toml        without the way to the hosts
+    history.json          preflight.history/1, the newest runs
+    journals/RUN.jsonl    of the runs that changed hosts
+    logs/…
+
+Nothing is ever unpacked to a disk; only the first four are read back, each up to a size.
+"""
+
+import io
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from preflight.cli.common import write_whole
+from preflight.model.errors import UsageError
+
+SCHEMA = "preflight.bundle/1"
+ABOUT, FACTS, REPORT, INVENTORY = "bundle.json", "facts.json", "report.json", "inventory.toml"
+_READ = {ABOUT: 16 << 20, FACTS: 1 << 30, REPORT: 256 << 20, INVENTORY: 16 << 20}  # name → bytes at most
+_MOST_MEMBERS = 50_000
+_MAGIC = b"PK\x03\x04"
+_BAD = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError, OverflowError)
+
+
+class _About(msgspec.Struct):
+    schema: str
+
+
+def write(path: Path, members: Mapping[str, bytes]) -> None:
+    """Its owner's alone, whole or not at all. Raises PreflightError."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name)  # of 1980: the same content is the same file
+            entry.external_attr = (stat.S_IFREG | 0o600) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content)
+    write_whole(path, packed.getvalue(), "the support bundle", 0o600)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether it begins like one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """What can be read back, by name. Raises UsageError for a file that is no bundle, is cut, or not to be
+    trusted."""
+    found: dict[str, bytes] = {}
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            _refuse_strange(path, entries)
+            for name in _READ.keys() & {entry.filename for entry in entries}:
+                with archive.open(name) as member:
+                    found[name] = member.read(_READ[name] + 1)
+                if len(found[name]) > _READ[name]:
+                    raise UsageError(f"{path}: {name} in it is larger than {_READ[name] >> 20} MiB, so hardly ours")
+    except _BAD as error:
+        raise UsageError(
+            f"{path} cannot be read as a support bundle ({error}); it may be cut, copy it again"
+        ) from error
+    except MemoryError:
+        raise UsageError(f"{path} does not fit into this machine's memory") from None
+    schema = _schema(found.get(ABOUT, b""))
+    if not schema.startswith("preflight.bundle/"):
+        raise UsageError(f"{path} is no support bundle: preflight support-bundle writes one")
+    if schema != SCHEMA:
+        raise UsageError(f"{path}: the schema is {schema!r:.80}, this preflight reads {SCHEMA}")
+    return found
+
+
+def _schema(about: bytes) -> str:
+    """Empty: it names none."""
+    try:
+        return msgspec.json.decode(about, type=_About).schema
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+
+
+def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
+    """Raises UsageError. We would not unpack it anyway; whoever else does has to be able to trust it."""
+    if len(entries) > _MOST_MEMBERS:
+        raise UsageError(f"{path} holds {len(entries)} files, so it is no support bundle of ours")
+    names: set[str] = set()
+    for entry in entries:
+        name, mode = entry.filename, entry.external_attr >> 16
+        place = PurePosixPath(name)
+        why = ""
+        if place.is_absolute() or ".." in place.parts or "\\" in name:
+            why = "whose name leads out of it"
+        elif mode and not stat.S_ISREG(mode):
+            why = "which is no ordinary file"
+        elif entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            why = "packed in a way that we do not use"
+        elif name in names:
+            why = "twice"
+        if why:
+            raise UsageError(f"{path} holds {name!r:.80}, {why}: it is no support bundle of ours, do not unpack it")
+        names.add(name)
+
+
+def refuse_folder(path: Path) -> None:
+    """Raises UsageError where nothing can be written there: to be said before anything is collected."""
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: nothing can be written in {path.parent}; name another place with --out")

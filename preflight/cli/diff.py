@@ -1,0 +1,50 @@
+"""Show what changed between two runs: facts, findings and figures.
+
+  preflight diff                      # the last run that passed, and the newest
+  preflight diff RUN                  # that run, and the newest
+  preflight diff RUN RUN
+  preflight diff good.json bad.json   # of check --save, facts --out or capture
+
+RUN is an id of preflight history, or its beginning, or one of the words last and passed. Nobody is contacted. What
+changes by itself (times, counters, load) is left out: docs/history.md says how. Ends with 1 where something differs.
+"""
+
+import argparse
+
+from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.cli.diff_sides import changed_between, sides
+from preflight.model.errors import NotSeenError
+from preflight.report.diff import diff
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from pathlib import Path
+
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run of preflight history, or a file that it left")
+    parser.add_argument(
+        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE",
+        help="whose runs are meant by last and passed (default: hosts.toml, or of any where there is none)",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.model.errors import UsageError
+
+    if len(args.runs) > 2:
+        raise UsageError(f"diff compares two runs, and {len(args.runs)} are named")
+    before, after = sides(args.runs, args.inventory)
+    found = diff(before, after)
+    if found.is_blind:
+        raise NotSeenError(f"{before.name} and {after.name} have nothing in common that could be compared")
+    changing = list(changed_between(before, after))
+    if args.output == "json":
+        from preflight.cli.diff_output import document
+
+        print(document(found, changing))
+    else:
+        from preflight.cli.diff_output import lines
+        from preflight.report.console import show, width
+
+        show(list(lines(found, changing, width())))
+    return int(found.is_different)

@@ -1,0 +1,208 @@
+"""What two runs have differently, as lines, folded, and as JSON (docs/contracts.md, `preflight.diff/1`)."""
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from preflight.cli.baseline_output import alike, what, who
+from preflight.cli.history_document import figure_row
+from preflight.facts.differences import Difference, Place, cut
+from preflight.inventory import fold
+from preflight.model.figures import Comparison, shown_GBps
+from preflight.model.outcome import Outcome
+from preflight.provision.journal import PastRun
+from preflight.report.diff import Diff, FindingChange, Side, moved
+from preflight.report.text import Line, clipped, folded, printable
+
+_FACTS = 30  # lines
+_VALUES = 3  # pairs of values of one fact
+_FINDINGS = 20  # lines
+_FIGURES = 8  # of one kind
+_SHOWN = 60  # characters of a value
+
+
+def lines(found: Diff, changing: Sequence[PastRun], columns: int) -> Iterator[Line]:
+    """`changing`: the runs between them that changed hosts."""
+    for word, side in (("before", found.before), ("after", found.after)):
+        yield from _wrapped(f"{word:8}{_named(side)}", "dim", columns)
+    for past in changing:
+        yield from _wrapped(f"between them {past.command} changed hosts: preflight history {past.run}", "warn", columns)
+    yield Line("")
+    yield from _facts(found.facts.differences, columns)
+    yield from _findings(found.findings, columns)
+    yield from _figures(found.figures)
+    for text in _not_compared(found):
+        yield from _wrapped(f"not compared: {text}", "dim", columns)
+    yield Line(_verdict(found), "warn" if found.is_different else "pass")
+    yield Line(f"next: {clipped(_next(found))}", "next")  # to be copied
+
+
+def _wrapped(text: str, style: str, columns: int, indent: str = "") -> Iterator[Line]:
+    more = indent + "  "
+    for line in textwrap.wrap(
+        clipped(text), columns, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False
+    ):
+        yield Line(line, style)
+
+
+def _named(side: Side) -> str:
+    verdict = side.verdict.value if side.verdict else ""
+    hosts = f"{len(side.hosts)} {'host' if len(side.hosts) == 1 else 'hosts'}"
+    return ", ".join(filter(None, (side.name, side.command, verdict, side.started, hosts)))
+
+
+def _facts(differences: Sequence[Difference], columns: int) -> Iterator[Line]:
+    """What differs on most hosts first, whatever it is there."""
+    if not differences:
+        return
+    yield Line("facts", "title")
+    by_name: dict[str, list[Difference]] = defaultdict(list)
+    for one in differences:
+        by_name[one.name].append(one)
+    told: list[str] = []
+    for name, same in sorted(by_name.items(), key=lambda item: (-_hosts(item[1]), item[0])):
+        for one in same[:_VALUES]:
+            was, now = cut(one.before, one.after, _SHOWN)
+            told.append(f"{_places(one.places)}: {name} {was} -> {now}")
+        if len(same) > _VALUES:
+            places = {place for one in same[_VALUES:] for place in one.places}
+            told.append(f"… and {len(same) - _VALUES} other changes of {name} in {len(places)} places")
+    for text in told[:_FACTS]:
+        yield from _wrapped(text, "", columns, "  ")
+    if len(told) > _FACTS:
+        yield Line(f"  … and {len(told) - _FACTS} more (-o json has them all)", "dim")
+    yield Line("")
+
+
+def _hosts(same: Sequence[Difference]) -> int:
+    return len({place.host for one in same for place in one.places})
+
+
+def _places(places: Sequence[Place]) -> str:
+    """node[01-63]; node07 device 3; node[01-02] eth0, where that is the same on all of the hosts."""
+    elements: dict[str, list[str]] = defaultdict(list)  # host → what of it
+    for place in places:
+        elements[place.host].append(place.element)
+    hosts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for host, its in elements.items():
+        hosts[tuple(its)].append(host)
+    parts = [f"{fold(names)}{_elements(its)}" for its, names in hosts.items()]
+    more = [f"{len(parts) - _VALUES} more places"] if len(parts) > _VALUES else []
+    return ", ".join([*parts[:_VALUES], *more])
+
+
+def _elements(its: tuple[str, ...]) -> str:
+    if its == ("",):
+        return ""
+    if all(word.isdigit() for word in its):
+        return f" device{'s' if len(its) > 1 else ''} {fold(its).replace('[', '').replace(']', '')}"
+    return f" {', '.join(its[:_VALUES])}{' …' if len(its) > _VALUES else ''}"
+
+
+def _findings(changes: Sequence[FindingChange], columns: int) -> Iterator[Line]:
+    if not changes:
+        return
+    yield Line("findings", "title")
+    same: dict[tuple[Outcome | None, Outcome | None, str], list[FindingChange]] = defaultdict(list)
+    for change in changes:
+        same[change.before, change.after, change.finding.check].append(change)
+    told: list[tuple[str, str]] = []
+    for (before, after, check), its in same.items():
+        if before and after:
+            word = f"{before.value} -> {after.value}"
+        else:
+            word = f"new {after.value}" if after else f"gone: {before.value if before else ''}"
+        for group in folded([change.finding for change in its]):
+            subject = f"{fold(group.hosts)}: " if group.hosts else ""
+            told.append((f"{word} {check} {subject}{group.summary}", after.value if after else "dim"))
+    for text, style in told[:_FINDINGS]:
+        yield from _wrapped(text, style, columns, "  ")
+    if len(told) > _FINDINGS:
+        yield Line(f"  … and {len(told) - _FINDINGS} more (-o json has them all)", "dim")
+    yield Line("")
+
+
+def _figures(figures: Sequence[Comparison]) -> Iterator[Line]:
+    """A line a kind, the medians of its groups; below it those that moved."""
+    if not figures:
+        return
+    yield Line(f"{'before':>8}{'after':>9}{'ratio':>7}  bus bandwidth in GB/s", "title")
+    for same in alike(figures, lambda one: one.now.shape):
+        was, now = (median(one.busbw for one in side) for side in ([it.was for it in same], [it.now for it in same]))
+        of = f"{len(same)} {same[0].now.shape.scope}s, medians" if len(same) > 1 else who([same[0].now.shape])
+        style = "warn" if len(same) == 1 and moved(same[0]) else ""
+        yield Line(_row(was, now, f"{what(same[0].now.shape)}: {of}"), style)
+        strange = [one for one in same if moved(one)] if len(same) > 1 else []
+        for one in strange[:_FIGURES]:
+            yield Line(_row(one.was.busbw, one.now.busbw, f"  {who([one.now.shape])}"), "warn")
+        if len(strange) > _FIGURES:
+            yield Line(f"{'':26}  … and {len(strange) - _FIGURES} more (-o json has them all)", "dim")
+    yield Line("")
+
+
+def _row(was: float, now: float, text: str) -> str:
+    return f"{shown_GBps(was):>8}{shown_GBps(now):>9}{now / was:>7.0%}  {printable(text)}"
+
+
+def _not_compared(found: Diff) -> Iterator[str]:
+    yield from found.not_compared
+    sections: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for section, hosts in found.facts.unseen.items():
+        sections[hosts].append(section)
+    for hosts, its in sections.items():
+        yield f"{', '.join(its)} of {fold(hosts)}: not seen in one of them, or in neither"
+    both = set(found.before.hosts) & set(found.after.hosts)
+    for side in (found.before, found.after):
+        if alone := [host for host in side.hosts if host not in both]:
+            yield f"{fold(alone)}: only in {side.name}"
+
+
+def _verdict(found: Diff) -> str:
+    strange = sum(map(moved, found.figures))
+    if not found.is_different:
+        return "SAME: nothing that was compared differs"
+    facts, findings = len(found.facts.differences), len(found.findings)
+    counts = [(facts, "fact"), (findings, "finding"), (strange, "figure")]
+    return "DIFFERENT: " + ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts)
+
+
+def _next(found: Diff) -> str:
+    worse = (one for one in found.findings if one.after in (Outcome.FAIL, Outcome.UNKNOWN))
+    if first := next(worse, None):
+        return f"preflight explain {first.finding.check}"
+    if any(one.share < 1 and moved(one) for one in found.figures):
+        return "preflight explain PRB115"
+    return found.after.next_step or "preflight history"
+
+
+def document(found: Diff, changing: Sequence[PastRun]) -> str:
+    import msgspec
+
+    facts = [
+        {"name": one.name, "before": one.before, "after": one.after, "places": list(map(str, one.places))}
+        for one in found.facts.differences
+    ]
+    findings = [
+        {"check": it.check, "host": it.host, "device": it.device, "rail": it.rail, "peer": it.peer,
+         "before": one.before, "after": one.after, "summary": it.summary}
+        for one in found.findings for it in (one.finding,)
+    ]  # fmt: skip
+    figures = [
+        {**figure_row(one.now), "before_GBps": one.was.busbw, "ratio": round(one.share, 4), "differs": moved(one)}
+        for one in found.figures
+    ]
+    body = {
+        "schema": "preflight.diff/1", "exit": int(found.is_different), "before": _side(found.before),
+        "after": _side(found.after), "facts": facts, "findings": findings, "figures": figures,
+        "changed_by": [past.run for past in changing], "not_compared": list(_not_compared(found)),
+    }  # fmt: skip
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name, "run": side.run, "command": side.command, "started": side.started,
+        "verdict": side.verdict, "hosts": side.hosts,
+    }  # fmt: skip

@@ -1,0 +1,167 @@
+"""What `preflight diff` is given: a run of the history, by its id or a word, or a file that a run left."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from preflight.cli import bundle_file
+from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.facts import capture, document
+from preflight.facts.redact import REDACTED
+from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
+from preflight.history.kept import FACTS, kept
+from preflight.history.runs import Look, known_runs, last_passed, newest, past_look
+from preflight.model.errors import UsageError
+from preflight.model.figures import figures
+from preflight.model.finding import Finding
+from preflight.model.measure import TestResult
+from preflight.model.outcome import Outcome
+from preflight.model.report import SCHEMA
+from preflight.provision.journal import PastRun, past_run, past_runs
+from preflight.report.diff import Side
+
+LAST, PASSED = "last", "passed"
+_NAMED = 3  # runs that an id may mean
+
+
+def sides(words: list[str], inventory: Path) -> tuple[Side, Side]:
+    """Of no word: the last run that passed, and the newest; of one: that, and the newest. Raises UsageError and
+    HistoryError."""
+    before, after = (words or [PASSED])[0], (words[1:] or [LAST])[0]
+    return side(before, inventory), side(after, inventory)
+
+
+def side(word: str, inventory: Path) -> Side:
+    is_file = word not in (LAST, PASSED) and os.path.isfile(word)  # noqa: PTH113 - that one raises at a long name
+    return of_file(Path(word)) if is_file else of_run(look_of(word, inventory))
+
+
+def look_of(word: str, inventory: Path) -> Look:
+    """The run that an id, its beginning, or a word stands for. Raises UsageError and HistoryError."""
+    if word == LAST:
+        return _newest(inventory)
+    if word == PASSED:
+        last = _newest(inventory)
+        if passed := last_passed(last):
+            return passed
+        raise UsageError(
+            f"no run over cluster {last.setting.cluster} passed before run {last.run}: name the runs to compare, "
+            "preflight history lists them"
+        )
+    known = known_runs(word)
+    if word not in known and len(known) > 1:
+        named = ", ".join(known[:_NAMED]) + (" …" if len(known) > _NAMED else "")
+        raise UsageError(f"{word} is the beginning of {len(known)} runs ({named}): name more of it")
+    run = word if word in known else known[0] if known else word
+    if look := past_look(run):
+        return look
+    if past_run(run):
+        raise UsageError(f"run {run} changed hosts and did not look at them: name a run of check or probe")
+    raise UsageError(f"{word} is no run that this machine remembers, and no file: preflight history lists the runs")
+
+
+def _newest(inventory: Path) -> Look:
+    """Of the inventory that is named, or that lies here; else of any."""
+    asked = inventory is not DEFAULT_INVENTORY or inventory.exists()
+    look = newest(str(inventory.absolute()) if asked else "")
+    if look is None:
+        over = f" over {inventory}" if asked else ""
+        raise UsageError(
+            f"this machine remembers no run of check or probe{over}: preflight check makes one, preflight history "
+            "lists those of other inventories"
+        )
+    return look
+
+
+def of_run(look: Look) -> Side:
+    text = kept(look.run, FACTS)
+    return Side(
+        f"run {look.run}", look.run, look.command, look.started, look.verdict, look.hosts,
+        facts=document.load(text, f"the facts of run {look.run}") if text else None,
+        findings=look.findings, checks=look.checks, figures=look.figures, next_step=look.next_step,
+    )  # fmt: skip
+
+
+class _Host(msgspec.Struct):
+    name: str
+    checks: dict[str, int] = {}
+
+
+class _Report(msgspec.Struct):
+    schema: str
+    run: str
+    command: str
+    started: str
+    verdict: Outcome
+    hosts: tuple[_Host, ...]
+    findings: tuple[Finding, ...]
+    tests: tuple[TestResult, ...]
+
+
+def of_file(path: Path) -> Side:
+    """A report, saved facts, a capture, or a support bundle. Raises UsageError for a file that is none of them."""
+    if bundle_file.is_bundle(path):
+        return _of_bundle(path)
+    text = document.text_of(path)
+    head = text[:200]
+    if SCHEMA in head:
+        return of_report(text, str(path))
+    if capture.is_capture(text):
+        from preflight.cli.saved import load_saved
+
+        found = load_saved(argparse.Namespace(source=path, inventory=DEFAULT_INVENTORY, limit=None))
+        return Side(str(path), hosts=tuple(found.facts.hosts), facts=_without_ids(found.facts))
+    if document.SCHEMA in head:
+        facts = document.load(text, str(path))
+        return Side(str(path), hosts=tuple(facts.hosts), facts=facts)
+    raise UsageError(f"{path} is no report, no facts and no capture: check --save, facts --out and capture write them")
+
+
+def _of_bundle(path: Path) -> Side:
+    members = bundle_file.read(path)
+    found = Side(str(path))
+    if bundle_file.REPORT in members:
+        found = of_report(members[bundle_file.REPORT], str(path))
+    if bundle_file.FACTS in members:
+        facts = document.load(members[bundle_file.FACTS], str(path))
+        found = replace(found, facts=facts, hosts=found.hosts or tuple(facts.hosts))
+    return found
+
+
+def _without_ids(facts: ClusterFacts) -> ClusterFacts:
+    """Each capture has made up other machine ids: they are nothing to compare."""
+    hosts: dict[str, HostFacts | Unreachable] = {}
+    for name, it in facts.hosts.items():
+        hosts[name] = it
+        if isinstance(it, HostFacts) and isinstance(it.os, Os):
+            hosts[name] = replace(it, os=replace(it.os, machine_id=REDACTED))
+    return ClusterFacts(hosts)
+
+
+def of_report(text: str | bytes, source: str) -> Side:
+    """Raises UsageError."""
+    try:
+        report = msgspec.json.decode(text, type=_Report)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"{source}: not a report ({error}); preflight check --save writes one") from error
+    if report.schema != SCHEMA:
+        raise UsageError(f"{source}: the schema is {report.schema!r}, this preflight reads {SCHEMA}")
+    return Side(
+        source, report.run, report.command, report.started, report.verdict,
+        tuple(host.name for host in report.hosts),
+        findings=report.findings, figures=figures(report.tests),
+        looked={host.name: sum(host.checks.values()) - host.checks.get(Outcome.SKIP, 0)
+                for host in report.hosts if host.checks},
+    )  # fmt: skip
+
+
+def changed_between(before: Side, after: Side) -> Iterator[PastRun]:
+    """The runs of this machine that may have changed one of the hosts in the meantime, the newest first."""
+    hosts = set(before.hosts) & set(after.hosts)
+    low, high = sorted((before.run, after.run))
+    if low:
+        yield from (past for past in past_runs() if low < past.run < high and past.touched and hosts & set(past.hosts))

@@ -1,0 +1,221 @@
+"""Put what a run saw and found into one file that can be given away: facts, report, inventory, journals, logs.
+
+  preflight support-bundle                           # of the newest run
+  preflight support-bundle RUN --out /tmp/case7.zip
+  preflight support-bundle --log job.log --log logs/
+  preflight support-bundle -i hosts.toml --fetch --log '/data/job7/*.log'   # logs of the hosts, as diagnose has them
+
+The file is its owner's alone. What looks like a password, key or token is taken out, serial numbers and machine ids are
+other ones, and the way to the hosts is not in it. Names and addresses are: read it before you give it away. Hosts are
+contacted only with --fetch. preflight check, facts and diff read the file: check --from FILE.
+"""
+
+import argparse
+import codecs
+import os
+import platform
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from preflight import __version__
+from preflight.cli import bundle_file
+from preflight.cli.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
+from preflight.cli.capture import inventory_to_give
+from preflight.cli.common import add_inventory_arguments, refuse_existing
+from preflight.cli.diagnose import add_fetch_arguments, fetched_logs
+from preflight.cli.diff_sides import LAST, look_of, of_report
+from preflight.cli.history_document import document as history_document
+from preflight.cli.wrapped import wrapped
+from preflight.diagnose.line import clean as without_escapes
+from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, packed, sources
+from preflight.facts import document
+from preflight.facts.capture import clean
+from preflight.facts.shared import cleaner, shared
+from preflight.history import kept
+from preflight.history.runs import Look, past_looks
+from preflight.inventory import InventoryError, dump
+from preflight.model.errors import PreflightError, UsageError
+from preflight.provision.journal import directory
+
+Clean = Callable[[Any], Any]
+_RUNS = 50  # of the history
+_JOURNALS = 20
+_LOG, _LOGS = 8 << 20, 64 << 20  # bytes of a log, its last ones, and of all logs
+_SHOWN = 8  # lines of what is not in it
+
+
+@dataclass
+class _Bundle:
+    """`lacking`: what was wanted and is not in it, in words."""
+
+    members: dict[str, bytes] = field(default_factory=dict)
+    lacking: list[str] = field(default_factory=list)
+    logs: int = 0  # bytes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", nargs="?", default=LAST, help="default: the newest run")
+    parser.add_argument(
+        "--out", type=Path, default=Path(), metavar="PLACE", help="a folder, or the file to write (default: here)"
+    )
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="LOG",
+        help="a file of logs, or a folder of them; with --fetch: on the hosts, * and ? may stand",
+    )  # fmt: skip
+    add_fetch_arguments(parser)
+    add_inventory_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    taken = datetime.now(UTC)
+    path = args.out / f"preflight-support-{taken:%Y%m%d-%H%M%S}.zip" if args.out.is_dir() else args.out
+    refuse_existing(path, force=args.force)
+    bundle_file.refuse_folder(path)
+    look = look_of(args.run_id, args.inventory)
+    made = _Bundle()
+    clean_ = cleaner()
+    _add_run(made, look, clean_)
+    _add_inventory(made, Path(look.inventory))
+    _add_past(made, clean_)
+    with _logs(args) as (files, unread):
+        for log in files:
+            _add_log(made, log)
+        made.lacking += [f"{one.name}: {one.why}" for one in unread]
+    about = {
+        "schema": bundle_file.SCHEMA, "preflight": __version__, "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "taken": taken.isoformat(timespec="seconds"), "run": look.run,
+        "files": {name: len(content) for name, content in made.members.items()}, "lacking": clean(made.lacking),
+    }  # fmt: skip
+    members = {ABOUT: msgspec.json.format(msgspec.json.encode(about), indent=1), **made.members}
+    bundle_file.write(path, members)
+    print("\n".join(_said(path, look, made)))
+    return 3 if made.lacking else 0
+
+
+def _add_run(made: _Bundle, look: Look, clean_: Clean) -> None:
+    """Its facts and report, as far as they are kept."""
+    for what, name in ((kept.FACTS, FACTS), (kept.REPORT, REPORT)):
+        text = kept.kept(look.run, what)
+        if text is None:
+            made.lacking.append(f"the {what} of run {look.run}: not kept, or not any more")
+        else:
+            made.members[name] = shared(text, clean_)
+    try:
+        if FACTS in made.members:
+            document.load(made.members[FACTS], FACTS)
+        if REPORT in made.members:
+            of_report(made.members[REPORT], REPORT)
+    except UsageError as error:  # what nobody can read is no help
+        raise PreflightError(f"nothing was written: without what looks like a secret, {error}; report this") from error
+
+
+def _add_inventory(made: _Bundle, path: Path) -> None:
+    try:
+        made.members[INVENTORY] = dump(inventory_to_give(path)).encode()
+    except InventoryError as error:
+        made.lacking.append(f"the inventory: {error}")
+
+
+def _add_past(made: _Bundle, clean_: Clean) -> None:
+    """What was done from this machine."""
+    made.members["history.json"] = shared(history_document(past_looks(_RUNS), whole=False).encode(), clean_)
+    for path in sorted(directory().glob("*.jsonl"), reverse=True)[:_JOURNALS]:
+        lines = []
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            made.lacking.append(f"the journal {path}: {error.strerror}")
+            continue
+        for line in content.splitlines():
+            try:
+                lines.append(msgspec.json.encode(clean_(msgspec.json.decode(line))))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue  # cut, where the machine went down
+        made.members[f"journals/{_safe(path.name)}"] = b"".join(line + b"\n" for line in lines)
+
+
+@contextmanager
+def _logs(args: argparse.Namespace) -> Iterator[tuple[Sequence[Source], Sequence[Unread]]]:
+    """The logs that are asked for, and what of them did not come."""
+    if args.fetch:
+        with fetched_logs(args) as fetched:
+            yield fetched.sources, fetched.unread
+        return
+    if args.limit or args.since or args.most:
+        raise UsageError("--limit, --since and --most are about logs of hosts; add --fetch")
+    yield (sources([Path(name) for name in args.log]) if args.log else ()), ()
+
+
+def _add_log(made: _Bundle, log: Source) -> None:
+    """Its end, as much of it as there is room for."""
+    room = min(_LOG, _LOGS - made.logs)
+    if room <= 0:
+        made.lacking.append(f"{log.name}: {_LOGS >> 20} MiB of logs are in it already")
+        return
+    try:
+        with log.path.open("rb") as file:
+            head = file.read(SNIFFED)
+            encoding = encoding_of(head)
+            if why := packed(head, log.path) or ("not text" if encoding is None else ""):
+                made.lacking.append(f"{log.name}: {why}")
+                return
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - room) // 2 * 2)  # of UTF-16 whole letters
+            content = file.read(room)
+    except OSError as error:
+        made.lacking.append(f"{log.name}: {error.strerror}")
+        return
+    made.logs += len(content)
+    text = _text(content, head, encoding)
+    if size > room:
+        text = text.partition("\n")[2]
+        whole = "" if text else ": nothing, for they have no end of a line"
+        made.lacking.append(f"{log.name}: only its last {room >> 20} MiB of {size >> 20} are in it{whole}")
+    name = f"logs/{_safe(log.name)}"
+    while name in made.members:
+        name += "-"
+    made.members[name] = clean(text).encode("utf-8", "backslashreplace")
+
+
+def _text(content: bytes, head: bytes, encoding: str | None) -> str:
+    """In letters that follow each other, or no secret would be seen: what log rotation, colours and other encodings put
+    between them is left out. The byte order stands only in the head."""
+    if encoding == "utf-16":
+        encoding = "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+    errors = "replace" if encoding else "backslashreplace"
+    text = content.decode(encoding or "utf-8", errors).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return "\n".join(map(without_escapes, text.split("\n")))
+
+
+def _safe(name: str) -> str:
+    """A path below a folder: `node01:/var/log/messages` → node01/var/log/messages."""
+    parts = clean(name).replace(":", "/").replace("\\", "_").split("/")
+    kept_ = ["".join(c if c.isprintable() else "_" for c in part) for part in parts if part not in ("", ".", "..")]
+    return "/".join(kept_) or "log"
+
+
+def _said(path: Path, look: Look, made: _Bundle) -> Iterator[str]:
+    size = path.stat().st_size
+    amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
+    yield from wrapped(
+        f"run {look.run} ({look.command}, {look.verdict.value}) is in {path}, {amount}, {len(made.members)} files, "
+        "which only you can read"
+    )
+    for text in made.lacking[:_SHOWN]:
+        yield from wrapped(f"not in it: {text}")
+    if len(made.lacking) > _SHOWN:
+        yield f"not in it: {len(made.lacking) - _SHOWN} more (bundle.json names them)"
+    yield from wrapped(
+        "read it before you give it away: what looks like a secret is taken out, names and addresses are not"
+    )
+    then = f"check --from {shlex.quote(str(path))}" if FACTS in made.members else f"history {look.run}"
+    yield f"next: preflight {then}"

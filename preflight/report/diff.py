@@ -1,0 +1,185 @@
+"""What two runs have differently: facts, findings, figures. Pure; it judges nothing."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from preflight.facts.differences import FactsCompared, compared
+from preflight.facts.types import ClusterFacts, Unreachable
+from preflight.model.figures import LIMITS, Baseline, Comparison, Figure, comparable, compare
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_TELLING = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+_REACH = "HST101"  # the check that speaks of hosts which were not reached
+_NOTHING = FactsCompared((), {})
+
+
+@dataclass(frozen=True)
+class Side:
+    """A run, or a file of one. None: it does not hold that. `checks`: the ids of those that have looked; None: not
+    known, and `looked` may have how many of them looked at a host."""
+
+    name: str  # "run 20261121-104209-1f3a", or the file
+    run: str = ""
+    command: str = ""
+    started: str = ""
+    verdict: Outcome | None = None
+    hosts: tuple[str, ...] = ()
+    facts: ClusterFacts | None = None
+    findings: tuple[Finding, ...] | None = None
+    checks: frozenset[str] | None = None
+    looked: Mapping[str, int] = field(default_factory=dict)  # by host
+    figures: tuple[Figure, ...] | None = None
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """`before`, `after`: None where there was nothing to find; `finding`: as it was said last."""
+
+    before: Outcome | None
+    after: Outcome | None
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Diff:
+    """`not_compared`: what only one of the sides holds, in words."""
+
+    before: Side
+    after: Side
+    facts: FactsCompared
+    findings: tuple[FindingChange, ...]
+    figures: tuple[Comparison, ...]
+    not_compared: tuple[str, ...]
+
+    @property
+    def is_different(self) -> bool:
+        return bool(self.facts.differences or self.findings or any(map(moved, self.figures)))
+
+    @property
+    def is_blind(self) -> bool:
+        """There was nothing that both sides have seen; that only one reached a host is a difference."""
+        before, after = self.before, self.after
+        facts = before.facts is not None and after.facts is not None
+        findings = before.findings is not None and after.findings is not None and _same_checks(before, after)
+        compared_ = (facts or findings) and _reached(before) & _reached(after)
+        return not (compared_ or self.figures or self.is_different)
+
+
+def moved(figure: Comparison) -> bool:
+    """Whether it is more than two measurements of one thing differ by: PRB115's limit for a warning, both ways."""
+    warn, _ = LIMITS[figure.now.shape.scope]
+    return not warn <= figure.share <= 1 / warn
+
+
+def _same_checks(before: Side, after: Side) -> bool:
+    """Whether any check has looked in both."""
+    named = bool(_known_checks(before) & _known_checks(after))
+    return named or (None in (before.checks, after.checks) and before.command == after.command)
+
+
+def _reached(side: Side) -> set[str]:
+    """The hosts of which it has seen anything."""
+    facts = side.facts.hosts if side.facts else {}
+    missed = {one.host for one in side.findings or () if one.check == _REACH and one.outcome in _TELLING}
+    return {host for host in side.hosts if host not in missed and not isinstance(facts.get(host), Unreachable)}
+
+
+def diff(before: Side, after: Side) -> Diff:
+    left: list[str] = []
+    facts = _NOTHING
+    if before.facts and after.facts:
+        facts = compared(before.facts, after.facts)
+    else:
+        left += [f"facts: {side.name} has none" for side in (before, after) if side.facts is None]
+    findings = _findings(before, after, left)
+    figures: list[Comparison] = []
+    if before.figures and after.figures:
+        figures = compare(Baseline("", before.run, before.figures), after.figures)
+        if not figures:
+            left.append("figures: none is of the same operation, size and ranks in both")
+        else:
+            left += _figures_alone(before, after)
+    elif before.figures or after.figures:
+        left += [f"figures: {side.name} has none" for side in (before, after) if not side.figures]
+    return Diff(before, after, facts, findings, tuple(figures), tuple(left))
+
+
+def _figures_alone(before: Side, after: Side) -> Iterator[str]:
+    was, now = ({figure.shape.kind for figure in comparable(side.figures or ())} for side in (before, after))
+    for side, alone in ((before, was - now), (after, now - was)):
+        if alone:
+            yield f"figures: {len(alone)} {'is' if len(alone) == 1 else 'are'} only in {side.name}"
+
+
+_Subject = tuple[str, str | None, int | None, int | None, str | None]
+
+
+def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange, ...]:
+    """Of the hosts that both looked at, and the checks that both ran; the worst first."""
+    if before.findings is None or after.findings is None:
+        left += [f"findings: {side.name} has none" for side in (before, after) if side.findings is None]
+        return ()
+    hosts = set(before.hosts) & set(after.hosts)
+    if not hosts:
+        left.append("findings: no host is in both")
+        return ()
+    was, now = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
+    ran = [_known_checks(side) for side in (before, after)]
+    # What could not be looked at is not gone; it has a finding that says so.
+    reached = _reached(after)
+    unseen = {(it.check, it.host) for it in now.values() if it.outcome is Outcome.UNKNOWN and it.device is None}
+    changes, unasked = [], set()
+    for subject in dict.fromkeys((*was, *now)):
+        one, other = was.get(subject), now.get(subject)
+        if one and other:
+            if one.outcome is not other.outcome:
+                changes.append(FindingChange(one.outcome, other.outcome, other))
+        elif one and not (
+            (one.host and one.host not in reached)
+            or {(one.check, one.host), (one.check, None)} & unseen
+            or not (_looked(after, before, ran[1], one) and _as_many(after, before, ran[1], one))
+        ):
+            changes.append(FindingChange(one.outcome, None, one))
+        elif other and _looked(before, after, ran[0], other):
+            changes.append(FindingChange(None, other.outcome, other))
+        else:
+            unasked.add(subject[0])
+    if unasked:
+        left.append(f"findings of {', '.join(sorted(unasked))}: one of the runs did not look, or could not")
+    return tuple(sorted(changes, key=_urgency))
+
+
+def _known_checks(side: Side) -> frozenset[str]:
+    """Of those that have looked; a report does not name the checks that found nothing."""
+    return side.checks if side.checks is not None else frozenset(one.check for one in side.findings or ())
+
+
+def _looked(side: Side, other: Side, known: frozenset[str], one: Finding) -> bool:
+    """Whether the check of a finding of `other` has looked on this side, too, as far as is known."""
+    return one.check in known or one.check == _REACH or (side.checks is None and side.command == other.command)
+
+
+def _as_many(side: Side, other: Side, known: frozenset[str], one: Finding) -> bool:
+    """Whether nothing speaks against that: as where fewer checks looked at the host."""
+    if one.check in known or one.check == _REACH:
+        return True
+    hosts = [one.host] if one.host else side.looked.keys() & other.looked.keys()
+    counts = ((side.looked.get(host), other.looked.get(host)) for host in hosts)
+    return all(a == b or a is None or b is None for a, b in counts)
+
+
+def _by_subject(findings: Iterable[Finding], hosts: set[str]) -> dict[_Subject, Finding]:
+    """The worst finding of each check on each subject."""
+    found: dict[_Subject, Finding] = {}
+    for one in sorted(findings, key=lambda one: list(Outcome).index(one.outcome)):
+        if one.outcome in _TELLING and (one.host is None or one.host in hosts):
+            found.setdefault((one.check, one.host, one.device, one.rail, one.peer), replace(one, change=None))
+    return found
+
+
+def _urgency(change: FindingChange) -> tuple[int, int, str]:
+    """What is new before what is gone, failures before warnings."""
+    order: Sequence[Outcome] = list(Outcome)
+    return (change.after is None, order.index(change.after or change.before or Outcome.PASS), change.finding.check)

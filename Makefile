@@ -13,17 +13,21 @@ WORKERS ?= -n 2 --dist loadfile
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 
-.PHONY: demo test unit lint lab-test bench packages clean help
+.PHONY: demo venv test unit lint lab-test bench docs packages clean help
 
 help:
 	@echo "make demo    bring up a virtual 2 x 8 cluster, show it failing, provision it, prove it (root)"
 	@echo "make test    lint, types, import rules, unit and lab tests (root)"
+	@echo "make venv    the virtual environment .venv, with PyTorch"
 	@echo "make unit    the tests that need neither root nor a lab"
 	@echo "make bench   the figures of benchmarks/README.md (root)"
-	@echo "make clean   remove the virtual environment and the caches"
+	@echo "make docs    this documentation as a site, in site/"
+	@echo "make clean   remove the virtual environment, the site and the caches"
 
 demo: $(VENV)/.ready packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash playbooks/demo.sh
+
+venv: $(VENV)/.ready
 
 test: $(VENV)/.ready packages lint
 	$(BIN)/pytest $(WORKERS) $(if $(CAPTURES),--captures=$(CAPTURES))
@@ -39,6 +43,10 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# MkDocs' theme warns of what comes after it, at every build.
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
@@ -70,4 +78,4 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

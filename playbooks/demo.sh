@@ -6,7 +6,7 @@ set -uo pipefail
 lab=${LAB_DIR:-.lab}
 inventory=$lab/hosts.toml
 
-bold= plain=
+bold='' plain=''
 [ -t 1 ] && bold=$'\033[1m' plain=$'\033[0m'
 step() { printf '\n%s== %s%s\n' "$bold" "$1" "$plain"; }
 run() { printf '$ preflight %s\n' "$*"; preflight "$@"; }

@@ -1,0 +1,32 @@
+"""The pages of docs that are made from the code. All of them anew:
+
+python -m tests.generated
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+# Page → the arguments of `python -m` that print it.
+GENERATED = {
+    "checks.md": "preflight list-checks -o markdown",
+    "commands.md": "tests.commands",
+    "failures.md": "tests.failures",
+    "failures-gpu.md": "tests.failures gpu",
+    "inventory.schema.json": "preflight.inventory",
+    "real-output.md": "tests.real_output",
+    "report.schema.json": "tests.report_schema",
+}
+
+
+def made(page: str) -> str:
+    """What the page is to hold."""
+    command = [sys.executable, "-m", *GENERATED[page].split()]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=DOCS.parent).stdout
+
+
+if __name__ == "__main__":
+    for name in GENERATED:
+        (DOCS / name).write_text(made(name), encoding="utf-8")

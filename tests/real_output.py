@@ -15,7 +15,6 @@ from typing import Any
 from preflight.checks.registry import all_checks
 
 CASES = Path(__file__).parent / "cases"
-PAGE = Path(__file__).parents[1] / "docs" / "real-output.md"
 OF_NPUS = {"hccn", "hccn_conf", "npu_smi", "nic", "chips", "device_nodes", "versions", "pings"}  # sections
 
 HEAD = """\

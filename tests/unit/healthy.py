@@ -39,6 +39,7 @@ from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.hccn_conf import entries as read_entries
 from preflight.facts.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
+from preflight.facts.link_counts import LinkCounts
 from preflight.facts.load import Busy, Load
 from preflight.facts.naming import FullName, Naming
 from preflight.facts.neighbours import Entry, Neighbours, Visit
@@ -305,7 +306,7 @@ def _rdma(number: int) -> Rdma:
         )
         for rail in range(2) for mapped in (False, True) for kind in _KINDS
     )  # fmt: skip
-    infiniband = RdmaPort("mlx5_2", 1, "ACTIVE", "LinkUp", 400.0, "InfiniBand", 10 + number, 1)
+    infiniband = RdmaPort("mlx5_2", 1, "ACTIVE", "LinkUp", 400.0, "InfiniBand", 10 + number, 1, mtu=4096)
     counters = tuple(
         PortCounters(f"mlx5_{nic}", 1, {"port_rcv_packets": 10**9, "link_downed": 1, "symbol_error": 0})
         for nic in range(3)
@@ -519,6 +520,7 @@ def scene(case: Mapping[str, Any]) -> Scene:
         "rehearsal": rehearsal(case, cluster), "baseline": baseline(case, observations(case)),
         "located": msgspec.convert(case.get("located", []), tuple[Located, ...]),
         "causes": msgspec.convert(case.get("causes", []), tuple[Finding, ...]),
+        "link_counts": link_counts(case, cluster),
     }  # fmt: skip
     return Scene(cluster, ClusterFacts(hosts), rounds)
 
@@ -532,6 +534,17 @@ def hccl_test_run(case: Mapping[str, Any]) -> HcclTestRun:
     if given.get("exit") == "stopped":
         given["exit"] = None
     return HcclTestRun(ranked, Missing(said["missing"]) if isinstance(said, dict) else hccl_test(said), **given)
+
+
+def link_counts(case: Mapping[str, Any], cluster: Cluster) -> LinkCounts:
+    """`link_counts`: {ports = [what differs from a port that counted packets alone], unknown, without}."""
+    given = {"unknown": {}, "without": [], **case.get("link_counts", {})}
+    mine = {(port["host"], port["port"]): port for port in given.pop("ports", [])}
+    silent = {*given["unknown"], *given["without"]}
+    healthy = [(host.name, "mlx5_0 port 1") for host in cluster.hosts if host.name not in silent]
+    ports = [{"host": host, "port": port, "device": None, "packets": 10**8, "errors": {}, **mine.get((host, port), {})}
+             for host, port in dict.fromkeys([*healthy, *mine])]  # fmt: skip
+    return msgspec.convert({**given, "ports": ports}, LinkCounts)
 
 
 def pings(case: Mapping[str, Any]) -> tuple[Ping, ...]:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,6 +56,22 @@ def test_each_kind_is_judged_by_its_own_rules(capsys: pytest.CaptureFixture[str]
     assert ("--inventory atlas-a2.toml" in npu["remedy"]) == (npu["outcome"] == "fail")
 
 
+def test_a_machine_without_gpus_is_told_so_where_its_inventory_wants_some(capsys: pytest.CaptureFixture[str]) -> None:
+    if Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi"):
+        pytest.skip("not run: this machine has a GPU, or its driver")
+    Path("cpu.toml").write_text(INVENTORY.format(kind="cpu", host="cpu-01").replace("devices = 1\n", ""))
+    asked = ["--only", "GPU", "-o", "json", "--all"]
+    assert main(["check", "-i", "nvidia.toml", "--also", "cpu.toml", *asked]) == 1
+    report = json.loads(capsys.readouterr().out)
+    found = [(finding["host"], finding["check"], finding["outcome"]) for finding in report["findings"]]
+    (failed,) = [finding for finding in report["findings"] if finding["outcome"] == "fail"]
+    assert failed["summary"] == "nvidia-01: there is no NVIDIA GPU here: none on the PCI bus, and no driver"
+    assert {outcome for host, check, outcome in found if (host, check) != ("nvidia-01", "GPU101")} == {"skip"}
+    without = {finding["summary"] for finding in report["findings"] if finding["host"] == "cpu-01"}
+    assert without == {"does not apply to cpu"}
+    assert [(host["name"], host["verdict"]) for host in report["hosts"]] == [("nvidia-01", "fail"), ("cpu-01", "skip")]
+
+
 def test_each_is_remembered_as_a_run_of_its_own_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", "--only", "VER101", "--basic"])
     capsys.readouterr()
@@ -101,7 +118,8 @@ def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
         (["nvidia.toml"], "--also names an inventory twice"),
         (["same.toml"], "nvidia-01 is in nvidia.toml and in same.toml"),
         (["atlas-a2.toml", "-K"], "-K: no host asked for is reached with sudo"),
-        (["none.toml"], "none.toml: no such file"),
+        (["none.toml"], "none.toml: no such file; copy inventory.example.toml to it"),
+        (["none.toml"], "or name another with --also"),
         (["atlas-a2.toml", "--limit", "nvidia-01"], "--limit names hosts of one inventory"),
         (["atlas-a2.toml", "--from", "facts.json"], "--from judges facts by one inventory"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from preflight.cli import main as cli
+from preflight.cli.common import write_whole
 from preflight.cli.parser import Parser
 from preflight.model.errors import PreflightError, UsageError
 
@@ -67,6 +68,28 @@ def test_only_a_command_that_goes_to_hosts_says_that_nothing_was_contacted(
     assert (done.returncode, "nothing was contacted" in done.stderr) == (2, contacted)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["chek"], "there is no command 'chek'; did you mean check? see preflight --help"),
+        (["configure-port", "-y"], "no command 'configure-port'; did you mean configure-ports? see preflight --help"),
+        (["qqq"], "there is no command 'qqq'; see preflight --help"),
+        (["check", "--idel"], "arguments: --idel; did you mean --idle? see preflight check --help"),
+        (["facts", "--inventry=f"], "arguments: --inventry=f; did you mean --inventory? see preflight facts --help"),
+        (["gate", "install", "--inventry=f"], "did you mean --inventory? see preflight gate install --help"),
+    ],
+)
+def test_a_slip_is_told_with_what_was_meant(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"{says}\n")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", ["check", "probe"])
 def test_a_report_that_cannot_be_saved_is_said_first(command: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
@@ -74,6 +97,34 @@ def test_a_report_that_cannot_be_saved_is_said_first(command: str, tmp_path: Pat
         done = preflight(command, "-i", "/nope/hosts.toml", "--save", str(place))
         assert done.returncode == 2
         assert f"preflight: --save {place}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("facts", "--out"), ("capture", "--out"), ("plan", "--out"), ("learn", "-o"), ("ranktable", "-o")],
+)
+def test_a_file_that_cannot_be_written_is_said_before_anybody_is_contacted(
+    command: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "nope" / "it", tmp_path / "file" / "it", Path("/dev/null")):
+        assert cli.main([command, "-i", "/nope/hosts.toml", option, str(place)]) == 2
+        said = capsys.readouterr()
+        assert str(place) in said.err
+        assert "/nope/hosts.toml" not in said.err
+        assert "nothing was contacted" in said.err
+        assert not said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["rollback", "nope"], "this machine knows no run nope"), (["apply", "nope.json"], "nope.json: no such file")],
+)
+def test_what_is_not_there_is_said_before_it_is_asked_for_a_terminal(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -114,6 +165,13 @@ def test_a_closed_stdout_or_stderr_is_no_bug(closed: str) -> None:
     shell = f"exec {sys.executable} -m preflight list-checks {closed}"
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("encoding", "dots"), [("latin-1", r"\u2026"), ("ascii", r"\u2026"), ("utf-8", "…")])
+def test_a_stdout_that_has_not_every_character_gets_the_others_spelled_out(encoding: str, dots: str) -> None:
+    done = preflight("capture", "--help", encoding=encoding, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"preflight-capture-{dots}.json" in done.stdout
 
 
 def test_the_version_is_the_projects() -> None:
@@ -173,3 +231,19 @@ def test_an_empty_limit_is_a_variable_that_was_not_set_and_not_all_hosts(
     inventory.write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "n1"\n', encoding="utf-8")
     assert cli.main(["check", "--inventory", str(inventory), "--limit", ""]) == 2
     assert "--limit '' names no host" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe"])
+def test_what_is_no_ordinary_file_is_never_replaced(tmp_path: Path, kind: str) -> None:
+    """As root's /dev/null was by --out."""
+    target = tmp_path / "target"
+    if kind == "folder":
+        target.mkdir()
+    else:
+        os.mkfifo(tmp_path / "pipe" if kind != "pipe" else target)
+        if kind != "pipe":
+            target.symlink_to(tmp_path / "pipe")
+    before = sorted((it.name, it.lstat().st_mode, it.lstat().st_ino) for it in tmp_path.iterdir())
+    with pytest.raises(PreflightError, match=r"target: the facts could not be written: it is no ordinary file"):
+        write_whole(target, "text", "the facts")
+    assert sorted((it.name, it.lstat().st_mode, it.lstat().st_ino) for it in tmp_path.iterdir()) == before

@@ -29,6 +29,8 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["check", "--no-p"], ["--no-ping", "--no-probe"]),
         (["check", "--inventory", "ho"], ["hosts.toml"]),
         (["lab", "b"], ["break"]),
+        (["support-"], ["support-bundle"]),
+        (["diff", "--inventory", "ho"], ["hosts.toml"]),
         (["completion", ""], ["bash", "zsh", "tcsh", "fish"]),
     ],
 )

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from preflight.cli.common import write_whole
 from preflight.cli.outline import outline
 from preflight.facts.parsers import PARSERS
+from preflight.model.errors import PreflightError
 
 
 def preflight(*arguments: str | Path, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -35,6 +37,14 @@ def test_a_file_is_parsed_like_stdin(tmp_path: Path) -> None:
     file = tmp_path / "hccn.conf"
     file.write_text("address_0=10.0.0.1\n", encoding="utf-8")
     assert preflight("parse", "hccn.conf", file)[:2] == (0, "address_0: 10.0.0.1\n")
+
+
+def test_what_is_no_ordinary_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # as /dev/null, which root could replace
+    with pytest.raises(PreflightError, match="the facts could not be written: it is no ordinary file"):
+        write_whole(pipe, "text", "the facts")
+    assert pipe.is_fifo() and [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_the_list_names_every_parser_with_a_sentence() -> None:
@@ -89,8 +99,8 @@ def test_saved_facts_are_written_to_the_file_and_nothing_else_to_stdout(tmp_path
 
 def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
     code, _, err = preflight("facts", "--local", "--out", "/no/such/folder/facts.json")
-    assert code == 1
-    assert "/no/such/folder/facts.json: the facts could not be written: No such file or directory" in err
+    assert code == 2
+    assert "/no/such/folder/facts.json: nothing can be written in /no/such/folder: No such file or directory" in err
 
 
 def test_an_outline_shows_nested_values_and_no_control_characters() -> None:

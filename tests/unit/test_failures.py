@@ -8,7 +8,7 @@ import pytest
 from preflight.checks.registry import all_checks
 from preflight.lab.faults import describe
 from preflight.model.finding import Finding
-from tests.failures import ASCEND, GPU, TABLES, Failure, Table, failures, marked, marked_cases, page
+from tests.failures import ASCEND, GPU, TABLES, Failure, failures, marked, marked_cases
 from tests.unit.healthy import scene
 from tests.unit.test_checks import QUIET, look, read, settled
 
@@ -21,12 +21,6 @@ def every() -> list[Failure]:
 
 def troubled(findings: list[Finding]) -> set[str]:
     return {finding.check for finding in findings if finding.outcome not in QUIET}
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.page)
-def test_the_page_is_what_the_table_and_the_marks_say(table: Table) -> None:
-    made = f"python -m tests.failures{table.arguments} > docs/{table.page}"
-    assert (DOCS / table.page).read_text(encoding="utf-8") == page(table) + "\n", made
 
 
 def test_all_are_there_and_each_is_seen_or_told_why_not() -> None:

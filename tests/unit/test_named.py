@@ -117,7 +117,7 @@ def test_a_program_reads_who_it_is_by_which_tests_and_the_class_of_cause(kind: s
 def test_the_command_is_one_that_preflight_takes(kind: str) -> None:
     parser = argparse.ArgumentParser()
     probe_command.add_arguments(parser)
-    named = _naming(Path("my hosts.toml"), told(KINDS[kind][0]).remedy)
+    named = _naming(Path("my hosts.toml"), told(KINDS[kind][0])).remedy
     *_, command = named.partition("preflight probe ")
     asked = parser.parse_args(shlex.split(command))
     assert str(asked.inventory) == "my hosts.toml"
@@ -342,7 +342,7 @@ def test_a_slow_device_is_named_with_what_it_sends_and_receives() -> None:
     finding = told(([*SLOW_DEVICE, *one_way("node01/1", "node04/1")], [named]))
     assert (finding.check, finding.outcome, finding.host, finding.device) == ("PRB103", "fail", "node01", 1)
     assert finding.summary == (
-        "node01: device 1 is slow: 1.80 GB/s, the median pair has 10.00; it sends at 0.4 GB/s, receives at 1.9"
+        "node01: device 1 is slow: 1.80 GB/s, the median pair has 10.00; it sends at 0.40 GB/s, receives at 1.90"
     )
     assert finding.evidence[0] == "slow with node02/1 (r2-1, 2.00 GB/s), node04/1 (r3-1, 1.80 GB/s)"
 
@@ -372,7 +372,7 @@ def test_a_slow_link_is_told_from_its_first_end() -> None:
     finding = told((observations, [located("link", pair, ["r2-1", "r3-1"], "slow", "sends")]))
     assert finding.summary.startswith("node01: device 1 and node02/1 are slow together: 2.00 GB/s")
     assert (finding.cause, finding.peer) == ("the path between them", "node02/1")
-    assert finding.summary.endswith("; it sends at 0.4 GB/s, receives at 1.9")
+    assert finding.summary.endswith("; it sends at 0.40 GB/s, receives at 1.90")
 
 
 def test_a_slow_rail_takes_its_pairs_with_it() -> None:

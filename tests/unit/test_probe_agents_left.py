@@ -107,7 +107,8 @@ def test_what_a_crashed_run_left_is_ended_by_the_next_one_which_says_so(mark: st
         seen = probe(again, again.hosts, LocalTransport(Options()), TOGETHER, Hooks(note=notes.append))
         assert {one.test.outcome for one in seen.observations} == PASS
         assert not set(left) & set(processes(mark))
-        assert any(note.startswith("node01: ended what a probe had left here: run ") for note in notes), notes
+        # Both hosts are this machine: the agent that looks first ends what either had left.
+        assert any(": ended what a probe had left here: run " in note for note in notes), notes
         assert all(f"of {getpass.getuser()}@{socket.gethostname()}, started 20" in note for note in notes), notes
 
 

@@ -2,7 +2,7 @@
 
 from preflight.checks.registry import all_checks
 from preflight.facts.parsers import PARSERS
-from tests.real_output import OF_NPUS, PAGE, captures, data, page
+from tests.real_output import OF_NPUS, captures, data
 
 TOOLS = (
     "hccn_tool.",
@@ -27,7 +27,3 @@ def test_every_check_of_npus_says_what_it_rests_on() -> None:
 def test_every_parser_of_a_vendors_tool_has_a_capture_or_says_why_not() -> None:
     of_tools = {parser for parser in PARSERS if parser.startswith(TOOLS)}
     assert set(data()["without_capture"]) == of_tools - set(captures())
-
-
-def test_the_page_of_real_output_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.real_output > docs/real-output.md"

@@ -29,12 +29,18 @@ _SECRETS = (
     re.compile(
         r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z))", re.DOTALL
     ),
+    re.compile(
+        rf"({_LABEL}\\?[\"']?[ \t]{{0,9}}[:=]{{1,2}}[ \t]{{0,9}})(\[(?:[^\]]{{0,4096}}\]|[^\n]*))", re.IGNORECASE
+    ),
     re.compile(rf"(authorization\\?[\"']?[ \t]{{0,9}}[:=][ \t]{{0,9}})({_QUOTED}|[^\n]+)", re.IGNORECASE),
     re.compile(r"(\b(?:bearer|basic)[ \t]{1,9})([\w+/=.~-]{8,})", re.IGNORECASE),
     re.compile(rf"({_LABEL}{_SIGN})({_QUOTED}|[^\n]+)", re.IGNORECASE),
     re.compile(rf"({_LABEL}\\?[\"']?[:=]{{1,2}})({_QUOTED}|\S+)", re.IGNORECASE),
     re.compile(rf"((?<![\w-])--?[\w-]{{0,40}}{_LABEL}[ \t]{{1,9}})({_QUOTED}|[^\s-]\S*)", re.IGNORECASE),
     re.compile(rf"(\bsshpass[ \t]{{1,9}}-p[ \t]{{0,9}})({_QUOTED}|\S+)"),
+    re.compile(rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user)[ \t=]{{0,9}})(?!\d+:\d+\b)({_QUOTED}|[^\s:]+:\S+)"),  # curl
+    re.compile(r"(\b(?:mysql|mariadb)[^\n]{0,200}?[ \t]-p)([^\s-]\S*)"),
+    re.compile(r"((?:\blogin\s{1,9}\S{1,200}\s{1,9}|^[ \t]{0,9})password\s{1,9})(\S+)", re.MULTILINE),  # .netrc
     re.compile(r"([?&](?:sig|[\w-]{0,20}signature)=)([^&\s\"']+)", re.IGNORECASE),  # of a URL that grants something
     # Tokens that say what they are.
     re.compile(r"()\b((?:gh[a-z]_|github_pat_|glpat-|hf_|AKIA|AIza|eyJ|nvapi-|sk-|xox[a-z]-)[\w-]{16,})"),
@@ -43,8 +49,10 @@ _SECRETS = (
 _HINTS = (
     "pass", "pwd", "secret", "token", "credential", "psk", "key", "authorization", "bearer", "basic", "gh", "github_",
     "glpat-", "hf_", "akia", "aiza", "eyj", "nvapi-", "sk-", "xox", "sig=", "signature=",
+    "-u", "mysql", "mariadb",
 )  # fmt: skip
 _OPTION = re.compile(rf"--?[\w-]{{0,40}}(?:{_LABEL})", re.IGNORECASE)
+_SECRET_NAME = re.compile(_LABEL, re.IGNORECASE)
 _NAME = re.compile("pass|pwd|secret|token|credential|auth|login|key", re.IGNORECASE)
 _KEY = "PRIVATE KEY-----"
 _END_OF_KEY = re.compile(rf"-----END [A-Z ]{{0,40}}{_KEY}")
@@ -116,11 +124,16 @@ def redacted(value: Any, of_text: Callable[[str], str] = redact) -> Any:
             for before, item in zip([None, *value], value, strict=False)
         ]
     if isinstance(value, dict):
-        return {
-            key: REDACTED if isinstance(item, str) and item and is_secret(key) else redacted(item, of_text)
-            for key, item in value.items()
-        }
+        return {key: _of_key(key, item, of_text) for key, item in value.items()}
     return value
+
+
+def _of_key(key: str, item: Any, of_text: Callable[[str], str]) -> Any:
+    if isinstance(item, str) and item and is_secret(key):
+        return REDACTED
+    if isinstance(item, list) and _SECRET_NAME.search(key):
+        item = [REDACTED if isinstance(it, str) and it else it for it in item]
+    return redacted(item, of_text)
 
 
 def _asks_for_secret(option: Any) -> bool:

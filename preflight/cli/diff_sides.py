@@ -88,7 +88,6 @@ def of_run(look: Look) -> Side:
 
 class _Host(msgspec.Struct):
     name: str
-    checks: dict[str, int] = {}
 
 
 class _Report(msgspec.Struct):
@@ -98,6 +97,7 @@ class _Report(msgspec.Struct):
     started: str
     verdict: Outcome
     hosts: tuple[_Host, ...]
+    checks: frozenset[str]
     findings: tuple[Finding, ...]
     tests: tuple[TestResult, ...]
 
@@ -153,9 +153,7 @@ def of_report(text: str | bytes, source: str) -> Side:
     return Side(
         source, report.run, report.command, report.started, report.verdict,
         tuple(host.name for host in report.hosts),
-        findings=report.findings, figures=figures(report.tests),
-        looked={host.name: sum(host.checks.values()) - host.checks.get(Outcome.SKIP, 0)
-                for host in report.hosts if host.checks},
+        findings=report.findings, checks=report.checks, figures=figures(report.tests),
     )  # fmt: skip
 
 

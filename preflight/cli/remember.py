@@ -8,7 +8,6 @@ from preflight.history.kept import FACTS, REPORT, packed
 from preflight.history.runs import Look, Setting, remember, telling
 from preflight.history.store import HistoryError
 from preflight.model.cluster import Cluster
-from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
     from preflight.model.figures import figures
     from preflight.provision.journal import owner
 
-    looked = (finding for finding in report.findings if finding.outcome is not Outcome.SKIP)
     return Look(
         run=report.run,
         command=report.command,
@@ -75,7 +73,7 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
         inventory=str(inventory.absolute()),
         setting=setting,
         hosts=tuple(host.name for host in report.hosts),
-        checks=frozenset(finding.check for finding in looked),
+        checks=frozenset(report.looked),
         findings=tuple(telling(report.findings)),
         figures=figures(report.tests),
         next_step=next_step,

@@ -62,6 +62,11 @@ class Report:
         return Outcome.UNKNOWN if blind else verdict
 
     @property
+    def looked(self) -> tuple[str, ...]:
+        """The ids of the checks that looked, whatever they found: those that skipped everything did not."""
+        return tuple(sorted({finding.check for finding in self.findings if finding.outcome is not Outcome.SKIP}))
+
+    @property
     def seconds(self) -> float:
         """What the run took."""
         return (datetime.fromisoformat(self.finished) - datetime.fromisoformat(self.started)).total_seconds()

@@ -1,7 +1,7 @@
 """What two runs have differently: facts, findings, figures. Pure; it judges nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from preflight.facts.differences import FactsCompared, compared
 from preflight.facts.types import ClusterFacts, Unreachable
@@ -16,8 +16,7 @@ _NOTHING = FactsCompared((), {})
 
 @dataclass(frozen=True)
 class Side:
-    """A run, or a file of one. None: it does not hold that. `checks`: the ids of those that have looked; None: not
-    known, and `looked` may have how many of them looked at a host."""
+    """A run, or a file of one. None: it does not hold that. `checks`: the ids of those that have looked."""
 
     name: str  # "run 20261121-104209-1f3a", or the file
     run: str = ""
@@ -27,8 +26,7 @@ class Side:
     hosts: tuple[str, ...] = ()
     facts: ClusterFacts | None = None
     findings: tuple[Finding, ...] | None = None
-    checks: frozenset[str] | None = None
-    looked: Mapping[str, int] = field(default_factory=dict)  # by host
+    checks: frozenset[str] = frozenset()
     figures: tuple[Figure, ...] | None = None
     next_step: str = ""
 
@@ -62,7 +60,7 @@ class Diff:
         """There was nothing that both sides have seen; that only one reached a host is a difference."""
         before, after = self.before, self.after
         facts = before.facts is not None and after.facts is not None
-        findings = before.findings is not None and after.findings is not None and _same_checks(before, after)
+        findings = before.findings is not None and after.findings is not None and before.checks & after.checks
         compared_ = (facts or findings) and _reached(before) & _reached(after)
         return not (compared_ or self.figures or self.is_different)
 
@@ -71,12 +69,6 @@ def moved(figure: Comparison) -> bool:
     """Whether it is more than two measurements of one thing differ by: PRB115's limit for a warning, both ways."""
     warn, _ = LIMITS[figure.now.shape.scope]
     return not warn <= figure.share <= 1 / warn
-
-
-def _same_checks(before: Side, after: Side) -> bool:
-    """Whether any check has looked in both."""
-    named = bool(_known_checks(before) & _known_checks(after))
-    return named or (None in (before.checks, after.checks) and before.command == after.command)
 
 
 def _reached(side: Side) -> set[str]:
@@ -126,7 +118,6 @@ def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange
         left.append("findings: no host is in both")
         return ()
     was, now = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
-    ran = [_known_checks(side) for side in (before, after)]
     # What could not be looked at is not gone; it has a finding that says so.
     reached = _reached(after)
     unseen = {(it.check, it.host) for it in now.values() if it.outcome is Outcome.UNKNOWN and it.device is None}
@@ -139,10 +130,10 @@ def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange
         elif one and not (
             (one.host and one.host not in reached)
             or {(one.check, one.host), (one.check, None)} & unseen
-            or not (_looked(after, before, ran[1], one) and _as_many(after, before, ran[1], one))
+            or not _looked(after, one)
         ):
             changes.append(FindingChange(one.outcome, None, one))
-        elif other and _looked(before, after, ran[0], other):
+        elif other and _looked(before, other):
             changes.append(FindingChange(None, other.outcome, other))
         else:
             unasked.add(subject[0])
@@ -151,23 +142,9 @@ def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange
     return tuple(sorted(changes, key=_urgency))
 
 
-def _known_checks(side: Side) -> frozenset[str]:
-    """Of those that have looked; a report does not name the checks that found nothing."""
-    return side.checks if side.checks is not None else frozenset(one.check for one in side.findings or ())
-
-
-def _looked(side: Side, other: Side, known: frozenset[str], one: Finding) -> bool:
-    """Whether the check of a finding of `other` has looked on this side, too, as far as is known."""
-    return one.check in known or one.check == _REACH or (side.checks is None and side.command == other.command)
-
-
-def _as_many(side: Side, other: Side, known: frozenset[str], one: Finding) -> bool:
-    """Whether nothing speaks against that: as where fewer checks looked at the host."""
-    if one.check in known or one.check == _REACH:
-        return True
-    hosts = [one.host] if one.host else side.looked.keys() & other.looked.keys()
-    counts = ((side.looked.get(host), other.looked.get(host)) for host in hosts)
-    return all(a == b or a is None or b is None for a, b in counts)
+def _looked(side: Side, one: Finding) -> bool:
+    """Whether the check of a finding of the other side has looked on this one, too."""
+    return one.check in side.checks or one.check == _REACH
 
 
 def _by_subject(findings: Iterable[Finding], hosts: set[str]) -> dict[_Subject, Finding]:

@@ -22,6 +22,7 @@ def document(report: Report, exit_code: int, *, everything: bool = False) -> str
         "verdict": report.verdict.value,
         "exit": exit_code,
         "hosts": report.hosts,
+        "checks": report.looked,
         "findings": shown,
         "tests": report.tests,
         "culprits": report.culprits,

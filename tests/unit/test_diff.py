@@ -160,7 +160,7 @@ def test_files_of_facts_reports_and_runs_are_compared(diff: Diff, place: Path) -
     (place / "facts.json").write_text(dump(facts()))
     report = {
         "schema": SCHEMA, "run": "r0", "command": "check", "started": "2026-11-01T00:00:00Z", "verdict": "fail",
-        "hosts": [{"name": "node01"}], "tests": [],
+        "hosts": [{"name": "node01"}], "checks": ["PRB101"], "tests": [],
         "findings": [{"check": "PRB101", "outcome": "fail", "summary": "node01: no", "host": "node01"}],
     }  # fmt: skip
     (place / "report.json").write_text(json.dumps(report))
@@ -231,17 +231,18 @@ def test_what_a_host_says_does_not_reach_the_terminal_as_it_is(diff: Diff) -> No
 
 
 def report(name: str, *findings: dict[str, Any], hosts: tuple[str, ...] = ("node01",), **more: Any) -> None:
-    """A file as `check --save` writes it; `more` may have `looked`: how many checks looked at each host."""
-    counts = {"checks": {"pass": more.pop("looked")}} if "looked" in more else {}
+    """A file as `check --save` writes it; `more` may have `checks`: those that looked and found nothing."""
+    looked = {*more.pop("checks", ("NPU107",)), *(one["check"] for one in findings)}
     body = {
         "schema": SCHEMA, "run": "r0", "command": "check", "started": "2026-11-01T00:00:00Z", "verdict": "fail",
-        "hosts": [{"name": host, **counts} for host in hosts], "tests": [], "findings": findings, **more,
+        "hosts": [{"name": host} for host in hosts], "checks": sorted(looked), "tests": [],
+        "findings": findings, **more,
     }  # fmt: skip
     Path(name).write_text(json.dumps(body))
 
 
 def test_what_a_foreign_report_says_is_escaped_and_clipped(diff: Diff) -> None:
-    report("good.json")
+    report("good.json", checks=["\x1b]0;x\x07"])
     report("odd.json", {"check": "\x1b]0;x\x07", "outcome": "fail", "summary": "x" * 1_000_000, "host": "node01"})
     code, out, _ = diff("good.json", "odd.json")
     assert (code, out.splitlines()[-1]) == (1, "next: preflight explain \\x1b]0;x\\x07")
@@ -253,6 +254,7 @@ def test_what_a_foreign_report_says_is_escaped_and_clipped(diff: Diff) -> None:
 BAD = {"check": "NPU107", "outcome": "fail", "host": "node01", "device": 3, "summary": "device 3: link is DOWN"}
 AWAY = {"check": "HST101", "outcome": "fail", "host": "node01", "summary": "node01: connection refused"}
 AWAY_ = {**AWAY, "host": "node02"}
+NEAR = {"check": "SYS101", "outcome": "warn", "host": "node01", "summary": "node01: not quite"}
 UNSEEN = {"check": "NPU107", "outcome": "unknown", "host": "node01", "summary": "node01: could not look: timed out"}
 Report = tuple[list[dict[str, Any]], dict[str, Any]]
 SIGHT: list[tuple[Report, Report, int, list[tuple[str, str | None, str | None]]]] = [
@@ -261,17 +263,18 @@ SIGHT: list[tuple[Report, Report, int, list[tuple[str, str | None, str | None]]]
     (([BAD], {}), ([UNSEEN], {}), 1, [("NPU107", None, "unknown")]),
     (([AWAY], {}), ([BAD], {}), 1, [("NPU107", None, "fail"), ("HST101", "fail", None)]),
     # A check that did not look has found nothing better, nor worse.
-    (([BAD], {"looked": 60}), ([], {"looked": 60}), 1, [("NPU107", "fail", None)]),
-    (([BAD], {"looked": 60}), ([], {"looked": 1}), 0, []),
-    (([], {"looked": 1}), ([BAD], {"looked": 60}), 1, [("NPU107", None, "fail")]),
-    (([BAD], {"looked": 60}), ([AWAY], {"looked": 1}), 1, [("HST101", None, "fail")]),
-    (([AWAY], {"looked": 1}), ([], {"looked": 60}), 1, [("HST101", "fail", None)]),
-    (([BAD, AWAY_], {"hosts": BOTH}), ([AWAY_], {"hosts": BOTH, "command": "probe"}), 0, []),
+    (([BAD], {}), ([], {}), 1, [("NPU107", "fail", None)]),
+    (([], {}), ([BAD], {}), 1, [("NPU107", None, "fail")]),
+    (([BAD, NEAR], {}), ([NEAR], {"checks": ["SYS101"]}), 0, []),
+    (([NEAR], {"checks": ["SYS101"]}), ([BAD, NEAR], {}), 0, []),
+    (([BAD], {}), ([AWAY], {"checks": []}), 1, [("HST101", None, "fail")]),
+    (([AWAY], {"checks": []}), ([], {}), 1, [("HST101", "fail", None)]),
+    (([BAD, AWAY_], {"hosts": BOTH}), ([AWAY_], {"hosts": BOTH, "command": "probe", "checks": []}), 0, []),
     # Nothing that both have seen.
     (([BAD], {}), ([BAD], {"hosts": ("node02",)}), 3, []),
     (([AWAY], {}), ([AWAY], {}), 3, []),
-    (([BAD], {}), ([], {"command": "probe"}), 3, []),
-    (([], {"command": "probe"}), ([BAD], {}), 3, []),
+    (([BAD], {}), ([], {"command": "probe", "checks": ["PRB101"]}), 3, []),
+    (([], {"command": "probe", "checks": ["PRB101"]}), ([BAD], {}), 3, []),
 ]
 
 
@@ -289,7 +292,8 @@ def test_what_could_not_be_looked_at_is_not_gone_nor_the_same(
     found = json.loads(out)
     assert [(it["check"], it["before"], it["after"]) for it in found["findings"]] == changes
     told = [text for text in found["not_compared"] if text.startswith("findings of NPU107")]
-    lost = BAD in was[0] and ("NPU107", "fail", None) not in changes
+    known = ("NPU107", "fail", None), ("NPU107", None, "fail")
+    lost = (BAD in was[0]) is not (BAD in now[0]) and not set(known) & set(changes)
     assert bool(told) == lost, "what is not compared is named"
 
 

@@ -42,6 +42,8 @@ PLACES = (
     "WANDB_KEY=hunter2", "GET https://s3.x/a?X-Amz-Signature=hunter2&y=1", "nvapi-hunter2hunter2hunter2",
     "<chassis_serial_number>V8BD6H25033</chassis_serial_number>",
     "NCCL INFO NET/Plugin: auth_token=hunter2", "http_proxy=http://hunter2@10.0.0.1:8080",
+    "curl -sS -u me:hunter2 https://s3.x/a", "mysql -u me -phunter2 jobs", 'tokens = ["hunter2", "hunter2"]',
+    "machine s3.x login me password hunter2",
 )  # fmt: skip
 
 
@@ -90,7 +92,7 @@ def ran(facts: ClusterFacts | None = None) -> None:
     report = {
         "schema": SCHEMA, "run": RUN, "command": "check", "started": "2026-11-21T12:12:12Z",
         "finished": "2026-11-21T12:13:12Z", "verdict": "fail", "exit": 1, "hosts": [{"name": "node01"}],
-        "findings": [finding], "tests": [], "notes": [words],
+        "checks": ["PRB101"], "findings": [finding], "tests": [], "notes": [words],
     }  # fmt: skip
     told = look(
         RUN, Finding("PRB101", Outcome.FAIL, f"node01: {words}", "node01"), command="check",

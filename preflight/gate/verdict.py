@@ -15,7 +15,7 @@ from preflight.checks.registry import ROUNDS
 from preflight.facts.types import HostFacts, Versions
 from preflight.gate.convicted import convicted, unheard
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome, overall
+from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.text import printable
 
@@ -101,16 +101,17 @@ def _look(
     shared: AbstractSet[Finding],
 ) -> Look | None:
     """None where nothing was looked at."""
-    checks: dict[str, Outcome] = {}
+    said: list[tuple[str, Outcome]] = []
     problems: list[Problem] = []
     for finding in findings:
         outcome = _said_of(host, finding, needs[finding.check], shared=finding in shared)
         if outcome is None:
             continue
-        checks[finding.check] = overall((outcome, checks.get(finding.check, outcome)))
+        said.append((finding.check, outcome))
         if outcome not in (Outcome.PASS, Outcome.SKIP):
             summary = printable(finding.summary)[:LONGEST]
             problems += (Problem(finding.check, outcome, device, summary) for device in _devices(host, finding))
+    checks = worst_by(said)
     outcome = overall(checks.values())
     if not checks or outcome is Outcome.SKIP:
         return None

@@ -3,7 +3,7 @@
 import re
 import secrets
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Observation
-from preflight.model.outcome import Outcome, overall
+from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import HostLine, LeftOut, Phase, Report
 
 
@@ -26,16 +26,14 @@ def utc(moment: datetime) -> str:
 
 def host_lines(names: Iterable[str], findings: Iterable[Finding]) -> tuple[HostLine, ...]:
     """A line a host: the worst outcome of each check that spoke about it, counted."""
-    worst: dict[str, dict[str, Outcome]] = defaultdict(dict)
-    for finding in findings:
-        if finding.host is not None:
-            seen = worst[finding.host].get(finding.check, finding.outcome)
-            worst[finding.host][finding.check] = overall((seen, finding.outcome))
+    said: dict[str, list[Outcome]] = defaultdict(list)
+    for (host, _), outcome in worst_by(((one.host, one.check), one.outcome) for one in findings).items():
+        if host is not None:
+            said[host].append(outcome)
     lines = []
     for name in names:
-        counted = Counter(worst[name].values())
-        checks = {outcome.value: counted.get(outcome, 0) for outcome in Outcome}
-        lines.append(HostLine(name, overall(worst[name].values()), checks))
+        checks = {outcome.value: said[name].count(outcome) for outcome in Outcome}
+        lines.append(HostLine(name, overall(said[name]), checks))
     return tuple(lines)
 
 

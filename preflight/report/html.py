@@ -7,7 +7,7 @@ from html import escape
 
 from preflight.model.finding import Finding
 from preflight.model.measure import Scope, TestOutcome, TestResult
-from preflight.model.outcome import Outcome, overall
+from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.slowest import slowest_groups
 from preflight.report.text import LINES_A_CHECK, Group, blocks, clipped, count_line, evidence, folded, remedies
@@ -124,25 +124,25 @@ def _group(group: Group, fold: Fold) -> Iterator[str]:
         yield f'<details><summary class="dim">evidence</summary><p class="mono">{lines}</p></details>\n'
 
 
-def _places(report: Report) -> Iterator[str]:
-    """A row a host, a cell a device, coloured by the worst that checks and tests say of it alone. The report has no
-    list of devices: there are as many columns as its largest device number asks for."""
-    worst: dict[tuple[str, int | None], Outcome] = {}
-
-    def say(host: str, device: int | None, outcome: Outcome) -> None:
-        worst[host, device] = overall((outcome, worst.get((host, device), outcome)))
-
+def _said(report: Report) -> Iterator[tuple[tuple[str, int | None], Outcome]]:
+    """What checks and tests say of a host (device: None) or device alone."""
     for finding in report.findings:
         if finding.host and (finding.outcome is not Outcome.SKIP or finding.device is None):
-            say(finding.host, finding.device, finding.outcome)
+            yield (finding.host, finding.device), finding.outcome
     for test in report.tests:  # of several members nobody knows whose fault it is; findings name culprits
         if test.outcome in _TESTS and (len(test.members) == 1 or _TESTS[test.outcome] is Outcome.PASS):
             for member in test.members:
-                say(member.host, member.device, _TESTS[test.outcome])
+                yield (member.host, member.device), _TESTS[test.outcome]
     for culprit in report.culprits:
         for place in culprit.members:
             host, _, device = place.partition("/")
-            say(host, int(device) if device.isdecimal() else None, Outcome.FAIL)
+            yield (host, int(device) if device.isdecimal() else None), Outcome.FAIL
+
+
+def _places(report: Report) -> Iterator[str]:
+    """A row a host, a cell a device, coloured by the worst that checks and tests say of it alone. The report has no
+    list of devices: there are as many columns as its largest device number asks for."""
+    worst = worst_by(_said(report))
     named = {device for _, device in worst} | {finding.device for finding in report.findings}
     named |= {member.device for test in report.tests for member in test.members}
     devices = _columns({device for device in named if device is not None})

@@ -10,7 +10,7 @@ from datetime import datetime
 from preflight import __version__
 from preflight.model.finding import Finding
 from preflight.model.measure import TestResult
-from preflight.model.outcome import Outcome, overall
+from preflight.model.outcome import Outcome, worst_by
 from preflight.model.report import Report
 from preflight.report.slowest import slowest_groups
 from preflight.report.text import printable
@@ -38,13 +38,10 @@ def prometheus(report: Report) -> str:
 
 
 def _status(findings: Iterable[Finding]) -> Iterator[Sample]:
-    worst: dict[tuple[str, str, str], Outcome] = {}
-    for one in findings:
-        place = one.check, one.host or "", "" if one.device is None else str(one.device)
-        worst[place] = overall((one.outcome, worst.get(place, one.outcome)))
+    worst = worst_by(((one.check, one.host or "", one.device), one.outcome) for one in findings)
     for (check, host, device), outcome in worst.items():
         if outcome in STATUS:
-            yield {"check": check, "host": host, "device": device}, STATUS[outcome]
+            yield {"check": check, "host": host, "device": "" if device is None else str(device)}, STATUS[outcome]
 
 
 def _busbw(tests: Iterable[TestResult]) -> Iterator[Sample]:

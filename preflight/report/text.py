@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome, overall
+from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 
 _DEVICE = "\1"  # stands for a finding's own device while findings are compared
@@ -226,9 +226,6 @@ def render(
 
 def count_line(report: Report) -> str:
     """The verdict, and how many checks came to what."""
-    worst: dict[str, Outcome] = {}
-    for finding in report.findings:
-        worst[finding.check] = overall((finding.outcome, worst.get(finding.check, finding.outcome)))
-    counted = Counter(worst.values())
+    counted = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
     counts = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome if counted[outcome])
     return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(counted.values())} checks"

@@ -164,10 +164,14 @@ def test_a_setting_a_variable_and_an_option_that_are_called_like_a_secret_lose_t
     document = {
         "host_setup": {"profile": {"ASCEND_PWD": "hunter2", "HCCL_AUTH": "hunter2", "HCCL_BUFFSIZE": "300"}},
         "probe": {"exec": ["docker", "exec", "--password", "hunter2", "name"], "step_deadline": 30},
+        "api_tokens": ["hunter2", "", {"at": "x"}],
+        "keys": ["a", "b"],
     }
     assert clean(document) == {
         "host_setup": {"profile": {"ASCEND_PWD": "[redacted]", "HCCL_AUTH": "[redacted]", "HCCL_BUFFSIZE": "300"}},
         "probe": {"exec": ["docker", "exec", "--password", "[redacted]", "name"], "step_deadline": 30},
+        "api_tokens": ["[redacted]", "", {"at": "x"}],
+        "keys": ["a", "b"],
     }
 
 

@@ -140,10 +140,11 @@ def test_escape_sequences_of_a_host_never_reach_the_terminal() -> None:
 
 
 def test_the_document_has_the_contracts_fields() -> None:
-    body = json.loads(document(report(finding(FAIL, "bad", device=3), finding(PASS, "fine")), 1))
+    body = json.loads(document(report(finding(FAIL, "bad", device=3), finding(SKIP, "no", check="HST101")), 1))
     assert body["schema"] == "preflight.report/1"
     assert (body["verdict"], body["exit"]) == ("fail", 1)
-    assert body["hosts"][0]["checks"] == {"fail": 1, "unknown": 0, "warn": 0, "pass": 0, "skip": 0}
+    assert body["hosts"][0]["checks"] == {"fail": 1, "unknown": 0, "warn": 0, "pass": 0, "skip": 1}
+    assert body["checks"] == ["NPU101"], "a check that skipped everything has not looked"
     (only,) = body["findings"]
     assert set(only) == {
         "check", "outcome", "host", "device", "rail", "peer", "summary", "expected", "found", "cause", "remedy",

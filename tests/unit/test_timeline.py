@@ -32,7 +32,8 @@ def facts(done: int, slowest: str | None = None, seconds: float = 0.0) -> Progre
 
 
 def test_a_phase_is_from_its_first_word_to_its_last_and_has_who_was_waited_for_longest() -> None:
-    (one,) = told((1.0, facts(0)), (2.0, facts(0, "node01", 1.0)), (9.0, facts(1, "node02", 8.0)), (9.5, facts(2)))
+    (one,) = told((1.0, facts(0)), (2.0, facts(0, "node01", 1.0)), (9.0, facts(1, "node02", 8.0)),
+                  (9.2, facts(1, "node01", 0.1)), (9.5, facts(2)))  # fmt: skip
     assert one == Phase("facts", 1.0, 8.5, 2, 0, "node02", 8.0)
 
 

@@ -51,6 +51,12 @@ def test_of_a_list_only_what_one_of_them_lacks_is_told() -> None:
     assert list(map(str, found.places)) == ["node01/inet filter input"]
 
 
+def test_the_order_of_rules_is_a_difference_and_told_as_one() -> None:
+    rules = [{"node01": {"firewall": {"nft_chains": {"0": {"rules": it}}}}} for it in (["a", "b"], ["b", "a"])]
+    (found,) = compared(facts(**rules[0]), facts(**rules[1])).differences
+    assert (found.name, found.before, found.after) == ("firewall.nft_chains.rules", *["(in another order)"] * 2)
+
+
 @pytest.mark.parametrize("rule", ["counter packets 12 bytes 340 drop", ":INPUT ACCEPT [12:340]"])
 def test_what_a_firewall_counts_is_no_difference(rule: str) -> None:
     rules = [{"node01": {"firewall": {"nft_chains": {"0": {"rules": [it]}}}}} for it in (rule, rule.replace("12", "9"))]

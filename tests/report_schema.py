@@ -22,7 +22,7 @@ def schema() -> dict[str, Any]:
         "schema": {"const": SCHEMA},
         "verdict": {"enum": VERDICTS},
         "exit": {"enum": [0, 1, 3]},
-        "checks": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "checks": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
     }
     made["required"] = list(made["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}

@@ -12,7 +12,6 @@ Nothing is ever unpacked to a disk; only the first four are read back, each up t
 """
 
 import io
-import os
 import stat
 import zipfile
 import zlib
@@ -98,12 +97,12 @@ def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
         raise UsageError(f"{path} holds {len(entries)} files, so it is no support bundle of ours")
     names: set[str] = set()
     for entry in entries:
-        name, mode = entry.filename, entry.external_attr >> 16
+        name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
         place = PurePosixPath(name)
         why = ""
         if place.is_absolute() or ".." in place.parts or "\\" in name:
             why = "whose name leads out of it"
-        elif mode and not stat.S_ISREG(mode):
+        elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # 0: some that pack do not say; folders: others name them
             why = "which is no ordinary file"
         elif entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             why = "packed in a way that we do not use"
@@ -112,9 +111,3 @@ def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
         if why:
             raise UsageError(f"{path} holds {name!r:.80}, {why}: it is no support bundle of ours, do not unpack it")
         names.add(name)
-
-
-def refuse_folder(path: Path) -> None:
-    """Raises UsageError where nothing can be written there: to be said before anything is collected."""
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{path}: nothing can be written in {path.parent}; name another place with --out")

@@ -19,7 +19,6 @@ import json
 import re
 import shlex
 import signal
-import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from preflight.cli.common import DEFAULT_INVENTORY, add_inventory_arguments, session
-from preflight.cli.pipe import silence_stdout
+from preflight.cli.pipe import reader_may_leave
 from preflight.diagnose import told
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
@@ -98,14 +97,11 @@ def run(args: argparse.Namespace) -> int:
     found = diagnosis(gathered)
     found = replace(found, notes=(*found.notes, *notes))
     code = 1 if found.is_error else 3 if unread else 0
-    try:
+    with reader_may_leave():
         if args.output == "json":
             print(json.dumps(document(found, unread, len(files), code, copies), indent=1))
         else:
             show(_lines(found, unread, len(files), _next(found, args.inventory), copies))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough; the verdict stands
-        silence_stdout()
     return code
 
 

@@ -13,6 +13,7 @@ import argparse
 
 from preflight.cli.common import DEFAULT_INVENTORY
 from preflight.cli.diff_sides import changed_between, sides
+from preflight.cli.pipe import reader_may_leave
 from preflight.model.errors import NotSeenError
 from preflight.report.diff import diff
 
@@ -38,13 +39,14 @@ def run(args: argparse.Namespace) -> int:
     if found.is_blind:
         raise NotSeenError(f"{before.name} and {after.name} have nothing in common that could be compared")
     changing = list(changed_between(before, after))
-    if args.output == "json":
-        from preflight.cli.diff_output import document
+    with reader_may_leave():
+        if args.output == "json":
+            from preflight.cli.diff_output import document
 
-        print(document(found, changing))
-    else:
-        from preflight.cli.diff_output import lines
-        from preflight.report.console import show, width
+            print(document(found, changing))
+        else:
+            from preflight.cli.diff_output import lines
+            from preflight.report.console import show, width
 
-        show(list(lines(found, changing, width())))
+            show(list(lines(found, changing, width())))
     return int(found.is_different)

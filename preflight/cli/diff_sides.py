@@ -13,7 +13,7 @@ from preflight.cli.common import DEFAULT_INVENTORY
 from preflight.facts import capture, document
 from preflight.facts.redact import REDACTED
 from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
-from preflight.history.kept import FACTS, kept
+from preflight.history.kept import FACTS, REPORT, kept
 from preflight.history.runs import Look, known_runs, last_passed, newest, past_look
 from preflight.model.errors import UsageError
 from preflight.model.figures import figures
@@ -52,7 +52,7 @@ def look_of(word: str, inventory: Path) -> Look:
             f"no run over cluster {last.setting.cluster} passed before run {last.run}: name the runs to compare, "
             "preflight history lists them"
         )
-    known = known_runs(word)
+    known = known_runs(word) if word else []
     if word not in known and len(known) > 1:
         named = ", ".join(known[:_NAMED]) + (" …" if len(known) > _NAMED else "")
         raise UsageError(f"{word} is the beginning of {len(known)} runs ({named}): name more of it")
@@ -61,7 +61,9 @@ def look_of(word: str, inventory: Path) -> Look:
         return look
     if past_run(run):
         raise UsageError(f"run {run} changed hosts and did not look at them: name a run of check or probe")
-    raise UsageError(f"{word} is no run that this machine remembers, and no file: preflight history lists the runs")
+    raise UsageError(
+        f"{word or repr(word)} is no run that this machine remembers, and no file: preflight history lists the runs"
+    )
 
 
 def _newest(inventory: Path) -> Look:
@@ -78,11 +80,13 @@ def _newest(inventory: Path) -> Look:
 
 
 def of_run(look: Look) -> Side:
-    text = kept(look.run, FACTS)
+    text, report = kept(look.run, FACTS), kept(look.run, REPORT)
+    checks = dict.fromkeys(look.checks, frozenset[str]())
     return Side(
         f"run {look.run}", look.run, look.command, look.started, look.verdict, look.hosts,
         facts=document.load(text, f"the facts of run {look.run}") if text else None,
-        findings=look.findings, checks=look.checks, figures=look.figures, next_step=look.next_step,
+        findings=look.findings, checks=of_report(report, f"the report of run {look.run}").checks if report else checks,
+        figures=look.figures, next_step=look.next_step,
     )  # fmt: skip
 
 
@@ -97,9 +101,9 @@ class _Report(msgspec.Struct):
     started: str
     verdict: Outcome
     hosts: tuple[_Host, ...]
-    checks: frozenset[str]
     findings: tuple[Finding, ...]
     tests: tuple[TestResult, ...]
+    checks: dict[str, frozenset[str]] = {}
 
 
 def of_file(path: Path) -> Side:
@@ -153,8 +157,13 @@ def of_report(text: str | bytes, source: str) -> Side:
     return Side(
         source, report.run, report.command, report.started, report.verdict,
         tuple(host.name for host in report.hosts),
-        findings=report.findings, checks=report.checks, figures=figures(report.tests),
+        findings=report.findings, checks=_named(report.findings) | report.checks, figures=figures(report.tests),
     )  # fmt: skip
+
+
+def _named(findings: tuple[Finding, ...]) -> dict[str, frozenset[str]]:
+    """Checks that have looked: a report of an older preflight does not tell of others."""
+    return {one.check: frozenset() for one in findings}
 
 
 def changed_between(before: Side, after: Side) -> Iterator[PastRun]:

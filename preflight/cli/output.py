@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from preflight.cli.common import again, refuse_place, write_whole
-from preflight.cli.pipe import silence_stdout
+from preflight.cli.pipe import reader_may_leave
 from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
@@ -140,13 +140,11 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
     stdout is."""
     shown, *files = outputs(args)
     try:
-        if shown.format in ("console", "brief"):
-            show(_lines(args, ended, table=shown.format == "console", columns=width()))
-        else:
-            print(_text(args, ended, shown), end="")
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough; the verdict stands
-        silence_stdout()
+        with reader_may_leave():
+            if shown.format in ("console", "brief"):
+                show(_lines(args, ended, table=shown.format == "console", columns=width()))
+            else:
+                print(_text(args, ended, shown), end="")
     finally:  # last: where one cannot be written, the report has at least been shown
         unwritten = [error for one in files if one.file and (error := _unwritten(one.file, _text(args, ended, one)))]
     if shown.format == "nagios":

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from preflight.cli.pipe import reader_may_leave
 from preflight.model.errors import UsageError
 
 LONGEST = 16 << 20  # bytes read
@@ -63,10 +64,11 @@ def run(args: argparse.Namespace) -> int:
 
     document = msgspec.json.encode(PARSERS[args.parser](_text(args.file)))
     value = msgspec.json.decode(document)
-    if args.output == "json":
-        print(msgspec.json.format(document, indent=1).decode())
-    else:
-        from preflight.cli.outline import outline
+    with reader_may_leave():
+        if args.output == "json":
+            print(msgspec.json.format(document, indent=1).decode())
+        else:
+            from preflight.cli.outline import outline
 
-        print("\n".join(outline(value)))
+            print("\n".join(outline(value)))
     return 3 if errors_in(value) else 0

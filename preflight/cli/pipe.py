@@ -4,11 +4,23 @@ some characters, `PYTHONIOENCODING=latin-1 preflight check`."""
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def silence_stdout() -> None:
     """Send what is still to be printed nowhere, so that nothing complains when stdout is closed at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Around what is printed: a reader that has seen enough ends the output, and the verdict stands."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
 
 
 def replace_closed_streams() -> None:

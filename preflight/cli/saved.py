@@ -13,6 +13,7 @@ from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 
 _NAMED = 4  # checks that failed
+_OWN = "its own inventory; commands are for the machine that has it"
 
 
 class Saved(NamedTuple):
@@ -46,7 +47,7 @@ def load_saved(args: argparse.Namespace) -> Saved:
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     seen = capture.read(found, cluster, hosts)
     facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
-    by = "its own inventory" if own else str(args.inventory)
+    by = _OWN if own else str(args.inventory)
     note = f"read again from {args.source}, taken {found.taken}, and judged by {by}; nobody was contacted"
     return Saved(cluster, hosts, facts, note)
 
@@ -66,7 +67,7 @@ def _of_bundle(args: argparse.Namespace) -> Saved:
         cluster = load(args.inventory)
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     facts = document.load(members[bundle_file.FACTS], str(args.source))
-    by = "its own inventory" if own else str(args.inventory)
+    by = _OWN if own else str(args.inventory)
     note = f"facts from {args.source}, judged by {by}; nobody was contacted"
     if bundle_file.REPORT in members:
         note += f"; {_verdict(members[bundle_file.REPORT], str(args.source))}"

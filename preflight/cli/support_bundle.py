@@ -28,7 +28,7 @@ from preflight import __version__
 from preflight.cli import bundle_file
 from preflight.cli.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
 from preflight.cli.capture import inventory_to_give
-from preflight.cli.common import add_inventory_arguments, refuse_existing
+from preflight.cli.common import add_inventory_arguments, refuse_existing, refuse_place
 from preflight.cli.diagnose import add_fetch_arguments, fetched_logs
 from preflight.cli.diff_sides import LAST, look_of, of_report
 from preflight.cli.history_document import document as history_document
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     taken = datetime.now(UTC)
     path = args.out / f"preflight-support-{taken:%Y%m%d-%H%M%S}.zip" if args.out.is_dir() else args.out
     refuse_existing(path, force=args.force)
-    bundle_file.refuse_folder(path)
+    refuse_place(path, "--out")
     look = look_of(args.run_id, args.inventory)
     made = _Bundle()
     clean_ = cleaner()
@@ -86,7 +86,12 @@ def run(args: argparse.Namespace) -> int:
     _add_inventory(made, Path(look.inventory))
     _add_past(made, clean_)
     with _logs(args) as (files, unread):
+        named = [] if args.fetch else [Path(name) for name in args.log]
         for log in files:
+            if log.path.is_symlink() and log.path not in named:  # who wrote the logs may lead us to what is not theirs
+                if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named):
+                    made.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
+                continue
             _add_log(made, log)
         made.lacking += [f"{one.name}: {one.why}" for one in unread]
     about = {

@@ -37,10 +37,16 @@ _SECRETS = (
     re.compile(rf"({_LABEL}{_SIGN})({_QUOTED}|[^\n]+)", re.IGNORECASE),
     re.compile(rf"({_LABEL}\\?[\"']?[:=]{{1,2}})({_QUOTED}|\S+)", re.IGNORECASE),
     re.compile(rf"((?<![\w-])--?[\w-]{{0,40}}{_LABEL}[ \t]{{1,9}})({_QUOTED}|[^\s-]\S*)", re.IGNORECASE),
-    re.compile(rf"(\bsshpass[ \t]{{1,9}}-p[ \t]{{0,9}})({_QUOTED}|\S+)"),
+    re.compile(rf"(\b(?:sshpass|login[^\n]{{0,200}}?)[ \t]{{1,9}}-p[ \t]{{0,9}})({_QUOTED}|\S+)"),
     re.compile(rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user)[ \t=]{{0,9}})(?!\d+:\d+\b)({_QUOTED}|[^\s:]+:\S+)"),  # curl
     re.compile(r"(\b(?:mysql|mariadb)[^\n]{0,200}?[ \t]-p)([^\s-]\S*)"),
     re.compile(r"((?:\blogin\s{1,9}\S{1,200}\s{1,9}|^[ \t]{0,9})password\s{1,9})(\S+)", re.MULTILINE),  # .netrc
+    re.compile(rf"(\bredis-cli\b[^\n]{{0,200}}?[ \t]-a[ \t]{{1,9}})({_QUOTED}|\S+)"),
+    re.compile(rf"(\bidentified[ \t]{{1,9}}by[ \t]{{1,9}}(?:password[ \t]{{1,9}})?)({_QUOTED}|\S+)", re.IGNORECASE),
+    re.compile(rf"(\\?[\"']auth\\?[\"'][ \t]{{0,9}}:[ \t]{{0,9}})({_QUOTED})", re.IGNORECASE),  # Docker's config.json
+    re.compile(r"(\bcookie2?[ \t]{0,9}:[ \t]{0,9})([^\n]+)", re.IGNORECASE),
+    re.compile(r"(\bhooks\.slack\.com/[a-z]{1,20}/)([^\s\"']+)"),
+    re.compile(r"()(\$(?:[156y]|2[aby]|gy|argon2id?)\$[\w./$=,+-]{8,})"),  # of /etc/shadow
     re.compile(r"([?&](?:sig|[\w-]{0,20}signature)=)([^&\s\"']+)", re.IGNORECASE),  # of a URL that grants something
     # Tokens that say what they are.
     re.compile(r"()\b((?:gh[a-z]_|github_pat_|glpat-|hf_|AKIA|AIza|eyJ|nvapi-|sk-|xox[a-z]-)[\w-]{16,})"),
@@ -49,7 +55,7 @@ _SECRETS = (
 _HINTS = (
     "pass", "pwd", "secret", "token", "credential", "psk", "key", "authorization", "bearer", "basic", "gh", "github_",
     "glpat-", "hf_", "akia", "aiza", "eyj", "nvapi-", "sk-", "xox", "sig=", "signature=",
-    "-u", "mysql", "mariadb",
+    "-u", "mysql", "mariadb", "login", "redis-cli", "identified", "auth", "cookie", "slack", "$",
 )  # fmt: skip
 _OPTION = re.compile(rf"--?[\w-]{{0,40}}(?:{_LABEL})", re.IGNORECASE)
 _SECRET_NAME = re.compile(_LABEL, re.IGNORECASE)

@@ -1,5 +1,6 @@
 """The one report that every output renders (docs/contracts.md, `preflight.report/1`)."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -62,9 +63,16 @@ class Report:
         return Outcome.UNKNOWN if blind else verdict
 
     @property
-    def looked(self) -> tuple[str, ...]:
-        """The ids of the checks that looked, whatever they found: those that skipped everything did not."""
-        return tuple(sorted({finding.check for finding in self.findings if finding.outcome is not Outcome.SKIP}))
+    def looked(self) -> dict[str, tuple[str, ...]]:
+        """The ids of the checks that looked anywhere, whatever they found, and the hosts that each skipped."""
+        said: dict[str, dict[str | None, bool]] = defaultdict(dict)
+        for it in self.findings:
+            said[it.check][it.host] = said[it.check].get(it.host, False) or it.outcome is not Outcome.SKIP
+        return {
+            check: tuple(host for host, looked in hosts.items() if host and not looked)
+            for check, hosts in sorted(said.items())
+            if any(hosts.values())
+        }
 
     @property
     def seconds(self) -> float:

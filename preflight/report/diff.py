@@ -1,7 +1,7 @@
 """What two runs have differently: facts, findings, figures. Pure; it judges nothing."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from preflight.facts.differences import FactsCompared, compared
 from preflight.facts.types import ClusterFacts, Unreachable
@@ -16,7 +16,8 @@ _NOTHING = FactsCompared((), {})
 
 @dataclass(frozen=True)
 class Side:
-    """A run, or a file of one. None: it does not hold that. `checks`: the ids of those that have looked."""
+    """A run, or a file of one. None: it does not hold that. `checks`: the ids of those that have looked,
+    and the hosts that each has skipped."""
 
     name: str  # "run 20261121-104209-1f3a", or the file
     run: str = ""
@@ -26,7 +27,7 @@ class Side:
     hosts: tuple[str, ...] = ()
     facts: ClusterFacts | None = None
     findings: tuple[Finding, ...] | None = None
-    checks: frozenset[str] = frozenset()
+    checks: Mapping[str, frozenset[str]] = field(default_factory=dict)
     figures: tuple[Figure, ...] | None = None
     next_step: str = ""
 
@@ -60,7 +61,7 @@ class Diff:
         """There was nothing that both sides have seen; that only one reached a host is a difference."""
         before, after = self.before, self.after
         facts = before.facts is not None and after.facts is not None
-        findings = before.findings is not None and after.findings is not None and before.checks & after.checks
+        findings = before.checks.keys() & after.checks.keys()
         compared_ = (facts or findings) and _reached(before) & _reached(after)
         return not (compared_ or self.figures or self.is_different)
 
@@ -144,7 +145,7 @@ def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange
 
 def _looked(side: Side, one: Finding) -> bool:
     """Whether the check of a finding of the other side has looked on this one, too."""
-    return one.check in side.checks or one.check == _REACH
+    return one.check == _REACH or (one.check in side.checks and one.host not in side.checks[one.check])
 
 
 def _by_subject(findings: Iterable[Finding], hosts: set[str]) -> dict[_Subject, Finding]:

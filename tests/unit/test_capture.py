@@ -111,7 +111,8 @@ def test_a_line_with_a_serial_number_keeps_its_key(line: str, left: str) -> None
 PIECES = (
     "PASSWD", "pass", "Pwd", "db_SECRET", "Token", "credential", "PSK", "api-key", "ssh_key", "AUTH KEY", "ſession key",
     "authorization", "Bearer ", "BASIC ", "sshpass -p", "--", "ghp_", "github_pat_", "glpat-", "hf_", "AKIA", "eyJ",
-    "AIza", "nvapi-", "sk-", "xoxb-", "-u ", "--user=", "mysql", "mariadb x -p", "[", "]",
+    "AIza", "nvapi-", "sk-", "xoxb-", "-u ", "--user=", "mysql", "mariadb x -p", "[", "]", "redis-cli -a ",
+    "identified by ", '"auth": "x"', "Cookie: ", "hooks.slack.com/services/", "$6$", " -p ",
     "login a ", "password ", "?sig=", "&X-Amz-Signature=", "WANDB_KEY", "<chassis_serial_number>",
     "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "Serial No.", "serial", "S/N", "sn", "VDie ID",
     "UUID", "Barcode", "E-label", "elabel", ":", "=", " ", "\n", '"', "'", "x" * 17, "://", "@", "7", "ı", "ſ",
@@ -125,7 +126,11 @@ SECRETS = (
     "db_pwd: hunter2", "PSK=hunter2", "token hf_hunter2hunter2hunter2", "bearer hunter2hunter2",
     "a github_pat_hunter2hunter2hunter2", f"pass={'x' * 5000}hunter2", f'pass="{"x" * 5000} hunter2',
     "curl -u me:hunter2 https://x", "curl --user 'me:two hunter2' x", "wget --proxy-user=me:hunter2 x",
-    "mysql -h db -phunter2 x",
+    "mysql -h db -phunter2 x", "docker login -u me -p hunter2 registry", "redis-cli -h db -a hunter2 ping",
+    "CREATE USER me IDENTIFIED BY 'hunter2'", '{"auths": {"registry": {"auth": "hunter2"}}}',
+    "Set-Cookie: a=hunter2; b=c",
+    "curl https://hooks.slack.com/services/T0/B0/hunter2", "me:$6$salt$hunter2hunter2:19000:0",
+    "$2b$12$hunter2hunter2hunter2",
     "machine x login me password hunter2", "machine x\n  login me\n  password hunter2", 'tokens=["a", "hunter2"]',
     '"api_tokens": [\n  "a",\n  "hunter2"\n]', "passwords = [hunter2, hunter2", "secrets: ['hunter2', 'hunter2']",
 )  # fmt: skip
@@ -149,7 +154,8 @@ def test_what_is_taken_out_does_not_depend_on_the_quick_look_before(text: str) -
 @pytest.mark.parametrize(
     "text",
     [
-        "docker run -u 1000:1000 x", "date -u", "ps -u root", "mysqldump --all", "python -u train.py",
+        "docker run -u 1000:1000 -p 80:80 x", "$HOME/a $1 $$", "login node -n 2",
+        "date -u", "ps -u root", "mysqldump --all", "python -u train.py",
         "PWD=/root", "Virtualization Mode : Pass-Through", "HCCL_IF_BASE_PORT=60000 HCCL_BUFFSIZE=300",
         '{"ifname":"eth0","master":"bond0"}', "https://example.org/a?b=c", "root@node01:~# hccn_tool",
         "2 ranks failed to pass the barrier", "tls switch[1](0:disable, 1:enable)", "zzz: unknown key", "--keep 3",

@@ -179,19 +179,29 @@ def test_the_version_is_the_projects() -> None:
     assert preflight("--version").stdout == f"preflight {project['version']}\n"
 
 
+def verdict_without_a_reader(*arguments: str | Path) -> int:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([sys.executable, "-m", "preflight", *arguments], stdout=write, stderr=subprocess.PIPE)
+    finally:
+        os.close(write)
+    assert done.stderr == b""
+    return done.returncode
+
+
 def test_a_verdict_stands_when_its_reader_goes_away(tmp_path: Path) -> None:
     inventory, facts = tmp_path / "hosts.toml", tmp_path / "facts.json"
     inventory.write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
     unreachable = '{"unreachable": {"trouble": "refused", "summary": "a: refused", "remedy": "start sshd"}}'
     facts.write_text(f'{{"schema": "preflight.facts/1", "hosts": {{"a": {unreachable}}}}}')
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        command = [sys.executable, "-m", "preflight", "check", "-i", str(inventory), "--from", str(facts)]
-        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE)
-    finally:
-        os.close(write)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert verdict_without_a_reader("check", "-i", inventory, "--from", facts) == 1
+    other = tmp_path / "other.json"
+    other.write_text('{"schema": "preflight.facts/1", "hosts": {"a": {}}}')
+    assert verdict_without_a_reader("diff", facts, other) == 1
+    odd = tmp_path / "odd.txt"
+    odd.write_text("what no tool prints\n")
+    assert verdict_without_a_reader("parse", "nvidia-smi.query", odd) == 3
 
 
 @pytest.mark.parametrize("pool", ["0", "-1", "65", "x"])

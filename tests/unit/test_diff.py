@@ -160,7 +160,7 @@ def test_files_of_facts_reports_and_runs_are_compared(diff: Diff, place: Path) -
     (place / "facts.json").write_text(dump(facts()))
     report = {
         "schema": SCHEMA, "run": "r0", "command": "check", "started": "2026-11-01T00:00:00Z", "verdict": "fail",
-        "hosts": [{"name": "node01"}], "checks": ["PRB101"], "tests": [],
+        "hosts": [{"name": "node01"}], "checks": {"PRB101": []}, "tests": [],
         "findings": [{"check": "PRB101", "outcome": "fail", "summary": "node01: no", "host": "node01"}],
     }  # fmt: skip
     (place / "report.json").write_text(json.dumps(report))
@@ -173,6 +173,7 @@ def test_files_of_facts_reports_and_runs_are_compared(diff: Diff, place: Path) -
 
 
 REFUSED = [
+    ([""], "'' is no run that this machine remembers"),
     ([], "this machine remembers no run of check or probe"),
     (["r9", "r9"], "r9 is no run that this machine remembers, and no file"),
     (["a", "b", "c"], "diff compares two runs, and 3 are named"),
@@ -231,18 +232,18 @@ def test_what_a_host_says_does_not_reach_the_terminal_as_it_is(diff: Diff) -> No
 
 
 def report(name: str, *findings: dict[str, Any], hosts: tuple[str, ...] = ("node01",), **more: Any) -> None:
-    """A file as `check --save` writes it; `more` may have `checks`: those that looked and found nothing."""
-    looked = {*more.pop("checks", ("NPU107",)), *(one["check"] for one in findings)}
+    """A file as `check --save` writes it; `more` may have `checks`: those that looked, whatever they found, and the
+    hosts that each skipped."""
     body = {
         "schema": SCHEMA, "run": "r0", "command": "check", "started": "2026-11-01T00:00:00Z", "verdict": "fail",
-        "hosts": [{"name": host} for host in hosts], "checks": sorted(looked), "tests": [],
+        "hosts": [{"name": host} for host in hosts], "checks": {"NPU107": []}, "tests": [],
         "findings": findings, **more,
     }  # fmt: skip
     Path(name).write_text(json.dumps(body))
 
 
 def test_what_a_foreign_report_says_is_escaped_and_clipped(diff: Diff) -> None:
-    report("good.json", checks=["\x1b]0;x\x07"])
+    report("good.json", checks={"\x1b]0;x\x07": []})
     report("odd.json", {"check": "\x1b]0;x\x07", "outcome": "fail", "summary": "x" * 1_000_000, "host": "node01"})
     code, out, _ = diff("good.json", "odd.json")
     assert (code, out.splitlines()[-1]) == (1, "next: preflight explain \\x1b]0;x\\x07")
@@ -265,16 +266,19 @@ SIGHT: list[tuple[Report, Report, int, list[tuple[str, str | None, str | None]]]
     # A check that did not look has found nothing better, nor worse.
     (([BAD], {}), ([], {}), 1, [("NPU107", "fail", None)]),
     (([], {}), ([BAD], {}), 1, [("NPU107", None, "fail")]),
-    (([BAD, NEAR], {}), ([NEAR], {"checks": ["SYS101"]}), 0, []),
-    (([NEAR], {"checks": ["SYS101"]}), ([BAD, NEAR], {}), 0, []),
-    (([BAD], {}), ([AWAY], {"checks": []}), 1, [("HST101", None, "fail")]),
-    (([AWAY], {"checks": []}), ([], {}), 1, [("HST101", "fail", None)]),
-    (([BAD, AWAY_], {"hosts": BOTH}), ([AWAY_], {"hosts": BOTH, "command": "probe", "checks": []}), 0, []),
+    (([BAD, NEAR], {}), ([NEAR], {"checks": {"SYS101": []}}), 0, []),
+    (([NEAR], {"checks": {"SYS101": []}}), ([BAD, NEAR], {}), 0, []),
+    (([BAD], {}), ([AWAY], {"checks": {}}), 1, [("HST101", None, "fail")]),
+    (([AWAY], {"checks": {}}), ([], {}), 1, [("HST101", "fail", None)]),
+    (([BAD, AWAY_], {"hosts": BOTH}), ([AWAY_], {"hosts": BOTH, "command": "probe", "checks": {}}), 0, []),
+    # Nor where it skipped that host, as after a tool that hung there.
+    (([BAD], {}), ([], {"checks": {"NPU107": ["node01"]}}), 0, []),
+    (([BAD], {}), ([], {"checks": {"NPU107": ["node02"]}}), 1, [("NPU107", "fail", None)]),
     # Nothing that both have seen.
     (([BAD], {}), ([BAD], {"hosts": ("node02",)}), 3, []),
     (([AWAY], {}), ([AWAY], {}), 3, []),
-    (([BAD], {}), ([], {"command": "probe", "checks": ["PRB101"]}), 3, []),
-    (([], {"command": "probe", "checks": ["PRB101"]}), ([BAD], {}), 3, []),
+    (([BAD], {}), ([], {"command": "probe", "checks": {"PRB101": []}}), 3, []),
+    (([], {"command": "probe", "checks": {"PRB101": []}}), ([BAD], {}), 3, []),
 ]
 
 

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import shutil
 import stat
 import struct
 import zipfile
@@ -92,7 +94,7 @@ def ran(facts: ClusterFacts | None = None) -> None:
     report = {
         "schema": SCHEMA, "run": RUN, "command": "check", "started": "2026-11-21T12:12:12Z",
         "finished": "2026-11-21T12:13:12Z", "verdict": "fail", "exit": 1, "hosts": [{"name": "node01"}],
-        "checks": ["PRB101"], "findings": [finding], "tests": [], "notes": [words],
+        "checks": {"PRB101": []}, "findings": [finding], "tests": [], "notes": [words],
     }  # fmt: skip
     told = look(
         RUN, Finding("PRB101", Outcome.FAIL, f"node01: {words}", "node01"), command="check",
@@ -143,7 +145,7 @@ def test_it_is_judged_and_compared_like_what_it_was_made_of(preflight: Run) -> N
     told = [[(one["check"], one["outcome"], one["host"]) for one in json.loads(it)["findings"]] for it in (out, same)]
     assert (again, told[1]) == (code, told[0])
     (note,) = json.loads(same)["notes"]
-    assert "judged by its own inventory; nobody was contacted" in note
+    assert "judged by its own inventory; commands are for the machine that has it; nobody was contacted" in note
     assert f"run {RUN} itself ended fail (PRB101)" in note
     code, out, _ = preflight("diff", "case.zip", RUN)
     assert (code, out.splitlines()[-2]) == (0, "SAME: nothing that was compared differs")
@@ -207,6 +209,26 @@ def test_what_is_no_text_is_left_out_of_a_folder_of_logs(preflight: Run) -> None
     assert (code, "logs/old.log.1: packed with gzip" in out, "logs/core: not text" in out) == (3, True, True)
     with zipfile.ZipFile("case.zip") as archive:
         assert [name for name in archive.namelist() if name.startswith("logs/")] == ["logs/logs/job.log"]
+
+
+def test_a_link_in_a_folder_leads_to_nothing_outside_of_it(preflight: Run, place: Path) -> None:
+    ran()
+    Path("logs").mkdir()
+    Path("logs/rank0.log").write_text("the end\n")
+    Path("logs/latest.log").symlink_to("rank0.log")
+    Path("logs/other.log").symlink_to(place / "hosts.toml")
+    code, out, _ = preflight("support-bundle", "--log", "logs", "--out", "case.zip")
+    assert (code, "logs/other.log: a link that leads out of the folder" in out, "latest" in out) == (3, True, False)
+    with zipfile.ZipFile("case.zip") as archive:
+        assert [name for name in archive.namelist() if name.startswith("logs/")] == ["logs/logs/rank0.log"]
+    assert preflight("support-bundle", "--log", "logs/other.log", "--out", "own.zip")[0] == 0
+
+
+@pytest.mark.parametrize("place_", ["no/case.zip", "/proc/case.zip", "pipe.zip"])
+def test_a_place_that_cannot_be_written_is_refused_first(preflight: Run, place_: str) -> None:
+    os.mkfifo("pipe.zip")
+    code, _, err = preflight("support-bundle", "--out", place_, "--force")
+    assert (code, "--out" in err) == (2, True), "before it was looked for a run"
 
 
 KEY_LINE = "c2VjcmV0aHVudGVyMgc2VjcmV0aHVudGVyMg"
@@ -292,6 +314,21 @@ def test_a_hostile_bundle_ends_in_a_sentence(
     code, out, err = preflight(*command, "bad.zip")
     assert (code, out, "Traceback" in err) == (2, "", False)
     assert says in err, err
+
+
+def test_a_bundle_that_somebody_packed_anew_is_read(preflight: Run, place: Path) -> None:
+    ran()
+    assert preflight("support-bundle", "--log", "job.log", "--out", "case.zip")[0] == 0
+    with zipfile.ZipFile("case.zip") as archive:
+        archive.extractall(place / "case")
+    shutil.make_archive("again", "zip", place / "case")
+    with zipfile.ZipFile("case.zip") as archive, zipfile.ZipFile("plain.zip", "w") as plain:
+        for name in archive.namelist():
+            plain.writestr(name, archive.read(name))
+    for path in ("again.zip", "plain.zip"):
+        with zipfile.ZipFile(path) as archive:
+            assert {entry.filename for entry in archive.infolist() if entry.is_dir()} or path == "plain.zip"
+        assert preflight("facts", "--from", path)[:2] == preflight("facts", "--from", "case.zip")[:2]
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])

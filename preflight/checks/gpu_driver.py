@@ -52,6 +52,8 @@ def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         if releases:
             model = tuple(sorted({gpu.product or "" for gpu in found}))
             models.setdefault(model, {})[name] = " and ".join(releases)
+        elif found:
+            yield all_.skip("nvidia-smi told no VBIOS", host=name)
     for same in models.values():
         yield from differing(all_, "the GPUs' VBIOS", same)
 

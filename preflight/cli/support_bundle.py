@@ -47,7 +47,8 @@ from preflight.provision.journal import directory
 Clean = Callable[[Any], Any]
 _RUNS = 50  # of the history
 _JOURNALS = 20
-_LOG, _LOGS = 8 << 20, 64 << 20  # bytes of a log, its last ones, and of all logs
+_MIB = 1 << 20
+_LOG, _LOGS = 8 * _MIB, 64 * _MIB  # bytes of a log, its last ones, and of all logs
 _SHOWN = 8  # lines of what is not in it
 
 
@@ -164,7 +165,7 @@ def _add_log(made: _Bundle, log: Source) -> None:
     """Its end, as much of it as there is room for."""
     room = min(_LOG, _LOGS - made.logs)
     if room <= 0:
-        made.lacking.append(f"{log.name}: {_LOGS >> 20} MiB of logs are in it already")
+        made.lacking.append(f"{log.name}: {_LOGS // _MIB} MiB of logs are in it already")
         return
     try:
         with log.path.open("rb") as file:
@@ -184,7 +185,7 @@ def _add_log(made: _Bundle, log: Source) -> None:
     if size > room:
         text = text.partition("\n")[2]
         whole = "" if text else ": nothing, for they have no end of a line"
-        made.lacking.append(f"{log.name}: only its last {room >> 20} MiB of {size >> 20} are in it{whole}")
+        made.lacking.append(f"{log.name}: only its last {room / _MIB:.1f} MiB of {size / _MIB:.1f} are in it{whole}")
     name = f"logs/{_safe(log.name)}"
     while name in made.members:
         name += "-"
@@ -210,7 +211,7 @@ def _safe(name: str) -> str:
 
 def _said(path: Path, look: Look, made: _Bundle) -> Iterator[str]:
     size = path.stat().st_size
-    amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
+    amount = f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{max(1, size >> 10)} KiB"
     yield from wrapped(
         f"run {look.run} ({look.command}, {look.verdict.value}) is in {path}, {amount}, {len(made.members)} files, "
         "which only you can read"

@@ -168,8 +168,9 @@ def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
     apart = f"so with {' and '.join(who[:3])}, which do well with others" if len(who) > 1 else waiting(first, others)
     how, member = _how(views[0]), views[0].member
     if stage == "none" or how.startswith(_LOST):
-        ranks = sum(view.member.host == member.host for view in first.ranks)
-        summary = f"{member.host}: its {ranks} ranks came as far as {stage}, and the host {how}"
+        ranks = len(own.places | {view.member.place for view in first.ranks if view.member.host == member.host})
+        its = "its rank" if ranks == 1 else f"its {ranks} ranks"
+        summary = f"{member.host}: {its} came as far as {stage}, and the host {how}"
     elif len(views) == 1 and suspect.it.kind == "device":
         rank = "" if first.test.scope is Scope.PAIR else f" (rank {member.rank})"  # of a pair it is nobody's rank
         summary = f"{member.host}: device {member.device}{rank} came as far as {stage} and {how}"

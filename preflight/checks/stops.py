@@ -12,7 +12,8 @@ _VANISHED = (End.LOST, End.KILLED, End.EXITED, End.UNBORN)
 
 @dataclass(frozen=True)
 class Behind:
-    """Ranks of one host that stayed behind at the same stage in the same way; `seen`: the tests in which they did."""
+    """Ranks of one host that stayed behind at the same stage in the same way, the earliest first where it was lost with
+    all of them; `seen`: the tests in which they did."""
 
     views: tuple[RankView, ...]
     seen: tuple[Observation, ...]
@@ -76,13 +77,17 @@ def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -
             stops.setdefault((seen.test.members, seen.test.stage), []).append(seen)
         for view in views:
             end = view.end if view.end in _VANISHED else None
-            same, tests = behind.setdefault((view.member.host, view.stage, end), ({}, []))
+            stage = "" if end is End.LOST else view.stage  # what its ranks were at has nothing to do with it
+            same, tests = behind.setdefault((view.member.host, stage, end), ({}, []))
             same.setdefault(view.member.place, view)
             if seen not in tests:
                 tests.append(seen)
     # What ranks of one host said may differ by an address or a number, and is evidence. Those that were ended with a
     # rank that was late stood there like it.
-    told_first = [sorted(same.values(), key=lambda view: not view.error) for same, _ in behind.values()]
+    told_first = [
+        sorted(same.values(), key=lambda view: (STAGES.index(view.stage), not view.error))
+        for same, _ in behind.values()
+    ]
     found = [Behind(tuple(views), tuple(seen)) for views, (_, seen) in zip(told_first, behind.values(), strict=True)]
     return found, [Stop(members, stage, tuple(seen)) for (members, stage), seen in stops.items()]
 

@@ -56,7 +56,8 @@ def test_a_tool_that_a_killed_program_leaves_behind_holds_the_lock(netns: LocalH
     fifo, hanging, tools = (tmp_path / name for name in ("hangs", "hanging", "bin"))
     os.mkfifo(fifo)
     tools.mkdir()
-    script(tools / "nft", f'case "$*" in "-f -") touch {hanging}; cat {fifo};; esac; exec {NFT} "$@"')
+    waits = f'rules=$(cat); touch {hanging}; cat {fifo}; printf "%s\\n" "$rules" | exec {NFT} -f -'  # has been told all
+    script(tools / "nft", f'case "$*" in "-f -") {waits};; *) exec {NFT} "$@";; esac')
     path, netns.path = netns.path, f"{tools}:{netns.path}"
     process = netns.start(
         {"action": "apply", "run": "r1", "seconds": 1, "plain": [change("nft-rules", CHAIN, None, RULE)]}

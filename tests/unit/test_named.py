@@ -313,6 +313,18 @@ def test_who_was_killed_is_told_beside_somebody_who_fails_in_pairs() -> None:
     assert {finding.culprit.cause for finding in findings if finding.culprit} == {"killed", "stuck at communicator"}
 
 
+def test_a_host_that_was_lost_is_told_once_whatever_its_ranks_were_at() -> None:
+    lost = {place: {"end": "lost", "error": "srun: task 1: Killed"} for place in ("node02/0", "node02/1")}
+    found = judged([
+        seen("r1-0", "node02/0", outcome="fail", stage="iteration", scope="device", ranks=lost),
+        seen("r1-1", "node02/1", outcome="fail", stage="warm-up", scope="device", ranks=lost),
+        seen("r1-2", "node01/0", scope="device"),
+    ])  # fmt: skip
+    assert [finding.host for finding in found] == ["node02"]
+    assert found[0].summary.startswith("node02: its 2 ranks came as far as warm-up, and the host was lost")
+    assert any("r1-0, r1-1" in line for line in found[0].evidence)
+
+
 def test_a_host_whose_ranks_all_stayed_behind_is_the_culprit_not_its_devices() -> None:
     late = {"stage": "device", "end": "overdue"}
     finding = told(([with_views(node03_0=late, node03_1=late)], []))

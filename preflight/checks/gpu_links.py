@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.gpu import GPU, gpus, profile
 from preflight.checks.majority import odd_ones
-from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.checks.registry import All, cluster_check
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.nvlink import GpuNvLinks
-from preflight.facts.nvidia_smi.nvlink_errors import LinkErrors
 from preflight.facts.nvidia_smi.topology import GpuTopology
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
@@ -83,43 +82,6 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
             f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s", host=host.name, device=links.index,
             expected=f"{speed:g} GB/s", found=f"{min(slow):g} GB/s", remedy=remedy,
         )  # fmt: skip
-
-
-@host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
-def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a link that sends packets again, or is trained anew, is slow from time to time, and often the one that goes
-    down next. A healthy link counts nothing since the driver was loaded. Only a warning: the format is known from what
-    users posted, not from a capture. Not asked where the kernel log has to be read from journald.
-
-    By hand: nvidia-smi nvlink -e
-
-    Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
-    the bridge between the GPUs
-    """
-    said = nvidia.nvlink_errors
-    if said.value is None:
-        yield here.skip(said.error or "nvidia-smi tells of no NVLink")
-        return
-    for missing in said.value.unread[:1]:
-        yield here.unknown(f"{here.host.name}: {missing.error}")
-    for gpu in said.value.gpus:
-        bad = {link.number: words for link in gpu.links if (words := _counted(link))}
-        if bad:
-            first = next(iter(bad))
-            more = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
-            yield here.bad(
-                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}", device=gpu.index,
-                expected="no errors", found=bad[first],
-                evidence=tuple(f"link {number}: {words}" for number, words in bad.items()),
-                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
-                "together, then look at the board",
-            )  # fmt: skip
-
-
-def _counted(link: LinkErrors) -> str:
-    """`3 replays, 1 recovery`; "": nothing."""
-    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc}
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 @cluster_check("GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU,

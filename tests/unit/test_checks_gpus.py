@@ -110,6 +110,67 @@ def test_of_two_hosts_that_differ_in_a_bridge_none_is_convicted() -> None:
     assert gate(findings, two) == ["warn", "warn"]
 
 
+def nvlinks(text: str, errors: str, *, answers: bool = True) -> Change:
+    """A host with these answers to `nvlink -s` and `-e`; "": nothing came of the call."""
+
+    def changed(host: HostFacts) -> HostFacts:
+        seen = host.nvidia
+        assert isinstance(seen, Nvidia)
+        read = nvidia(
+            RawNvidia(True, {"nvlink -s": Output(text, "", 0), "nvlink -e": Output(errors, "", 0 if errors else -11)},
+                      [], [], None, [], RawFabricManager(False, None, None), False)
+        )  # fmt: skip
+        assert isinstance(read, Nvidia)
+        seen = replace(seen, gpus=seen.gpus if answers else Found(error="hangs"))
+        return replace(host, nvidia=replace(seen, nvlinks=read.nvlinks, nvlink_errors=read.nvlink_errors))
+
+    return changed
+
+
+UP = "GPU 0: NVIDIA B200 (UUID: GPU-0a1b2c3d-0000-1111-2222-000000000000)\n\t Link 0: 53.125 GB/s\n"
+GPU_0 = "GPU 0: NVIDIA B200\n\t Link 0: "
+NO_NVLINK = "GPU 0: NVIDIA L40S\nDevice does not have or support Nvlink\n"
+DARK = UP.replace("53.125 GB/s", "<inactive>")
+
+
+@pytest.mark.parametrize(
+    ("links", "errors", "outcome", "says"),
+    [
+        (UP, f"{GPU_0}Symbol Errors: 0\n", "pass", ""),
+        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 has counted 4 symbol errors"),
+        (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
+        (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "counts no errors of NVLink 0"),
+        (UP, "GPU 0: NVIDIA B200\n", "unknown", "counts no errors of NVLink 0"),
+        (UP, "", "unknown", "nvlink -e said nothing"),
+        (UP, "ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.\n", "skip", "is not recognized"),
+        (DARK, "GPU 0: NVIDIA B200\n", "skip", "no NVLink that is up"),
+        (DARK, "", "skip", "said nothing"),
+        (NO_NVLINK, NO_NVLINK, "skip", "no NVLink that is up"),
+    ],
+)
+def test_what_no_link_counted_has_not_passed(links: str, errors: str, outcome: str, says: str) -> None:
+    (found,) = (one for one in look("GPU122", node02=nvlinks(links, errors)) if one.host == "node02")
+    assert (found.outcome, says in found.summary) == (outcome, True), found.summary
+
+
+def test_of_a_GPU_in_MIG_mode_no_counts_are_missed() -> None:  # noqa: N802
+    def cut(host: HostFacts) -> HostFacts:
+        seen = nvlinks(UP, "GPU 0: NVIDIA B200\n")(host).nvidia
+        assert isinstance(seen, Nvidia) and seen.gpus.value and seen.nvlinks.value
+        uuid = seen.nvlinks.value.gpus[0].uuid
+        (gpu,) = gpus(seen)[:1]
+        gpu = replace(gpu, mig=replace(gpu.mig, current=True), uuid=uuid)
+        return replace(host, nvidia=replace(seen, gpus=Found(replace(seen.gpus.value, gpus=(gpu,)))))
+
+    (found,) = (one for one in look("GPU122", node02=cut) if one.host == "node02")
+    assert found.outcome == "skip"
+
+
+def test_of_a_host_whose_nvidia_smi_hangs_GPU101_alone_speaks() -> None:  # noqa: N802
+    (found,) = (one for one in look("GPU122", node02=nvlinks(UP, "", answers=False)) if one.host == "node02")
+    assert found.outcome == "skip"
+
+
 def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
     case = scene({"facts": {"node02": {"nvidia": {"gpus": {"value": {"gpus": {"3": {"reset_required": True}}}}}}},
                   "cluster": {"product": "nvidia"}})  # fmt: skip

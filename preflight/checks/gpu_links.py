@@ -1,9 +1,9 @@
 """NVLinks, and how near GPUs and NICs are to each other."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.checks.gpu import GPU, gpus, profile
+from preflight.checks.gpu import GPU, gpus, profile, silent
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import All, cluster_check
 from preflight.facts.nvidia import Nvidia
@@ -33,11 +33,11 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for host in all_.hosts:
         seen = nvidia[host.name]
         if seen.nvlinks.value is None:
-            silent = seen.gpus.value is None or not (
+            nothing = seen.gpus.value is None or not (
                 seen.nvlinks.error or any(profile(gpu.product) for gpu in gpus(seen))
             )
             yield all_.finding(
-                Outcome.SKIP if silent else Outcome.UNKNOWN,
+                Outcome.SKIP if nothing else Outcome.UNKNOWN,
                 f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}", host=host.name,
             )  # fmt: skip
             continue
@@ -89,7 +89,7 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
 def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
-    one on most hosts. Where as many have it as have not, nobody is right, and both sides are told.
+    one on most hosts with the same GPUs. Where as many have it as have not, nobody is right, and both sides are told.
 
     By hand: nvidia-smi topo -m
 
@@ -97,10 +97,13 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     cards with bridges between them: the bridge
     """
     links = {host.name: _judged(nvidia[host.name]) for host in all_.hosts}
-    odd = _differing(links)
+    alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)  # by the GPUs' names, in order
+    for name, told in links.items():
+        alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = told
+    odd = {name: missed for same in alike.values() for name, missed in _differing(same).items()}
     for host in all_.hosts:
         said, others = nvidia[host.name], odd[host.name]
-        yield from _untold(all_, host, said)
+        yield from _untold(all_, host, said) if gpus(said) else silent(all_, host, said)
         switched = bool(gpus(said)) and all(profile(gpu.product) for gpu in gpus(said))
         without = {
             pair: link for pair, link in links[host.name].items()
@@ -118,16 +121,17 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 
 def _judged(said: Nvidia) -> dict[Pair, str]:
-    """Without GPUs in MIG mode, which have no NVLink, and those of which GPU115 says that none is up."""
+    """Without GPUs in MIG mode, which have no NVLink, those of which GPU115 says that none is up, and those of which
+    nobody knows what they are."""
     dark = _dark(said)
-    if any(gpu.mig.current for gpu in gpus(said)):
+    if not gpus(said) or any(gpu.mig.current for gpu in gpus(said)):
         return {}
     return {pair: link for pair, link in _links(said.topology.value).items() if not dark & set(pair)}
 
 
 def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
-    """Host → pairs without NVLink that have it on most hosts, and a host that has it. Where as many have it as have
-    not, those that have it, too. A pair that most have not is none that is missed."""
+    """Of hosts with the same GPUs: host → pairs without NVLink that have it on most, and a host that has it. Where as
+    many have it as have not, those that have it, too. A pair that most have not is none that is missed."""
     found: dict[str, dict[Pair, str]] = {name: {} for name in links}
     for pair in dict.fromkeys(pair for told in links.values() for pair in told):
         has = {name: told[pair].startswith("NV") for name, told in links.items() if pair in told}

@@ -110,6 +110,43 @@ def test_of_two_hosts_that_differ_in_a_bridge_none_is_convicted() -> None:
     assert gate(findings, two) == ["warn", "warn"]
 
 
+def of_cards(product: str, count: int = 8) -> Change:
+    """So many cards that have no NVLink, of eight on the matrix."""
+
+    def changed(host: HostFacts) -> HostFacts:
+        seen = with_bridges()(host).nvidia
+        assert isinstance(seen, Nvidia) and seen.gpus.value and seen.topology.value
+        cards = tuple(replace(gpu, product=product) for gpu in gpus(seen)[:count])
+        rows = tuple(
+            replace(row, links=tuple("SYS" if link.startswith("NV") else link for link in row.links))
+            for row in seen.topology.value.rows
+        )
+        return replace(host, nvidia=replace(seen, gpus=Found(replace(seen.gpus.value, gpus=cards)),
+                                            topology=Found(replace(seen.topology.value, rows=rows))))  # fmt: skip
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("product", "count", "outcome"), [("NVIDIA L40S", 8, "pass"), ("NVIDIA A40", 4, "pass"), ("NVIDIA A40", 8, "fail")]
+)
+def test_who_has_other_GPUs_misses_no_NVLink(product: str, count: int, outcome: str) -> None:  # noqa: N802
+    bridged = with_bridges()
+    assert gate(look("GPU117", HOSTS, node01=bridged, node02=of_cards(product, count), node03=bridged))[1] == outcome
+
+
+def test_who_does_not_tell_its_GPUs_is_not_compared() -> None:  # noqa: N802
+    def nameless(host: HostFacts) -> HostFacts:
+        seen = of_cards("")(host).nvidia
+        assert isinstance(seen, Nvidia)
+        return replace(host, nvidia=replace(seen, gpus=Found(error="nvidia-smi -q was still running at its deadline")))
+
+    findings = look("GPU117", HOSTS, node01=with_bridges(), node02=nameless, node03=nameless)
+    assert [(one.host, one.outcome) for one in findings if one.outcome != "pass"] == [
+        ("node02", "skip"), ("node03", "skip")
+    ]  # fmt: skip
+
+
 def nvlinks(text: str, errors: str, *, answers: bool = True) -> Change:
     """A host with these answers to `nvlink -s` and `-e`; "": nothing came of the call."""
 

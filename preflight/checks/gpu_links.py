@@ -1,14 +1,13 @@
 """NVLinks, and how near GPUs and NICs are to each other."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.checks.gpu import GPU, gpus, profile
+from preflight.checks.gpu import GPU, gpus, profile, silent
 from preflight.checks.majority import odd_ones
-from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.checks.registry import All, cluster_check
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.nvlink import GpuNvLinks
-from preflight.facts.nvidia_smi.nvlink_errors import LinkErrors
 from preflight.facts.nvidia_smi.topology import GpuTopology
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
@@ -34,11 +33,11 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for host in all_.hosts:
         seen = nvidia[host.name]
         if seen.nvlinks.value is None:
-            silent = seen.gpus.value is None or not (
+            nothing = seen.gpus.value is None or not (
                 seen.nvlinks.error or any(profile(gpu.product) for gpu in gpus(seen))
             )
             yield all_.finding(
-                Outcome.SKIP if silent else Outcome.UNKNOWN,
+                Outcome.SKIP if nothing else Outcome.UNKNOWN,
                 f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}", host=host.name,
             )  # fmt: skip
             continue
@@ -85,49 +84,12 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
         )  # fmt: skip
 
 
-@host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
-def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a link that sends packets again, or is trained anew, is slow from time to time, and often the one that goes
-    down next. A healthy link counts nothing since the driver was loaded. Only a warning: the format is known from what
-    users posted, not from a capture. Not asked where the kernel log has to be read from journald.
-
-    By hand: nvidia-smi nvlink -e
-
-    Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
-    the bridge between the GPUs
-    """
-    said = nvidia.nvlink_errors
-    if said.value is None:
-        yield here.skip(said.error or "nvidia-smi tells of no NVLink")
-        return
-    for missing in said.value.unread[:1]:
-        yield here.unknown(f"{here.host.name}: {missing.error}")
-    for gpu in said.value.gpus:
-        bad = {link.number: words for link in gpu.links if (words := _counted(link))}
-        if bad:
-            first = next(iter(bad))
-            more = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
-            yield here.bad(
-                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}", device=gpu.index,
-                expected="no errors", found=bad[first],
-                evidence=tuple(f"link {number}: {words}" for number, words in bad.items()),
-                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
-                "together, then look at the board",
-            )  # fmt: skip
-
-
-def _counted(link: LinkErrors) -> str:
-    """`3 replays, 1 recovery`; "": nothing."""
-    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc}
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-
-
 @cluster_check("GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU,
                several=False)  # fmt: skip
 def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
-    one on most hosts. Where as many have it as have not, nobody is right, and both sides are told.
+    one on most hosts with the same GPUs. Where as many have it as have not, nobody is right, and both sides are told.
 
     By hand: nvidia-smi topo -m
 
@@ -135,10 +97,13 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     cards with bridges between them: the bridge
     """
     links = {host.name: _judged(nvidia[host.name]) for host in all_.hosts}
-    odd = _differing(links)
+    alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)  # by the GPUs' names, in order
+    for name, told in links.items():
+        alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = told
+    odd = {name: missed for same in alike.values() for name, missed in _differing(same).items()}
     for host in all_.hosts:
         said, others = nvidia[host.name], odd[host.name]
-        yield from _untold(all_, host, said)
+        yield from _untold(all_, host, said) if gpus(said) else silent(all_, host, said)
         switched = bool(gpus(said)) and all(profile(gpu.product) for gpu in gpus(said))
         without = {
             pair: link for pair, link in links[host.name].items()
@@ -156,16 +121,17 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 
 def _judged(said: Nvidia) -> dict[Pair, str]:
-    """Without GPUs in MIG mode, which have no NVLink, and those of which GPU115 says that none is up."""
+    """Without GPUs in MIG mode, which have no NVLink, those of which GPU115 says that none is up, and those of which
+    nobody knows what they are."""
     dark = _dark(said)
-    if any(gpu.mig.current for gpu in gpus(said)):
+    if not gpus(said) or any(gpu.mig.current for gpu in gpus(said)):
         return {}
     return {pair: link for pair, link in _links(said.topology.value).items() if not dark & set(pair)}
 
 
 def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
-    """Host → pairs without NVLink that have it on most hosts, and a host that has it. Where as many have it as have
-    not, those that have it, too. A pair that most have not is none that is missed."""
+    """Of hosts with the same GPUs: host → pairs without NVLink that have it on most, and a host that has it. Where as
+    many have it as have not, those that have it, too. A pair that most have not is none that is missed."""
     found: dict[str, dict[Pair, str]] = {name: {} for name in links}
     for pair in dict.fromkeys(pair for told in links.values() for pair in told):
         has = {name: told[pair].startswith("NV") for name, told in links.items() if pair in told}

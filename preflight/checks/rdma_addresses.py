@@ -180,10 +180,13 @@ def packets(
         if nic:
             said = f"{nic.name} has MTU {nic.mtu}"
             sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), said, is_roce=True)
+    unread = dict[str, str]()
     for name, port in _infiniband(all_, rdma, job):
         if port.mtu is not None:
             said = f"{port.device} has an active MTU of {port.mtu}"
             sent[port.device, port.port][name] = _Packets(port.mtu, said, is_roce=False)
+        elif rdma[name].mtu_unread:
+            unread[name] = rdma[name].mtu_unread
         elif name in taken.without:
             taken.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
     small, told = dict[str, _Packets](), set[str]()
@@ -201,10 +204,9 @@ def packets(
             small = {name: packets for name, packets in by_host.items() if packets.size < LARGEST} | small
         told |= {one.host for one in odd}
         compared &= set(by_host) if odd else compared
-    rest = [name for name in rdma if name not in compared | told | set(small)]
-    for name in (name for name in rest if rdma[name].mtu_unread):
-        yield all_.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {rdma[name].mtu_unread}", host=name)
-    yield from taken.skipped(all_, [name for name in rest if not rdma[name].mtu_unread])
+    for name, why in unread.items():  # whatever its RoCE ports have
+        yield all_.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {why}", host=name)
+    yield from taken.skipped(all_, [name for name in rdma if name not in compared | told | set(small) | set(unread)])
     for name, packets in sorted(small.items()):
         yield all_.warn(
             f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.said}", host=name,

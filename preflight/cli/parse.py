@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _text(name: str) -> str:
+    """UTF-16 is what `>` of PowerShell writes, and what some editors save."""
+    from preflight.diagnose.reading import encoding_of
+
     try:
         if name == "-":
             data = sys.stdin.buffer.read(LONGEST)
@@ -33,7 +36,7 @@ def _text(name: str) -> str:
                 data = file.read(LONGEST)
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from error
-    return data.decode("utf-8", "replace")
+    return data.decode(encoding_of(data[:4096]) or "utf-8", "replace").removeprefix("\ufeff")
 
 
 def errors_in(value: Any) -> list[str]:

@@ -8,7 +8,7 @@ import re
 
 from preflight.facts.hccn_tool.words import failure
 from preflight.facts.npu_smi.trouble import explained
-from preflight.facts.nvidia_smi.trouble import known
+from preflight.facts.nvidia_smi.trouble import known, lacks
 from preflight.facts.refusal import refused
 
 _KNOWN = tuple(
@@ -25,7 +25,7 @@ _KNOWN = tuple(
         r"ip .* failed: .*",
         r"the (?:program on the host ended with|host sent more than|answer of the program on the host is cut).*",
         # what the controller makes of that
-        r"\S+ was not asked.*|\S+ did not answer in time|hccn_tool said nothing and ended with -?\d+",
+        r"\S+(?: nvlink -e)? was not asked.*|\S+ did not answer in time|hccn_tool said nothing and ended with -?\d+",
         r"(?:ss|nft list ruleset|firewall-cmd --list-all-zones|\S+ -S INPUT) ended with -?\d+: .*",
         r"the Python of the jobs is not installed.*|the collector did not look.*|not in .*|the facts do not hold it",
         r"the kernel's settings under .* are not to be seen here.*|the host's clock shows no time at all",
@@ -46,6 +46,6 @@ def is_known(error: str) -> bool:
         error = error[match.end() :]
     if any(pattern.fullmatch(error) for pattern in _KNOWN):
         return True
-    if refused(error) or explained(error) or known(error):
+    if refused(error) or explained(error) or known(error) or (error.startswith("nvidia-smi ") and lacks(error)):
         return True
     return bool(failure(error) and not _OWN_WORDS.match(error))

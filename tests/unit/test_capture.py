@@ -282,6 +282,8 @@ def test_any_other_answer_that_is_not_understood_is_told(section: str, part: str
         "nothing came of it within 10 s (looked at as ops: root may be needed)", "Command execute failed!",
         "/etc/hccn.conf cannot be read: Is a directory", "docker, where the jobs run, ends with 125: no such container",
         "which chip is which device is not known: npu-smi info -m was not started: the time for it was over",
+        "nvidia-smi nvlink -e was not asked: journalctl was, and four processes are the most",
+        "nvidia-smi nvlink -e said 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
     ],
 )  # fmt: skip
 def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:

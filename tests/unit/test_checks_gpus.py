@@ -110,6 +110,104 @@ def test_of_two_hosts_that_differ_in_a_bridge_none_is_convicted() -> None:
     assert gate(findings, two) == ["warn", "warn"]
 
 
+def of_cards(product: str, count: int = 8) -> Change:
+    """So many cards that have no NVLink, of eight on the matrix."""
+
+    def changed(host: HostFacts) -> HostFacts:
+        seen = with_bridges()(host).nvidia
+        assert isinstance(seen, Nvidia) and seen.gpus.value and seen.topology.value
+        cards = tuple(replace(gpu, product=product) for gpu in gpus(seen)[:count])
+        rows = tuple(
+            replace(row, links=tuple("SYS" if link.startswith("NV") else link for link in row.links))
+            for row in seen.topology.value.rows
+        )
+        return replace(host, nvidia=replace(seen, gpus=Found(replace(seen.gpus.value, gpus=cards)),
+                                            topology=Found(replace(seen.topology.value, rows=rows))))  # fmt: skip
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("product", "count", "outcome"), [("NVIDIA L40S", 8, "pass"), ("NVIDIA A40", 4, "pass"), ("NVIDIA A40", 8, "fail")]
+)
+def test_who_has_other_GPUs_misses_no_NVLink(product: str, count: int, outcome: str) -> None:  # noqa: N802
+    bridged = with_bridges()
+    assert gate(look("GPU117", HOSTS, node01=bridged, node02=of_cards(product, count), node03=bridged))[1] == outcome
+
+
+def test_who_does_not_tell_its_GPUs_is_not_compared() -> None:  # noqa: N802
+    def nameless(host: HostFacts) -> HostFacts:
+        seen = of_cards("")(host).nvidia
+        assert isinstance(seen, Nvidia)
+        return replace(host, nvidia=replace(seen, gpus=Found(error="nvidia-smi -q was still running at its deadline")))
+
+    findings = look("GPU117", HOSTS, node01=with_bridges(), node02=nameless, node03=nameless)
+    assert [(one.host, one.outcome) for one in findings if one.outcome != "pass"] == [
+        ("node02", "skip"), ("node03", "skip")
+    ]  # fmt: skip
+
+
+def nvlinks(text: str, errors: str, *, answers: bool = True) -> Change:
+    """A host with these answers to `nvlink -s` and `-e`; "": nothing came of the call."""
+
+    def changed(host: HostFacts) -> HostFacts:
+        seen = host.nvidia
+        assert isinstance(seen, Nvidia)
+        read = nvidia(
+            RawNvidia(True, {"nvlink -s": Output(text, "", 0), "nvlink -e": Output(errors, "", 0 if errors else -11)},
+                      [], [], None, [], RawFabricManager(False, None, None), False)
+        )  # fmt: skip
+        assert isinstance(read, Nvidia)
+        seen = replace(seen, gpus=seen.gpus if answers else Found(error="hangs"))
+        return replace(host, nvidia=replace(seen, nvlinks=read.nvlinks, nvlink_errors=read.nvlink_errors))
+
+    return changed
+
+
+UP = "GPU 0: NVIDIA B200 (UUID: GPU-0a1b2c3d-0000-1111-2222-000000000000)\n\t Link 0: 53.125 GB/s\n"
+GPU_0 = "GPU 0: NVIDIA B200\n\t Link 0: "
+NO_NVLINK = "GPU 0: NVIDIA L40S\nDevice does not have or support Nvlink\n"
+DARK = UP.replace("53.125 GB/s", "<inactive>")
+
+
+@pytest.mark.parametrize(
+    ("links", "errors", "outcome", "says"),
+    [
+        (UP, f"{GPU_0}Symbol Errors: 0\n", "pass", ""),
+        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 has counted 4 symbol errors"),
+        (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
+        (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "counts no errors of NVLink 0"),
+        (UP, "GPU 0: NVIDIA B200\n", "unknown", "counts no errors of NVLink 0"),
+        (UP, "", "unknown", "nvlink -e said nothing"),
+        (UP, "ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.\n", "skip", "is not recognized"),
+        (DARK, "GPU 0: NVIDIA B200\n", "skip", "no NVLink that is up"),
+        (DARK, "", "skip", "said nothing"),
+        (NO_NVLINK, NO_NVLINK, "skip", "no NVLink that is up"),
+    ],
+)
+def test_what_no_link_counted_has_not_passed(links: str, errors: str, outcome: str, says: str) -> None:
+    (found,) = (one for one in look("GPU122", node02=nvlinks(links, errors)) if one.host == "node02")
+    assert (found.outcome, says in found.summary) == (outcome, True), found.summary
+
+
+def test_of_a_GPU_in_MIG_mode_no_counts_are_missed() -> None:  # noqa: N802
+    def cut(host: HostFacts) -> HostFacts:
+        seen = nvlinks(UP, "GPU 0: NVIDIA B200\n")(host).nvidia
+        assert isinstance(seen, Nvidia) and seen.gpus.value and seen.nvlinks.value
+        uuid = seen.nvlinks.value.gpus[0].uuid
+        (gpu,) = gpus(seen)[:1]
+        gpu = replace(gpu, mig=replace(gpu.mig, current=True), uuid=uuid)
+        return replace(host, nvidia=replace(seen, gpus=Found(replace(seen.gpus.value, gpus=(gpu,)))))
+
+    (found,) = (one for one in look("GPU122", node02=cut) if one.host == "node02")
+    assert found.outcome == "skip"
+
+
+def test_of_a_host_whose_nvidia_smi_hangs_GPU101_alone_speaks() -> None:  # noqa: N802
+    (found,) = (one for one in look("GPU122", node02=nvlinks(UP, "", answers=False)) if one.host == "node02")
+    assert found.outcome == "skip"
+
+
 def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
     case = scene({"facts": {"node02": {"nvidia": {"gpus": {"value": {"gpus": {"3": {"reset_required": True}}}}}}},
                   "cluster": {"product": "nvidia"}})  # fmt: skip

@@ -161,11 +161,26 @@ def test_a_hanging_tool_is_told_from_one_that_fails_and_the_rest_is_seen(
     assert len(seen.pci) == 2
 
 
+def test_link_counts_that_hang_cost_nothing_else(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = look(
+        host,
+        f'case "$*" in *-e) sleep 60 & wait;; esac\n{ANSWERS}',
+        monkeypatch,
+        lambda text: text.replace("QUERY_SECONDS = 25", "QUERY_SECONDS = 2"),
+    )
+    assert seen.nvlink_errors.error == "nvidia-smi nvlink -e was still running at its deadline"
+    assert seen.gpus.value and seen.nvlinks.value and not seen.hung
+
+
 XML = SAID / "nvidia-smi.query" / "xml-with-processes.txt"
 FEW_GPUS = SAID / "nvidia-smi.few" / "two-GPUs.txt"
 # What nvidia-smi does by what stands behind it; it writes down what it was asked.
 IN_TURN = {
     "as XML": (f'"-q -x") cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "said 'nonsense'"),
+    "as XML behind a banner": (
+        f'"-q -x") printf "\\357\\273\\277Welcome <to>\\n\\n"; cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1,
+        "said 'nonsense'",
+    ),
     "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "is cut, or breaks"),
     "by fewer values": (
         f'"-q -x") exit 9;; --query-gpu*) cat {FEW_GPUS};; -q) exit 9', ["-q", "-q -x", "--query-gpu"], 2,
@@ -247,6 +262,17 @@ def test_where_the_kernel_has_forgotten_journald_is_asked_and_four_processes_are
     assert "was not asked: journalctl was" in seen.nvlink_errors.error
     assert seen.log.value and seen.log.value.since == "boot"
     assert [(xid.code, xid.last) for xid in seen.log.value.lines.xids] == [(48, "2025-02-23T16:24:18+0000")]
+
+
+def test_no_name_of_a_process_makes_XML_of_the_text() -> None:  # noqa: N802
+    text = QUERY.read_text(encoding="utf-8")
+    whole = query(text + XML.read_text(encoding="utf-8"))
+    assert whole == query(text)
+
+
+def test_the_XML_is_found_behind_a_byte_order_mark_and_lines_of_a_login() -> None:  # noqa: N802
+    text = XML.read_text(encoding="utf-8")
+    assert {query(before + text) for before in ("", "\ufeff", "\ufeff \n", "Welcome\r\n\r\n\t")} == {query(text)}
 
 
 @pytest.mark.parametrize("file", [QUERY, XML], ids=["text", "XML"])

@@ -39,6 +39,14 @@ def test_a_file_is_parsed_like_stdin(tmp_path: Path) -> None:
     assert preflight("parse", "hccn.conf", file)[:2] == (0, "address_0: 10.0.0.1\n")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_that_an_editor_or_PowerShell_wrote_is_parsed_as_well(tmp_path: Path, encoding: str) -> None:  # noqa: N802
+    text = (Path(__file__).parents[1] / "cases/parsers/nvidia-smi.query/xml-driver-580.txt").read_text(encoding="utf-8")
+    file = tmp_path / "gpus.xml"
+    file.write_text(text, encoding=encoding)
+    assert preflight("parse", "nvidia-smi.query", file) == preflight("parse", "nvidia-smi.query", stdin=text.encode())
+
+
 def test_what_is_no_ordinary_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # as /dev/null, which root could replace

@@ -27,7 +27,7 @@ from preflight.facts.nvidia_smi.gpu import (
 )
 from preflight.facts.nvidia_smi.tree import MOST, Block, Tree, bus_of, tree
 from preflight.facts.nvidia_smi.trouble import known, trouble
-from preflight.facts.nvidia_smi.xml import is_xml, xml_tree
+from preflight.facts.nvidia_smi.xml import xml_begins, xml_tree
 from preflight.facts.quote import quote
 
 MOST_UNREAD = 50  # that are told one by one
@@ -113,9 +113,10 @@ class _Answers:
 def query(text: str) -> Gpus | Missing:
     """`nvidia-smi -q`, or `-q -x`: all GPUs of a host. Where only some answered, or the text was cut, `unread` says
     so."""
-    if not is_xml(text):
+    begin = xml_begins(text)
+    if begin is None:
         return _gpus(tree(text), text)
-    found = xml_tree(text)
+    found = xml_tree(text, begin)
     return _gpus(found, text) if found.gpus or not found.messages else Missing(found.messages[0])
 
 

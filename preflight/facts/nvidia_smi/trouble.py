@@ -58,6 +58,16 @@ _KNOWN = tuple(
         (r"nvidia-smi: (command )?not found", "the driver's tools are not installed here, or not in PATH"),
     )
 )
+# What the driver, or this release of it, does not have: an answer, too. As drivers 470 to 595 put it.
+_LACKS = re.compile(
+    r"is not recognized\. Please run 'nvidia-smi|does not have or support NVLink|all links are inactive|Not Supported",
+    re.IGNORECASE,
+)
+
+
+def lacks(text: str) -> bool:
+    """Whether it says that there is nothing to tell: no NVLink, none that is up, no such option."""
+    return bool(_LACKS.search(text))
 
 
 def known(text: str) -> str:

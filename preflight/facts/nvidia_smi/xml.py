@@ -5,6 +5,7 @@ Names of elements are those of nvsmi_device_v11.dtd and v12 and of what users po
 is at hand. What stands behind a cut, or behind what is no XML, is left out and told of.
 """
 
+import re
 from xml.parsers import expat
 
 from preflight.facts.nvidia_smi.gpu import XML_BREAKS, XML_ENDS
@@ -87,8 +88,15 @@ _GPU = {
 _SLOWED = ("clocks_event_reasons/", "clocks_throttle_reasons/")
 
 
-def is_xml(text: str) -> bool:
-    return text.lstrip().startswith(("<?xml", "<!DOCTYPE", "<nvidia_smi_log"))
+# What a login or a shell writes before it is passed over, but for the text of -q: a process may be called anything.
+_BEGINS = re.compile(r"^[ \t\ufeff]*(?=<(?:\?xml|!DOCTYPE|nvidia_smi_log))", re.MULTILINE)
+_OTHER_FORM = re.compile(r"^(?:GPU [0-9A-Fa-f]{4,8}:|=+NVSMI LOG=)", re.MULTILINE)
+
+
+def xml_begins(text: str) -> int | None:
+    """Where the XML begins; None: there is none."""
+    found = _BEGINS.search(text[:LONGEST])
+    return found.end() if found and not _OTHER_FORM.search(text[: found.start()]) else None
 
 
 class _RefusedError(Exception):
@@ -169,9 +177,9 @@ def _put(block: Block, path: str, value: str) -> None:
     block.fields[path] = None if path in block.fields else value
 
 
-def xml_tree(text: str) -> Tree:
-    """Every element that ends. Entities, which could make much of little text, are refused with all that declares any.
-    A host's answer: it is read by expat alone, which opens no file and no connection."""
+def xml_tree(text: str, begin: int) -> Tree:
+    """Every element that ends, from `begin` on. Entities, which could make much of little text, are refused with all
+    that declares any. A host's answer: it is read by expat alone, which opens no file and no connection."""
     reader, parser = _Reader(), expat.ParserCreate("utf-8")
     parser.buffer_text = True
     parser.StartElementHandler = reader.start
@@ -179,15 +187,16 @@ def xml_tree(text: str) -> Tree:
     parser.CharacterDataHandler = reader.data
     parser.StartDoctypeDeclHandler = reader.doctype
     parser.SkippedEntityHandler = reader.entity
-    body, end, behind = text[:LONGEST].lstrip().partition(_END)
+    head = text[:begin]
+    body, end, behind = text[begin:LONGEST].partition(_END)
     try:
         if "<nvidia_smi_log" in behind:
             raise _RefusedError("comes twice: the answers of several hosts or calls are mixed")
         parser.Parse((body + end).encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
-        reader.tree.messages.append(f"nvidia-smi -q -x: {XML_BREAKS if end else XML_ENDS} in line {error.lineno}")
+        line = head.count("\n") + error.lineno
+        reader.tree.messages.append(f"nvidia-smi -q -x: {XML_BREAKS if end else XML_ENDS} in line {line}")
     except _RefusedError as refused:
         return Tree(messages=[f"nvidia-smi -q -x: the XML {refused}"])
-    if message := known(behind if end else body[-1000:]):
-        reader.tree.messages.append(message)
+    reader.tree.messages += filter(None, map(known, (head, behind if end else body[-1000:])))
     return reader.tree

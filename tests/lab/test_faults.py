@@ -31,6 +31,7 @@ WARNED = {
     "NPU118": "nobody knows whose memory it is",
 }
 RESTLESS = {(check, "warn") for check in ("PRB103", "PRB111", "PRB115", "PRB116", "PRB118")}
+RESTLESS |= {("PRB103", "unknown")}  # without the device that is stuck, three pairs are left to compare
 # Tried elsewhere: root may open every file. The rest is in the lab matrix, which has leaves, more hosts, tests within
 # hosts, and the minutes that a setup which hangs takes; GPUs are in test_gpus.py.
 ELSEWHERE = (
@@ -41,7 +42,7 @@ ELSEWHERE = (
 
 @pytest.fixture(scope="module")
 def provisioned(make_lab: Callable[..., Any]) -> Any:
-    lab = make_lab(hosts=2, devices=8, product="atlas-a1")
+    lab = make_lab(hosts=2, devices=4, product="atlas-a1")
     lab.inventory.write_text(lab.inventory.read_text().replace("[probe]", "[probe]\nstep_deadline = 10"))
     done = preflight("configure", "--inventory", lab.inventory, "-y")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -97,7 +98,7 @@ def changed(before: dict[Subject, str], after: dict[Subject, str]) -> set[str]:
 def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
     mended: Any, healthy: dict[Subject, str], fault: dict[str, Any]
 ) -> None:
-    where = ["--host", "node02", *(["--device", "3"] if fault["scope"] == "device" else [])]
+    where = ["--host", "node02", *(["--device", "2"] if fault["scope"] == "device" else [])]
     broken = preflight("lab", "break", fault["name"], *where, "--dir", mended.dir)
     assert broken.returncode == 0, broken.stderr
     first = fault["seen_by"][0]
@@ -110,7 +111,7 @@ def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
     culprit = "node01" if first == "NIC105" else "node02"
     assert any(host == culprit for host, _ in named), (named, troubled(after))
     if fault["scope"] == "device":
-        assert (culprit, 3) in named
+        assert (culprit, 2) in named
     assert preflight("lab", "mend", fault["name"], "--dir", mended.dir).returncode == 0
     of_facts = () if first.startswith("PRB") else ("--no-probe",)
     assert not troubled(words(findings(mended, *of_facts))), "mended, everything passes again"
@@ -147,7 +148,7 @@ HAND_MADE: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[list[str], list
             [d["fabric_netns"], "ip", "link", "set", d["fabric_interface"], "down"],
             [
                 d["host_netns"], "sh", "-c", f"ip -n {d['fabric_netns']} link set {d['fabric_interface']} up; "
-                f"nsenter -t {d['host_pid']} -a hccn_tool -i 5 -link_stat -c"
+                f"nsenter -t {d['host_pid']} -a hccn_tool -i 2 -link_stat -c"
             ],
         ),
     ),
@@ -174,7 +175,7 @@ def test_the_same_fault_made_by_hand_is_seen_by_the_same_check(
     provisioned: Any, healthy: dict[Subject, str], name: str
 ) -> None:
     check, commands = HAND_MADE[name]
-    make, undo = commands(device(provisioned, "node01", 5))
+    make, undo = commands(device(provisioned, "node01", 2))
     by_hand(make[0], *make[1:])
     try:
         after = look(provisioned)

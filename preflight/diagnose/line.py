@@ -48,6 +48,13 @@ _AGAIN = (
 )
 _RETRY = re.compile(rf"{_AGAIN}|\b[Rr]etry\b")
 _RETRY_OF_NCCL = re.compile(_AGAIN)  # whose "transport retry counter exceeded" is an error
+# The last line of a traceback: its words are often advice, unless they count seconds.
+_RAISED = re.compile(
+    r"(?:\[[^\]]{1,60}\](?:<std\w{3}>)?:? ?|\([^)]{1,100}\) ?|\d{1,6}: )?"
+    r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? )?"
+    r"(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): "
+)
+_COUNTED = re.compile(r"\b(?:[Rr]etry(?:ing)?|again|[Nn]ext try|[Rr]econnecting)\W{0,3}(?:in|after) \d")
 _CODE = re.compile(r"\bE[IJ]\d{4}\b")  # of HCCL, whose messages end with what to do before one tries again
 
 _TAGS = tuple(  # in front of a line, by launchers and by torch itself
@@ -181,7 +188,8 @@ def _level(text: str, head: str) -> str:
         return "WARNING" if _RETRY_OF_NCCL.search(text) else ""
     if logged := _LOGGED.search(head):
         return logged[0]
-    return "WARNING" if _RETRY.search(text) and not _CODE.search(text) else ""
+    words = _COUNTED if _RAISED.match(text) else _RETRY
+    return "WARNING" if words.search(text) and not _CODE.search(text) else ""
 
 
 def _number(found: re.Match[str] | None) -> int | None:

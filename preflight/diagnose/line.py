@@ -40,6 +40,8 @@ _SYSLOG = re.compile(
     rf"^(?:{_NAMED} +\d{{1,2}} [\d:]{{8}}|[\d-]{{10}}T\S{{8,30}}) "
     r"(?P<host>[\w.-]{1,253}) [\w./@-]{1,80}(?:\[\d+\])?: "
 )
+# srun tells of all tasks; a job step's own daemon has its host in its name, if at all.
+_SRUN = re.compile(r"srun: error: (?P<host>[\w.,\[\]-]{1,253}): tasks? [\d,-]{1,200}: ")
 _GLOG = re.compile(r"(?:^|[\[\s])(?P<level>[IWEF])\d{3,4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
 _LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
 _AGAIN = (
@@ -80,6 +82,7 @@ _DEVICE = re.compile(
 )
 _HOST = re.compile(
     r"\(server ([\w.:-]{1,64}),|\blocalIpAddr\[([\w.:]{1,64})|hostIp\[([\w.:]{1,64})"
+    r"|\bslurmstepd-([\w.-]{1,64}): |\bwith PID \d{1,10} on node ([\w.-]{1,64}) exited"
     r"|information: server ([\w.:-]{1,64}),|localInfo\{server\[([\w.:]{1,64})|local rank \[([\w.:]{1,64})/"
 )
 _PCI = re.compile(r"\(PCI:([0-9a-fA-F:.]{1,20})\)")
@@ -155,6 +158,8 @@ def parsed(raw: str, year: int) -> Line:
         named, pid = found["host"] or "", int(found["pid"])
     elif found := _SYSLOG.search(text[:400]):
         named = found["host"]
+    elif found := _SRUN.search(head):
+        named, tag = found["host"], found[0]
     host = named
     if not level:
         level = _level(text, head)

@@ -39,7 +39,7 @@ def diagnosis(found: Gathered) -> Diagnosis:
     for process, ones in own:
         if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in ones):
             missing = set(range(min(found.world, _SILENT))) - process.met if process.met else set()
-            names.update((process.names | {f"rank {rank}" for rank in missing}) - {f"rank {process.who.rank}"})
+            names.update(sorted((process.names | {f"rank {rank}" for rank in missing}) - {f"rank {process.who.rank}"}))
     notes = []
     if found.too_many:
         notes.append(f"{found.too_many} errors of further processes were not kept")

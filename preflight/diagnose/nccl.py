@@ -16,7 +16,7 @@ _FABRIC = (
 )
 _RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends (RDM107, PRB101)"
 # "Call to connect failed" until NCCL 2.12, "Connect to ADDRESS failed" and "connect to ADDRESS returned" since.
-_CONNECT = r"\b[Cc]onnect(?: to \S{1,80})? (?:failed|timeout|returned)\b"
+_CONNECT = r"\bCall to connect\b|NCCL WARN .{0,80}\b[Cc]onnect(?: to \S{1,80})? (?:failed|returned)\b"
 
 SIGNS = (
     Sign("nccl-no-interface", Role.OWN, ("no socket interface found",),
@@ -66,13 +66,13 @@ SIGNS = (
     Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager half works", _FABRIC),
     Sign("nccl-nvls", Role.OWN, ("nvls.cc", "NCCL WARN Cuda failure"),
          "the fabric manager was not restarted after a change of driver", _FABRIC),
-    Sign("nccl-connect", Role.WAIT, ("Connection refused", "NCCL WARN"),
+    Sign("nccl-connect", Role.WAIT, ("Connection refused",),
          "nobody listens where NCCL was told to connect: the other rank has gone, or told of lo", _PORTS,
          pattern=_CONNECT),
-    Sign("nccl-connect", Role.WAIT, ("imed out", "NCCL WARN"),
+    Sign("nccl-connect", Role.WAIT, ("imed out",),
          "a connection between two hosts is dropped on the way: a firewall, or a NIC that others do not reach", _PORTS,
          pattern=_CONNECT),
-    Sign("nccl-connect", Role.WAIT, ("No route to host", "NCCL WARN"),
+    Sign("nccl-connect", Role.WAIT, ("No route to host",),
          "a host is not reached at the address that it told", _PORTS, pattern=_CONNECT),
     Sign("nccl-connect", Role.WAIT, ("caused connection abort", "NCCL WARN"),
          "NCCL stopped connecting, for something else had failed", "look at the first error"),

@@ -40,7 +40,7 @@ def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
         told += _echo(group, leads=not found.cause and group is found.echoes[0])
     if found.echoes and not found.cause:
         told.append(
-            ("warn", "", "Nobody is convicted: all that is logged are ranks that waited for others, or lost them.")
+            ("warn", "", "Nobody is convicted: all that is logged is of who waited for others, or saw them end.")
         )
     if found.silent:
         told.append(("", "", f"no error of ranks {_ranges(found.silent)} in these logs: look there first"))

@@ -161,6 +161,13 @@ def test_a_kill_at_a_limit_is_the_jobs_on_the_host_that_slurm_names(
     assert found.cause.sign.id == ("host-memory" if ours else "job-memory")
 
 
+def test_who_is_named_as_often_as_others_stands_in_one_order(tmp_path: Path) -> None:
+    numbers = ", ".join(map(str, range(40, 20, -1)))
+    text = f"RuntimeError: [Rank 0]: Ranks {numbers} failed to pass monitoredBarrier in 9000 ms\n"
+    found = looked_at(tmp_path, {"job.log": text})
+    assert [name for name, _ in found.named] == [f"rank {number}" for number in range(21, 26)]
+
+
 def test_unknown_errors_are_the_same_by_their_words_alone(tmp_path: Path) -> None:
     text = (
         "[rank0]: 2026-03-04 10:00:01 RuntimeError: row 7 is torn\n"

@@ -2,11 +2,11 @@
 
 import re
 
-from preflight.diagnose import hccl, host, nccl, torch
+from preflight.diagnose import hccl, host, launchers, nccl, torch
 from preflight.diagnose.types import Role, Sign
 from preflight.facts.last_words import meaning
 
-SIGNS = (*nccl.SIGNS, *torch.SIGNS, *host.SIGNS, *hccl.SIGNS)
+SIGNS = (*nccl.SIGNS, *torch.SIGNS, *launchers.SIGNS, *host.SIGNS, *hccl.SIGNS)
 
 # A line without any of these says nothing that is known. They are few, rare in logs of healthy jobs, and looked for
 # in whole blocks: that is what makes a gigabyte a matter of seconds.
@@ -17,14 +17,15 @@ TRIGGERS = (
     b"file-max", b"No such file", b"dead node", b"no socket interface", b"neither AF_INET", b"GLOO_SOCKET_IFNAME",
     b"NET/IB : No", b"Heartbeat", b"Watchdog", b"device handle", b"cannot be re", b" nranks ", b"Entry-HcclComm",
     b"LocalRank Key", b"TLS SWITCH", b"HCCL_CONNECT_T", b"medium error",
+    b"srun: err", b"exited on sig", b"with non-zero st", b"BAD TERM", b"with return code",
 )  # fmt: skip
 
 _CODE = re.compile(r"\bE[IJ]\d{4}\b")
 _NUMBER = re.compile(r"(?:error code is|retcode:?|ErrCode=)\s*\[?(\d{1,6})\b")
 _ERRORS_OF = re.compile(r"\[ERROR\] ?(?:HCCL|HCCP|ROCE|RUNTIME)\(")
-# MeanSquaredError and the like are figures of a training.
+# MeanSquaredError and the like are figures of a training. Prefixes of torchrun and mpirun end with ]: and >:.
 _EXCEPTION = re.compile(
-    r"(?:^|\s)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
+    r"(?:^|\s|[\]>]:)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
     r"([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)"
 )
 # Counters of errors that say there were none, with what they count.

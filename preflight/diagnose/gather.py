@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from preflight.diagnose.catalogue import is_exception, recognise
 from preflight.diagnose.hccl import LATE, TLS_DIFFERS
 from preflight.diagnose.host import MEMORY, kill_of
+from preflight.diagnose.launchers import ENDED_BADLY
 from preflight.diagnose.line import clean, parsed
-from preflight.diagnose.survived import AFTER, went_on
+from preflight.diagnose.survived import AFTER, may_be_survived, went_on
 from preflight.diagnose.torch import IGNORED
 from preflight.diagnose.types import Kill, Line, Role, Seen, Sign, Who
 
@@ -46,7 +47,7 @@ class Counted:
     """The first time that something was said, and how often it was in all.
 
     Of the last time: `end`, where its line ends in the file; `tag`, who wrote it; `left`, the bytes of the file after
-    it, known when that is read; `survived`: its writer says that it went on.
+    it, known when that is read; `survived`: its writer says that it went on (see survived.py).
     """
 
     seen: Seen
@@ -58,8 +59,7 @@ class Counted:
 
     @property
     def may_be_caught(self) -> bool:
-        """Whether it is an exception of its own program: who waits in vain rarely goes on."""
-        return self.seen.sign.role in (Role.OWN, Role.UNKNOWN) and is_exception(self.seen.text)
+        return may_be_survived(self.seen.sign, self.seen.text)
 
     @property
     def caught(self) -> bool:
@@ -116,11 +116,14 @@ class Gathered:
 
     def ended(self, length: int, tail: bytes) -> None:
         """A file has been read, of `length` bytes, which ends with `tail`."""
+        failed = any(said.seen.sign.id in ENDED_BADLY for said in self._open.values())
         for counted in self._open.values():
             counted.left = length - counted.end
             if counted.may_be_caught and counted.left <= len(tail):
                 after = tail[len(tail) - counted.left :].decode("utf-8", "replace")
                 counted.survived = went_on(after, counted.tag)
+            if failed and not counted.tag:  # of whom those lines are, nobody knows
+                counted.survived = False
         self._open.clear()
         self.files += 1
 

@@ -59,7 +59,7 @@ SIGNS = (
     Sign(JOB_MEMORY, Role.OWN, ("Detected ", "oom", "StepId="),
          "the job's memory limit was used up: the kernel killed a process of it",
          "look at what used it: data loaders, page-locked memory; ask Slurm for more (--mem)"),
-    Sign(JOB_MEMORY, Role.OWN, (": Out Of Memory", "error: ", ": task "),
+    Sign(JOB_MEMORY, Role.OWN, (": Out Of Memory", "error: ", ": task"),
          "the job's memory limit was used up: the kernel killed a process of it",
          "look at what used it: data loaders, page-locked memory; ask Slurm for more (--mem)"),
     Sign("host-memory", Role.OWN, ("oom-kill:constraint",), "the host, or the job's memory limit, was used up",

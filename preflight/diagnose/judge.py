@@ -39,7 +39,7 @@ def diagnosis(found: Gathered) -> Diagnosis:
     for process, ones in own:
         if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in ones):
             missing = set(range(min(found.world, _SILENT))) - process.met if process.met else set()
-            names.update((process.names | {f"rank {rank}" for rank in missing}) - {f"rank {process.who.rank}"})
+            names.update(sorted((process.names | {f"rank {rank}" for rank in missing}) - {f"rank {process.who.rank}"}))
     notes = []
     if found.too_many:
         notes.append(f"{found.too_many} errors of further processes were not kept")
@@ -124,9 +124,9 @@ def _caught(seen: Seen) -> Seen:
 
 
 def _grouped(all_seen: Iterable[Seen]) -> list[Group]:
-    """By what was said, the first one first."""
+    """By what was said, the first one first; of equal times one whose host or rank is known."""
     groups: dict[tuple[str, str], list[Seen]] = defaultdict(list)
-    for seen in sorted(all_seen, key=_when):
+    for seen in sorted(all_seen, key=lambda seen: (_when(seen), not (seen.who.host or seen.who.rank is not None))):
         groups[seen.sign.id, _shape(seen)].append(seen)
     return sorted((Group(same[0].sign, tuple(same)) for same in groups.values()), key=lambda group: _when(group.first))
 

@@ -15,6 +15,7 @@ _KILLED = ("killed", JOB_MEMORY)  # signs of jobs of which a process was killed
 _NEAR = 300.0  # seconds between a kill and what the job says of it
 _PROGRAM = re.compile(r"python|^pt_|ray|torch|mpi|prte|orte|train", re.IGNORECASE)  # what processes of jobs are called
 _PID = re.compile(r"\b(?:PID|pid)[ =:]{1,2}(\d{1,10})")
+_ADDRESS = re.compile(r"[\d.]+|[\da-f:.]*:[\da-f:.]*")
 _STEP = re.compile(r"StepId=(\d{1,10})")
 
 
@@ -58,7 +59,11 @@ def _is_jobs(seen: Seen, kill: Kill, pids: dict[int, str], killed: Sequence[Seen
 
 
 def _may_be_same(host: str, other: str) -> bool:
-    return not host or not other or host == other
+    """Whether two names may be one host's. Of a list (node[01-02]), or an address beside a name, nobody knows."""
+    a, b = host.lower(), other.lower()
+    if not a or not b or "[" in a + b or bool(_ADDRESS.fullmatch(a)) != bool(_ADDRESS.fullmatch(b)):
+        return True
+    return a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")
 
 
 def _are_near(time: float | None, other: float | None) -> bool:

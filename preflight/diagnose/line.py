@@ -40,6 +40,8 @@ _SYSLOG = re.compile(
     rf"^(?:{_NAMED} +\d{{1,2}} [\d:]{{8}}|[\d-]{{10}}T\S{{8,30}}) "
     r"(?P<host>[\w.-]{1,253}) [\w./@-]{1,80}(?:\[\d+\])?: "
 )
+# srun tells of all tasks; a job step's own daemon has its host in its name, if at all.
+_SRUN = re.compile(r"srun: error: (?P<host>[\w.,\[\]-]{1,253}): tasks? [\d,-]{1,200}: ")
 _GLOG = re.compile(r"(?:^|[\[\s])(?P<level>[IWEF])\d{3,4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
 _LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
 _AGAIN = (
@@ -48,6 +50,13 @@ _AGAIN = (
 )
 _RETRY = re.compile(rf"{_AGAIN}|\b[Rr]etry\b")
 _RETRY_OF_NCCL = re.compile(_AGAIN)  # whose "transport retry counter exceeded" is an error
+# The last line of a traceback: its words are often advice, unless they count seconds.
+_RAISED = re.compile(
+    r"(?:\[[^\]]{1,60}\](?:<std\w{3}>)?:? ?|\([^)]{1,100}\) ?|\d{1,6}: )?"
+    r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? )?"
+    r"(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): "
+)
+_COUNTED = re.compile(r"\b(?:[Rr]etry(?:ing)?|again|[Nn]ext try|[Rr]econnecting)\W{0,3}(?:in|after) \d")
 _CODE = re.compile(r"\bE[IJ]\d{4}\b")  # of HCCL, whose messages end with what to do before one tries again
 
 _TAGS = tuple(  # in front of a line, by launchers and by torch itself
@@ -73,6 +82,7 @@ _DEVICE = re.compile(
 )
 _HOST = re.compile(
     r"\(server ([\w.:-]{1,64}),|\blocalIpAddr\[([\w.:]{1,64})|hostIp\[([\w.:]{1,64})"
+    r"|\bslurmstepd-([\w.-]{1,64}): |\bwith PID \d{1,10} on node ([\w.-]{1,64}) exited"
     r"|information: server ([\w.:-]{1,64}),|localInfo\{server\[([\w.:]{1,64})|local rank \[([\w.:]{1,64})/"
 )
 _PCI = re.compile(r"\(PCI:([0-9a-fA-F:.]{1,20})\)")
@@ -148,6 +158,8 @@ def parsed(raw: str, year: int) -> Line:
         named, pid = found["host"] or "", int(found["pid"])
     elif found := _SYSLOG.search(text[:400]):
         named = found["host"]
+    elif found := _SRUN.search(head):
+        named, tag = found["host"], found[0]
     host = named
     if not level:
         level = _level(text, head)
@@ -181,7 +193,8 @@ def _level(text: str, head: str) -> str:
         return "WARNING" if _RETRY_OF_NCCL.search(text) else ""
     if logged := _LOGGED.search(head):
         return logged[0]
-    return "WARNING" if _RETRY.search(text) and not _CODE.search(text) else ""
+    words = _COUNTED if _RAISED.match(text) else _RETRY
+    return "WARNING" if words.search(text) and not _CODE.search(text) else ""
 
 
 def _number(found: re.Match[str] | None) -> int | None:

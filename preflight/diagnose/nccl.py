@@ -15,6 +15,8 @@ _FABRIC = (
     "(GPU112, GPU113, GPU114)"
 )
 _RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends (RDM107, PRB101)"
+# "Call to connect failed" until NCCL 2.12, "Connect to ADDRESS failed" and "connect to ADDRESS returned" since.
+_CONNECT = r"\bCall to connect\b|NCCL WARN .{0,80}\b[Cc]onnect(?: to \S{1,80})? (?:failed|returned)\b"
 
 SIGNS = (
     Sign("nccl-no-interface", Role.OWN, ("no socket interface found",),
@@ -64,12 +66,16 @@ SIGNS = (
     Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager half works", _FABRIC),
     Sign("nccl-nvls", Role.OWN, ("nvls.cc", "NCCL WARN Cuda failure"),
          "the fabric manager was not restarted after a change of driver", _FABRIC),
-    Sign("nccl-connect", Role.WAIT, ("Call to connect", "Connection refused"),
-         "nobody listens where NCCL was told to connect: the other rank has gone, or told of lo", _PORTS),
-    Sign("nccl-connect", Role.WAIT, ("Call to connect", "imed out"),
-         "a connection between two hosts is dropped on the way: a firewall, or a NIC that others do not reach", _PORTS),
-    Sign("nccl-connect", Role.WAIT, ("Call to connect", "No route to host"),
-         "a host is not reached at the address that it told", _PORTS),
+    Sign("nccl-connect", Role.WAIT, ("Connection refused",),
+         "nobody listens where NCCL was told to connect: the other rank has gone, or told of lo", _PORTS,
+         pattern=_CONNECT),
+    Sign("nccl-connect", Role.WAIT, ("imed out",),
+         "a connection between two hosts is dropped on the way: a firewall, or a NIC that others do not reach", _PORTS,
+         pattern=_CONNECT),
+    Sign("nccl-connect", Role.WAIT, ("No route to host",),
+         "a host is not reached at the address that it told", _PORTS, pattern=_CONNECT),
+    Sign("nccl-connect", Role.WAIT, ("caused connection abort", "NCCL WARN"),
+         "NCCL stopped connecting, for something else had failed", "look at the first error"),
     Sign("nccl-family", Role.OWN, ("Socket creation failed", "Address family not supported"),
          "IPv6 is on on some hosts only", "NCCL_SOCKET_FAMILY=AF_INET, or IPv6 alike everywhere (HST129)"),
     Sign("nccl-lost", Role.WAIT, ("NCCL WARN", "Connection closed by remote peer"),

@@ -1,24 +1,43 @@
 """Whether a program went on after an exception, by what it wrote after it. Pure.
 
+Only an ordinary exception, or want of memory, is survived: after an error of a device, its driver or its communicator
+no program goes on with that device, whatever else is told.
+
 That steps are told after a traceback proves nothing by itself: what print() wrote into a file may come out only as
 the process ends. So it has to say that it tries again or that it ended well, or a logger, which holds nothing back,
 tells of further steps. Where nothing tells who writes, a start script may say that all has ended, whatever became of
-it; there a step is to stand before that.
+it; there a step is to stand before that. Where a launcher tells there that a process ended badly, that proves nothing.
 """
 
 import re
 
+from preflight.diagnose.catalogue import is_exception
 from preflight.diagnose.line import clean, parsed
+from preflight.diagnose.types import Role, Sign
 
 AFTER = 64 << 10  # bytes after an exception that are looked at
-_NEAR = 12  # lines of its writer in which it says that it tries again
+_NEAR = 6  # lines of its writer, without tracebacks, in which it says that it tries again
 _YEAR = 1970  # only whether a line has a time is asked
 
+_FULL = ("device-memory", "EI0011")  # of a GPU, of an NPU
+_OF_DEVICES = re.compile(r"gpu-|nccl-|nvidia-|E[IJ]\d{4}|\d+$|Ascend$")  # ids of signs
+_SAYS_DEVICE = re.compile(
+    r"CUDA error|cuda runtime error|\bcudaError|\b[NH]CCL\b|\bNPU (?:function )?error|\bACL\b|\bECC\b|error code is"
+)
+
 _AGAIN = re.compile(
-    r"\b(?:re-?try(?:ing)?|retried|(?:try(?:ing)?|tries) again|f[ae]ll(?:s|ing)? back|recover(?:ed|ing)|continuing)\b"
-    r"|\bskip(?:s|ped|ping)?\b.{0,30}\b(?:batch|step|sample|iteration|item|request|file|document|example)"
-    r"|\b(?:reduc|lower|halv|decreas|shrink)\w{0,4}\b.{0,40}\bbatch"
+    r"\b(?:retrying|retried|will retry|retry \W{0,2}\d|(?:trying|tries|will try) again|f[ae]ll(?:s|ing)? back"
+    r"|recover(?:ed|ing)|continuing)\b"
+    r"|\bskip(?:s|ped|ping)?\b(?: \w{1,12}){0,3} (?:batch|step|sample|iteration|item|request|file|document|example)"
+    r"(?:e?s)?\b(?=[.;!]|\W*(?:$|\d|due\b|because\b|after\b|and\b|for\b|of\b))"
+    r"|\b(?:reduc|lower|halv|decreas|shrink)(?:ed|ing)\b.{0,40}\bbatch"
     r"|\bbatch(?:[ _-]?size)?\b.{0,40}\d\s{0,3}(?:->|→|=>|to)\s{0,3}\d",
+    re.IGNORECASE,
+)
+# Advice, what is done at the end, and what mixed precision leaves out: nothing of the exception.
+_ELSE = re.compile(
+    r"\b(?:please|try(?! again)|consider|should|could|must|you|hint)\b"
+    r"|clean(?:ed|ing)?[ -]?up|shut(?:ting)?[ -]?down|overflow",
     re.IGNORECASE,
 )
 _WELL = re.compile(
@@ -34,7 +53,16 @@ _NOT = re.compile(
 _STEP = re.compile(
     r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,3}(\d{1,9})|\d%\|.{0,200}\| {1,12}(\d{1,9})/\d", re.IGNORECASE
 )
-_OF_TRACEBACK = re.compile(r"(?:\[\w{1,12}\]:? ?)?\s{2,}|Traceback |\w[\w.]{0,80}(?:Error|Exception)\b")
+_OF_TRACEBACK = re.compile(  # bars begin with blanks, too
+    r"(?:\[\w{1,12}\]:? ?)?(?:\s{2,}(?! *\d%)|Traceback |frame #|\w[\w.]{0,80}(?:Error|Exception)\b)"
+)
+
+
+def may_be_survived(sign: Sign, text: str) -> bool:
+    """Whether it is an exception that a program may catch: who waits in vain rarely goes on."""
+    if sign.role not in (Role.OWN, Role.UNKNOWN) or not is_exception(text):
+        return False
+    return sign.id in _FULL or not (_OF_DEVICES.match(sign.id) or _SAYS_DEVICE.search(text))
 
 
 def went_on(after: str, tag: str) -> bool:
@@ -43,7 +71,7 @@ def went_on(after: str, tag: str) -> bool:
     any_step = False
     near = _NEAR
     for raw in map(clean, after.splitlines()):
-        if not raw.strip():
+        if not raw.strip() or _OF_TRACEBACK.match(raw):
             continue
         step = _STEP.search(raw)
         says = step or _WELL.search(raw) or (near and _AGAIN.search(raw))
@@ -52,10 +80,11 @@ def went_on(after: str, tag: str) -> bool:
         line = parsed(raw[:1000], _YEAR)
         if line.tag != tag:
             continue
+        is_near = near > 0
         near = max(0, near - 1)
-        if not says or _OF_TRACEBACK.match(raw) or _NOT.search(line.text):
+        if not says or _NOT.search(line.text):
             continue
-        if near and _AGAIN.search(line.text):
+        if is_near and _AGAIN.search(line.text) and not _ELSE.search(line.text):
             return True
         if _WELL.search(line.text) and (tag or any_step):
             return True

@@ -40,7 +40,7 @@ def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
         told += _echo(group, leads=not found.cause and group is found.echoes[0])
     if found.echoes and not found.cause:
         told.append(
-            ("warn", "", "Nobody is convicted: all that is logged are ranks that waited for others, or lost them.")
+            ("warn", "", "Nobody is convicted: all that is logged is of who waited for others, or saw them end.")
         )
     if found.silent:
         told.append(("", "", f"no error of ranks {_ranges(found.silent)} in these logs: look there first"))
@@ -63,7 +63,7 @@ def _block(label: str, group: Group, style: str) -> list[tuple[str, str, str]]:
     told.append(("dim", "    | ", first.text[:_QUOTED]))
     told.append(("dim", "    ", _place(first)))
     if len(group.seen) > 1:
-        told.append(("", "    ", f"the same on {_all(group.seen[1:])}"))
+        told.append(("", "    ", f"the same on {_others(group.seen[1:])}"))
     if sign.role is Role.LINK:
         told.append(("", "    ", "it lies between two ends, or differs between them: neither is convicted by this"))
     told.append(("next", "    -> ", sign.step))
@@ -110,6 +110,17 @@ def _all(seen: Sequence[Seen]) -> str:
     if len(unnamed) > _NAMES:
         told.append(f"{len(unnamed) - _NAMES} more")
     return ", ".join(told)
+
+
+def _others(seen: Sequence[Seen]) -> str:
+    """With the hosts of ranks, where they are known: they are where to look."""
+    hosts = list(dict.fromkeys(one.who.host for one in seen if one.who.rank is not None and one.who.host))
+    if not hosts:
+        return _all(seen)
+    if len(seen) <= _NAMES:
+        return ", ".join(who(one.who) for one in seen)
+    more = f" and {len(hosts) - _NAMES} more" if len(hosts) > _NAMES else ""
+    return f"{_all(seen)} (ranks on {', '.join(hosts[:_NAMES])}{more})"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

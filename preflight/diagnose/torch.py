@@ -1,4 +1,4 @@
-"""What torch, gloo, torchrun and Python say. Data; words of torch 1.11 to 2.13."""
+"""What torch, gloo, torchrun's rendezvous and Python say. Data; words of torch 1.11 to 2.13."""
 
 from preflight.diagnose.types import Role, Sign
 
@@ -88,19 +88,8 @@ SIGNS = (
          "shared memory (/dev/shm) is too small for the data loader", "docker: --shm-size; df /dev/shm (HST115)"),
     Sign("shm", Role.OWN, ("(SIGBUS) received by PID",),
          "memory that was mapped is not there: /dev/shm is full, or a file was cut", "look at /dev/shm (HST115)"),
-    Sign("killed", Role.OWN, ("(SIGKILL) received by PID",),
-         "somebody killed it: the kernel for want of memory, or the scheduler",
-         "dmesg -T | grep -i oom on that host; the job's memory limit"),
     Sign("killed", Role.OWN, ("DataLoader worker", "killed by signal: Killed"),
          "a data loader was killed: the kernel for want of memory", "dmesg -T | grep -i oom on that host"),
-    Sign("crash", Role.OWN, ("(SIGSEGV) received by PID",),
-         "the program crashed", "run it with python -X faulthandler, and compare versions (VER103)"),
-    Sign("launcher", Role.WAIT, ("ChildFailedError",), "the launcher saw a worker end with an error",
-         "look at the workers' own logs; torchrun --log-dir DIR --tee 3 keeps them"),
-    Sign("ended", Role.WAIT, ("(SIGTERM) received by PID",), "it was ended after another rank",
-         "look at the first error"),
-    Sign("ended", Role.WAIT, ("(SIGABRT) received by PID",),
-         "it gave up: torch's watchdog does so when others do not come", "look at the first error"),
     Sign("no-space", Role.OWN, ("No space left on device",), "a file system is full", "df -h and df -i on that host"),
     Sign("file-system", Role.OWN, ("Stale file handle",), "the shared file system was lost",
          "mount it anew on that host (HST120)"),

@@ -127,6 +127,47 @@ def test_the_same_on_many_ranks_is_told_as_one(tmp_path: Path) -> None:
     assert "the same on ranks 0-6" in [text for _, _, text in told.lines(found)]
 
 
+def test_hosts_of_ranks_are_told_where_memory_was_used_up(tmp_path: Path) -> None:
+    line = "srun: error: node{0:02}: task {0}: Out Of Memory\n"
+    step = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n"
+    few = told.lines(looked_at(tmp_path / "few", {"slurm-7.out": step + "".join(map(line.format, range(1, 4)))}))
+    assert few[0][2] == "FIRST   job-memory  rank 1 (node01)"  # not the daemon, which does not say where it is
+    assert f"the same on rank 2 (node02), rank 3 (node03), {tmp_path}/few/slurm-7.out" in [text for _, _, text in few]
+    many = told.lines(looked_at(tmp_path / "many", {"slurm-7.out": "".join(map(line.format, range(1, 10)))}))
+    hosts = "node02, node03, node04, node05, node06, node07 and 2 more"
+    assert f"the same on ranks 2-9 (ranks on {hosts})" in [text for _, _, text in many]
+
+
+@pytest.mark.parametrize(
+    ("named", "folder", "ours"),
+    [
+        ("node03", "node03", True),
+        ("Node03.cluster", "node03", True),
+        ("node03", "node03.cluster", True),
+        ("node[03-04]", "node04", True),
+        ("10.1.0.3", "node03", True),
+        ("node03", "node04", False),
+        ("node03", "node030", False),
+        ("10.1.0.3", "10.1.0.4", False),
+    ],
+)
+def test_a_kill_at_a_limit_is_the_jobs_on_the_host_that_slurm_names(
+    named: str, folder: str, ours: bool, tmp_path: Path
+) -> None:
+    kernel = "[Wed Mar  4 10:00:00 2026] Memory cgroup out of memory: Killed process 990 (python3) total-vm:1kB\n"
+    slurm = f"2026-03-04 10:00:02,000 srun: error: {named}: task 5: Out Of Memory\n"
+    found = looked_at(tmp_path, {f"{folder}/dmesg.txt": kernel, "slurm-71.out": slurm})
+    assert found.cause
+    assert found.cause.sign.id == ("host-memory" if ours else "job-memory")
+
+
+def test_who_is_named_as_often_as_others_stands_in_one_order(tmp_path: Path) -> None:
+    numbers = ", ".join(map(str, range(40, 20, -1)))
+    text = f"RuntimeError: [Rank 0]: Ranks {numbers} failed to pass monitoredBarrier in 9000 ms\n"
+    found = looked_at(tmp_path, {"job.log": text})
+    assert [name for name, _ in found.named] == [f"rank {number}" for number in range(21, 26)]
+
+
 def test_unknown_errors_are_the_same_by_their_words_alone(tmp_path: Path) -> None:
     text = (
         "[rank0]: 2026-03-04 10:00:01 RuntimeError: row 7 is torn\n"
@@ -191,6 +232,10 @@ def test_times(text: str, time: float | None) -> None:
         ("logs/plog-7_1.log:14:[ERROR] HCCL(41,t):2026-03-04-05:06:07.000.000 [a.cc:1] rankSize[8], rankId[2].",
          Who(rank=2, pid=41)),
         ("Mar  4 05:06:07 node1 kernel: NVRM: Xid (PCI:0000:4f:00): 79, x", Who(host="node1", device="0000:4f:00")),
+        ("srun: error: node7: task 3: Out Of Memory", Who(rank=3, host="node7")),
+        ("srun: error: node[07-08]: tasks 0-15: Killed", Who(host="node[07-08]")),
+        ("slurmstepd-node7: error: Detected 1 oom_kill event in StepId=7.0. Some", Who(host="node7")),
+        ("mpirun noticed that process rank 3 with PID 41 on node node7 exited on signal 9.", Who(host="node7")),
         ("[E0304 05:06:07.5 a.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank 6] x", Who(rank=6)),
         ("x", Who()),
     ],

@@ -50,6 +50,8 @@ SIGNS = (
     Sign("peermem", Role.NOISE, ("nv_get_p2p_free_callback",)),
     # The driver writes "Fatal," or "Non-fatal," into the first line of each; those with the registers follow it.
     Sign("SXid", Role.LINK, ("nvidia-nvswitch", "SXid", ", Fatal,"), "an NVSwitch reports a fatal error", _SWITCH),
+    Sign("SXid", Role.NOISE, ("nvidia-nvswitch", "SXid", ", Severity ")),
+    Sign("SXid", Role.NOISE, ("nvidia-nvswitch", "SXid", ", Data {")),
     Sign("SXid", Role.HINT, ("nvidia-nvswitch", "SXid"), "an NVSwitch reports an error, not a fatal one", _SWITCH),
     Sign("host-memory", Role.OWN, ("Out of memory: Kill",), "the host ran out of memory: the kernel killed a process",
          "look at what used it: data loaders, page-locked memory, another job"),

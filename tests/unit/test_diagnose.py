@@ -74,6 +74,8 @@ def test_a_job_that_failed(path: Path, tmp_path: Path) -> None:
     assert [told.who(seen.who) for seen in found.cause.seen] == expect["who"] if found.cause else "who" not in expect
     assert [group.sign.id for group in found.echoes] == expect.get("echoes", [])
     assert [group.sign.id for group in found.others] == expect.get("others", [])
+    counts = [seen.count for group in found.hints for seen in group.seen]
+    assert counts == expect.get("hints", counts)
     assert {name for name, _ in found.named} >= set(expect.get("named", []))
     assert list(found.silent) == expect.get("silent", [])
     assert expect.get("note", "") in " ".join(found.notes)

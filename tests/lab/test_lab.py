@@ -226,22 +226,30 @@ def test_two_labs_at_once_do_not_meet(make_lab: MakeLab) -> None:
 @pytest.mark.lab
 @pytest.mark.usefixtures("make_lab")  # for its look at root
 def test_what_preflight_keeps_on_this_machine_is_on_no_host(tmp_path: Path) -> None:
-    """In a mount namespace of its own, so that the machine itself gets nothing of it."""
+    """In a mount namespace of its own, so that the machine itself gets nothing of it. The lab is put up and taken down
+    there: only there are its network namespaces seen by their names."""
     paths = ("/etc/preflight", "/var/lib/preflight", "/usr/local/sbin/preflight-gate")
-    up = f"{sys.executable} -m preflight lab up --hosts 1 --devices 0 --firewall none --dir {tmp_path}/lab"
+    lab_ = f"{sys.executable} -m preflight lab"
+    up = f"{lab_} up --hosts 1 --devices 0 --firewall none --dir {tmp_path}/lab > /dev/null"
     kept = " ".join(paths)
     script = (
         f"cd {tmp_path}; for place in etc var/lib usr/local; do mkdir -p $place/up $place/work; "
         f"mount -t overlay -o lowerdir=/$place,upperdir=$PWD/$place/up,workdir=$PWD/$place/work none /$place; done; "
-        f"mkdir -p {kept}; cd {ROOT}; {up}"
+        f"mkdir -p {kept}; cd {ROOT}; {up}; echo up; read -r _; {lab_} down --dir {tmp_path}/lab > /dev/null"
     )
-    subprocess.run(["unshare", "--mount", "sh", "-ec", script], check=True, stdout=subprocess.DEVNULL)
-    lab = LabHandle(tmp_path / "lab")
-    try:
-        assert lab.ssh("node01", f"ls -d {kept}").stdout == ""
-        assert lab.ssh("node01", f"mkdir -p {kept} && ls -d {kept}").stdout.split() == sorted(paths)
-    finally:
-        lab.lab("down")
+    command = ["unshare", "--mount", "sh", "-ec", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        lab = LabHandle(tmp_path / "lab")
+        try:
+            assert lab.ssh("node01", f"ls -d {kept}").stdout == ""
+            assert lab.ssh("node01", f"mkdir -p {kept} && ls -d {kept}").stdout.split() == sorted(paths)
+        finally:
+            process.communicate("\n")
+    assert process.returncode == 0
+    left = subprocess.run(["pgrep", "-f", f"{tmp_path}/lab/"], stdout=subprocess.PIPE, text=True, check=False).stdout
+    assert left == "", "no process of its host is left"
 
 
 @pytest.mark.lab

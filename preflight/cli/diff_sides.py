@@ -82,11 +82,12 @@ def _newest(inventory: Path) -> Look:
 def of_run(look: Look) -> Side:
     text, report = kept(look.run, FACTS), kept(look.run, REPORT)
     checks = dict.fromkeys(look.checks, frozenset[str]())
+    if report:  # whom each has skipped stands there alone
+        checks |= of_report(report, f"the report of run {look.run}").checks
     return Side(
         f"run {look.run}", look.run, look.command, look.started, look.verdict, look.hosts,
         facts=document.load(text, f"the facts of run {look.run}") if text else None,
-        findings=look.findings, checks=of_report(report, f"the report of run {look.run}").checks if report else checks,
-        figures=look.figures, next_step=look.next_step,
+        findings=look.findings, checks=checks, figures=look.figures, next_step=look.next_step,
     )  # fmt: skip
 
 

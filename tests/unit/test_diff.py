@@ -10,12 +10,14 @@ import pytest
 from preflight.cli.main import main
 from preflight.facts.document import compact, dump
 from preflight.facts.types import ClusterFacts, Unreachable
-from preflight.history.kept import FACTS, packed
+from preflight.history.kept import FACTS, REPORT, packed
 from preflight.history.runs import Look, remember
 from preflight.model.change import Area, Change, Kind, Plan
+from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.model.report import SCHEMA
+from preflight.model.report import SCHEMA, HostLine, Report
 from preflight.provision.journal import RunJournal, require_directory
+from preflight.report.document import document
 from tests.unit.healthy import scene
 from tests.unit.looks import failed, figure, look
 
@@ -50,6 +52,17 @@ def ran(run: str, *findings: Any, facts: ClusterFacts | None = None, **more: Any
     one = look(run, *findings, **{"command": "check", **more})
     remember(one, packed({FACTS: compact(facts)} if facts else {}))
     return one
+
+
+def test_what_a_run_skipped_on_a_host_is_not_gone_there(diff: Diff) -> None:
+    bad = [failed("node01"), failed("node02")]
+    ran("r1", *bad)
+    said = (Finding("PRB101", Outcome.SKIP, "no", "node01"), Finding("PRB101", Outcome.PASS, "", "node02"))
+    hosts = tuple(HostLine(name, Outcome.PASS, {}) for name in BOTH)
+    saved = Report("r2", "check", "2026-11-21T00:00:00Z", "2026-11-21T00:01:00Z", hosts, said)
+    remember(look("r2", command="check"), packed({REPORT: document(saved, 0).encode()}))
+    found = json.loads(diff("r1", "r2", "-o", "json")[1])["findings"]
+    assert [(it["host"], it["before"], it["after"]) for it in found] == [("node02", "fail", None)]
 
 
 def test_long_values_are_cut_around_what_differs(diff: Diff, place: Path) -> None:
@@ -257,8 +270,8 @@ AWAY = {"check": "HST101", "outcome": "fail", "host": "node01", "summary": "node
 AWAY_ = {**AWAY, "host": "node02"}
 NEAR = {"check": "SYS101", "outcome": "warn", "host": "node01", "summary": "node01: not quite"}
 UNSEEN = {"check": "NPU107", "outcome": "unknown", "host": "node01", "summary": "node01: could not look: timed out"}
-Report = tuple[list[dict[str, Any]], dict[str, Any]]
-SIGHT: list[tuple[Report, Report, int, list[tuple[str, str | None, str | None]]]] = [
+Saved = tuple[list[dict[str, Any]], dict[str, Any]]
+SIGHT: list[tuple[Saved, Saved, int, list[tuple[str, str | None, str | None]]]] = [
     # A host that is away, a section that was not seen: neither is mended.
     (([BAD], {}), ([AWAY], {}), 1, [("HST101", None, "fail")]),
     (([BAD], {}), ([UNSEEN], {}), 1, [("NPU107", None, "unknown")]),
@@ -284,7 +297,7 @@ SIGHT: list[tuple[Report, Report, int, list[tuple[str, str | None, str | None]]]
 
 @pytest.mark.parametrize(("was", "now", "code", "changes"), SIGHT)
 def test_what_could_not_be_looked_at_is_not_gone_nor_the_same(
-    diff: Diff, was: Report, now: Report, code: int, changes: list[Any]
+    diff: Diff, was: Saved, now: Saved, code: int, changes: list[Any]
 ) -> None:
     for name, (findings, more) in (("was", was), ("now", now)):
         report(name, *findings, **more)

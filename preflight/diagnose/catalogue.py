@@ -1,28 +1,50 @@
-"""What a line says, by all that is known. Pure."""
+"""The error catalogue: which of its entries a line of a log is. Pure."""
 
 import re
 
-from preflight.diagnose import hccl, host, launchers, nccl, torch
-from preflight.diagnose.types import Role, Sign
+from preflight.diagnose import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
+from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.last_words import meaning
 
-SIGNS = (*nccl.SIGNS, *torch.SIGNS, *launchers.SIGNS, *host.SIGNS, *hccl.SIGNS)
+# In the order in which they are tried. torch passes on errors of NCCL, CUDA and HCCL, so its lines may be any of them.
+_OF_CANN = (*hccl.SIGNS, *cann.SIGNS)
+_ANYWHERE = (*torch.SIGNS, *schedulers.SIGNS, *crashes.SIGNS, *launchers.SIGNS, *host.SIGNS)
+SIGNS = (*nccl.SIGNS, *cuda.SIGNS, *_ANYWHERE, *_OF_CANN)
 
-# A line without any of these says nothing that is known. They are few, rare in logs of healthy jobs, and looked for
-# in whole blocks: that is what makes a gigabyte a matter of seconds.
+# A line without any of these, and without a code of CANN, tells of no error that is known. They are rare in logs of
+# healthy jobs, and found in whole blocks: that is what makes a gigabyte a matter of seconds.
+CODE_TRIGGER = re.compile(rb"E[1-9A-Z]\d\d\d\d(?![0-9A-Za-z_])")
 TRIGGERS = (
-    b"Error", b"RROR", b"Failed to ", b"failed to bind", b"CUDA fail", b"I/O error", b"dcmi", b"WARN", b"imed out",
-    b"EI0", b"EJ0", b"Xid", b"xception", b"Out of memory", b"oom_", b"oom-", b"(SIG", b"segfault", b"ost carrier",
-    b"cgroup out of", b": Out Of Mem",
+    b"Error", b"RROR", b"Failed to ", b"failed to bind", b"CUDA fail", b"CUDA error", b"I/O error", b"dcmi",
+    b"WARN", b"imed out",
+    b"Xid", b"xception", b"Out of memory", b"oom_", b"oom-", b"(SIG", b"segfault", b"ost carrier",
+    b"cgroup out", b": Out Of Mem", b"OOMKilled", b"emory limit",
     b"file-max", b"No such file", b"dead node", b"no socket interface", b"neither AF_INET", b"GLOO_SOCKET_IFNAME",
     b"NET/IB : No", b"Heartbeat", b"Watchdog", b"device handle", b"cannot be re", b" nranks ", b"Entry-HcclComm",
-    b"LocalRank Key", b"TLS SWITCH", b"HCCL_CONNECT_T", b"medium error",
-    b"srun: err", b"exited on sig", b"with non-zero st", b"BAD TERM", b"with return code",
+    b"LocalRank Key", b"TLS SWITCH", b"HCCL_CONNECT_T", b"medium error", b"rankNum[",
+    b"srun: err", b"exited on sig", b"with non-zero st", b"BAD TERM", b"with return code", b"xit status", b"xit code",
+    b"xitcode", b"exited with", b"(local_rank: ", b"non-zero exit",
+    b"(core dumped)", b"egmentation fault", b"Bus error", b"Killed", b"Aborted", b"Fatal Python", b"terminate called",
+    b"aught signal", b"Signal: ", b"signal SIG", b"Signals.SIG", b"(): ", b"llegal instruction", b"double free",
+    b"corrupted ", b"detected ***", b"bad_alloc", b"Terminated", b"BY SIGNAL", b"EXIT STRING",
+    b"CANCELLED", b"TERM_", b"job killed", b"DeadlineEx", b"low on resource", b"worker died", b"running low on memory",
+    b"t join collective", b"t finish collective", b"lagging ranks", b"CUBLAS_STATUS_", b"CUDNN_STATUS_",
+    b"error code", b"halMemAlloc", b"last completed", b"event wait timeout", b"gaierror", b"death signal",
+    b"successfully finished", b"watchdog got stuck", b"TsdOpen",
+    b"fftsplus", b"kernel execute failed", b"error exception", b"occupying this card", b"store->get()",
+    b"sync timeout", b"user_rank", b"|  server  |", b"|  client  |",
 )  # fmt: skip
 
 _CODE = re.compile(r"\bE[IJ]\d{4}\b")
-_NUMBER = re.compile(r"(?:error code is|retcode:?|ErrCode=)\s*\[?(\d{1,6})\b")
-_ERRORS_OF = re.compile(r"\[ERROR\] ?(?:HCCL|HCCP|ROCE|RUNTIME)\(")
+_ACL_DIGITS = 6  # of numbers of ACL and the runtime; those of HCCL have one or two
+_NUMBER = re.compile(r"(?:error code(?: is|:)|retcode:?|ErrCode=)\s{0,9}\[?(\d{1,6})\b")
+_ERRORS_OF = re.compile(r"\[ERROR\] ?(?:HCCL|HCCP|ROCE|RUNTIME|DRV|APP|GE|FE|TEFUSION|CCE|TDT|ASCENDCL|IDEDD|CCECPU)\(")
+# Libraries that put their name into each line: no other library's entries are tried there.
+_NCCL_LINE = re.compile(r"\bNCCL (?:WARN|INFO|TRACE)\b|^include/socket\.h:\d+ WARN")
+_OTHER_LINE = re.compile(
+    r"\bUCX  +(?:ERROR|WARN|INFO|DEBUG|DIAG|TRACE|FATAL)\b|\blibfabric:\d+:|\[mlx5_\d+\]|\bOFI (?:WARN|INFO)\b"
+)
+_CANN_LINE = re.compile(r"\[(?:ERROR|EVENT|CRITICAL|EXCEPTION|WARNING|TRACE|INFO)\] ?[A-Z_]{2,16}\(\d+,")
 # MeanSquaredError and the like are figures of a training. Prefixes of torchrun and mpirun end with ]: and >:.
 _EXCEPTION = re.compile(
     r"(?:^|\s|[\]>]:)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
@@ -41,19 +63,22 @@ _HINT_OF_ASCEND = re.compile(
 )
 
 
-def _by_first_word() -> dict[str, list[Sign]]:
-    """In the order of SIGNS."""
-    found: dict[str, list[Sign]] = {}
-    for sign in SIGNS:
-        found.setdefault(sign.words[0], []).append(sign)
-    return found
+def _by_first_word(signs: tuple[Sign, ...]) -> dict[str, list[Sign]]:
+    """Return signs by the first of their words, in their order."""
+    by_word: dict[str, list[Sign]] = {}
+    for sign in signs:
+        by_word.setdefault(sign.words[0], []).append(sign)
+    return by_word
 
 
-_BY_FIRST_WORD = _by_first_word()
+_ALL_SIGNS = _by_first_word(SIGNS)
+_NCCL_SIGNS = _by_first_word((*nccl.SIGNS, *cuda.SIGNS))
+_CRASH_SIGNS = _by_first_word(crashes.SIGNS)
+_CANN_SIGNS = _by_first_word((*_OF_CANN, *torch.SIGNS))
 
 
 def recognise(text: str) -> Sign | None:
-    """What the line says; None where it says nothing of errors, or only that there were none."""
+    """Return the entry that a line is; None where it tells of no error, or only that there were none."""
     sign = _recognised(text)
     if sign and _NONE.search(text) and not _ERRORS_OF.search(text):
         return _recognised(_NONE.sub(" ", text))
@@ -61,22 +86,31 @@ def recognise(text: str) -> Sign | None:
 
 
 def _recognised(text: str) -> Sign | None:
-    if found := host.XID.search(text):
-        return host.xid(int(found[2]))
-    if (found := _CODE.search(text)) and (known := hccl.of_code(found[0])):
-        return known
-    for word, signs in _BY_FIRST_WORD.items():
-        if word in text and (known := next((sign for sign in signs if _fits(sign, text)), None)):
-            return known
-    return _by_last_words(text) or _unknown(text)
+    if _NCCL_LINE.search(text):
+        return _first(_NCCL_SIGNS, text)
+    if _OTHER_LINE.search(text):
+        return _first(_CRASH_SIGNS, text)
+    if match := host.XID.search(text):
+        return host.xid(int(match[2]))
+    if (match := _CODE.search(text)) and (known := hccl.of_code(match[0])):
+        return _first(_CANN_SIGNS, text, match[0]) or known
+    if _CANN_LINE.search(text):
+        return _first(_CANN_SIGNS, text) or cann.of_line(text) or _by_last_words(text) or _unknown(text)
+    return _first(_ALL_SIGNS, text) or cann.of_line(text) or _by_last_words(text) or _unknown(text)
 
 
-def _fits(sign: Sign, text: str) -> bool:
-    return all(word in text for word in sign.words[1:]) and (not sign.pattern or bool(re.search(sign.pattern, text)))
+def _first(signs: dict[str, list[Sign]], text: str, code: str = "") -> Sign | None:
+    """Return the first sign that the line is, of those with HCCL's `code` where one is given."""
+    for word, same_word in signs.items():
+        if word in text:
+            for sign in same_word:
+                if (not code or sign.id == code) and (known := sign.read_from(text)):
+                    return known
+    return None
 
 
 def _by_last_words(text: str) -> Sign | None:
-    """A line of torch_npu, HCCL, the runtime or CANN's Python."""
+    """Return what a line of torch_npu, HCCL, the runtime or CANN's Python says."""
     exception = _EXCEPTION.search(text)
     if not exception and not _HINT_OF_ASCEND.search(text):
         return None
@@ -84,19 +118,25 @@ def _by_last_words(text: str) -> Sign | None:
     if known is None:
         return None
     number = _NUMBER.search(text)
+    if number and len(number[1]) == _ACL_DIGITS:
+        return cann.of_number(number[1], known)
     id_ = number[1] if number else exception[1] if exception else "Ascend"
-    return Sign(id_, hccl.role_of(id_), (), known.cause, known.remedy)
+    role = hccl.role_of(id_)
+    weight = Weight.SYMPTOM if number and role is not Role.WAIT else Weight.CAUSE  # a code of HCCL tells more
+    return Sign(id_, role, (), known.cause, known.remedy, weight=weight)
 
 
 def is_exception(text: str) -> bool:
-    """Whether it is the last line of a Python traceback, which a program may have caught."""
+    """Return whether it is the last line of a Python traceback, which a program may have caught."""
     return "NCCL WARN" not in text and _EXCEPTION.search(text) is not None
 
 
 def _unknown(text: str) -> Sign | None:
     if exception := _EXCEPTION.search(text):
-        return Sign(exception[1], Role.UNKNOWN, (), "the program failed there", "read what stands above that line")
+        return Sign(
+            exception[1], Role.UNKNOWN, (), f"the program raised {exception[1]}", "read the traceback above that line"
+        )
     if _ERRORS_OF.search(text):
-        return Sign("plog", Role.UNKNOWN, (), "CANN logged an error that is not known here",
-                    "look it up in the vendor's pages, and at the lines around it")  # fmt: skip
+        return Sign("plog", Role.UNKNOWN, (), "CANN logged an error that preflight does not know",
+                    "read the lines around it, and look it up in the vendor's pages")  # fmt: skip
     return None

@@ -11,13 +11,13 @@ from preflight.facts.last_words import meaning
 
 WAITS = ("EI0002", "EI0006", "EI0015")
 LINKS = ("EI0005", "EI0008", "EI0009", "EI0010", "EI0012", "EI0013", "EI0016", "EI0018")
-# HcclResult and numbers of the runtime that say no more than that others did not come, or a way failed.
-WAITING_NUMBERS = ("9", "11", "13", "21", "107020", "507048")
+# Numbers of HcclResult that say no more than that others did not come, or a way failed.
+WAITING_NUMBERS = ("9", "11", "13", "21")
 LINK_NUMBERS = ("12", "14", "19")
 
 
 def role_of(code: str) -> Role:
-    """Of HCCL's code (EI0006) or of a number of HCCL or the runtime (9)."""
+    """Return the role of HCCL's code (EI0006) or number (9)."""
     if code in WAITS or code in WAITING_NUMBERS:
         return Role.WAIT
     return Role.LINK if code in LINKS or code in LINK_NUMBERS else Role.OWN
@@ -36,8 +36,31 @@ def _code(code: str, *words: str) -> Sign:
     return replace(known, words=words)
 
 
+_PORT = r"ip\[(?P<ip>[\w.:%]{1,64})\] and (?:specific )?port\[(?P<port>\d{1,6})\]"
+
+
+_HELD = {  # HCCL's code: what holds the port as a rule
+    "EI0019": "another job or a leftover process of this host holds the port",
+    "EI0020": "as a rule two processes use one device, or an earlier one is left; else the NIC is not usable",
+    "EJ0003": "another process holds the port",
+}
+
+
+def _listening(code: str, nic_type: int, nic: str) -> Sign:
+    """Return the sign of a failed listen. `nic_type` is HCCL's: 0 a device's virtual NIC, 1 its NIC, 2 the host's."""
+    cause = f"HCCL could not listen on {{ip}} port {{port}} ({nic}): {_HELD[code]}"
+    return replace(_code(code, f"socket type[{nic_type}]", "listen on ip"), cause=cause, pattern=_PORT)
+
+
+def _bound(code: str, *words: str) -> Sign:
+    """Return the sign of a failed listen, as HCCL writes it onto the screen."""
+    cause = f"HCCL could not listen on {{ip}} port {{port}}: {_HELD[code]}"
+    pattern = r"IP address (?P<ip>[\w.:]{1,64}) and port (?P<port>\d{1,6}) have already been bound"
+    return replace(_code(code, *words), cause=cause, pattern=pattern)
+
+
 SIGNS = (
-    Sign("HCCL", Role.NOISE, ("call trace: hcclRet",)),
+    Sign("HCCL", Role.NOISE, ("call trace: ",)),
     _code("EI0001", "[ERROR]", "[EnvConfig]"),
     _code("EI0001", "HCCL_", "] is invalid. except"),
     _code("EI0001", "get host ip fail by socket Ifname"),
@@ -49,8 +72,12 @@ SIGNS = (
         "HCCL_IF_IP is no address of this host",
         "take it out of the profile, or set it host by host (HST110, ENV106)",
     ),
-    _code("EI0019", "socket type[2]", "listen on ip"),
-    _code("EI0020", "socket type[0]", "listen on ip"),
+    _listening("EI0019", 2, "the host's NIC"),
+    _listening("EI0020", 1, "the device's NIC"),
+    _listening("EI0020", 0, "the device's virtual NIC"),
+    _bound("EI0019", "Failed to enable listening for the host network"),
+    _bound("EI0020", "Failed to enable listening for the NPU network"),
+    _bound("EJ0003", "have already been bound"),
     _code("EI0019", "Failed to enable listening for the host network"),
     _code("EI0019", "ra socket listen start fail"),
     _code("EI0019", "ra listen start failed"),
@@ -132,44 +159,46 @@ SIGNS = (
         "ai-cpu-timeout",
         Role.OWN,
         ("AI CPU operator execution time out",),
-        "an operator on the device's AI CPU did not end",
-        "look at the device's health (NPU113), then at that operator",
+        "an operator on the device's AI CPU did not end in time",
+        "check the device's health (NPU113), then that operator",
     ),
     Sign(
         "ipc-memory",
         Role.LINK,
         ("ipc memory fail",),
-        "memory was not shared between two processes of a host: the other one has gone, or stands in another container",
-        "look at the other process; give one container all devices of the host (NPU124)",
+        "memory was not shared between two processes of a host: the other one has ended, or is in another container",
+        "check the other process; give one container all devices of the host (NPU124)",
     ),
     Sign(
         "ipc-memory",
         Role.LINK,
         ("rtSet Ipc Memory Name",),
-        "memory was not shared between two processes of a host: the other one has gone, or stands in another container",
-        "look at the other process; give one container all devices of the host (NPU124)",
+        "memory was not shared between two processes of a host: the other one has ended, or is in another container",
+        "check the other process; give one container all devices of the host (NPU124)",
     ),
     Sign(
         "socket-lost",
         Role.WAIT,
         ("[Recv][RaSocket]",),
-        "a connection of HCCL broke: the other rank has gone",
-        "look at that rank's own words",
+        "a connection of HCCL broke: the other rank has ended",
+        "read that rank's own log",
     ),
     Sign(
         "p2p-timeout",
         Role.WAIT,
         ("connected p2p timeout",),
-        "a device of the same host was not ready in time: its rank died or is late, or the way between them is shut",
-        "look at the other rank, then at the way inside the host (NPU124, PRB101)",
+        "a device of the same host was not ready in time: its rank died or is late, or the link between them is closed",
+        "check the other rank, then the links inside the host (NPU124, PRB101)",
     ),
     Sign(
         "p2p-timeout",
         Role.WAIT,
         ("Wait timeout for get P2P status",),
-        "a device of the same host was not ready in time: its rank died or is late, or the way between them is shut",
-        "look at the other rank, then at the way inside the host (NPU124, PRB101)",
+        "a device of the same host was not ready in time: its rank died or is late, or the link between them is closed",
+        "check the other rank, then the links inside the host (NPU124, PRB101)",
     ),
+    _code("EI0006", "SocketEstab]", "get socket timeout"),
+    _code("EI0006", "Some NPUs get socket timeout"),
     _code("EI0006", "wait socket establish timeout"),
     _code("EI0006", "Getting socket times out"),
     _code("EI0006", "inks establish completed failed"),
@@ -184,15 +213,15 @@ SIGNS = (
         "heartbeat",
         Role.WAIT,
         ("[HeartbeatAbnormal]", "crimer rank"),
-        "heartbeats of another rank were lost: its process has gone, or the network to it",
-        "look at the rank that is named, and at its own words (PRB101)",
+        "heartbeats of another rank were lost: its process has ended, or the network to it failed",
+        "read the log of the rank that is named (PRB101)",
     ),
     Sign(
         "heartbeat",
         Role.WAIT,
         ("Cluster Exception Location", "ExceptionType"),
-        "another rank stopped answering, or stands still",
-        "look at the rank that is named: its process first, then its network (PRB101)",
+        "another rank stopped answering, or makes no progress",
+        "check the rank that is named: its process first, then its network (PRB101)",
     ),
 )
 

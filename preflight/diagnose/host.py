@@ -5,7 +5,7 @@ Classes of Xid follow the immediate actions of NVIDIA's Xid catalogue and of hea
 
 import re
 
-from preflight.diagnose.types import Kill, Role, Sign
+from preflight.diagnose.types import Kill, Role, Sign, Weight
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,4})\b")
 
@@ -42,7 +42,6 @@ _DISK = r"error, dev (?!fd|sr|loop)\w"  # no floppy or CD, which virtual machine
 _OF_CONTAINERS = "veth|docker|br-|cali|cni|flannel|lxc|nodelocal|tap|tunl|virbr|vnet"
 
 MEMORY = "host-memory"  # of which `kill_of` tells more
-JOB_MEMORY = "job-memory"
 
 _SWITCH = "look at the fabric manager's log; fatal ones want all GPUs of the host reset (GPU116)"
 
@@ -58,12 +57,6 @@ SIGNS = (
     Sign("host-memory", Role.OWN, ("Memory cgroup out of memory: Kill",),
          "a memory limit (cgroup) was used up: the kernel killed a process",
          "look at what used it: data loaders, page-locked memory; the job's memory limit"),
-    Sign(JOB_MEMORY, Role.OWN, ("Detected ", "oom", "StepId="),
-         "the job's memory limit was used up: the kernel killed a process of it",
-         "look at what used it: data loaders, page-locked memory; ask Slurm for more (--mem)"),
-    Sign(JOB_MEMORY, Role.OWN, (": Out Of Memory", "error: ", ": task"),
-         "the job's memory limit was used up: the kernel killed a process of it",
-         "look at what used it: data loaders, page-locked memory; ask Slurm for more (--mem)"),
     Sign("host-memory", Role.OWN, ("oom-kill:constraint",), "the host, or the job's memory limit, was used up",
          "look at what used it: data loaders, page-locked memory; the job's memory limit"),
     Sign("host-memory", Role.OWN, ("oom_reaper: reaped",), "the host, or the job's memory limit, was used up",
@@ -73,6 +66,10 @@ SIGNS = (
     Sign("nccl-crash", Role.OWN, ("segfault at", "libnccl"), "NCCL crashed",
          "is the stack limit unlimited (ulimit -s, HST133)? Else another release of NCCL (VER103)"),
     Sign("crash", Role.OWN, ("segfault at", "libhccl"), "HCCL crashed", "compare CANN and driver (VER109)"),
+    Sign("crash", Role.OWN, ("]: segfault at ", " ip ", " error "), "{name} crashed (SIGSEGV) in {library}",
+         "run it with python -X faulthandler, and compare versions on the hosts (VER103)",
+         pattern=r"(?P<name>[\w.-]{1,16})\[\d{1,10}\]: segfault at .{1,120} in (?P<library>[^\s\[]{1,80})",
+         weight=Weight.DEATH),
     Sign("link-flap", Role.OWN, ("ost carrier",), "a network link of the host went down",
          "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)",
          pattern=rf"(?:^|\s)(?!{_OF_CONTAINERS})[\w.@-]{{1,40}}: [Ll]ost carrier"),

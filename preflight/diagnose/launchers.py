@@ -1,31 +1,89 @@
-"""What torchrun, srun, mpirun and DeepSpeed say of processes that ended badly. Data; words of torch 1.11 to 2.13,
-Slurm, Open MPI 4 and 5, MPICH."""
+"""Reports of launchers that a process ended badly: torchrun, srun, mpirun, DeepSpeed, accelerate and Ray.
 
-from preflight.diagnose.types import Role, Sign
+Formats of torch 1.11 to 2.13, Slurm, Open MPI 4 and 5, MPICH, DeepSpeed and Ray 2. Signals are in `crashes`.
+"""
+
+from preflight.diagnose.types import Role, Sign, Weight
 
 _ENDED = "the launcher saw a process end with an error"
-_WORDS = "look at the workers' own logs; torchrun --log-dir DIR --tee 3 keeps them"
-_KILLED = "somebody killed it: the kernel for want of memory, or the scheduler"
-_MEMORY = "dmesg -T | grep -i oom on that host; the job's memory limit"
-_FAULTS = "run it with python -X faulthandler, and compare versions (VER103)"
+_WORDS = "read that process's own log; torchrun --log-dir DIR --tee 3 keeps them"
 # srun says "Terminated" of those that it ended itself, also at the time limit.
-_BADLY = r"srun: error: \S{1,300}: tasks? [\d,-]{1,200}: (?:Exited with|Killed|Abort|Segm|Bus e|Illegal|Floating)"
+_BADLY = r"srun: error: \S{1,300}: tasks? [\d,-]{1,200}: Exited with"
+_ENGINE = "find the first error of its worker processes"
+
+
+LAUNCHER = "launcher"
+
+
+def _failed(*words: str, pattern: str = "") -> Sign:
+    return Sign(LAUNCHER, Role.WAIT, words, _ENDED, _WORDS, pattern, Weight.SYMPTOM)
+
 
 SIGNS = (
-    Sign("killed", Role.OWN, ("(SIGKILL) received by PID",), _KILLED, _MEMORY),
-    Sign("killed", Role.OWN, ("exited on signal 9", " on node "), _KILLED, _MEMORY),
-    Sign("crash", Role.OWN, ("(SIGSEGV) received by PID",), "the program crashed", _FAULTS),
-    Sign("crash", Role.OWN, ("exited on signal 11", " on node "), "the program crashed", _FAULTS),
-    Sign("ended", Role.WAIT, ("(SIGTERM) received by PID",), "it was ended after another rank",
-         "look at the first error"),
-    Sign("ended", Role.WAIT, ("(SIGABRT) received by PID",),
-         "it gave up: torch's watchdog does so when others do not come", "look at the first error"),
-    Sign("launcher", Role.WAIT, ("ChildFailedError",), _ENDED, _WORDS),
-    Sign("launcher", Role.WAIT, ("srun: error: ", ": task"), _ENDED, _WORDS, pattern=_BADLY),
-    Sign("launcher", Role.WAIT, ("exited on signal", " on node "), _ENDED, _WORDS),
-    Sign("launcher", Role.WAIT, ("exited with non-zero status", "one or more processes"), _ENDED, _WORDS),
-    Sign("launcher", Role.WAIT, ("BAD TERMINATION OF",), _ENDED, _WORDS),
-    Sign("launcher", Role.WAIT, ("exits with return code = ",), _ENDED, _WORDS, pattern=r"code = -?[1-9]"),
-)  # fmt: skip
+    _failed("ChildFailedError"),
+    _failed("failed (exitcode:", pattern=r"exitcode: -?[1-9]"),
+    _failed("exitcode ", "(pid:", pattern=r"exitcode {0,9}: -?[1-9]"),
+    _failed(
+        "exited with",
+        pattern=r"\b(?:[Ww]orker|[Pp]rocess|[Rr]ank|[Pp]od|[Tt]ask|[Jj]ob|[Cc]ontainer)\b.{0,80}\bexited with "
+        r"(?:exit )?(?:code|status)[ :=]{1,2}[1-9]",
+    ),
+    _failed("srun: error: ", ": task", pattern=_BADLY),
+    _failed("exited on signal", " on node "),
+    _failed("exited with non-zero status", "one or more processes"),
+    _failed("exited with non-zero status", "non-zero exit status"),
+    _failed("noticed that process rank", "exited"),
+    _failed("mpirun detected that one or more processes exited with non-zero"),
+    _failed("BAD TERMINATION OF"),
+    _failed("exits with return code = ", pattern=r"code = -?[1-9]"),
+    _failed("CalledProcessError: ", "returned non-zero exit status"),
+    _failed("ProcessExitedException: "),
+    _failed("ProcessRaisedException: "),
+    _failed("command terminated with exit code ", pattern=r"exit code [1-9]"),
+    Sign(
+        "ray-worker",
+        Role.OWN,
+        ("worker died", "unexpected"),
+        "a Ray worker process died, and Ray does not know of what",
+        "dmesg -T | grep -iE 'oom|segfault' on that host, and that worker's log in /tmp/ray/session_latest/logs",
+        pattern=r"(?:RayActorError|ActorDiedError|WorkerCrashedError|[Ww]orker died or was killed|actor died)",
+        weight=Weight.DEATH,
+    ),
+    *(
+        Sign(
+            "ray-worker",
+            Role.OWN,
+            (name,),
+            "a Ray worker process died, and Ray does not know of what",
+            "dmesg -T | grep -iE 'oom|segfault' on that host, and that worker's log in /tmp/ray/session_latest/logs",
+            weight=Weight.DEATH,
+        )
+        for name in ("ActorDiedError", "RayActorError", "WorkerCrashedError")
+    ),
+    Sign(
+        "host-memory-ray",
+        Role.OWN,
+        ("ray.exceptions.OutOfMemoryError",),
+        "Ray killed a worker, because the host ran out of memory",
+        "find what uses the memory: data loaders, page-locked memory, another job; free -g on that host",
+    ),
+    Sign(
+        "host-memory-ray",
+        Role.OWN,
+        ("killed due to the node running low on memory",),
+        "Ray killed a worker, because the host ran out of memory",
+        "find what uses the memory: data loaders, page-locked memory, another job; free -g on that host",
+    ),
+    Sign(
+        "stopped",
+        Role.ENDED,
+        ("death signal, shutting down workers",),
+        "torchrun was ended from outside (SIGTERM or the like), and ended its workers: no rank is the culprit",
+        "find what ended it: a scheduler, a user, a limit, or another node's failure",
+    ),
+    Sign("engine-died", Role.WAIT, ("EngineDeadError",), "the engine's process had died", _ENGINE),
+    Sign("engine-died", Role.WAIT, ("ngine core initialization failed",), "a worker of the engine had failed", _ENGINE),
+    Sign("engine-died", Role.WAIT, ("AsyncEngineDeadError",), "the engine's process had died", _ENGINE),
+)
 
-ENDED_BADLY = frozenset(sign.id for sign in SIGNS)
+ENDED_BADLY = frozenset({LAUNCHER, "killed", "crash", "ended", "shm", "abort"})

@@ -2,6 +2,7 @@
 
 import re
 from calendar import timegm
+from dataclasses import dataclass
 
 from preflight.diagnose.types import Line, Who
 
@@ -31,8 +32,17 @@ _TIMES = tuple(
 )
 _LOOKED_AT = 160  # characters in which a time and a level may stand
 
-_PLOG = re.compile(r"\[(?P<level>[A-Z]{4,8})\] ?[A-Z]{2,12}\((?P<pid>\d{1,10}),")
-_SCREEN = re.compile(r"\[PID: ?(?P<pid>\d{1,10})\]")
+_PLOG = re.compile(r"\[(?P<level>[A-Z]{4,9})\] ?[A-Z_]{2,16}\((?P<pid>\d{1,10}),")
+_FATAL = ("CRITICAL", "EXCEPTION", "FATAL")  # levels of MindSpore above ERROR
+_SCREEN = re.compile(
+    r"\[PID: ?(?P<pid>\d{1,10})\]|\(PID:(?P<pid2>\d{1,10}), Device:(?P<device>\d{1,4}), RankID:(?P<rank>\d{1,6})\)"
+    r"|local_rank: (?P<local>\d{1,4}) \(pid: (?P<pid3>\d{1,10})\)|exitcode {0,9}: -?\d{1,3} \(pid: (?P<pid4>\d{1,10})\)"
+    r"|exited with code -?\d{1,3}.{0,40}\bpid[ =:]{1,2}(?P<pid5>\d{1,10})"
+)
+_UCX = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,252}):(?P<pid>\d{1,10}):\d{1,6}(?::\d{1,10})?\]")
+_OPEN_MPI = re.compile(r"^(?:\[\d+,\d+\]<\w+>:)?\[(?P<host>[A-Za-z][\w.-]{0,252}):(?P<pid>\d{1,10})\] ")
+# torch's report of ranks that are out of step: its numbers are ranks that it names.
+_DESYNC = re.compile(r"\] (?:finished|joined but didn't finish) collective #")
 _NCCL = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\]")
 _NCCL_INFO = re.compile(r"\bNCCL (?:INFO|TRACE)\b")
 _RAY = re.compile(r"\((?:\w{1,60} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,60}))?\)")
@@ -40,10 +50,10 @@ _SYSLOG = re.compile(
     rf"^(?:{_NAMED} +\d{{1,2}} [\d:]{{8}}|[\d-]{{10}}T\S{{8,30}}) "
     r"(?P<host>[\w.-]{1,253}) [\w./@-]{1,80}(?:\[\d+\])?: "
 )
-# srun tells of all tasks; a job step's own daemon has its host in its name, if at all.
-_SRUN = re.compile(r"srun: error: (?P<host>[\w.,\[\]-]{1,253}): tasks? [\d,-]{1,200}: ")
-_GLOG = re.compile(r"(?:^|[\[\s])(?P<level>[IWEF])\d{3,4} \d\d:\d\d:\d\d|\[(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
-_LOGGED = re.compile(r"\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
+# srun reports all tasks; a job step's own daemon has its host in its name, if at all.
+_SRUN = re.compile(r"srun: error: (?P<host>[\w.,\[\]-]{1,253}): tasks? (?P<tasks>[\d,-]{1,200}): ")
+_GLOG = re.compile(r"(?:^|[\[\s])(?P<level>[IWEF])\d{3,4} \d\d:\d\d:\d\d|(?:^|\[)(?P<old>[IWEF]) [\w/]+\.cpp:\d+\]")
+_LOGGED = re.compile(r"(?<!=)\b(?:INFO|WARNING|DEBUG|NOTICE)\b")
 _AGAIN = (
     r"\b[Rr]etrying\b|\bwill retry\b|\breconnect(?:ing|ed)\b|\b(?:will try|trying) again\b|\bnext try\b"
     r"|\btrying another\b"
@@ -74,17 +84,23 @@ _TAGS = tuple(  # in front of a line, by launchers and by torch itself
 )
 _RANK = re.compile(
     r"(?:localUserrank|userRank|rankId)\[(\d{1,6})\]|\brole\[\d+\] rank\[(\d{1,6})\]|ranks\[\d+\], rank\[(\d{1,6})\]"
-    r"|local rank \[[^\]/]{1,64}/(\d{1,6})\]|on rank: (\d{1,6})\b|\brank (\d{1,6}) nranks \d|: task (\d{1,6}): Out Of"
+    r"|local rank \[[^\]/]{1,64}/(\d{1,6})\]|on rank: (\d{1,6})\b|\brank (\d{1,6}) nranks \d"
+    r"|: task (\d{1,6}): (?:Out Of|Segm|Bus|Kill|Abort|Illeg|Float|Exited)"
+    r"|\brankNum\[\d{1,6}\], rank\[(\d{1,6})\]|\brank\[(\d{1,6})\], totalRanks\[|^rank {1,9}: (\d{1,6}) \(local_rank"
+    r"|role\[\d\] rank\[(\d{1,6})\]|\brank (\d{1,6}) with PID \d|\bRank\[(\d{1,6})\] failed"
 )
 _DEVICE = re.compile(
     r"(?:deviceLogicId|devicePhyId|deviceId|\bdevice)\[(\d{1,4})\]|\bdevice ID (\d{1,4})\b|\bdev_id=(\d{1,4})\b"
-    r"|/device-(\d{1,4})/"
+    r"|/device-(\d{1,4})/|\b[dD]evice_?[iI]d ?[=:] ?(\d{1,4})\b|\blogicDevId\[(\d{1,4})\]"
+    r"|\blogicDevid:(\d{1,4})\b|\bdevid\((\d{1,4})\)|\bDevice (\d{1,4}) (?:may be|call)"
 )
 _HOST = re.compile(
     r"\(server ([\w.:-]{1,64}),|\blocalIpAddr\[([\w.:]{1,64})|hostIp\[([\w.:]{1,64})"
     r"|\bslurmstepd-([\w.-]{1,64}): |\bwith PID \d{1,10} on node ([\w.-]{1,64}) exited"
     r"|information: server ([\w.:-]{1,64}),|localInfo\{server\[([\w.:]{1,64})|local rank \[([\w.:]{1,64})/"
 )
+# Sockets of an older HCCL name the peer in the form in which others name themselves.
+_PEER_SOCKET = re.compile(r"\bSocketEstab\]|ClientSocketEstab\]|ServerSocketEstab\]")
 _PCI = re.compile(r"\(PCI:([0-9a-fA-F:.]{1,20})\)")
 
 _PEERS = tuple(
@@ -103,6 +119,12 @@ _PEERS = tuple(
         r"from peer (?P<peer>[\w.:-]{1,64}?)<\d+>",
         r"by peer \[(?P<peer>[\w.:]{1,64})\]:\d|Read error \[(?P<read>[\w.:]{1,64})\]:\d",
         r"trying to connect to \((?P<peer>[\w.:-]{1,64}), \d+\)",
+        r"SocketEstab\].{0,80}(?:client|server) ?: ?device\[\d{1,4}\] rank\[(?P<rank>\d{1,6})\]",
+        r"\[(?P<ranks>[\d, ]{1,400})\.{0,3}\] (?:finished|joined but didn't finish) collective #",
+        r"ranks \[(?P<ranks>[\d, ]{1,400})\.{0,3}\] are the lagging",
+        r"\|  [\d.:a-f]{3,45}\((?P<rank>\d{1,6})\) {1,9}\|  \d{1,6}  \|",
+        r"remote physic id:(?P<device>\d{1,4})\b|dst devicePhyId\[(?P<device2>\d{1,4})\]",
+        r"closed by remote peer (?P<peer>[\w.:-]{1,64}?)<\d+>",
     )
 )
 
@@ -140,39 +162,73 @@ def _zone(text: str | None) -> int:
     return (-1 if text[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
 
 
+@dataclass(frozen=True)
+class _Writer:
+    """What the beginning of a line says of its writer. `host` is set where every line of the writer has it."""
+
+    pid: int | None = None
+    host: str = ""
+    device: str = ""
+    rank: int | None = None
+    level: str = ""
+    tag: str = ""
+
+
 def parsed(raw: str, year: int) -> Line:
-    """The parts of a line; whoever is not named stays unknown. Never raises."""
+    """Return the parts of a line; what it does not name stays unknown. Never raises."""
     text = clean(raw).strip()
     head = text[:_LOOKED_AT]
-    rank, tag, device = _tagged(head)
-    pid, level = None, ""
-    named = ""  # a host that stands before every line of this writer
-    if found := _PLOG.search(text[:400]):
-        pid, level = int(found["pid"]), found["level"]
-    elif found := _NCCL.search(text[:400]):
-        named, pid, device = found["host"], int(found["pid"]), found["device"]
+    names_peers = bool(_DESYNC.search(text))
+    rank, tag, device = (None, "", "") if names_peers else _tagged(head)
+    writer = _writer(text, head)
+    tag = tag if not writer.tag else writer.tag
+    rank = rank if rank is not None else writer.rank
+    if rank is None and not names_peers and not _PEER_SOCKET.search(text):
+        rank = _number(_RANK.search(text))
+    if not tag and writer.pid is not None:
+        tag = f"{writer.host}:{writer.pid}"
+    host = writer.host or _group(_HOST.search(text))
+    device = _device(text, writer.device or device)
+    level = writer.level or _level(text, head)
+    return Line(text, time_of(text, year), tag, Who(rank, host, device, writer.pid), level, tuple(_peers(text)))
+
+
+def _writer(text: str, head: str) -> _Writer:
+    """Return the writer by the prefix of its library or launcher."""
+    if match := _PLOG.search(text[:400]):
+        level = "ERROR" if match["level"] in _FATAL else match["level"]
+        return _Writer(int(match["pid"]), level=level)
+    if match := _NCCL.search(text[:400]):
         level = "INFO" if _NCCL_INFO.search(text[:400]) else ""
-    elif found := _SCREEN.search(head):
-        pid = int(found["pid"])
-    elif found := _RAY.search(head):
-        named, pid = found["host"] or "", int(found["pid"])
-    elif found := _SYSLOG.search(text[:400]):
-        named = found["host"]
-    elif found := _SRUN.search(head):
-        named, tag = found["host"], found[0]
-    host = named
-    if not level:
-        level = _level(text, head)
-    rank = rank if rank is not None else _number(_RANK.search(text))
-    if found := _DEVICE.search(text):
-        device = device or next(filter(None, found.groups()))
-    if found := _PCI.search(text):
-        device = found[1]
-    if not host and (found := _HOST.search(text)):
-        host = next(filter(None, found.groups()))
-    if not tag and pid is not None:
-        tag = f"{named}:{pid}"
-    return Line(text, time_of(text, year), tag, Who(rank, host, device, pid), level, tuple(_peers(text)))
+        return _Writer(int(match["pid"]), match["host"], match["device"], level=level)
+    if match := _SRUN.search(head):
+        return _Writer(host=match["host"], tag=match[0])
+    if match := _SCREEN.search(text[:400]):
+        group = match.groupdict()
+        pid = next(filter(None, (group[name] for name in ("pid", "pid2", "pid3", "pid4", "pid5"))))
+        rank = int(group["rank"]) if group["rank"] else None
+        return _Writer(int(pid), device=group["device"] or group["local"] or "", rank=rank)
+    if match := _RAY.search(head):
+        return _Writer(int(match["pid"]), match["host"] or "")
+    if match := _SYSLOG.search(text[:400]):
+        return _Writer(host=match["host"])
+    if match := _UCX.search(head) or _OPEN_MPI.search(head):
+        return _Writer(int(match["pid"]), match["host"])
+    return _Writer()
+
+
+def _device(text: str, told: str) -> str:
+    """Return the device of the line's writer, by the line's beginning (`told`) or by its text."""
+    if match := _PCI.search(text):
+        return match[1]
+    if told or _PEER_SOCKET.search(text):
+        return told
+    return _group(_DEVICE.search(text))
+
+
+def _group(match: re.Match[str] | None) -> str:
+    """Return the first group that matched; empty where nothing did."""
+    return next(filter(None, match.groups()), "") if match else ""
 
 
 def _tagged(head: str) -> tuple[int | None, str, str]:
@@ -208,6 +264,8 @@ def _peers(text: str) -> list[str]:
             group = found.groupdict()
             if numbers := group.get("ranks") or group.get("rank"):
                 named += [f"rank {int(number)}" for number in re.findall(r"\d+", numbers)][:64]
+            elif device := group.get("device") or group.get("device2"):
+                named.append(f"device {device}")
             else:
                 named += [peer for peer in group.values() if peer]
     return list(dict.fromkeys(named))

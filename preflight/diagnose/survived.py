@@ -20,7 +20,7 @@ _NEAR = 6  # lines of its writer, without tracebacks, in which it says that it t
 _YEAR = 1970  # only whether a line has a time is asked
 
 _FULL = ("device-memory", "EI0011")  # of a GPU, of an NPU
-_OF_DEVICES = re.compile(r"gpu-|nccl-|nvidia-|E[IJ]\d{4}|\d+$|Ascend$")  # ids of signs
+_OF_DEVICES = re.compile(r"gpu-|nccl-|nvidia-|npu-|ai-c|sdma$|E[1-9A-Z]\d{4}|\d+$|Ascend$")  # ids of signs
 _SAYS_DEVICE = re.compile(
     r"CUDA error|cuda runtime error|\bcudaError|\b[NH]CCL\b|\bNPU (?:function )?error|\bACL\b|\bECC\b|error code is"
 )

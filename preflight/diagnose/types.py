@@ -1,8 +1,8 @@
-"""What is known of lines, and what was found in logs."""
+"""The error catalogue's entries, and the observations and the diagnosis that are made of logs."""
 
 import re
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
 
 _CHECK = re.compile(r"\b[A-Z]{3}\d{3}\b")
 
@@ -10,19 +10,29 @@ _CHECK = re.compile(r"\b[A-Z]{3}\d{3}\b")
 class Role(StrEnum):
     """What an error says about the process that logged it."""
 
-    OWN = "own"  # the trouble is there, by its own words
-    LINK = "link"  # something between two ends failed or differs: neither end is convicted
-    WAIT = "wait"  # it waited for others in vain, or lost them: an echo
+    OWN = "own"  # the fault is in this process, its device or its host
+    LINK = "link"  # something between two ends failed or differs: neither end is the culprit
+    WAIT = "wait"  # it waited for others in vain, or lost them: a consequence
+    ENDED = "ended"  # a scheduler ended the job: no rank is the culprit
     UNKNOWN = "unknown"  # an error that the catalogue does not have
     HINT = "hint"  # worth a line, and no error
     NOISE = "noise"  # looks like an error, and is none
 
 
+class Weight(IntEnum):
+    """How much an error explains, for the errors of one process."""
+
+    SYMPTOM = 1  # it tells that something failed: every other known error of the process explains more
+    DEATH = 2  # it tells how the process died: a cause, or a wait before it, explains more
+    CAUSE = 3
+
+
 @dataclass(frozen=True)
 class Sign:
-    """Something that logs say. All `words` stand in its line, and `pattern` matches there, if there is one.
+    """An entry of the catalogue. All `words` are in its line, and `pattern` matches there, if there is one.
 
-    `cause` is a clause, `step` what to do next, with the ids of checks that prove it; both without a full stop.
+    `cause` is a clause, `step` what to do next, with the ids of checks that prove it; both without a full stop. Named
+    groups of `pattern` may stand in both as {name}.
     """
 
     id: str
@@ -31,10 +41,23 @@ class Sign:
     cause: str = ""
     step: str = ""
     pattern: str = ""
+    weight: Weight = Weight.CAUSE
 
     @property
     def checks(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_CHECK.findall(self.step)))
+
+    def read_from(self, text: str) -> "Sign | None":
+        """Return the sign with the values of `text` filled in; None where the line does not say this."""
+        if not all(word in text for word in self.words):
+            return None
+        if not self.pattern:
+            return self
+        match = re.search(self.pattern, text)
+        if match is None:
+            return None
+        values = {name: value or "" for name, value in match.groupdict().items()}
+        return replace(self, cause=self.cause.format(**values), step=self.step.format(**values)) if values else self
 
 
 @dataclass(frozen=True)
@@ -103,18 +126,36 @@ class Group:
 
 
 @dataclass(frozen=True)
+class LastLines:
+    """The last lines of one writer of a file, oldest first. `time`: of the last one that has one."""
+
+    who: Who
+    file: str
+    time: float | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Diagnosis:
-    """`cause`: the first different error; None where nothing is wrong, or all only waited. `others`: further different
-    errors, later; `echoes`: those who waited. `named`: whom others name, and how many did, which convicts nobody;
-    `silent`: ranks of the job without an error."""
+    """The reading of all logs of a job.
+
+    `cause`: the first error that is no consequence of another; None where nothing is wrong, or all ranks only waited.
+    `others`: further such errors, later; `echoes`: consequences, and the scheduler's end of the job. `named`: the
+    ranks, devices and hosts that waiting ranks name, and by how many. `silent`: ranks without an error, of which
+    `unlogged` have no log here. `unexplained`: the job ended early and no cause is known; `last`: the last lines of
+    each rank that stopped first then, or of each log without an error where all ranks only waited.
+    """
 
     cause: Group | None = None
     others: tuple[Group, ...] = ()
     echoes: tuple[Group, ...] = ()
     named: tuple[tuple[str, int], ...] = ()
     silent: tuple[int, ...] = ()
+    unlogged: tuple[int, ...] = ()
     hints: tuple[Group, ...] = ()
     notes: tuple[str, ...] = ()
+    unexplained: bool = False
+    last: tuple[LastLines, ...] = ()
 
     @property
     def is_error(self) -> bool:

@@ -24,7 +24,9 @@ def meaning(text: str) -> Meaning | None:
     for code in re.findall(r"\bE[IJ]\d{4}\b", text):
         if code in _CODES:
             return _CODES[code]
-    numbers = [int(number) for number in re.findall(r"(?:error code is|retcode:?|ErrCode=)\s*\[?(\d{1,6})\b", text)]
+    numbers = [
+        int(number) for number in re.findall(r"(?:error code(?: is|:)|retcode:?|ErrCode=)\s{0,9}\[?(\d{1,6})\b", text)
+    ]
     for number in numbers:
         if number in _RUNTIME:
             return _RUNTIME[number]
@@ -40,11 +42,11 @@ _SET_ENV = (
 )
 _MATRIX = "install the releases of torch, torch_npu and CANN that belong together (VER107, VER108)"
 _ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU104)"
-_RAIL = "look at link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
+_RAIL = "check link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
 _PORTS = "reserve HCCL's ports and end what holds them (PRT101, PRT103)"
 _LEFT_BEHIND = Meaning(
     "a process of an earlier job still holds the device",
-    "end it, wait 10 s, and look: npu-smi info; hccn_tool -i N -process -g (not exist) (NIC108, NPU114)",
+    "end it, wait 10 s, then check: npu-smi info; hccn_tool -i N -process -g (not exist) (NIC108, NPU114)",
 )
 _TWICE = Meaning(
     "two processes use one device",
@@ -216,7 +218,7 @@ _CODES = {
     ),
     "EI0002": Meaning(
         "a rank waited in vain for another one inside a collective",
-        "look at the rank that did not come, and its rail (PRB101)",
+        "find the rank that did not join, then check its rail (PRB101)",
     ),
     "EI0003": Meaning(
         "the operation was called with what this product does not take, most often a data type",
@@ -229,7 +231,7 @@ _CODES = {
         "ranks called different operations, or with different sizes",
         "compare the versions of CANN and torch_npu on the hosts (VER102, VER104)",
     ),
-    "EI0006": Meaning("a device did not reach its peer's port 16666, or the peer had not begun", _RAIL),
+    "EI0006": Meaning("a device did not reach its peer's port 16666, or the peer had not started", _RAIL),
     "EI0007": Meaning("the device has no notifies, queue pairs or streams left", "end leftover processes (NIC108)"),
     "EI0008": Meaning("ranks have different releases of HCCL", "install one CANN everywhere (VER102)"),
     "EI0009": Meaning("two devices could not set up RDMA", "look at optics, link and address of both (NIC102, NPU107)"),
@@ -248,7 +250,7 @@ _CODES = {
     "EI0014": Meaning("addresses in the rank table are not those of the devices", _ADDRESS),
     "EI0015": Meaning(
         "not all ranks met at rank 0's host NIC in time",
-        "look at the host NIC and the firewall (FWL101, FWL104), and for a rank that never began",
+        "check the host NIC and the firewall (FWL101, FWL104), and find a rank that never started",
     ),
     "EI0016": Meaning("the TLS switch differs between devices", "set it alike everywhere (NPU108)"),
     "EI0017": Meaning("the rank table lacks an item", "complete the rank table (NPU127)"),
@@ -261,26 +263,66 @@ _CODES = {
     "EJ0004": Meaning("the device's address is not what the rank table says, or not set", _ADDRESS),
 }
 
-_RUNTIME = {  # numbers of ACL and the runtime
-    107001: Meaning("there is no device with that number", "compare with npu-smi info -m; ASCEND_RT_VISIBLE_DEVICES"),
-    107020: Meaning("the device did not end its task in time", "look at the device's health (NPU113)"),
-    207004: Meaning("there is no device with that number", "compare with npu-smi info -m; ASCEND_RT_VISIBLE_DEVICES"),
+_NUMBER = "compare with npu-smi info -m; ASCEND_RT_VISIBLE_DEVICES"
+_WAITED = "the device's task did not end in time: as a rule another rank did not join"
+_SILENT_RANK = "find the rank that stopped or logged no error (PRB101)"
+_OPERATOR = "check that operator's input (shape, type, range), then the device's health (NPU113)"
+_DAMAGED = "npu-smi info -t ecc -i N on that host; restart the device, then have it exchanged (NPU113)"
+
+_RUNTIME = {  # numbers of ACL and the runtime, as in CANN's rt_error_codes.h
+    107001: Meaning("there is no device with that number", _NUMBER),
+    107002: Meaning("the thread has no device context", "call torch.npu.set_device before the first operation"),
+    107003: Meaning("a stream was used in another device's context", "call torch.npu.set_device in every thread"),
+    107019: Meaning(_WAITED, _SILENT_RANK),
+    107020: Meaning(_WAITED, _SILENT_RANK),
+    107022: Meaning("the device's tasks were stopped after an earlier error", "find the first error"),
+    207001: Meaning("the device has no memory left", "end the process that holds it (NPU118): npu-smi info"),
+    207004: Meaning("there is no device with that number", _NUMBER),
+    207006: Meaning("the process may not use the device", "add the user to the group HwHiAiUser"),
     500001: Meaning(
         "CANN's compiler failed", "source set_env.sh; pip install attrs decorator scipy sympy psutil cloudpickle"
     ),
     500002: Meaning(
         "CANN's compiler failed", "source set_env.sh; pip install attrs decorator scipy sympy psutil cloudpickle"
     ),
+    507000: Meaning("CANN's runtime failed inside", "read the first ERROR line of that process's plog"),
+    507001: Meaning(
+        "the device's task scheduler reported an internal error",
+        "read the first ERROR line of that process's plog, and dmesg on that host (NPU113)",
+    ),
+    507010: Meaning("the device's task scheduler stopped answering", "restart the device or the host (NPU113)"),
+    507011: Meaning("an operator of the model failed on the device", _OPERATOR),
+    507012: Meaning("the device's task scheduler did not report in time", "npu-smi info; dmesg on that host (NPU113)"),
+    507013: Meaning("a copy by the device's DMA engine failed", "npu-smi info; dmesg on that host (NPU113)"),
+    507014: Meaning("an operator on the device's AI Core did not end in time", _OPERATOR),
+    507015: Meaning("an operator failed on the device's AI Core", _OPERATOR),
+    507016: Meaning("an operator failed on the device's AI Core (trap)", _OPERATOR),
+    507017: Meaning("an operator on the device's AI CPU did not end in time", _OPERATOR),
+    507018: Meaning("an operator failed on the device's AI CPU", _OPERATOR),
     507033: Meaning(
         "the device could not be opened: in use, lost or unhealthy",
         "npu-smi info; NPU109, NPU113; permissions of /dev/davinci*",
     ),
-    507048: Meaning("the device did not end its task in time", "look at the device's health (NPU113)"),
+    507034: Meaning("an operator on the device's vector core did not end in time", _OPERATOR),
+    507035: Meaning("an operator failed on the device's vector core", _OPERATOR),
+    507036: Meaning("an operator failed on the device's vector core (trap)", _OPERATOR),
+    507046: Meaning(_WAITED, _SILENT_RANK),
+    507047: Meaning(_WAITED, _SILENT_RANK),
+    507048: Meaning(_WAITED, _SILENT_RANK),
     507049: _TWICE,
+    507053: Meaning("the device's memory is damaged (uncorrectable error)", _DAMAGED),
+    507054: Meaning("the device's memory is damaged (HBM, more than one bit)", _DAMAGED),
+    507055: Meaning("memory of the device that it copied from may be damaged", "read the peer's own errors (NPU113)"),
+    507056: Meaning("the link between two devices broke", "check link and optics of both (NPU107, NIC102)"),
+    507057: Meaning(
+        "memory of the peer may be damaged, or the access was out of range", "read the peer's own errors (NPU113)"
+    ),
     507899: Meaning(
         "the driver failed inside, in a container most often for want of a mount",
         "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111)",
     ),
+    507900: Meaning("the device's AI CPU failed inside", "npu-smi info; dmesg on that host (NPU113)"),
+    507901: Meaning("the connection to the device was lost", "npu-smi info; dmesg on that host (NPU113)"),
 }
 
 _RESULTS = {  # HcclResult: only those that tell more than that something failed
@@ -288,13 +330,13 @@ _RESULTS = {  # HcclResult: only those that tell more than that something failed
     3: Meaning("HCCL got no memory (3)", "end what holds the device's memory (NPU118)"),
     5: Meaning("HCCL does not do that on this product (5), most often a data type", "compare with the product's types"),
     7: Meaning("HCCL found something it needs in use (7)", "end what holds the device and HCCL's ports (PRT103)"),
-    9: Meaning("HCCL gave up waiting (9)", "look at the rank that did not come"),
-    11: Meaning("HCCL got no TCP connection (11)", "look at the host NIC and the firewall (FWL101, FWL104)"),
+    9: Meaning("HCCL timed out (9)", "find the rank that did not join"),
+    11: Meaning("HCCL got no TCP connection (11)", "check the host NIC and the firewall (FWL101, FWL104)"),
     12: Meaning("HCCL got no RDMA connection (12)", _RAIL),
     13: Meaning("a TCP connection of HCCL broke (13)", "look at the host network"),
     14: Meaning("an RDMA transfer of HCCL failed (14)", _RAIL),
     16: Meaning("the driver refused HCCL (16)", "look at the device's health and the driver (NPU113, VER101)"),
     19: Meaning("HCCL's network failed (19)", _RAIL),
-    21: Meaning("another rank failed (21)", "look at that rank's own words"),
+    21: Meaning("another rank failed (21)", "read that rank's own log"),
     24: Meaning("the device's memory is used up (24)", "end what holds it (NPU118)"),
 }

@@ -1,0 +1,251 @@
+"""Errors of CANN besides HCCL's: codes of six characters (EE1001), numbers of ACL and the runtime (507015), and the
+lines that say more than either.
+
+A code's second character names the module, its last four the error; from 9000 on it is an inner error, which says only
+which module failed (CANN, troubleshooting, "Error Code Reference"). Numbers: CANN's rt_error_codes.h.
+"""
+
+import re
+
+from preflight.diagnose.types import Role, Sign, Weight
+from preflight.facts.last_words import Meaning, meaning
+
+_PROGRAM = "correct the program or its settings; no device, host or link is at fault"
+_OPERATOR = "check that operator's input (shape, type, range) first, then the device's health: npu-smi info (NPU113)"
+_COMPILER = "correct the network or its input; report it to the framework if the operator should take it"
+_PLOG = "read the first ERROR line of that process's plog (~/ascend/log/debug/plog)"
+_MODULES = {  # the code's second character: what failed, what to do
+    "1": ("the graph engine (GE) refused the graph or its options", _COMPILER),
+    "2": ("the fusion engine (FE) could not compile the graph", _COMPILER),
+    "3": ("an operator on the AI CPU failed", _OPERATOR),
+    "4": ("CANN's operator compiler (TE fusion) failed", _COMPILER),
+    "5": ("an operator could not be compiled", _COMPILER),
+    "6": ("an operator could not be compiled", _COMPILER),
+    "7": ("an operator's plug-in refused the model", _COMPILER),
+    "8": ("an operator does not take these parameters, at compile time", _COMPILER),
+    "9": ("an operator does not take these parameters, at compile time", _COMPILER),
+    "B": ("an operator could not be compiled: TBE does not support this size or form", _COMPILER),
+    "C": ("automatic tuning failed", _COMPILER),
+    "D": ("automatic tuning failed", _COMPILER),
+    "E": ("CANN's runtime failed", _PLOG),
+    "F": ("the graph could not be split over the devices", _COMPILER),
+    "G": ("CANN's tuning engine (AOE) failed", _COMPILER),
+    "H": ("the program called ACL with something it does not take", _PROGRAM),
+    "I": ("HCCL failed inside", _PLOG),
+    "J": ("HCCP, HCCL's process on the device, failed inside", _PLOG),
+    "K": ("the profiler refused its settings: {message}", _PROGRAM),
+    "L": ("the NPU driver failed", "npu-smi info; dmesg on that host; restart the device or the host (NPU113)"),
+    "M": ("a queue of the device failed", _PLOG),
+    "N": ("image or video processing (DVPP) failed", _PLOG),
+    "O": ("model compression (AMCT) failed", _PROGRAM),
+    "P": ("a dump failed", _PROGRAM),
+    "Z": ("an operator failed on the device", _OPERATOR),
+}
+_VISIBLE = "compare DEVICE_ID and ASCEND_RT_VISIBLE_DEVICES with npu-smi info -m (ENV107)"
+_HELD = "npu-smi info: end the process that holds the device (NPU114, NPU118)"
+_SYNC = "find the rank that stopped, or logged no error; raise HCCL_EXEC_TIMEOUT only if all ranks were busy (PRB101)"
+_CODES = {
+    "EE1001": (Role.OWN, "a call of CANN's runtime had an argument that it does not take", _PROGRAM),
+    "EE1002": (Role.WAIT, "the device's tasks did not end in time: as a rule another rank did not join", _SYNC),
+    "EL0001": (
+        Role.OWN,
+        "the driver does not find the device, or the device is unhealthy",
+        "npu-smi info; restart the device or the host (NPU109, NPU113)",
+    ),
+    "EL0002": (Role.OWN, "the program asked for a device that the driver does not have", _VISIBLE),
+    "EL0003": (
+        Role.OWN,
+        "the device could not be opened: in use, lost or unhealthy",
+        "npu-smi info on that host; permissions of /dev/davinci* (NPU109, NPU113)",
+    ),
+    "EL0004": (Role.OWN, "the device has no memory left", _HELD),
+    "EL0005": (Role.OWN, "the device is in use by another process", _HELD),
+    "EL0006": (Role.OWN, "the device has no resources left", _HELD),
+    "EL0007": (
+        Role.OWN,
+        "the process may not use the device",
+        "add the user to the group HwHiAiUser; in a container, pass the device",
+    ),
+}
+_DEVICE_RANGE = r"\bset device ?= ?(?P<device>\d{1,6}), valid device range is (?P<range>\[[\d, -]{1,20}[\])])"
+# A code counts where CANN puts one: at the beginning, in brackets or quotes, or before a colon or two blanks.
+_CODE = re.compile(r"(?:^|[\s\['\"(:,|])(?P<code>E[1-9A-Z]\d{4})(?:\]|'|\"|\)|: (?P<message>.{0,160})|  \S|:$)")
+_NO_NUMBER = re.compile(r"\bwarnings?\.warn\b|\bWarning\b")
+_NUMBER = re.compile(
+    r"(?:error code(?: is|:)|ErrCode=|retcode ?[:=]|\bret(?:Code)?(?:\[|: ?|=)|runtime result ?=|ret_code ?[:=])"
+    r"\s{0,3}\[?(?P<number>[1-5]\d{5})\b"
+)
+
+_AI_CORE = "an operator failed on the device's AI Core"
+_SDMA = "a copy by the device's SDMA engine failed, on this device or the one it copies with"
+_WAITED = "the device waited in vain for another rank inside a collective"
+_TABLE = "check the device's memory and health (npu-smi info -t ecc -i N), then the peer (NPU113)"
+
+# Lines that tell a cause, of the runtime, the driver, the device's AI CPU and MindSpore.
+SIGNS = (
+    Sign(
+        "EE1001",
+        Role.OWN,
+        ("invalid device",),
+        "the program asked for device {device}; it may use {range}",
+        _VISIBLE,
+        pattern=_DEVICE_RANGE,
+    ),
+    Sign(
+        "npu-memory",
+        Role.OWN,
+        ("may be other processes occupying this card",),
+        "device {device} has no memory left for {size} bytes: another process holds it",
+        _HELD,
+        pattern=r"size\[(?P<size>\d{1,15})\].{0,60}Device (?P<device>\d{1,4}) may be other",
+    ),
+    Sign(
+        "npu-memory",
+        Role.OWN,
+        ("may be other processes occupying this card",),
+        "the device has no memory left: another process holds it",
+        _HELD,
+    ),
+    Sign(
+        "npu-memory",
+        Role.OWN,
+        ("halMemAlloc failed",),
+        "the device has no memory left: this process or another one holds it",
+        _HELD,
+        weight=Weight.SYMPTOM,
+    ),
+    Sign(
+        "npu-memory",
+        Role.OWN,
+        ("NPU out of memory",),
+        "the device's memory is used up: by this process, or by another one on that device",
+        _HELD,
+    ),
+    Sign(
+        "npu-memory",
+        Role.OWN,
+        ("driver error:out of memory",),
+        "the device has no memory left",
+        _HELD,
+        weight=Weight.SYMPTOM,
+    ),
+    Sign("EI0002-task", Role.WAIT, ("fftsplus task timeout",), _WAITED, _SYNC),
+    Sign("EI0002-task", Role.WAIT, ("type:NOTIFY WAIT",), _WAITED, _SYNC),
+    Sign("EI0002-task", Role.WAIT, ("notify wait", "timeout"), _WAITED, _SYNC),
+    Sign("EI0002-task", Role.WAIT, ("event wait timeout",), _WAITED, _SYNC),
+    Sign("EI0002-task", Role.WAIT, ("rocess group work", "dispatch timeout"), _WAITED, _SYNC),
+    Sign(
+        "EE1002",
+        Role.WAIT,
+        ("stream sync timeout",),
+        "the device's tasks did not end in time: as a rule another rank did not join",
+        _SYNC,
+    ),
+    Sign("sdma", Role.OWN, ("type:SDMA", "[TaskException]"), _SDMA, _TABLE),
+    Sign(
+        "sdma",
+        Role.OWN,
+        ("sdma error",),
+        _SDMA,
+        _TABLE,
+        pattern=r"there is (?:a|an) sdma error|sdma error (?:occurred|exception)",
+    ),
+    Sign(
+        "npu-open",
+        Role.OWN,
+        ("TsdOpen failed",),
+        "the device could not be opened: an earlier process holds it, or it is unhealthy",
+        "npu-smi info: end processes that are left, then restart the device (NPU114, NPU113)",
+    ),
+    Sign(
+        "ai-core",
+        Role.OWN,
+        ("core kernel execute failed",),
+        f"{_AI_CORE} ({{kernel}})",
+        _OPERATOR,
+        pattern=r"fault kernel_name=(?P<kernel>[^,\s]{1,120})",
+    ),
+    Sign("ai-core", Role.OWN, ("core kernel execute failed",), _AI_CORE, _OPERATOR),
+    Sign("ai-core", Role.OWN, ("core error exception",), _AI_CORE, _OPERATOR),
+    Sign("ai-core", Role.OWN, ("vec error exception",), "an operator failed on the device's vector core", _OPERATOR),
+    Sign(
+        "ai-core", Role.OWN, ("fftsplus aivector error",), "an operator failed on the device's vector core", _OPERATOR
+    ),
+    Sign("ai-core", Role.OWN, ("fftsplus aicore error",), _AI_CORE, _OPERATOR),
+    Sign(
+        "ai-cpu",
+        Role.OWN,
+        ("cpu kernel execute failed",),
+        "an operator failed on the device's AI CPU ({kernel})",
+        _OPERATOR,
+        pattern=r"(?:fault )?(?:op_name|kernel_name|func_name)=(?P<kernel>[^,\s]{1,120})",
+    ),
+    Sign("ai-cpu", Role.OWN, ("cpu kernel execute failed",), "an operator failed on the device's AI CPU", _OPERATOR),
+    Sign(
+        "npu-memory-error",
+        Role.OWN,
+        ("HBM MULTI BIT ECC",),
+        "the device's memory is damaged (HBM, more than one bit)",
+        _TABLE,
+    ),
+    Sign(
+        "npu-heartbeat",
+        Role.OWN,
+        ("ts lost heartbeat",),
+        "the device's task scheduler stopped answering",
+        "npu-smi info; dmesg on that host; restart the device or the host (NPU113)",
+    ),
+    Sign(
+        "data-queue",
+        Role.OWN,
+        ("ot unsupported acl datatype",),
+        "the input pipeline gave a data type that the device does not take",
+        _PROGRAM,
+    ),
+    Sign(
+        "hccl-id-wait",
+        Role.WAIT,
+        ("store->get() got error",),
+        "rank 0 did not put the id of the communicator into the store in time: it died, hangs, or was never started",
+        "find out what rank 0 did (PRB101)",
+    ),
+    Sign("npu-distributed", Role.UNKNOWN, ("ERR0", "DIST internal error"), "torch_npu's process group failed", _PLOG),
+)
+
+
+def of_line(text: str) -> Sign | None:
+    """Return what the code or number of a CANN line says; None where the line has neither, or says nothing with it."""
+    if match := _CODE.search(text):
+        code = match["code"]
+        if code in _CODES:
+            role, cause, step = _CODES[code]
+            return Sign(code, role, (), cause, step, weight=Weight.SYMPTOM if code == "EE1001" else Weight.CAUSE)
+        module = _MODULES.get(code[1])
+        if module and not (code[1] in "IJ" and meaning(code)):
+            cause, step = module
+            message = (match["message"] or "").strip() or code
+            weight = Weight.SYMPTOM if code[2] == "9" or code[2:] == "8888" else Weight.CAUSE
+            return Sign(code, Role.OWN, (), cause.replace("{message}", message), step, weight=weight)
+    return _of_number(text)
+
+
+WAITING_NUMBERS = frozenset({107019, 107020, 507046, 507047, 507048})
+LINK_NUMBERS = frozenset({507055, 507056, 507057})
+# They tell that a task failed, not why: lines around them, or another rank, do.
+_VAGUE_NUMBERS = frozenset({107001, 107002, 107003, 107022, 207001, 507000, 507001, 507011, 507017, 507018, 507899})
+
+
+def _of_number(text: str) -> Sign | None:
+    match = _NUMBER.search(text)
+    if not match or _NO_NUMBER.search(text):
+        return None
+    known = meaning(f"error code is {match['number']}")
+    return None if known is None else of_number(match["number"], known)
+
+
+def of_number(number: str, known: Meaning) -> Sign:
+    """Return the sign of a number of ACL or the runtime."""
+    value = int(number)
+    role = Role.WAIT if value in WAITING_NUMBERS else Role.LINK if value in LINK_NUMBERS else Role.OWN
+    weight = Weight.SYMPTOM if value in _VAGUE_NUMBERS else Weight.CAUSE
+    return Sign(number, role, (), known.cause, known.remedy, weight=weight)

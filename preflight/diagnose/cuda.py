@@ -1,0 +1,157 @@
+"""Errors of the CUDA runtime, its libraries and the NVIDIA driver, as torch and NCCL report them.
+
+The messages are those of cudaGetErrorString (CUDA 10 to 13), cuBLAS and cuDNN; torch puts "CUDA error: " in front, NCCL
+"Cuda failure".
+"""
+
+from collections.abc import Iterator
+
+from preflight.diagnose.types import Role, Sign, Weight
+
+_FULL = "the GPU's memory is used up: by this process, or by another one on that GPU"
+_SMALLER = "nvidia-smi: end other processes on that GPU (GPU108); else use a smaller batch"
+_RESET = "dmesg | grep Xid on that host; nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU (GPU103, GPU104)"
+_LINES = "CUDA_LAUNCH_BLOCKING=1 names the line; dmesg | grep Xid on that host"
+_VISIBLE = "compare CUDA_VISIBLE_DEVICES and the ranks of each host with nvidia-smi -L (GPU101)"
+_DRIVER = "update the driver, or install a torch for an older CUDA (VER114)"
+
+# Message, id, cause, next step.
+_MESSAGES = (
+    ("uncorrectable ECC error", "gpu-ecc", "the GPU's memory is damaged (uncorrectable ECC error)", _RESET),
+    (
+        "uncorrectable NVLink error",
+        "gpu-nvlink",
+        "an NVLink of the GPU had an error that could not be corrected",
+        "dmesg | grep -E 'Xid.* (74|14[4-9]|150)'; nvidia-smi nvlink -e; reset the GPU (GPU115, GPU122)",
+    ),
+    ("uncorrectable contained", "gpu-ecc", "the GPU's memory is damaged (contained error)", _RESET),
+    ("an illegal memory access", "gpu-access", "a GPU kernel of the program read or wrote outside its memory", _LINES),
+    ("misaligned address", "gpu-access", "a GPU kernel of the program used a misaligned address", _LINES),
+    ("an illegal instruction", "gpu-access", "a GPU kernel ran an illegal instruction", _LINES),
+    ("invalid program counter", "gpu-access", "a GPU kernel jumped to an invalid address", _LINES),
+    (
+        "device-side assert triggered",
+        "gpu-assert",
+        "a GPU kernel of the program found an index or value out of range",
+        "CUDA_LAUNCH_BLOCKING=1 names the line",
+    ),
+    ("unspecified launch failure", "gpu-launch", "a GPU kernel died while it ran", _LINES),
+    ("hardware stack error", "gpu-launch", "a GPU kernel died while it ran (hardware stack error)", _LINES),
+    ("the launch timed out", "gpu-launch", "a GPU kernel ran longer than the display driver allows", _LINES),
+    (
+        "system not yet initialized",
+        "gpu-fabric",
+        "the fabric manager is not running, or has not finished",
+        "systemctl status nvidia-fabricmanager: active and enabled (GPU112, GPU114)",
+    ),
+    (
+        "all CUDA-capable devices are busy",
+        "gpu-busy",
+        "another process holds the GPU, or it is in exclusive mode or prohibited",
+        "nvidia-smi: processes and compute mode of that GPU (GPU108)",
+    ),
+    (
+        "CUDA-capable device(s) is/are busy",
+        "gpu-busy",
+        "another process holds the GPU, or it is in exclusive mode or prohibited",
+        "nvidia-smi: processes and compute mode of that GPU (GPU108)",
+    ),
+    (
+        "no CUDA-capable device",
+        "gpu-missing",
+        "the process finds no GPU: the driver, the container, or CUDA_VISIBLE_DEVICES",
+        "nvidia-smi -L where the job runs; docker run --gpus all (GPU101)",
+    ),
+    (
+        "invalid device ordinal",
+        "gpu-number",
+        "the program asked for a GPU number that the process does not have",
+        _VISIBLE,
+    ),
+    ("driver version is insufficient", "gpu-driver", "the NVIDIA driver is too old for this CUDA", _DRIVER),
+    ("forward compatibility was attempted", "gpu-driver", "the driver does not run this CUDA on this GPU", _DRIVER),
+    ("the provided PTX was compiled", "gpu-driver", "the NVIDIA driver is too old for this CUDA", _DRIVER),
+    (
+        "no kernel image is available",
+        "gpu-arch",
+        "this torch or extension was not built for this model of GPU",
+        "install a build that has the GPU's compute capability (TORCH_CUDA_ARCH_LIST)",
+    ),
+    ("GPU is lost", "nvidia-lost", "the GPU has fallen off the bus", "dmesg | grep Xid; restart the host (GPU102)"),
+)
+# torch, NCCL and C++ programs.
+_IN_FRONT = r"(?:CUDA|[Cc]uda|\bHIP\b|\bError \d{1,4}:|NCCL WARN)"
+
+
+def _signs() -> Iterator[Sign]:
+    for message, id_, cause, step in _MESSAGES:
+        yield Sign(id_, Role.OWN, (message,), cause, step, pattern=_IN_FRONT)
+
+
+SIGNS = (
+    Sign(
+        "device-memory",
+        Role.OWN,
+        ("CUDA out of memory",),
+        _FULL,
+        _SMALLER,
+        pattern=r"Error: CUDA out of memory|CUDA out of memory\. Tried",
+    ),
+    Sign("device-memory", Role.OWN, ("CUBLAS_STATUS_ALLOC_FAILED",), _FULL, _SMALLER),
+    Sign(
+        "device-memory",
+        Role.OWN,
+        ("out of memory",),
+        _FULL,
+        _SMALLER,
+        pattern=r"CUDA error: out of memory|(?:CUDA|[Cc]uda) failure.{0,60}out of memory",
+    ),
+    Sign("device-memory", Role.OWN, ("Not enough memory", "mem-fraction-static"), _FULL, _SMALLER),
+    Sign("device-memory", Role.OWN, ("No available memory for the cache blocks",), _FULL, _SMALLER),
+    Sign("device-memory", Role.OWN, ("ree memory on device", "less than desired"), _FULL, _SMALLER),
+    *_signs(),
+    Sign(
+        "gpu-library",
+        Role.OWN,
+        ("CUBLAS_STATUS_",),
+        "cuBLAS failed ({status}): a GPU error before it, no memory left, or libraries that do not fit together",
+        _LINES,
+        pattern=r"\bCUBLAS_STATUS_(?P<status>(?!SUCCESS)[A-Z_]{1,40})",
+        weight=Weight.SYMPTOM,
+    ),
+    Sign(
+        "gpu-library",
+        Role.OWN,
+        ("CUDNN_STATUS_",),
+        "cuDNN failed ({status}): a GPU error before it, no memory left, or libraries that do not fit together",
+        _LINES,
+        pattern=r"\bCUDNN_STATUS_(?P<status>(?!SUCCESS)[A-Z_]{1,40})",
+        weight=Weight.SYMPTOM,
+    ),
+    Sign(
+        "gpu-shutdown",
+        Role.WAIT,
+        ("driver shutting down",),
+        "the program was already ending",
+        "find the first error",
+        weight=Weight.SYMPTOM,
+    ),
+    Sign(
+        "gpu-error",
+        Role.OWN,
+        ("CUDA error: ",),
+        "the GPU or its driver failed ({message})",
+        _RESET,
+        pattern=r"CUDA error: (?P<message>[^\n.;]{1,80})",
+        weight=Weight.SYMPTOM,
+    ),
+    Sign(
+        "gpu-error",
+        Role.OWN,
+        ("uda failure",),
+        "the GPU or its driver failed ({message})",
+        _RESET,
+        pattern=r"[Cc]uda failure(?: \d{1,4})? '(?P<message>[^'\n]{1,80})'",
+        weight=Weight.SYMPTOM,
+    ),
+)

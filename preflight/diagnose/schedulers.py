@@ -1,0 +1,100 @@
+"""Ends of jobs by a scheduler: time limits, preemption, failed nodes, cancellation and memory limits.
+
+Formats of Slurm 17 to 25, PBS Professional and OpenPBS, LSF 10, and Kubernetes.
+"""
+
+from preflight.diagnose.types import Role, Sign
+
+_LONGER = "ask for more time, or save checkpoints; if it made no progress, find the rank that stopped first"
+_LIMIT = "the job's time limit was reached, and {by} ended it: no rank is the culprit"
+_FULL = "the job's memory limit was used up, and the kernel killed a process of it"
+_MEMORY = "find what uses the memory: data loaders, page-locked memory; or ask for more ({})"
+_SLURM = _MEMORY.format("--mem")
+
+JOB_MEMORY = "job-memory"
+CANCELLED = "cancelled"  # by its user, or by a launcher after a failed task: tells of no fault
+
+
+def _time_limit(by: str, *words: str) -> Sign:
+    return Sign("time-limit", Role.ENDED, words, _LIMIT.format(by=by), _LONGER)
+
+
+def _memory(*words: str, step: str = _SLURM, pattern: str = "") -> Sign:
+    return Sign(JOB_MEMORY, Role.OWN, words, _FULL, step, pattern)
+
+
+SIGNS = (
+    _time_limit("Slurm", "CANCELLED", "DUE TO TIME LIMIT"),
+    _time_limit("PBS", "PBS: job killed: walltime"),
+    _time_limit("LSF", "TERM_RUNLIMIT"),
+    _time_limit("Kubernetes", "DeadlineExceeded"),
+    Sign(
+        "preempted",
+        Role.ENDED,
+        ("CANCELLED", "DUE TO PREEMPTION"),
+        "Slurm ended the job to make room for another one: no rank is the culprit",
+        "submit it again, with --requeue and checkpoints",
+    ),
+    Sign(
+        "preempted",
+        Role.ENDED,
+        ("TERM_PREEMPT",),
+        "LSF ended the job to make room for another one: no rank is the culprit",
+        "submit it again",
+    ),
+    Sign(
+        "node-failed",
+        Role.OWN,
+        ("Node failure on ",),
+        "Slurm lost the node {node}",
+        "scontrol show node {node}; read that node's console and kernel log; then preflight check --limit {node}",
+        pattern=r"Node failure on (?P<node>[\w.\[\],-]{1,253})",
+    ),
+    Sign(
+        "node-failed",
+        Role.ENDED,
+        ("CANCELLED", "DUE TO NODE FAIL"),
+        "Slurm lost a node of the job, which this line does not name",
+        "find the node: sinfo -R, and slurmctld's log; read its console and kernel log",
+    ),
+    Sign(
+        "node-failed",
+        Role.ENDED,
+        (
+            "CANCELLED",
+            "DUE TO NODE ",
+        ),
+        "Slurm ended the job because of a node",
+        "find the node: sinfo -R, and slurmctld's log",
+    ),
+    Sign(
+        CANCELLED,
+        Role.HINT,
+        (" CANCELLED AT ",),
+        "the job was cancelled: by its user, or after a task failed",
+        "sacct -j JOB: the state and exit code of each step",
+        pattern=r"\*\*\* (?:JOB|STEP) \S{1,40} ON \S{1,253} CANCELLED AT (?:\S{1,40} )?(?:DUE TO JOB REQUEUE )?\*\*\*",
+    ),
+    _memory("Detected ", "oom", pattern=r"Detected \d{1,6} oom[-_ ]kill event"),
+    _memory(": Out Of Memory", "error: ", ": task"),
+    _memory("xceeded job memory limit"),
+    _memory("xceeded step memory limit"),
+    _memory("exceeded memory limit", "being killed"),
+    _memory("may have been killed by the cgroup out-of-memory handler"),
+    _memory(
+        "OOMKilled",
+        step=_MEMORY.format("resources.limits.memory"),
+        pattern=r"\b(?:[Rr]eason|[Ss]tatus|[Ss]tate|lastState)\b.{0,40}OOMKilled|^\S{1,253} +\d+/\d+ +OOMKilled",
+    ),
+    _memory("TERM_MEMLIMIT", step=_MEMORY.format("bsub -M")),
+    _memory("PBS: job killed: mem ", step=_MEMORY.format("-l mem")),
+    Sign(
+        "evicted",
+        Role.ENDED,
+        ("he node was low on resource",),
+        "Kubernetes evicted the pod, because its node ran out of a resource",
+        "kubectl describe pod, and its node",
+    ),
+)
+
+ENDS = frozenset(sign.id for sign in SIGNS if sign.role is Role.ENDED)

@@ -9,11 +9,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from preflight.diagnose.catalogue import TRIGGERS
+from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+from preflight.diagnose.catalogue import CODE_TRIGGER, TRIGGERS
 from preflight.diagnose.gather import Gathered, Spot, about, host_of
 from preflight.diagnose.line import time_of
 from preflight.diagnose.survived import AFTER
@@ -170,7 +172,8 @@ class _Reader:
         try:
             self._blocks(blocks)
         finally:  # of a file that breaks off, too
-            self.into.ended(self.passed, self.tail)
+            spot = Spot(self.source.name, self.lines, self.passed, self.source.about, self.year, lambda: None)
+            self.into.ended(self.passed, self.tail, spot)
 
     def _blocks(self, blocks: Iterator[bytes]) -> None:
         rest = b""
@@ -191,7 +194,8 @@ class _Reader:
             before = partial(self._time_before, block, begin)
             after = partial(_text_after, block, end)
             at = self.passed + end
-            spot = Spot(self.source.name, self.lines + 1, at, self.source.about, self.year, before, after)
+            shown = partial(_text_before, block, begin)
+            spot = Spot(self.source.name, self.lines + 1, at, self.source.about, self.year, before, after, shown)
             self.into.add(block[begin:end].decode("utf-8", "replace"), spot)
         self.lines += block.count(b"\n", counted)
         self.passed += len(block)
@@ -204,20 +208,33 @@ class _Reader:
         return next((time for time in times if time is not None), None)
 
 
+def _text_before(block: bytes, begin: int) -> str:
+    return block[max(0, begin - _BACK) : begin].decode("utf-8", "replace")
+
+
 def _text_after(block: bytes, end: int) -> str:
     return block[end : end + AFTER].decode("utf-8", "replace")
 
 
+@cache
+def _triggers() -> BytesAhoCorasick:
+    """Return the automaton that finds all trigger words in one pass, however many there are."""
+    return BytesAhoCorasick(list(TRIGGERS), implementation=Implementation.DFA)
+
+
 def _lines_in(block: bytes) -> set[tuple[int, int]]:
-    """Begin and end of each line in which something may stand."""
-    found: set[tuple[int, int]] = set()
-    for word in TRIGGERS:
-        place = block.find(word)
-        while place >= 0:
-            around = _around(block, place, place + len(word))
-            found.add(around)
-            place = block.find(word, around[1])
-    return found
+    """Return begin and end of each line that may tell of an error."""
+    lines: set[tuple[int, int]] = set()
+    for matches in (
+        ((begin, end) for _, begin, end in _triggers().find_matches_as_indexes(block)),
+        (match.span() for match in CODE_TRIGGER.finditer(block)),
+    ):
+        line = (0, -1)
+        for begin, end in matches:
+            if end > line[1]:
+                line = _around(block, begin, end)
+                lines.add(line)
+    return lines
 
 
 def _around(block: bytes, begin: int, end: int) -> tuple[int, int]:

@@ -1,17 +1,16 @@
-"""Read the logs of a job that failed, and say who was first, why, and what to do.
+"""Read the logs of a failed job: which rank, host or device failed first, why, and what to do.
 
   preflight diagnose job.log
   preflight diagnose logs/ -o json
   preflight diagnose node01/ascend/log node02/ascend/log
   preflight diagnose --fetch -i hosts.toml '/data/job7/*.log'
 
-Reads output of torch and torchrun, NCCL and HCCL, CANN's plogs and kernel logs, files and folders of them; nothing
-is contacted but with --fetch. Give it the logs of one run. The first error that differs stands first, then what others
-waited for. Who is named by others alone is not convicted. What is read, and how it is judged: docs/diagnose.md.
+Reads files and folders: output of torch, torchrun, MindSpore and Slurm, NCCL and HCCL, CANN's plogs and kernel logs.
+Contacts no host without --fetch. Give it the logs of one run. The first error comes first, then its consequences. A
+rank is not the culprit because others name it. What is read, and how it is judged: docs/diagnose.md.
 
---fetch brings the logs of all hosts: CANN's, the kernel's since its start, and files that are named as the hosts have
-them (in quotes, so that this machine's shell leaves them alone). Nothing is written on the hosts, and what came is
-removed from here.
+--fetch brings the logs of all hosts: CANN's, the kernel's since its start, and files by their paths on the hosts (in
+quotes, so that this machine's shell does not expand them). It writes nothing on the hosts, and removes its copies here.
 """
 
 import argparse
@@ -33,7 +32,7 @@ from preflight.diagnose import told
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Unread, read, sources
-from preflight.diagnose.types import Diagnosis, Group, Seen
+from preflight.diagnose.types import Diagnosis, Group, LastLines, Seen
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
@@ -206,6 +205,9 @@ def document(
         "echoes": [_group(group) for group in found.echoes],
         "named": [{"who": name, "by": count} for name, count in found.named],
         "silent_ranks": list(found.silent),
+        "unlogged_ranks": list(found.unlogged),
+        "unexplained": found.unexplained,
+        "last_lines": [_last(last) for last in found.last],
         "hints": [_group(group) for group in found.hints],
         "notes": list(found.notes),
         "unread": [{"file": one.name, "why": one.why} for one in unread],
@@ -217,6 +219,20 @@ def _group(group: Group) -> dict[str, Any]:
     sign = group.sign
     return {"error": sign.id, "kind": sign.role.value, "cause": sign.cause, "next": sign.step,
             "checks": list(sign.checks), "seen": [_seen(seen) for seen in group.seen]}  # fmt: skip
+
+
+def _last(last: LastLines) -> dict[str, Any]:
+    who = last.who
+    time = told.when(last.time) if last.time is not None else None
+    return {
+        "rank": who.rank,
+        "host": who.host or None,
+        "device": who.device or None,
+        "pid": who.pid,
+        "file": last.file,
+        "time": time,
+        "lines": list(last.lines),
+    }
 
 
 def _seen(seen: Seen) -> dict[str, Any]:

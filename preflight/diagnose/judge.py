@@ -1,101 +1,193 @@
-"""Who was first, and what is only an echo of it. Pure.
+"""The first error of a job, and which other errors are its consequences. Pure.
 
 An error that says what is wrong where it is logged, or between two ends, is a cause; one that says that others did not
-come, is none, and names nobody. Of causes the first in time leads.
+come is none, and identifies no culprit. Of causes the first in time leads.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from preflight.diagnose import kills
+from preflight.diagnose import kills, waiting
 from preflight.diagnose.gather import Counted, Gathered, Process
-from preflight.diagnose.host import is_of_kernel
-from preflight.diagnose.types import Diagnosis, Group, Role, Seen
+from preflight.diagnose.host import MEMORY, is_of_kernel
+from preflight.diagnose.launchers import ENDED_BADLY
+from preflight.diagnose.schedulers import CANCELLED, JOB_MEMORY
+from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight
 
 _NEVER = float("inf")
-_CLOCKS = 1.0  # seconds that clocks of two hosts may differ without anybody noticing
-_NEAR = 600.0  # seconds before the first error of a job in which what the kernel says may have to do with it
+_CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
+_NEAR = 600.0  # seconds before the first error of a job in which a kernel's report may belong to it
 _PATIENCE = 2100.0  # seconds: HCCL waits 1836 inside a collective, gloo 1800
 _SAME = 60  # characters in which two unknown errors are the same
-_SILENT = 64  # ranks that are named at most
+# Waits that begin when another process ends: an exception that no time is known of comes before them.
+_LOST = ("peer-gone", "nccl-lost", "nccl-remote", "socket-lost")
+_ENDS_OF_CPP = ("terminate", "abort")
+_WRAPPERS = ("RuntimeError", "TVMError")
+_INNER = re.compile(r"E[1-9A-Z]9\d{3}|EE8888")
+_BELOW = 30  # lines from an exception to the error that it passes on
+_OF_CANN = re.compile(r"E[1-9A-Z]\d{4}|\d{6}$|npu-|ai-c|sdma$|hccl-|data-queue$")
 
 
-def diagnosis(found: Gathered) -> Diagnosis:
-    said = [(process, [_by(process, seen) for seen in process.said.values()]) for process in found.processes.values()]
-    hints = [seen for _, all_seen in said for seen in all_seen if seen.sign.role is Role.HINT]
-    foreign = kills.of_others([seen for _, all_seen in said for seen in all_seen], found.files)
+def diagnosis(logs: Gathered) -> Diagnosis:
+    """Return the reading of all logs of a job."""
+    observed = _observed(logs)
+    everything = [seen for _, all_seen in observed for seen in all_seen]
+    hints = [seen for seen in everything if seen.sign.role is Role.HINT]
+    foreign = kills.of_others(everything, logs.files)
+    cancelled = [seen for seen in hints if seen.sign.id == CANCELLED]
     past: set[Seen] = set()  # exceptions that programs caught
     while True:
-        own = [(process, _leads(process, all_seen, past | foreign)) for process, all_seen in said]
-        leads, earlier = _of_this_job([*found.compared(), *(seen for _, ones in own for seen in ones)])
+        leading = [(process, _leads(process, all_seen, past | foreign)) for process, all_seen in observed]
+        leads, earlier = _of_this_job([*logs.compared(), *(seen for _, all_seen in leading for seen in all_seen)])
         if not (more := _past(leads)):
             break
         past |= more
-    past |= {seen for _, all_seen in said for seen in all_seen if seen.survived} - set(leads)
-    hints += [*map(_caught, past), *map(kills.note, foreign)]
-    names: Counter[str] = Counter()
-    for process, ones in own:
-        if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in ones):
-            missing = set(range(min(found.world, _SILENT))) - process.met if process.met else set()
-            names.update(sorted((process.names | {f"rank {rank}" for rank in missing}) - {f"rank {process.who.rank}"}))
-    notes = []
-    if found.too_many:
-        notes.append(f"{found.too_many} errors of further processes were not kept")
-    if earlier:
-        notes.append(
-            f"the kernel reported {', '.join(sorted({seen.sign.id for seen in earlier}))} more than "
-            f"{_NEAR / 60:.0f} min before the first error of the job; taken as another matter"
-        )
+    past |= {seen for seen in everything if seen.survived} - set(leads)
+    leads = [seen for seen in leads if not _follows_cancellation(seen, cancelled)]
+    restarted = [seen for seen in leads if _is_recovered(seen, logs)]
+    leads = [seen for seen in leads if seen not in restarted]
+    hints += [*map(_caught, past), *map(kills.note, foreign), *map(_restarted, restarted)]
     causes, echoes = _split(leads)
-    silent: tuple[int, ...] = ()
-    if echoes and not causes:
-        heard = {seen.who.rank for seen in leads}
-        ranks = range(found.world) if 0 < found.world <= 100_000 else sorted(found.ranks)
-        known = any(rank is not None for rank in heard)
-        silent = tuple(rank for rank in ranks if rank not in heard)[:_SILENT] if known else ()
-    notes += _about_order(causes, echoes)
+    silence, last = waiting.NO_SILENCE, tuple[LastLines, ...]()
+    unexplained = bool(echoes) and not causes and all(group.sign.id in ENDED_BADLY for group in echoes)
+    if unexplained:
+        last = waiting.last_of_failed(logs, echoes)
+    elif echoes and not causes:
+        silence, last = waiting.silent(logs, leads), waiting.last_of_quiet_files(logs, leads)
     return Diagnosis(
         causes[0] if causes else None,
         tuple(causes[1:]),
         tuple(echoes),
-        tuple(names.most_common(5)),
-        silent,
+        waiting.named(leading, logs, silence),
+        silence.ranks,
+        silence.unlogged,
         tuple(_grouped(hints)),
-        tuple(notes),
+        (*_about_logs(logs, earlier), *waiting.behind(logs), *_about_order(causes, echoes)),
+        unexplained,
+        last,
     )
 
 
-def _by(process: Process, counted: Counted) -> Seen:
-    """With all that was learnt of the process since."""
+def _observed(logs: Gathered) -> list[tuple[Process, list[Seen]]]:
+    """Return each process with what it logged. Lines that nothing ties to a writer are those of the only process that
+    CANN names in their file."""
+    observed: list[tuple[Process, list[Seen]]] = []
+    of_file: dict[str, tuple[Process, list[Seen]]] = {}
+    for key, process in logs.processes.items():
+        all_seen = [_identified(process, counted, logs) for counted in process.said.values()]
+        file = _only_file(key, process, logs)
+        if file in of_file:
+            of_file[file][1].extend(all_seen)
+            of_file[file][0].names.update(process.names)
+            continue
+        if file:
+            process = replace(process, mixed=False, names=set(process.names))
+            of_file[file] = (process, all_seen)
+        observed.append((process, all_seen))
+    return observed
+
+
+def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:
+    """Return the file of which CANN names this process as the only writer; empty: there is none."""
+    kind, file = key[:2]
+    pid = logs.only_writer(file).pid if kind in ("pid", "file") else None
+    of_writer = process.who.pid == pid if kind == "pid" else key == ("file", file, "")
+    return file if pid is not None and of_writer else ""
+
+
+def _identified(process: Process, counted: Counted, logs: Gathered) -> Seen:
+    """Return the observation with all that is known of its process by now."""
     survived = counted.caught and counted.survived
     seen = replace(counted.seen, count=counted.count, caught=counted.caught, survived=survived)
-    return seen if process.mixed else replace(seen, who=process.who)
+    who = seen.who if process.mixed else process.who
+    if process.mixed and who.rank is None and who.pid is None:
+        writer = logs.only_writer(seen.file)
+        who = replace(who, rank=writer.rank, pid=writer.pid, device=who.device or writer.device)
+    return replace(seen, who=logs.identified(who))
 
 
 def _when(seen: Seen) -> float:
     return _NEVER if seen.time is None else seen.time
 
 
+def _first(all_seen: Sequence[Seen]) -> Seen:
+    """Return the first one: by place within a file, else by time. Inner codes of CANN come after all others."""
+    inner = [seen for seen in all_seen if _INNER.fullmatch(seen.sign.id)]
+    rest = [seen for seen in all_seen if seen not in inner] or inner
+    if len({seen.file for seen in rest}) == 1:
+        return min(rest, key=lambda seen: seen.number)
+    return min(rest, key=lambda seen: (_when(seen), seen.number))
+
+
+def _is_before(seen: Seen, other: Seen) -> bool:
+    """Return whether it was logged before the other one, for certain."""
+    if seen.file == other.file:
+        return seen.number < other.number
+    return seen.time is not None and other.time is not None and seen.time < other.time
+
+
 def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[Seen]:
-    """The one error that speaks for a process: a cause before a wait, and what is known before what is not. Where
-    several may have written, each that is known. What it survived is not what it died of."""
+    """Return the error that speaks for a process; where several processes may have written, each that may be one's.
+    What a process survived is not what it died of."""
     errors = [seen for seen in all_seen if seen.sign.role is not Role.HINT and seen not in past]
     if any(not seen.survived and seen.sign.role is not Role.WAIT for seen in errors):
         errors = [seen for seen in errors if not seen.survived]
-    known = [seen for seen in errors if seen.sign.role is not Role.UNKNOWN]
-    if process.mixed and known:
-        return known
-    for roles in ((Role.OWN, Role.LINK), (Role.WAIT,), (Role.UNKNOWN,)):
-        fitting = [seen for seen in errors if seen.sign.role in roles]
-        if fitting:
-            return [min(fitting, key=_when)]  # of equal times the first that was read
+    if any(seen.sign.id in (JOB_MEMORY, MEMORY) for seen in errors):
+        errors = [seen for seen in errors if seen.sign.id != "killed"]
+    return _leads_of_several(errors) if process.mixed else _lead_of_one(errors)
+
+
+def _lead_of_one(errors: Sequence[Seen]) -> list[Seen]:
+    for tier in _tiers(errors):
+        if tier:
+            return [_first(tier)]
     return []
 
 
+def _leads_of_several(errors: Sequence[Seen]) -> list[Seen]:
+    causes, waits, symptoms, unknown, ends = _tiers(errors)
+    known = [*causes, *waits]
+    if known:
+        first = [seen for seen in unknown if all(_is_before(seen, other) for other in known)]
+        return known + [seen for seen in first if not _is_wrapper(seen, known)] + ends[:1]
+    for tier in (symptoms, unknown):
+        if tier:
+            return [_first(tier), *ends[:1]]
+    return ends[:1]
+
+
+def _is_wrapper(unknown: Seen, known: Sequence[Seen]) -> bool:
+    """Return whether an exception only passes on a known error right below it: that of CANN, or what C++ threw."""
+    if unknown.sign.id in _ENDS_OF_CPP:
+        return True
+    return unknown.sign.id in _WRAPPERS and any(
+        0 < seen.number - unknown.number <= _BELOW and _OF_CANN.match(seen.sign.id) for seen in known
+    )
+
+
+def _tiers(errors: Sequence[Seen]) -> tuple[list[Seen], ...]:
+    """Return errors by what they explain, the most first: causes; waits, deaths and ends of the job; failures without
+    a reason; exceptions that the catalogue does not have; reports of launchers."""
+    own = (Role.OWN, Role.LINK)
+    known = [seen for seen in errors if seen.sign.role is not Role.UNKNOWN]
+    return (
+        [seen for seen in known if seen.sign.role in own and seen.sign.weight is Weight.CAUSE],
+        [
+            seen
+            for seen in known
+            if seen.sign.weight is Weight.DEATH
+            or (seen.sign.role not in own and seen.sign.weight is not Weight.SYMPTOM)
+        ],
+        [seen for seen in known if seen.sign.role in own and seen.sign.weight is Weight.SYMPTOM],
+        [seen for seen in errors if seen.sign.role is Role.UNKNOWN],
+        [seen for seen in known if seen.sign.role not in own and seen.sign.weight is Weight.SYMPTOM],
+    )
+
+
 def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
-    """Those of the job, and those of the kernel that are too old to be."""
+    """Return those of the job, and those of the kernel that are too old to be."""
     jobs = [seen.time for seen in leads if seen.time is not None and not is_of_kernel(seen.sign)]
     if not jobs:
         return list(leads), []
@@ -105,8 +197,8 @@ def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
 
 
 def _past(leads: Sequence[Seen]) -> set[Seen]:
-    """Exceptions of programs that went on: they are errors only where something came of them, in the time that ranks
-    wait. One that its program says it survived is none where somebody else's error tells why the job failed."""
+    """Return exceptions of programs that went on: they are errors only where something came of them, in the time that
+    ranks wait. One that its program says it survived is none where another error tells why the job failed."""
     first = min((_when(seen) for seen in leads if not seen.caught), default=None)
     explained = any(not seen.caught and seen.sign.role is not Role.WAIT for seen in leads)
 
@@ -118,37 +210,81 @@ def _past(leads: Sequence[Seen]) -> set[Seen]:
     return {seen for seen in leads if seen.caught and is_past(seen)}
 
 
+def _follows_cancellation(seen: Seen, cancelled: Sequence[Seen]) -> bool:
+    """Return whether it is only what ranks log when their job is cancelled."""
+    if seen.sign.role in (Role.OWN, Role.LINK) and seen.sign.weight is Weight.CAUSE:
+        return False
+    return any(_is_before(end, seen) for end in cancelled)
+
+
+def _is_recovered(seen: Seen, logs: Gathered) -> bool:
+    """Return whether torchrun says further down that all workers ended well: it had started them again."""
+    return seen.number < logs.recovered.get(seen.file, 0) and (
+        seen.sign.id in ENDED_BADLY or seen.sign.role in (Role.WAIT, Role.UNKNOWN)
+    )
+
+
+def _restarted(seen: Seen) -> Seen:
+    cause = f"{seen.sign.cause}; torchrun started the workers again, and they ended well"
+    return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
+
+
 def _caught(seen: Seen) -> Seen:
     cause = "an exception was logged there, and the log goes on after it"
     return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
 
 
 def _grouped(all_seen: Iterable[Seen]) -> list[Group]:
-    """By what was said, the first one first; of equal times one whose host or rank is known."""
+    """Return observations by their error, the first one first; of equal times one whose host or rank is known."""
     groups: dict[tuple[str, str], list[Seen]] = defaultdict(list)
     for seen in sorted(all_seen, key=lambda seen: (_when(seen), not (seen.who.host or seen.who.rank is not None))):
-        groups[seen.sign.id, _shape(seen)].append(seen)
+        same = groups[seen.sign.id, _shape(seen)]
+        if not any(other.who == seen.who for other in same):
+            same.append(seen)
     return sorted((Group(same[0].sign, tuple(same)) for same in groups.values()), key=lambda group: _when(group.first))
 
 
 def _shape(seen: Seen) -> str:
-    """What tells errors apart that the catalogue does not: their words, without numbers."""
+    """Return what tells errors apart that the catalogue does not have: their words, without numbers."""
     if seen.sign.role is not Role.UNKNOWN:
         return ""
-    said = seen.text.partition(seen.sign.id)[2] or seen.text.rpartition("]")[2]
-    return re.sub(r"[\d\W]+", " ", said)[:_SAME]
+    message = seen.text.partition(seen.sign.id)[2] or seen.text.rpartition("]")[2]
+    return re.sub(r"[\d\W]+", " ", message)[:_SAME]
 
 
 def _split(leads: Sequence[Seen]) -> tuple[list[Group], list[Group]]:
-    """Causes and echoes. What is not known is a cause where nobody had begun to wait before it."""
+    """Return causes and consequences."""
+    ends = [seen for seen in leads if seen.sign.role is Role.ENDED]
     waits = [seen for seen in leads if seen.sign.role is Role.WAIT]
     known = [seen for seen in leads if seen.sign.role in (Role.OWN, Role.LINK)]
+    strong = [seen for seen in known if seen.sign.weight is Weight.CAUSE]
     unknown = [seen for seen in leads if seen.sign.role is Role.UNKNOWN]
-    begin = min(map(_when, (*waits, *known)), default=_NEVER)
-    first = [seen for seen in unknown if _when(seen) < begin or (not waits and not known)]
-    causes = _grouped((*known, *first))
-    later = [seen for seen in unknown if seen not in first]
-    return causes, _grouped((*waits, *later))
+    waited = [seen for seen in waits if seen.sign.weight is not Weight.SYMPTOM]
+
+    def is_cause(seen: Seen) -> bool:
+        if any(_is_before(end, seen) for end in ends):
+            return False
+        if seen.sign.role is Role.UNKNOWN:  # a cause where no rank had begun to wait before it
+            return all(
+                _is_before(seen, other) or (other.sign.id in _LOST and not _is_before(other, seen))
+                for other in (*waited, *known, *ends)
+            )
+        return seen.sign.weight is Weight.CAUSE or not any(_is_before(other, seen) for other in strong)
+
+    causes = [seen for seen in (*known, *unknown) if is_cause(seen)]
+    return _grouped(causes), _grouped(seen for seen in (*known, *ends, *waits, *unknown) if seen not in causes)
+
+
+def _about_logs(logs: Gathered, earlier: Sequence[Seen]) -> list[str]:
+    notes = []
+    if logs.too_many:
+        notes.append(f"{logs.too_many} errors of further processes were not kept")
+    if earlier:
+        notes.append(
+            f"the kernel reported {', '.join(sorted({seen.sign.id for seen in earlier}))} more than "
+            f"{_NEAR / 60:.0f} min before the first error of the job; taken as another matter"
+        )
+    return notes
 
 
 def _about_order(causes: Sequence[Group], echoes: Sequence[Group]) -> list[str]:

@@ -1,13 +1,15 @@
-"""A diagnosis as lines for people. Pure."""
+"""A diagnosis as lines of text. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from preflight.diagnose.types import Diagnosis, Group, Role, Seen, Who
+from preflight.diagnose.launchers import LAUNCHER
+from preflight.diagnose.types import Diagnosis, Group, Role, Seen, Sign, Who
 
 _NAMES = 6  # processes that are named one by one
 _KINDS = 5  # of errors that are told of after the first
 _QUOTED = 300  # characters of a line
+_LAST_QUOTED = 160  # of a last line
 
 
 def who(who: Who) -> str:
@@ -28,7 +30,7 @@ def when(time: float) -> str:
 
 
 def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
-    """Each line's style (see report.text.Line), indent and text."""
+    """Return each line's style (see report.text.Line), indent and text."""
     told: list[tuple[str, str, str]] = []
     if found.cause:
         told += _block("FIRST   ", found.cause, "fail")
@@ -38,21 +40,71 @@ def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
         told.append(("warn", "", f"THEN    {len(found.others) - _KINDS} more kinds of errors (-o json has them all)"))
     for group in found.echoes:
         told += _echo(group, leads=not found.cause and group is found.echoes[0])
-    if found.echoes and not found.cause:
-        told.append(
-            ("warn", "", "Nobody is convicted: all that is logged is of who waited for others, or saw them end.")
-        )
-    if found.silent:
-        told.append(("", "", f"no error of ranks {_ranges(found.silent)} in these logs: look there first"))
-    for name, count in found.named:
-        told.append(
-            ("dim", "", f"named by {_counted(count, 'process', 'processes')}: {name} (that alone convicts nobody)")
-        )
+    if found.unexplained:
+        told.append(("warn", "", "The job ended early, and these logs do not tell why."))
+    elif found.echoes and not found.cause:
+        told.append(("warn", "", _no_culprit(found)))
+    told += _last(found)
+    told += [("", "", text) for text in _silent(found)]
+    told += [("dim", "", text) for text in _named(found)]
     for group in found.hints:
         told.append(("dim", "", f"note: {group.sign.cause} ({group.sign.id}, {_place(group.first)}"
                      f"{_times(sum(seen.count for seen in group.seen))})"))  # fmt: skip
     told += [("dim", "", f"note: {note}") for note in found.notes]
     return told
+
+
+def _no_culprit(found: Diagnosis) -> str:
+    if found.echoes[0].sign.role is Role.ENDED:
+        return "No rank is the culprit: the scheduler ended the job."
+    return "No culprit is identified: every rank that logged an error waited for others, or lost them."
+
+
+def _last(found: Diagnosis) -> list[tuple[str, str, str]]:
+    """Return the last lines of ranks that stopped first, or of logs without an error."""
+    if not found.last:
+        return []
+    what = (
+        "of each rank that stopped first"
+        if found.unexplained
+        else "of each log without an error, the first to end first"
+    )
+    told = [("", "", f"last lines {what}:")]
+    for last in found.last:
+        at = f", {when(last.time)}" if last.time is not None else ""
+        name = who(last.who)
+        told.append(("", "    ", f"{name}{at}" if name == last.file else f"{name}{at} ({last.file})"))
+        told += [("dim", "    | ", line[:_LAST_QUOTED]) for line in last.lines]
+    return told
+
+
+def _silent(found: Diagnosis) -> list[str]:
+    """Return which ranks logged no error, and of which there is no log."""
+    logged = sorted(set(found.silent) - set(found.unlogged))
+    texts = []
+    if logged:
+        texts.append(f"no error in the logs of rank{_plural(logged)} {_ranges(logged)}: check {_these(logged)} first")
+    if found.unlogged:
+        texts.append(f"no log here of rank{_plural(found.unlogged)} {_ranges(found.unlogged)}")
+    return texts
+
+
+def _named(found: Diagnosis) -> list[str]:
+    """Return which ranks, hosts and devices others waited for."""
+    quiet = {f"rank {rank}" for rank in set(found.silent) - set(found.unlogged)}
+    texts = []
+    for name, count in found.named:
+        reason = "it logged no error" if name in quiet else "which alone does not make it the culprit"
+        texts.append(f"named by {_counted(count, 'process', 'processes')}: {name} ({reason})")
+    return texts
+
+
+def _plural(items: Sequence[int]) -> str:
+    return "" if len(items) == 1 else "s"
+
+
+def _these(items: Sequence[int]) -> str:
+    return "it" if len(items) == 1 else "them"
 
 
 def _block(label: str, group: Group, style: str) -> list[tuple[str, str, str]]:
@@ -65,16 +117,22 @@ def _block(label: str, group: Group, style: str) -> list[tuple[str, str, str]]:
     if len(group.seen) > 1:
         told.append(("", "    ", f"the same on {_others(group.seen[1:])}"))
     if sign.role is Role.LINK:
-        told.append(("", "    ", "it lies between two ends, or differs between them: neither is convicted by this"))
+        told.append(("", "    ", "The fault is between two ends: neither is identified as the culprit."))
     told.append(("next", "    -> ", sign.step))
     if sign.checks:
         told.append(("next", "    -> ", f"proved by: preflight check --only {','.join(sign.checks)}"))
     return told
 
 
+def _label(sign: Sign) -> str:
+    if sign.role is Role.ENDED or sign.id == LAUNCHER:
+        return "ENDED   "
+    return "WAITED  " if sign.role is Role.WAIT else "LATER   "
+
+
 def _echo(group: Group, *, leads: bool) -> list[tuple[str, str, str]]:
     sign = group.sign
-    label = "WAITED  " if sign.role is Role.WAIT else "LATER   "
+    label = _label(sign)
     since = f", from {when(group.first.time)} on" if group.first.time is not None else ""
     told = [("dim", "", f"{label}{sign.id}  {_all(group.seen)}{since}")]
     told.append(("dim", "    ", sign.cause))
@@ -83,7 +141,7 @@ def _echo(group: Group, *, leads: bool) -> list[tuple[str, str, str]]:
         told.append(("dim", "    ", _place(group.first)))
         told.append(("next", "    -> ", sign.step))
         if sign.checks:
-            told.append(("next", "    -> ", f"looked at by: preflight check --only {','.join(sign.checks)}"))
+            told.append(("next", "    -> ", f"checked by: preflight check --only {','.join(sign.checks)}"))
     return told
 
 

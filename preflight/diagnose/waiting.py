@@ -1,0 +1,103 @@
+"""The ranks that others waited for, and the last lines of those that stopped first. Pure.
+
+They are where to look, where all that is logged is of ranks that waited: being named makes no rank the culprit.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from preflight.diagnose.gather import Gathered, Process
+from preflight.diagnose.types import Group, LastLines, Role, Seen
+
+_RANKS = 100_000
+_SHOWN = 64  # ranks that are named at most
+_NAMED = 5  # that others name
+_LAST = 8  # writers whose last lines are shown
+_STOPPED = 5.0  # seconds between the last line of the first rank that stopped, and of others that count as first
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Ranks without an error, ascending; `unlogged`: those of them without a log here."""
+
+    ranks: tuple[int, ...] = ()
+    unlogged: tuple[int, ...] = ()
+
+
+NO_SILENCE = Silence()
+
+
+def silent(logs: Gathered, leads: Sequence[Seen]) -> Silence:
+    """Return the ranks without an error, where all others only waited."""
+    heard = {seen.who.rank for seen in leads if seen.who.rank is not None}
+    known = heard | logs.ranks
+    if not heard or (not logs.world and len(known) == 1):  # of one rank alone, no other rank is known
+        return NO_SILENCE
+    ranks = min(max(logs.world, max(known) + 1), _RANKS)
+    quiet = tuple(rank for rank in range(ranks) if rank not in heard)
+    unlogged = tuple(rank for rank in quiet if rank not in logs.ranks)
+    return Silence(quiet[:_SHOWN], unlogged[:_SHOWN])
+
+
+def named(
+    leading: Sequence[tuple[Process, list[Seen]]], logs: Gathered, silence: Silence
+) -> tuple[tuple[str, int], ...]:
+    """Return the ranks, hosts and devices that waiting processes name, and by how many; first those without an error
+    of their own, which have logged something."""
+    names: Counter[str] = Counter()
+    ranks = {f"{who.host} device {who.device}": who.rank for who in logs.known() if who.device and who.rank is not None}
+    for process, leads in leading:
+        if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in leads):
+            missing = set(range(min(logs.world, _SHOWN))) - process.met if process.met else set()
+            others = {f"rank {ranks[name]}" if name in ranks else name.strip() for name in process.names}
+            own = {f"rank {seen.who.rank}" for seen in leads}
+            names.update(sorted((others | {f"rank {rank}" for rank in missing}) - own))
+    quiet = {f"rank {rank}" for rank in set(silence.ranks) - set(silence.unlogged)}
+    ordered = sorted(names.items(), key=lambda item: (item[0] not in quiet, -item[1]))
+    return tuple(ordered[:_NAMED])
+
+
+def last_of_failed(logs: Gathered, echoes: Sequence[Group]) -> tuple[LastLines, ...]:
+    """Return the last lines of the ranks that launchers saw fail, else of those that stopped first."""
+    last = list(logs.last_lines())
+    failed = {seen.who.rank for group in echoes for seen in group.seen} - {None}
+    if any(lines.who.rank in failed for lines in last):
+        last = [lines for lines in last if lines.who.rank in failed]
+    else:
+        first = min((lines.time for lines in last if lines.time is not None), default=None)
+        if first is not None:
+            last = [lines for lines in last if lines.time is None or lines.time - first <= _STOPPED]
+    return tuple(last[:_LAST])
+
+
+def last_of_quiet_files(logs: Gathered, leads: Sequence[Seen]) -> tuple[LastLines, ...]:
+    """Return the last lines of the files without an error, where nothing tells their rank, and that end first."""
+    files = {seen.file for process in logs.processes.values() for seen in (c.seen for c in process.said.values())}
+    begin = min((seen.time for seen in leads if seen.time is not None), default=None)
+    quiet = [
+        lines
+        for lines in logs.last_lines()
+        if lines.file not in files
+        and lines.who.rank is None
+        and lines.who.pid is None
+        and not logs.only_writer(lines.file).pid
+        if begin is not None and lines.time is not None and lines.time <= begin
+    ]
+    return tuple(sorted(quiet, key=lambda lines: lines.time or 0.0)[:_LAST])
+
+
+def behind(logs: Gathered) -> list[str]:
+    """Return which ranks have completed fewer collectives than the others of their group, by torch's watchdogs."""
+    notes = []
+    for group, ranks in logs.completed.items():
+        counts = Counter(ranks.values())
+        most = max(counts)
+        late = sorted(rank for rank, done in ranks.items() if done < most)
+        if late and len(late) * 2 <= len(ranks):
+            shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in late[:_NAMED])
+            notes.append(
+                f"fewer collectives completed in group {group} than by the others ({most}): {shown}; such ranks joined "
+                "last, or called different ones"
+            )
+    return notes[:_NAMED]

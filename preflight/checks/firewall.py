@@ -153,7 +153,7 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
         if firewall.translating:
             remedy = (
                 f"not switched off here: {_some(list(firewall.translating))} would suffer; "
-                'firewall = "allow" in the inventory opens it for the cluster only'
+                'policy = "allow" under [firewall] in the inventory opens it for the cluster only'
             )
         elif switch.kind is not None:
             change = Change(

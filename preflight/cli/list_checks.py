@@ -66,7 +66,7 @@ def markdown(checks: Iterable[Entry]) -> str:
         "Made by `preflight list-checks -o markdown` from the docstrings of the checks; a test compares the two.\n\n"
         "The severity is what a finding of the check has unless it says otherwise. A check that could not look (a tool "
         "failed, no permission) says `unknown`, and one that does not apply to the product or to a single host `skip`. "
-        "`--only`, `--skip` and `--ignore` take ids, the start of one (`NPU`) or an area (`ports`)."
+        "`check --only`, `check --skip` and `check --ignore` take ids, the start of one (`NPU`) or an area (`ports`)."
     ]
     for area, members in by_area(checks).items():
         parts.append(f"## {area}")

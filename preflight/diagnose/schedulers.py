@@ -33,7 +33,7 @@ SIGNS = (
         Role.ENDED,
         ("CANCELLED", "DUE TO PREEMPTION"),
         "Slurm ended the job to make room for another one: no rank is the culprit",
-        "submit it again, with --requeue and checkpoints",
+        "submit it again from a checkpoint: sbatch --requeue",
     ),
     Sign(
         "preempted",

@@ -28,6 +28,7 @@ from preflight.model.ports import PortSet
 from preflight.provision.plan import make_plan
 from tests.unit.apply_to_facts import applied
 from tests.unit.healthy import Scene, scene
+from tests.unit.texts.trials import mistakes_in_words
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests" / "cases" / "checks").glob("*/*.toml"))
@@ -76,6 +77,7 @@ def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(path: Path) -
         assert matching, [differences(wanted, finding) for finding in unmatched]
         unmatched.remove(matching[0])
     assert not unmatched
+    assert mistakes_in_words(*(text for finding in found for text in (finding.remedy, finding.cause))) == []
     worst = path.stem.partition("-")[0]
     assert {finding.outcome.value for finding in found} <= {worst, "warn"} if expected else worst == "pass"
     assert not expected or worst in {finding.outcome.value for finding in found}

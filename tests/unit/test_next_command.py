@@ -9,6 +9,7 @@ from preflight.cli.next_command import after_configure, after_run
 from preflight.model.change import Area, Change, Kind, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from tests.unit.texts.trials import mistakes_in_words
 
 PORTS = Change("node01", Area.PORTS, Kind.FILE, "/etc/sysctl.conf", "a\n", "b\n", "PRT101")
 GOOD = Finding("PRT101", Outcome.PASS, "node01: reserved", host="node01")
@@ -43,6 +44,7 @@ def ended(*states: StepState) -> list[StepResult]:
 )
 def test_after_configure(after: Finding, states: list[StepState], says: str) -> None:
     assert after_configure(asked(), [GOOD, after], ended(*states)) == says
+    assert mistakes_in_words(says) == []
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,7 @@ def test_after_configure(after: Finding, states: list[StepState], says: str) -> 
 )
 def test_after_a_saved_plan_or_a_rollback(command: str, states: list[StepState], short: bool, says: str) -> None:
     assert after_run(asked(command), ended(*states), short=short) == says
+    assert mistakes_in_words(says) == []
 
 
 def test_what_is_next_keeps_to_the_hosts_asked_for_and_can_be_copied() -> None:

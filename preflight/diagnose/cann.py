@@ -81,6 +81,7 @@ _SDMA = "a copy by the device's SDMA engine failed, on this device or the one it
 _WAITED = "the device waited in vain for another rank inside a collective"
 _TABLE = "check the device's memory and health (npu-smi info -t ecc -i N), then the peer (NPU113)"
 
+HCCL_FAILED = "hccl-failed"
 # Lines that tell a cause, of the runtime, the driver, the device's AI CPU and MindSpore.
 SIGNS = (
     Sign(
@@ -208,6 +209,14 @@ SIGNS = (
         ("store->get() got error",),
         "rank 0 did not put the id of the communicator into the store in time: it died, hangs, or was never started",
         "find out what rank 0 did (PRB101)",
+    ),
+    Sign(
+        HCCL_FAILED,
+        Role.WAIT,
+        ("HCCL error in: ",),
+        "HCCL reported an error to torch_npu; its own lines tell which",
+        _PLOG,
+        weight=Weight.SYMPTOM,
     ),
     Sign("npu-distributed", Role.UNKNOWN, ("ERR0", "DIST internal error"), "torch_npu's process group failed", _PLOG),
 )

@@ -25,12 +25,14 @@ TRIGGERS = (
     b"srun: err", b"exited on sig", b"with non-zero st", b"BAD TERM", b"with return code", b"xit status", b"xit code",
     b"xitcode", b"exited with", b"(local_rank: ", b"non-zero exit",
     b"(core dumped)", b"egmentation fault", b"Bus error", b"Killed", b"Aborted", b"Fatal Python", b"terminate called",
-    b"aught signal", b"Signal: ", b"signal SIG", b"Signals.SIG", b"(): ", b"llegal instruction", b"double free",
-    b"corrupted ", b"detected ***", b"bad_alloc", b"Terminated", b"BY SIGNAL", b"EXIT STRING",
-    b"CANCELLED", b"TERM_", b"job killed", b"DeadlineEx", b"low on resource", b"worker died", b"running low on memory",
+    b"aught signal", b"Signal: ", b"signal SIG", b"Signals.SIG",
+    b"(): ", b"llegal instruction", b"double free",
+    b"corrupted ", b"detected ***", b"bad_alloc", b"Terminated", b"BY SIGNAL", b"EXIT STRING", b"RUNNING AT ",
+    b"quota exceeded", b"CANCELLED", b"TERM_", b"job killed",
+    b"DeadlineEx", b"low on resource", b"worker died", b"running low on memory",
     b"t join collective", b"t finish collective", b"lagging ranks", b"CUBLAS_STATUS_", b"CUDNN_STATUS_",
     b"error code", b"halMemAlloc", b"last completed", b"event wait timeout", b"gaierror", b"death signal",
-    b"successfully finished", b"watchdog got stuck", b"TsdOpen",
+    b"watchdog got stuck", b"TsdOpen",
     b"fftsplus", b"kernel execute failed", b"error exception", b"occupying this card", b"store->get()",
     b"sync timeout", b"user_rank", b"|  server  |", b"|  client  |",
 )  # fmt: skip
@@ -44,6 +46,8 @@ _NCCL_LINE = re.compile(r"\bNCCL (?:WARN|INFO|TRACE)\b|^include/socket\.h:\d+ WA
 _OTHER_LINE = re.compile(
     r"\bUCX  +(?:ERROR|WARN|INFO|DEBUG|DIAG|TRACE|FATAL)\b|\blibfabric:\d+:|\[mlx5_\d+\]|\bOFI (?:WARN|INFO)\b"
 )
+# Lines of others that a program cites.
+_CITED = re.compile(r"[\"'`](?:(?:slurmstepd|srun)(?:-\S{1,64})?: |(?:Segmentation fault|Bus error|Aborted) \(core)")
 _CANN_LINE = re.compile(r"\[(?:ERROR|EVENT|CRITICAL|EXCEPTION|WARNING|TRACE|INFO)\] ?[A-Z_]{2,16}\(\d+,")
 # MeanSquaredError and the like are figures of a training. Prefixes of torchrun and mpirun end with ]: and >:.
 _EXCEPTION = re.compile(
@@ -86,6 +90,8 @@ def recognise(text: str) -> Sign | None:
 
 
 def _recognised(text: str) -> Sign | None:
+    if _CITED.search(text):
+        return None
     if _NCCL_LINE.search(text):
         return _first(_NCCL_SIGNS, text)
     if _OTHER_LINE.search(text):

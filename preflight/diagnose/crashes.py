@@ -62,6 +62,7 @@ _SIGNALS = (
     _Signal(8, "SIGFPE", "Floating point exception", _crash("SIGFPE")),
     _Signal(15, "SIGTERM", "Terminated", _TERMINATED),
 )
+_OF_SCRIPT = r"(?:^|[\s\]])[\w./-]{1,200}: line \d{1,6}: +\d{1,10} "  # bash, of a child of a script
 # What a launcher writes in front of a rank's line, or a shell in front of what became of its child.
 _IN_FRONT = (
     r"(?:(?:[\w./-]{1,200}: ){1,3}(?:line )?\d{1,6}: +\d{1,10} |(?:ba|z|da)?sh: |\[\d+\] +[+-]? *\d{1,10} +"
@@ -99,7 +100,8 @@ def _reported(signal: _Signal) -> Iterator[Sign]:
     srun = rf"srun: error: \S{{1,300}}: tasks? [\d,-]{{1,200}}: {words}"
     yield replace(sign, words=("srun: error: ", words), pattern=srun)
     yield replace(sign, words=("srun: error: ", f"Exited with exit code {128 + number}"))
-    shell = rf"^{_IN_FRONT}{first}(?: +\(core dumped\))?(?:$|\s{{2,}}\S|\s+\(core)"
+    dead = rf"{first}(?: +\(core dumped\))?(?:$|\s{{2,}}\S|\s+\(core)"
+    shell = rf"^{_IN_FRONT}{dead}|{_OF_SCRIPT}{dead}"
     for start in (words[0], words[0].lower()):
         yield replace(sign, words=(start + words[1:],), pattern=shell)
     yield replace(sign, words=(f"{words} (core dumped)",))

@@ -9,7 +9,7 @@ from preflight.diagnose.hccl import LATE, TLS_DIFFERS
 from preflight.diagnose.host import MEMORY, kill_of
 from preflight.diagnose.launchers import ENDED_BADLY, LAUNCHER
 from preflight.diagnose.line import clean, parsed
-from preflight.diagnose.survived import AFTER, may_be_survived, went_on
+from preflight.diagnose.survived import AFTER, ended_well, may_be_restarted, may_be_survived, went_on
 from preflight.diagnose.torch import IGNORED
 from preflight.diagnose.types import Kill, LastLines, Line, Role, Seen, Sign, Who
 
@@ -39,13 +39,14 @@ _COMPLETED = re.compile(
     r"\[PG (?:ID )?\S{1,40} PG GUID (?P<group>[^\s\]]{1,80}) Rank (?P<rank>\d{1,6})\]"
     r".{0,200}\blast completed (?:NCCL )?work: (?P<done>\d{1,15})"
 )
-_RECOVERED = "worker group successfully finished"  # torchrun, also after it restarted its workers
 _CONNECTED = " - Init COMPLETE"  # NCCL: what did not connect before was tried again
 # torchrun's table of failures: host, rank and exit code of a worker stand in lines of their own.
 _TABLE = re.compile(
     r"^(?:\[\w+\]:)? *(?P<key>host|rank) {1,9}: (?P<value>[\w.-]{1,253})(?: \(local_rank: \d{1,4}\))? *$"
 )
 _TABLE_LINES = 4  # from the host to the exit code
+# MPICH's and Intel MPI's: the signal or exit code is in the next line.
+_HYDRA = re.compile(r"^=   RANK (?P<rank>\d{1,6}) PID \d{1,10} RUNNING AT (?P<host>[\w.-]{1,253})")
 # Lines of CANN, which name their process.
 _OF_CANN = re.compile(r"\[[A-Z]{4,9}\] ?[A-Z_]{2,16}\(\d+,|\(PID:\d+, Device:|\[PID: ?\d|Rank\[\d{1,6}\] failed")
 # A source line of CANN that said the same often says it again.
@@ -68,7 +69,8 @@ class Counted:
     """The first time that something was said, and how often it was in all.
 
     Of the last time: `end`, where its line ends in the file; `tag`, who wrote it; `left`, the bytes of the file after
-    it, known when that is read; `survived`: its writer says that it went on (see survived.py).
+    it, known when that is read; `survived`: its writer says that it went on, `restarted`: the job was started again and
+    ended well (see survived.py).
     """
 
     seen: Seen
@@ -77,6 +79,7 @@ class Counted:
     count: int = 1
     left: int = 0
     survived: bool = False
+    restarted: bool = False
 
     @property
     def may_be_caught(self) -> bool:
@@ -139,12 +142,13 @@ class Gathered:
         self._identities: dict[tuple[str, int], Who] = {}  # host and process number → rank and device
         self._writers: dict[str, set[Who]] = {}  # file → processes that CANN names in it
         self.completed: dict[str, dict[int, int]] = {}  # process group → rank → collectives that it completed
-        self.recovered: dict[str, int] = {}  # file → the line in which torchrun says that all workers ended well
         self._ends: dict[str, tuple[Who, int, str]] = {}  # file → its last lines, or those before a launcher's report
         self.files = 0  # that were read
 
     def ended(self, length: int, tail: bytes, spot: Spot | None = None) -> None:
         """Take the end of a file of `length` bytes, which ends with `tail`."""
+        if spot and spot.about.rank is not None and len(self.ranks) < _PROCESSES:
+            self.ranks.add(spot.about.rank)
         if spot and spot.file not in self._ends and len(self._ends) < _TAILS:
             self._ends[spot.file] = (spot.about, spot.year, tail[-_TAIL:].decode("utf-8", "replace"))
         failed = any(said.seen.sign.id in ENDED_BADLY for said in self._open.values())
@@ -153,8 +157,10 @@ class Gathered:
             if counted.may_be_caught and counted.left <= len(tail):
                 after = tail[len(tail) - counted.left :].decode("utf-8", "replace")
                 counted.survived = went_on(after, counted.tag)
-            if failed and not counted.tag:  # of whom those lines are, nobody knows
+            if failed and not counted.tag:  # those lines may be another rank's
                 counted.survived = False
+            if may_be_restarted(counted.seen.sign):
+                counted.restarted = ended_well(tail[-max(1, counted.left) :].decode("utf-8", "replace"))
         self._open.clear()
         self.files += 1
 
@@ -173,10 +179,11 @@ class Gathered:
         if match := _TABLE.match(raw):
             self._table_line(match, spot)
             return
+        if match := _HYDRA.match(raw):
+            self._table, self._table_at = dict(match.groupdict()), spot.number
+            return
         if match := _COMPLETED.search(raw):
             self._completed(match)
-        if _RECOVERED in raw:
-            self.recovered[spot.file] = spot.number
         place = _PLACE.match(raw)
         at = (spot.file, place[1], place[2]) if place else None
         if at and (again := self._repeated.get(at)):
@@ -244,7 +251,11 @@ class Gathered:
         who = line.who
         if spot.about.pid is not None:  # the device has process numbers of its own
             who = replace(who, pid=spot.about.pid, device=spot.about.device)
-        if "exitcode" in line.text and self._table and 0 < spot.number - self._table_at < _TABLE_LINES:
+        if (
+            ("exitcode" in line.text or line.text.startswith("=   "))
+            and self._table
+            and 0 < spot.number - self._table_at < _TABLE_LINES
+        ):
             rank = self._table.get("rank", "")
             who = replace(who, host=who.host or self._table.get("host", ""), rank=int(rank) if rank.isdigit() else None)
         if _OF_CANN.search(line.text) and (who.pid is not None or who.rank is not None):

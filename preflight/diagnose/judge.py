@@ -23,6 +23,8 @@ _PATIENCE = 2100.0  # seconds: HCCL waits 1836 inside a collective, gloo 1800
 _SAME = 60  # characters in which two unknown errors are the same
 # Waits that begin when another process ends: an exception that no time is known of comes before them.
 _LOST = ("peer-gone", "nccl-lost", "nccl-remote", "socket-lost")
+_OUT_OF_ORDER = 5.0  # seconds, in which a launcher may print lines of several ranks in another order
+_LINES_OUT_OF_ORDER = 50  # the same in lines
 _ENDS_OF_CPP = ("terminate", "abort")
 _WRAPPERS = ("RuntimeError", "TVMError")
 _INNER = re.compile(r"E[1-9A-Z]9\d{3}|EE8888")
@@ -46,8 +48,8 @@ def diagnosis(logs: Gathered) -> Diagnosis:
         past |= more
     past |= {seen for seen in everything if seen.survived} - set(leads)
     leads = [seen for seen in leads if not _follows_cancellation(seen, cancelled)]
-    restarted = [seen for seen in leads if _is_recovered(seen, logs)]
-    leads = [seen for seen in leads if seen not in restarted]
+    restarted = [seen for seen in leads if seen.restarted]
+    leads = [seen for seen in leads if not seen.restarted]
     hints += [*map(_caught, past), *map(kills.note, foreign), *map(_restarted, restarted)]
     causes, echoes = _split(leads)
     silence, last = waiting.NO_SILENCE, tuple[LastLines, ...]()
@@ -100,7 +102,9 @@ def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:
 def _identified(process: Process, counted: Counted, logs: Gathered) -> Seen:
     """Return the observation with all that is known of its process by now."""
     survived = counted.caught and counted.survived
-    seen = replace(counted.seen, count=counted.count, caught=counted.caught, survived=survived)
+    seen = replace(
+        counted.seen, count=counted.count, caught=counted.caught, survived=survived, restarted=counted.restarted
+    )
     who = seen.who if process.mixed else process.who
     if process.mixed and who.rank is None and who.pid is None:
         writer = logs.only_writer(seen.file)
@@ -126,6 +130,13 @@ def _is_before(seen: Seen, other: Seen) -> bool:
     if seen.file == other.file:
         return seen.number < other.number
     return seen.time is not None and other.time is not None and seen.time < other.time
+
+
+def _is_well_before(seen: Seen, other: Seen) -> bool:
+    """Return whether it was logged before the other one, also where lines of several ranks are out of order."""
+    if seen.time is not None and other.time is not None and abs(seen.time - other.time) > _OUT_OF_ORDER:
+        return seen.time < other.time
+    return seen.file == other.file and other.number - seen.number > _LINES_OUT_OF_ORDER
 
 
 def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[Seen]:
@@ -161,7 +172,7 @@ def _leads_of_several(errors: Sequence[Seen]) -> list[Seen]:
 def _is_wrapper(unknown: Seen, known: Sequence[Seen]) -> bool:
     """Return whether an exception only passes on a known error right below it: that of CANN, or what C++ threw."""
     if unknown.sign.id in _ENDS_OF_CPP:
-        return True
+        return any(seen.sign.id != "killed" for seen in known)
     return unknown.sign.id in _WRAPPERS and any(
         0 < seen.number - unknown.number <= _BELOW and _OF_CANN.match(seen.sign.id) for seen in known
     )
@@ -217,15 +228,8 @@ def _follows_cancellation(seen: Seen, cancelled: Sequence[Seen]) -> bool:
     return any(_is_before(end, seen) for end in cancelled)
 
 
-def _is_recovered(seen: Seen, logs: Gathered) -> bool:
-    """Return whether torchrun says further down that all workers ended well: it had started them again."""
-    return seen.number < logs.recovered.get(seen.file, 0) and (
-        seen.sign.id in ENDED_BADLY or seen.sign.role in (Role.WAIT, Role.UNKNOWN)
-    )
-
-
 def _restarted(seen: Seen) -> Seen:
-    cause = f"{seen.sign.cause}; torchrun started the workers again, and they ended well"
+    cause = f"{seen.sign.cause}; it was started again, and ended well"
     return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
 
 
@@ -265,13 +269,16 @@ def _split(leads: Sequence[Seen]) -> tuple[list[Group], list[Group]]:
         if any(_is_before(end, seen) for end in ends):
             return False
         if seen.sign.role is Role.UNKNOWN:  # a cause where no rank had begun to wait before it
+            others = [other for other in (*waited, *known, *ends) if other.sign.id != "killed"]
             return all(
-                _is_before(seen, other) or (other.sign.id in _LOST and not _is_before(other, seen))
-                for other in (*waited, *known, *ends)
+                _is_before(seen, other) or (other.sign.id in _LOST and not _is_well_before(other, seen))
+                for other in others
             )
         return seen.sign.weight is Weight.CAUSE or not any(_is_before(other, seen) for other in strong)
 
     causes = [seen for seen in (*known, *unknown) if is_cause(seen)]
+    first = [seen for seen in causes if seen.sign.id != "killed"]
+    causes = [seen for seen in causes if seen in first or not any(_is_before(other, seen) for other in first)]
     return _grouped(causes), _grouped(seen for seen in (*known, *ends, *waits, *unknown) if seen not in causes)
 
 

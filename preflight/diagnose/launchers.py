@@ -3,6 +3,7 @@
 Formats of torch 1.11 to 2.13, Slurm, Open MPI 4 and 5, MPICH, DeepSpeed and Ray 2. Signals are in `crashes`.
 """
 
+from preflight.diagnose.cann import HCCL_FAILED
 from preflight.diagnose.types import Role, Sign, Weight
 
 _ENDED = "the launcher saw a process end with an error"
@@ -86,4 +87,5 @@ SIGNS = (
     Sign("engine-died", Role.WAIT, ("AsyncEngineDeadError",), "the engine's process had died", _ENGINE),
 )
 
-ENDED_BADLY = frozenset({LAUNCHER, "killed", "crash", "ended", "shm", "abort"})
+# Of these alone nothing tells why the job ended.
+ENDED_BADLY = frozenset({LAUNCHER, HCCL_FAILED, "killed", "crash", "ended", "shm", "abort"})

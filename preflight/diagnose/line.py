@@ -44,6 +44,7 @@ _OPEN_MPI = re.compile(r"^(?:\[\d+,\d+\]<\w+>:)?\[(?P<host>[A-Za-z][\w.-]{0,252}
 # torch's report of ranks that are out of step: its numbers are ranks that it names.
 _DESYNC = re.compile(r"\] (?:finished|joined but didn't finish) collective #")
 _NCCL = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\]")
+_NCCL_RANK = re.compile(r" NCCL INFO .{0,80}\brank \d{1,6} nranks \d")
 _NCCL_INFO = re.compile(r"\bNCCL (?:INFO|TRACE)\b")
 _RAY = re.compile(r"\((?:\w{1,60} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,60}))?\)")
 _SYSLOG = re.compile(
@@ -179,7 +180,8 @@ def parsed(raw: str, year: int) -> Line:
     text = clean(raw).strip()
     head = text[:_LOOKED_AT]
     names_peers = bool(_DESYNC.search(text))
-    rank, tag, device = (None, "", "") if names_peers else _tagged(head)
+    own_rank = _NCCL_RANK.search(text)  # a number in front of it may be of the line
+    rank, tag, device = (None, "", "") if names_peers or own_rank else _tagged(head)
     writer = _writer(text, head)
     tag = tag if not writer.tag else writer.tag
     rank = rank if rank is not None else writer.rank

@@ -12,11 +12,14 @@ it; there a step is to stand before that. Where a launcher tells there that a pr
 import re
 
 from preflight.diagnose.catalogue import is_exception
+from preflight.diagnose.launchers import ENDED_BADLY
 from preflight.diagnose.line import clean, parsed
+from preflight.diagnose.schedulers import JOB_MEMORY
 from preflight.diagnose.types import Role, Sign
 
 AFTER = 64 << 10  # bytes after an exception that are looked at
 _NEAR = 6  # lines of its writer, without tracebacks, in which it says that it tries again
+_LAST_LINES = 10  # of a log, in which it says that the job finished
 _YEAR = 1970  # only whether a line has a time is asked
 
 _FULL = ("device-memory", "EI0011")  # of a GPU, of an NPU
@@ -43,7 +46,7 @@ _ELSE = re.compile(
 _WELL = re.compile(
     r"\b(?:(?:pre|fine|re)?-?t(?:rain|un)ing|evaluation|inference|generation|all steps)\b"
     r".{0,20}\b(?:finished|completed?|done|succeeded)\b|\b(?:finished|completed) successfully\b"
-    r"|\bexit(?:ed|s)?(?: with)?(?: code| status)?[ =:]{1,3}0\b",
+    r"|\bexit(?:ed|s)?(?: with)?(?: code| status)?[ =:]{1,3}0\b|\bsuccessfully finished\b|\(100%\) done",
     re.IGNORECASE,
 )
 _NOT = re.compile(
@@ -51,7 +54,7 @@ _NOT = re.compile(
     re.IGNORECASE,
 )
 _STEP = re.compile(
-    r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,3}(\d{1,9})|\d%\|.{0,200}\| {1,12}(\d{1,9})/\d", re.IGNORECASE
+    r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,12}(\d{1,9})|\d%\|.{0,200}\| {1,12}(\d{1,9})/\d", re.IGNORECASE
 )
 _OF_TRACEBACK = re.compile(  # bars begin with blanks, too
     r"(?:\[\w{1,12}\]:? ?)?(?:\s{2,}(?! *\d%)|Traceback |frame #|\w[\w.]{0,80}(?:Error|Exception)\b)"
@@ -63,6 +66,20 @@ def may_be_survived(sign: Sign, text: str) -> bool:
     if sign.role not in (Role.OWN, Role.UNKNOWN) or not is_exception(text):
         return False
     return sign.id in _FULL or not (_OF_DEVICES.match(sign.id) or _SAYS_DEVICE.search(text))
+
+
+def may_be_restarted(sign: Sign) -> bool:
+    """Return whether it tells of an end that a launcher or scheduler may answer with another start."""
+    return sign.role is Role.ENDED or sign.id in (*ENDED_BADLY, JOB_MEMORY, "ray-worker", "cancelled")
+
+
+def ended_well(after: str) -> bool:
+    """Return whether a job was started again and ended well, by the text behind its end: steps, and at the very end
+    that it finished."""
+    lines = [line for line in map(clean, after.splitlines()) if line.strip()]
+    finished = any(_WELL.search(line) and not _NOT.search(line) for line in lines[-_LAST_LINES:])
+    steps = {match[1] or match[2] for line in lines if (match := _STEP.search(line))}
+    return finished and len(steps) > 1
 
 
 def went_on(after: str, tag: str) -> bool:

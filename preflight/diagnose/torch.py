@@ -101,6 +101,8 @@ SIGNS = (
          "a data loader's process crashed (SIGSEGV)", "run it with num_workers=0 and python -X faulthandler",
          weight=Weight.DEATH),
     Sign("no-space", Role.OWN, ("No space left on device",), "a file system is full", "df -h and df -i on that host"),
+    Sign("no-space", Role.OWN, ("Disk quota exceeded",), "the user's disk quota is used up",
+         "quota -s on that host; remove files, or ask for more"),
     Sign("file-system", Role.OWN, ("Stale file handle",), "the shared file system was lost",
          "mount it anew on that host (HST120)"),
     # Of RDMA and MPI libraries the same words are about a queue or a key.

@@ -99,7 +99,7 @@ class Kill:
 class Seen:
     """The first time that a process said it; `count`: how often in all. `number`: of the line, from 1. `caught`: it is
     a Python exception, and the log goes on for long after the last one; `survived`: its writer says there that it went
-    on."""
+    on; `restarted`: the job was started again, and ended well."""
 
     sign: Sign
     who: Who
@@ -110,6 +110,7 @@ class Seen:
     count: int = 1
     caught: bool = False
     survived: bool = False
+    restarted: bool = False
     kill: Kill | None = None
 
 

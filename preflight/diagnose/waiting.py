@@ -34,7 +34,7 @@ def silent(logs: Gathered, leads: Sequence[Seen]) -> Silence:
     known = heard | logs.ranks
     if not heard or (not logs.world and len(known) == 1):  # of one rank alone, no other rank is known
         return NO_SILENCE
-    ranks = min(max(logs.world, max(known) + 1), _RANKS)
+    ranks = min(logs.world or max(known) + 1, _RANKS)
     quiet = tuple(rank for rank in range(ranks) if rank not in heard)
     unlogged = tuple(rank for rank in quiet if rank not in logs.ranks)
     return Silence(quiet[:_SHOWN], unlogged[:_SHOWN])

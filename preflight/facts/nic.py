@@ -122,7 +122,7 @@ class NicDevice:
     optics: Found[Optics] = field(default_factory=Found)
     speed: Found[int] = field(default_factory=Found)  # Mb/s; None: "Unknown!", as of a link that is down
     duplex: Found[str] = field(default_factory=Found)  # Full | Half; None: "Unknown!"
-    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; on Ascend 950 with its mode: rs 128 T4
+    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; Ascend 950: the mode, as 128 T4
     mac: Found[str] = field(default_factory=Found)
     neighbour: Found[Neighbour] = field(default_factory=Found)  # None: no LLDP frame seen
     packets: Found[dict[str, int]] = field(default_factory=Found)  # -stat -g, by the tool's own keys

@@ -67,11 +67,11 @@ def _fec_of_port(value: str) -> str:
         return "no"
     if not re.fullmatch(r"[0-9]{1,4} T[0-9]{1,2}", value):
         raise NotUnderstoodError(f"hccn_tool gives the FEC mode {quote(value)}, which is not understood")
-    return f"rs {value}"
+    return value
 
 
 def fec(text: str) -> tuple[Reading, ...]:
-    """`-fec -g`: rs, auto or no. A table on Ascend 950: "rs 128 T4", an entry a port; its "Bypass" is no FEC."""
+    """`-fec -g`: rs, auto or no. A table on Ascend 950, an entry a port: "128 T4"; its "Bypass" is no FEC."""
     if has_table(text):
         return each_row(text, "rs_mode", _fec_of_port)
     return readings(text, re.compile(r"fec mode ?: ?(rs|auto|no) FEC mode"), closed=True)

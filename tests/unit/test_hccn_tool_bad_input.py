@@ -135,8 +135,8 @@ def printed(name: str, value: Any, text: str) -> bool:
         return int(value) <= text.count("recv") or re.search(rf"\b{value} packets|\b{value} received", text) is not None
     if value == "no" and "Bypass" in text:  # no FEC, as Ascend 950 prints it
         return True
-    if isinstance(value, int) and value % 1000 == 0 and re.search(rf"\b{value // 1000} G\b", text):  # Mb/s, as Ascend 950 prints them
-        return True
+    if isinstance(value, int) and value % 1000 == 0 and re.search(rf"\b{value // 1000} G\b", text):
+        return True  # Mb/s, which Ascend 950 prints as Gb/s
     if isinstance(value, str):
         return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None
     if isinstance(value, float):

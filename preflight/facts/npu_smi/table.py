@@ -60,6 +60,7 @@ class _NotUnderstoodError(Exception):
 
 _VERSION = re.compile(r"npu-smi\s+\S{1,60}\s+Version:\s*(\S{1,60})", re.ASCII)
 _RULE = re.compile(r"\+[-=+]*\+")
+_BETWEEN_DIES = re.compile(r"\+-+\+")  # on 910_93, whose tables end with a line of =
 _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII)
 
 
@@ -70,7 +71,7 @@ def info(text: str) -> Table | Missing:
     title = next((at for at, line in enumerate(drawn) if _VERSION.search(line)), None)
     if title is None:
         return Missing(trouble(text))
-    if not _RULE.fullmatch(drawn[-1]):
+    if not _RULE.fullmatch(drawn[-1]) or (_BETWEEN_DIES.fullmatch(drawn[-1]) and any("Phy-ID" in row for row in drawn)):
         return Missing("the table of npu-smi info is cut")
     version, *rows = (line for line in drawn[title:] if not _RULE.fullmatch(line))
     heading = next((at for at, line in enumerate(rows) if "Process id" in line), None)

@@ -50,17 +50,24 @@ class _Adapter:
         self.port_pairs: dict[str, str] = {}
 
     def add(self, line: str) -> None:
+        """Keep a line that tells of the adapter or of its port. Others may come several times, such as messages."""
+        if not self.name:
+            self.reader.above(line)
+            return
         key, value = pair(line)
         if key == f"{self.kind} type":
             key = "CA type"
         if key == "Number of ports" and value.isdecimal() and len(value) < 4:
             self.ports_left = int(value)
+        if key not in _IBSTAT_KEYS and key != "Port GUID":
+            return
         into = self.pairs if self.number is None else self.port_pairs
         if into.setdefault(key, value) != value:
             self.reader.note(f"{self.name}: {quote(key)} comes twice")
             into[key] = ""
 
     def begin_port(self, number: int) -> None:
+        """Begin a port after the one before has ended."""
         self.number, self.port_pairs = number, {}
         if self.ports_left is not None and number:  # port 0, of a switch, is not counted
             self.ports_left -= 1
@@ -89,7 +96,7 @@ class _Adapter:
 def _complaint(line: str) -> str:
     """Return what a line of ibwarn or ibpanic says is wrong; nothing for debug output."""
     step = _STEP.fullmatch(line)
-    if step and not _FAILED.search(step.group(1)):
+    if line.startswith("ibdebug:") or (step and not _FAILED.search(step.group(1))):
         return ""
     if _GONE.search(line):
         return f"it said {quote(line)}: a device is there in name only, as after a virtual function was taken"
@@ -115,10 +122,10 @@ def ibstat(text: str) -> RdmaPorts | Missing:
         elif adapter.name and (match := _PORT.fullmatch(line)):
             ports += adapter.end_port()
             adapter.begin_port(int(match.group(1)))
-        elif line.startswith(("ibpanic:", "ibwarn:")):
+        elif line.startswith(("ibpanic:", "ibwarn:", "ibdebug:")):
             if complaint := _complaint(line):
                 reader.note(complaint)
-        elif adapter.name:
+        else:
             adapter.add(line)
     ports += adapter.end(of_text=True)
     return reader.ports(ports, "ibstat said", text)
@@ -151,5 +158,7 @@ def ibstatus(text: str) -> RdmaPorts | Missing:
             if pairs.setdefault(key, value) != value:
                 reader.note(f"{place[0]}: {quote(key)} comes twice")
                 pairs[key] = ""
+        else:
+            reader.above(line)
     close()
     return reader.ports(found, "ibstatus said", text)

@@ -87,6 +87,7 @@ class Reader:
         self.keys = keys
         self.unread: list[Missing] = []
         self.ends_inside_a_line = False
+        self._begins_inside_an_adapter = False
 
     def note(self, said: str) -> None:
         if len(self.unread) < MOST_UNREAD:
@@ -96,6 +97,12 @@ class Reader:
         """Note that the text was cut where the port lacks `last`, the key of the last line that is read of a port."""
         if last not in pairs and not self.ends_inside_a_line:
             self.note(f"{device} port {number} has no {quote(last)}: the text was cut")
+
+    def above(self, line: str) -> None:
+        """Note, once, that a line above the first adapter tells of one: the beginning of the text is missing."""
+        if not self._begins_inside_an_adapter and pair(line)[0] in self.keys:
+            self._begins_inside_an_adapter = True
+            self.note(f"{quote(line)} is above the first adapter: the beginning of the text is missing")
 
     def port(self, device: str, number: int, pairs: dict[str, str]) -> RdmaPort:
         values: dict[str, object] = {}

@@ -45,6 +45,9 @@ class _Hca:
 
     def add(self, line: str) -> None:
         """Keep a line that tells of the ports. With -v there are many others, some of which come several times."""
+        if not self.name:
+            self.reader.above(line)
+            return
         key, value = pair(line)
         self.verbose |= key == "max_mr_size"
         if key not in _DEVINFO_KEYS and key not in _OTHER_KEYS:
@@ -55,6 +58,7 @@ class _Hca:
             into[key] = ""
 
     def begin_port(self, number: int) -> None:
+        """Begin a port after the one before has ended."""
         self.number, self.port_pairs = number, {}
         self.ports += 1
 
@@ -113,7 +117,7 @@ def ibv_devinfo(text: str) -> RdmaPorts | Missing:
         elif _COMPLAINT.match(line):
             reader.note(f"it said {quote(line)}")
             hca.failed = True
-        elif hca.name:
+        else:
             hca.add(line)
     ports += hca.end()
     return reader.ports(ports, "ibv_devinfo said", text)

@@ -69,7 +69,7 @@ def _port_history(block: list[str]) -> LinkHistory:
     return LinkHistory(now=None, ups=ups, downs=downs, changes=tuple(changes))
 
 
-def _change(row: tables.Row) -> LinkChange:
+def _change(row: tables.TableRow) -> LinkChange:
     state = row.get("Link_Status", "")
     if state not in _STATES or "Time_Stamp" not in row:
         raise NotUnderstoodError(f"hccn_tool lists a link change {quote(state)}, which is not understood")

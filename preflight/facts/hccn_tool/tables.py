@@ -17,7 +17,7 @@ from preflight.facts.quote import quote
 
 T = TypeVar("T")
 
-Row = dict[str, str]
+TableRow = dict[str, str]
 
 _RULE = re.compile(r"\+(?:-{1,60}\+){1,20}")
 _RULES = 3  # above the headings, below them, below the last row
@@ -34,8 +34,8 @@ def has_table(text: str) -> bool:
     return any(rule(line.strip()) for line in text[:100_000].split("\n"))
 
 
-def rows_of(lines: list[str]) -> list[Row]:
-    """Return the rows of the table that `lines` begin with, by heading. What follows the table is passed over.
+def rows_of(lines: list[str]) -> list[TableRow]:
+    """Return the rows of the table that `lines` begin with, by heading. Ignore the lines below the table.
 
     Raise NotUnderstoodError for a table that was cut, or is none.
     """
@@ -54,7 +54,7 @@ def rows_of(lines: list[str]) -> list[Row]:
     return rows
 
 
-def places(rows: list[Row]) -> set[tuple[str, ...]]:
+def places(rows: list[TableRow]) -> set[tuple[str, ...]]:
     """Return the ports that the rows are of: NPU, UDie, port."""
     return {tuple(row[name] for name in _PLACE) for row in rows}
 

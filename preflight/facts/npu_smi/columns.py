@@ -38,6 +38,7 @@ _KNOWN = "|".join(map(re.escape, sorted(_HEADINGS, key=len, reverse=True)))
 _SEVERAL = re.compile(rf"(?:{_KNOWN})(?: (?:{_KNOWN}))*", re.ASCII)
 _ONE = re.compile(rf"(?:{_KNOWN})(?!\S)", re.ASCII)
 _NOT_READ = ("", r"\S{1,60}")
+_WIDEST = 1000  # characters of a line of headings; real ones have 120
 
 
 def cells(line: str) -> list[str] | None:
@@ -57,7 +58,7 @@ def _headings(cell: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one line of a table. `patterns`: a pattern a cell; None: nothing in this cell is read.
+    """The columns of one line of a table. `patterns`: one for each cell, None for a cell that is not read.
 
     `free`: the cell that may hold any character, the name of a process.
     """
@@ -83,7 +84,9 @@ class Columns:
 
 
 def columns(heading: list[str]) -> Columns | None:
-    """Return the columns below a line of headings; None where two of them are the same field."""
+    """Return the columns below a line of headings; None where two are the same field, or the line has no end."""
+    if sum(map(len, heading)) > _WIDEST:
+        return None
     fields: list[str] = []
     patterns: list[re.Pattern[str] | None] = []
     for cell in heading:

@@ -1,8 +1,8 @@
 """The tables of `npu-smi info`: 310, 310P, 910A from driver 20.x on, 910B, 910_93 and 950.
 
-Two lines a chip: the card's (NPU, name, health, power …), then the chip's (chip, bus id, use). 910_93 prints the
-card's line once a die, and may print it once for both; 950 has no chips, only NPUs. Below them, from some release on, a
-table of processes, which has a fifth column from 26.0 on. Columns are read by their headings.
+A chip has two lines: the card's (NPU, name, health, power …), then the chip's (chip, bus id, use). 910_93 prints the
+card's line for each die, or once for both. 950 has no chips, only NPUs. Newer releases print a table of processes
+below, with a fifth column from 26.0 on. Columns are read by their headings.
 """
 
 import re
@@ -60,7 +60,7 @@ class _NotUnderstoodError(Exception):
 
 _VERSION = re.compile(r"npu-smi\s+\S{1,60}\s+Version:\s*(\S{1,60})", re.ASCII)
 _RULE = re.compile(r"\+[-=+]*\+")
-_BETWEEN_DIES = re.compile(r"\+-+\+")  # on 910_93, whose tables end with a line of =
+_BETWEEN_DIES = re.compile(r"\+-+\+")  # on 910_93, where a table ends with a line of =
 _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII)
 
 

@@ -26,7 +26,7 @@ _IBSTATUS_KEYS = {
     "link_layer": "link_layer",
 }  # fmt: skip
 _NO_IB = "no RDMA device: its driver is not loaded, or none is there"
-# What libibumad prints where its debug output is on: what it does, step by step.
+# A line of libibumad's debug output.
 _STEP = re.compile(
     r"ibwarn: \[[0-9]{1,10}\] (?:umad_\w{1,60}|resolve_ca_\w{1,20}|dev_to_umad_id): (.{0,400})", re.ASCII
 )
@@ -106,10 +106,9 @@ def _complaint(line: str) -> str:
 
 
 def ibstat(text: str) -> RdmaPorts | Missing:
-    """Parse `ibstat`: good answers are told, also where it ends with an error.
+    """Parse `ibstat`, also where it ends with an error, as for a virtual function that was taken away.
 
-    It does so where a device is there in name only, such as a virtual function that was taken away. Lines of ibwarn
-    that tell what libibumad does are debug output and are passed over.
+    Lines of ibwarn that tell what libibumad does are debug output and are ignored.
     """
     reader = Reader("ibstat", _IBSTAT_KEYS)
     ports: list[RdmaPort] = []

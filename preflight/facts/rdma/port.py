@@ -63,7 +63,7 @@ _PHYSICAL: dict[str, PhysicalState] = {
     "linkerrorrecover": "LinkErrorRecovery",  # rdma link
 }  # fmt: skip
 _LAYERS: dict[str, LinkLayer] = {"InfiniBand": "InfiniBand", "IB": "InfiniBand", "Ethernet": "Ethernet"}
-# How the tools print that the kernel does not tell.
+# Words of the tools for a value that the kernel does not tell.
 _NOT_TOLD = {
     "physical_state": ("No state change", "NOP", "invalid physical state (0)"),
     "link_layer": ("Unspecified", "Unknown"),

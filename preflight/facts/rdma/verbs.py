@@ -25,7 +25,7 @@ _NO_DEVICES = re.compile(r"No IB devices found|Failed to get IB devices list")
 _COMPLAINT = re.compile(
     r"Failed to |IB device '|Invalid port requested|libibverbs: Warning: no userspace device-specific driver"
 )
-# "link mlx5_0/1 state ACTIVE …"; iproute2 before 5.1: "1/1: mlx5_0/1: state ACTIVE …"
+# "link mlx5_0/1 state ACTIVE …". Before iproute2 5.1: "1/1: mlx5_0/1: state ACTIVE …".
 _LINK = re.compile(r"(?:link |[0-9]{1,5}/[0-9]{1,3}: )([A-Za-z][\w.-]{0,60})/([0-9]{1,3}):? (.{1,400})", re.ASCII)
 
 

@@ -20,7 +20,10 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class LinkHistory:
-    """`-link_stat -g`. `downs` None: older 910A drivers do not count them. `changes`: newest first."""
+    """`-link_stat -g`. `downs` None: older 910A drivers do not count them. `changes`: newest first.
+
+    `now` None: not told, as on Ascend 950, which lists no more than the last ten changes.
+    """
 
     now: float | None
     ups: int
@@ -119,7 +122,7 @@ class NicDevice:
     optics: Found[Optics] = field(default_factory=Found)
     speed: Found[int] = field(default_factory=Found)  # Mb/s; None: "Unknown!", as of a link that is down
     duplex: Found[str] = field(default_factory=Found)  # Full | Half; None: "Unknown!"
-    fec: Found[str] = field(default_factory=Found)  # rs | auto | no
+    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; Ascend 950: the mode, as 128 T4
     mac: Found[str] = field(default_factory=Found)
     neighbour: Found[Neighbour] = field(default_factory=Found)  # None: no LLDP frame seen
     packets: Found[dict[str, int]] = field(default_factory=Found)  # -stat -g, by the tool's own keys

@@ -46,7 +46,7 @@ RESTLESS: dict[type, tuple[str, ...]] = {
     Load: ("wanted", "others", "seconds", "busiest"),
     HccnConf: ("text",),  # its lines are `entries`
     NpuSmi: ("processes",),
-    NpuChip: ("busy_percent", "hbm_used"),
+    NpuChip: ("busy_percent", "hbm_used", "ddr_used"),
     NicDevice: ("history", "packets", "resources", "arp", "bandwidth"),
     Optics: ("temperature", "tx_power", "rx_power"),
     Usages: ("hbm", "aicore"),

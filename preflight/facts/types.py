@@ -226,6 +226,8 @@ class NpuChip:
     bus: str = ""  # "0000:C1:00.0"
     hbm_used: int | None = None  # MB; None: the product has none, or the tool does not tell
     hbm_total: int | None = None
+    ddr_used: int | None = None  # MB; 310 and 310P have DDR in the place of HBM, 910A has both
+    ddr_total: int | None = None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,14 @@ def test_every_chip_and_card_is_asked_by_npu_smi_s_own_numbers(tmp_path: Path) -
     }
 
 
+def test_chips_of_950_are_asked_by_their_npu_and_chip_and_not_by_their_slot(tmp_path: Path) -> None:
+    header = "NPU ID          Slot ID          Chip ID          Chip Phy-ID          Chip Name    "
+    row = "3               6                0                7                    Ascend950PR"
+    path = tool(tmp_path, "npu-smi", f'[ "$2" = -m ] && {{ echo "{header}"; echo "{row}"; exit; }}\necho "$@"\n')
+    found = answer("chips", path=path, chip_queries=["health"])["chips"]["value"]
+    assert set(found["queries"]) == {"topo", "board -i 3", "health -i 3 -c 0"}
+
+
 def test_a_query_of_npu_smi_that_hangs_or_floods_leaves_the_others(tmp_path: Path) -> None:
     script = f"""[ "$2" = -m ] && {{ {MAPPING}; exit; }}
 [ "$3$5$7" = health10 ] && sleep 60

@@ -127,12 +127,16 @@ def printed(name: str, value: Any, text: str) -> bool:
     """Whether `text` has `value`."""
     if name in ("at", "now"):
         when = datetime.fromtimestamp(value, UTC)
-        return f"{when.day:2} {when:%H:%M:%S %Y}" in text
+        return re.search(rf" {when.day} {when:%H:%M:%S %Y}", text) is not None
     if name == "milliseconds":
         times = [float(t) / (1000 if unit == "us" else 1) for t, unit in re.findall(r"time ?= ?([\d.]+)(ms|us)", text)]
         return bool(min(times) <= value <= max(times))
     if name in ("sent", "received", "plane_faults"):
         return int(value) <= text.count("recv") or re.search(rf"\b{value} packets|\b{value} received", text) is not None
+    if value == "no" and "Bypass" in text:  # no FEC, as Ascend 950 prints it
+        return True
+    if isinstance(value, int) and value % 1000 == 0 and re.search(rf"\b{value // 1000} G\b", text):
+        return True  # Mb/s, which Ascend 950 prints as Gb/s
     if isinstance(value, str):
         return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None
     if isinstance(value, float):

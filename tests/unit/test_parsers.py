@@ -140,6 +140,14 @@ def test_chips_are_mapped_to_physical_ids_by_the_mapping_and_not_by_their_npu_id
     assert [process.device for process in combined.processes] == [3]
 
 
+def test_memory_of_310p_is_ddr_in_the_facts_and_no_hbm() -> None:
+    table = npu_smi.info((CASES / "parsers" / "npu-smi.info" / "310P.txt").read_text(encoding="utf-8"))
+    combined = npu_smi.combined(table, ())
+    assert isinstance(combined, NpuSmi)
+    assert [(chip.hbm_used, chip.hbm_total) for chip in combined.chips] == [(None, None)]
+    assert [(chip.ddr_used, chip.ddr_total) for chip in combined.chips] == [(19435, 21527)]
+
+
 def test_without_a_mapping_sparse_npu_ids_are_not_guessed() -> None:
     rows = tuple(npu_smi.ChipRow(npu, 0, None, "910B4", "OK", 0) for npu in (10, 12))
     combined = npu_smi.combined(npu_smi.Table("1", rows, ()), Missing("no -m"))

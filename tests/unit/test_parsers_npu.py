@@ -4,6 +4,7 @@ input, no exception, and nothing told that was not in the text."""
 import json
 import random
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,16 @@ def test_the_answers_in_a_collector_s_file_are_read_as_those_that_stand_alone(
     for command, alone in IN_ONE_FILE[file].items():
         output = next(answer.output for answer in answers if answer.command.endswith(command))
         assert parse(expected[alone]["parser"], output) == expected[alone]["value"], command
+
+
+@pytest.mark.parametrize("heading", ["NPU ", "NPU ID  ", "x  ", "NPU Util(%) ", "Process id in "])
+def test_a_heading_without_end_takes_no_time(heading: str) -> None:
+    text = (CASES / "parsers" / "npu-smi.info" / "950.txt").read_text(encoding="utf-8")
+    for known in ("Health        ", "NPU Util(%) ", "Process id    "):
+        started = time.process_time()
+        found = npu_smi.info(text.replace(known, known + heading * 50_000, 1))
+        assert time.process_time() - started < 1.0
+        assert isinstance(found, Missing)
 
 
 def test_npus_without_a_word_on_their_processes_leave_open_who_is_busy() -> None:

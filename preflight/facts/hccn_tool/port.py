@@ -3,7 +3,9 @@
 import re
 
 from preflight.facts.found import Found
-from preflight.facts.hccn_tool.words import each_line, readings
+from preflight.facts.hccn_tool.tables import each_row, has_table
+from preflight.facts.hccn_tool.words import NotUnderstoodError, each_line, readings
+from preflight.facts.quote import quote
 from preflight.facts.types import Reading
 
 _UNKNOWN = "Unknown!"  # how speed and duplex of a link that is down are printed
@@ -42,7 +44,9 @@ def cfg_status(text: str) -> tuple[Reading, ...]:
 
 
 def speed(text: str) -> tuple[Found[int], ...]:
-    """`-speed -g`: Mb/s; None where the tool says "Unknown!", as of a link that is down."""
+    """`-speed -g`: Mb/s; None where the tool says "Unknown!", as of a link that is down. A table on Ascend 950."""
+    if has_table(text):
+        return each_row(text, "Speed", _speed_of_port)
     return each_line(text, re.compile(r"Speed ?: ?(\d{1,9}) ?Mb/s"), int, unset=_UNKNOWN, closed=True)
 
 
@@ -51,8 +55,25 @@ def duplex(text: str) -> tuple[Reading, ...]:
     return readings(text, re.compile(r"Duplex ?: ?(Full|Half)"), _UNKNOWN, closed=True)
 
 
+def _speed_of_port(value: str) -> int | None:
+    match = re.fullmatch(r"([0-9]{1,5}) ?G", value)
+    if match is None and value.lower() != "unknown":
+        raise NotUnderstoodError(f"hccn_tool gives the speed {quote(value)}, which is not understood")
+    return 1000 * int(match.group(1)) if match else None
+
+
+def _fec_of_port(value: str) -> str:
+    if value == "Bypass":
+        return "no"
+    if not re.fullmatch(r"[0-9]{1,4} T[0-9]{1,2}", value):
+        raise NotUnderstoodError(f"hccn_tool gives the FEC mode {quote(value)}, which is not understood")
+    return value
+
+
 def fec(text: str) -> tuple[Reading, ...]:
-    """`-fec -g`: rs, auto or no."""
+    """`-fec -g`: rs, auto or no. A table on Ascend 950, an entry a port: "128 T4"; its "Bypass" is no FEC."""
+    if has_table(text):
+        return each_row(text, "rs_mode", _fec_of_port)
     return readings(text, re.compile(r"fec mode ?: ?(rs|auto|no) FEC mode"), closed=True)
 
 

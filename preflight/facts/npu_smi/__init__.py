@@ -1,4 +1,4 @@
-"""What npu-smi prints (Ascend; 910A from driver 20.x, 910B, 910_93 and 310P), a module a kind of output."""
+"""What npu-smi prints (Ascend 310, 310P, 910A from driver 20.x on, 910B, 910_93, 950), a module a kind of output."""
 
 from preflight.facts.npu_smi.chip import ChipProcess, board, common, hccs, health, processes, superpod, usages
 from preflight.facts.npu_smi.combined import combined, physical, product_of

@@ -17,7 +17,10 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 _HEALTH = ("OK", "Warning", "Alarm", "Critical", "UNKNOWN", "NA")
 _ALARM = re.compile(r"(0[xX])?[0-9A-Fa-f]{1,16}")
 _LANES = re.compile(r"\[([0-9 \t]{0,390})\]")
-_PROCESS = re.compile(r"Process id:([0-9]{1,9})[ \t]+Process name:(.{0,60}?)[ \t]*Process memory\(MB\):([0-9]{1,15})")
+_PROCESS = re.compile(
+    r"Process id:([0-9]{1,9})[ \t]+Process name:(.{0,60}?)[ \t]*Process memory\(MB\):([0-9]{1,15})"
+    r"(?:[ \t]+Process id in container:(?:[0-9]{1,9}|NA|-))?"
+)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def combined(
         chips=tuple(
             NpuChip(
                 device[row.npu, row.chip], row.name, row.health, row.busy_percent, row.npu, row.chip, row.bus,
-                row.hbm_used, row.hbm_total,
+                row.hbm_used, row.hbm_total, row.ddr_used, row.ddr_total,
             )
             for row in table.chips
         ),

@@ -12,6 +12,7 @@ from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_COLUMN_ENDS = re.compile(r"\s{2,}|\t")
 
 
 @dataclass(frozen=True)
@@ -35,23 +36,29 @@ class Card:
 
 
 def mapping(text: str) -> tuple[ChipId, ...] | Missing:
-    """`npu-smi info -m`: which physical id an NPU's chip has. Rows of the `Mcu` are no chips."""
-    rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
-    header = rows[0] if rows else []
-    if header[:2] != ["NPU ID", "Chip ID"] or "Chip Logic ID" not in header:
+    """Parse `npu-smi info -m`: which physical id an NPU's chip has. Rows of the `Mcu` are no chips."""
+    rows = [_COLUMN_ENDS.split(line.strip()) for line in text.splitlines() if line.strip()]
+    start = next((at for at, row in enumerate(rows) if "NPU ID" in row and "Chip ID" in row), None)
+    header = [] if start is None else rows[start]
+    device = "Chip Phy-ID" if "Chip Phy-ID" in header else "Chip Logic ID"
+    if start is None or device not in header or "Chip Name" not in header or len(set(header)) < len(header):
         return Missing(trouble(text, "info -m"))
-    column = header.index("Chip Phy-ID" if "Chip Phy-ID" in header else "Chip Logic ID")
-    found: list[ChipId] = []
-    for row in rows[1:]:
-        if len(row) == len(header) and row[-1] == "Mcu":
+    chips: list[ChipId] = []
+    for row in rows[start + 1 :]:
+        fields = dict(zip(header, row, strict=False)) if len(row) == len(header) else {}
+        if fields.get("Chip Name") == "Mcu":
             continue
-        if len(row) != len(header) or not all(_NUMBER.fullmatch(row[index]) for index in (0, 1, column)):
+        if fields.get("NPU ID") == "-1":
+            return Missing(f"npu-smi info -m: {quote('  '.join(row))} is an NPU that is not available")
+        numbers = [fields.get(name, "") for name in ("NPU ID", "Chip ID", device)]
+        if not all(map(_NUMBER.fullmatch, numbers)):
             return Missing(f"npu-smi info -m: {quote('  '.join(row))} is not understood")
-        found.append(ChipId(int(row[0]), int(row[1]), int(row[column]), row[-1]))
-    places, devices = {(row.npu, row.chip) for row in found}, {row.device for row in found}
-    if len(places) < len(found) or len(devices) < len(found):
+        npu, chip, physical = map(int, numbers)
+        chips.append(ChipId(npu, chip, physical, fields["Chip Name"]))
+    places, devices = {(row.npu, row.chip) for row in chips}, {row.device for row in chips}
+    if len(places) < len(chips) or len(devices) < len(chips):
         return Missing("npu-smi info -m lists a chip twice")
-    return tuple(found)
+    return tuple(chips)
 
 
 def listing(text: str) -> tuple[Card, ...] | Missing:

@@ -1,13 +1,14 @@
-"""The table of `npu-smi info`: 910A from driver 20.x on, 910B, 910_93 and 310P.
+"""The tables of `npu-smi info`: 310, 310P, 910A from driver 20.x on, 910B, 910_93 and 950.
 
-Two lines a chip: the card's (NPU, name, health, power …), then the chip's (chip, bus id, use). 910_93 prints the
-card's line once a die, and may print it once for both. Widths differ by generation, so cells are told apart by what
-they hold, and columns by the heading: the physical id (`Phy-ID`, `Device`) and HBM are not there for all.
+A chip has two lines: the card's (NPU, name, health, power …), then the chip's (chip, bus id, use). 910_93 prints the
+card's line for each die, or once for both. 950 has no chips, only NPUs. Newer releases print a table of processes
+below, with a fifth column from 26.0 on. Columns are read by their headings.
 """
 
 import re
 from dataclasses import dataclass
 
+from preflight.facts.npu_smi.columns import Columns, cells, columns
 from preflight.facts.npu_smi.trouble import trouble
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
@@ -18,7 +19,7 @@ class ChipRow:
     """One chip of the table. `device`: physical id, where the table has one. Figures are None where it says NA."""
 
     npu: int
-    chip: int
+    chip: int  # 0 where the product has no chips, only NPUs
     device: int | None
     name: str
     health: str
@@ -26,13 +27,15 @@ class ChipRow:
     bus: str = ""
     hbm_used: int | None = None  # MB
     hbm_total: int | None = None
+    ddr_used: int | None = None  # MB, of the column Memory-Usage: 310 and 310P have no HBM, 910B and later no DDR
+    ddr_total: int | None = None
 
 
 @dataclass(frozen=True)
 class ProcessRow:
     npu: int
     chip: int
-    pid: int
+    pid: int  # in the host's PID namespace; the id in the process's container is not read
     name: str  # empty where the tool cannot see it, as in another PID namespace
     memory: int | None = None  # MB
 
@@ -55,128 +58,138 @@ class _NotUnderstoodError(Exception):
         super().__init__(f"npu-smi info: {quote(line)} is not understood")
 
 
-_N = r"(\d{1,9})"
-_AMOUNT = r"(\d{1,9}|NA|-)"
-_USE = _AMOUNT + r"\s*/\s*" + _AMOUNT  # "3402 / 65536", from five digits on "52553/ 65536"
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.ASCII)
-
-
-_VERSION = _pattern(r"npu-smi\s+\S{1,60}\s+Version:\s*(\S{1,60})")
-_RULE = _pattern(r"\+[-=+]*\+")
-_CARD = _pattern(_N + r"\s+([A-Za-z0-9]*[A-Za-z][\w-]{0,40})")
-_HEALTH = _pattern(r"[A-Za-z][A-Za-z ]{0,19}|-")
-_CHIP_HEADING = _pattern(r"Chip(\s+(?:Phy-ID|Device))?")
-_USE_HEADING = _pattern(r"AICore\(%\)\s+Memory-Usage\(MB\)(\s+HBM-Usage\(MB\))?")
-_CHIP = {False: _pattern(_N + "()"), True: _pattern(_N + r"\s+" + _N)}  # by whether the physical id is printed
-_BUS = _pattern(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|NA|-")
-_FIGURES = {False: _pattern(rf"{_AMOUNT}\s+{_USE}()()"), True: _pattern(rf"{_AMOUNT}\s+{_USE}\s+{_USE}")}  # with HBM
-_PROCESS_HEADING = _pattern(r"Process memory\((MB|B)\)")
-_PAIR = _pattern(_N + r"\s+" + _N)
-_FREE = _pattern(r"No running processes found in NPU " + _N)
+_VERSION = re.compile(r"npu-smi\s+\S{1,60}\s+Version:\s*(\S{1,60})", re.ASCII)
+_RULE = re.compile(r"\+[-=+]*\+")
+_BETWEEN_DIES = re.compile(r"\+-+\+")  # on 910_93, where a table ends with a line of =
+_FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII)
 
 
 def info(text: str) -> Table | Missing:
     """`npu-smi info`. A table without its closing line was cut and is not trusted."""
-    drawn = [line.strip() for line in text.splitlines() if "|" in line or line.lstrip().startswith("+")]
-    version = next((match.group(1) for line in drawn if (match := _VERSION.search(line))), None)
-    if version is None:
+    lines = (line.strip() for line in text.splitlines())
+    drawn = [line for line in lines if "|" in line or line.startswith("+")]
+    title = next((at for at, line in enumerate(drawn) if _VERSION.search(line)), None)
+    if title is None:
         return Missing(trouble(text))
-    if not _RULE.fullmatch(drawn[-1]):
+    if not _RULE.fullmatch(drawn[-1]) or (_BETWEEN_DIES.fullmatch(drawn[-1]) and any("Phy-ID" in row for row in drawn)):
         return Missing("the table of npu-smi info is cut")
-    rows = [line for line in drawn if not _RULE.fullmatch(line)]
+    version, *rows = (line for line in drawn[title:] if not _RULE.fullmatch(line))
     heading = next((at for at, line in enumerate(rows) if "Process id" in line), None)
     try:
-        chips = _chips(rows[1:heading])
+        chips = _chips(rows[:heading])
         if not chips:
             return Missing("npu-smi info lists no chip")
+        release = _VERSION.findall(version)[0]
         if heading is None:
-            return Table(version, chips, None)
-        processes, told = _processes(rows[heading], rows[heading + 1 :])
+            return Table(release, chips, None)
+        processes, untold = _processes(rows[heading:], {row.npu for row in chips})
     except _NotUnderstoodError as error:
         return Missing(str(error))
-    return Table(version, chips, processes, tuple(sorted({row.npu for row in chips} - told)))
+    return Table(release, chips, processes, tuple(sorted(untold)))
 
 
 def _cells(line: str) -> list[str]:
-    if len(line) < 2 or line[0] != "|" or line[-1] != "|":
+    row = cells(line)
+    if row is None:
         raise _NotUnderstoodError(line)
-    return [cell.strip() for cell in line[1:-1].split("|")]
+    return row
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+def _usage(text: str) -> tuple[int | None, int | None]:
+    """Return how much of a kind of memory is in use, and how much there is; of a kind that is not there, neither."""
+    used, _, total = map(str.strip, text.partition("/"))
+    return (_number(used), _number(total)) if _number(total) else (None, None)
+
+
+def _headings(rows: list[str]) -> tuple[Columns, Columns]:
+    """Return the columns of a card's line and of a chip's line."""
+    card, chip = columns(_cells(rows[0])), columns(_cells(rows[1]) if len(rows) > 1 else [])
+    if card is None or not {"npu", "name", "health"} <= set(card.fields):
+        raise _NotUnderstoodError(rows[0])
+    if chip is None or not {"busy", "utilisation"} & set(chip.fields) or set(card.fields) & set(chip.fields):
+        raise _NotUnderstoodError(rows[1] if len(rows) > 1 else rows[0])
+    return card, chip
+
+
 def _chips(rows: list[str]) -> tuple[ChipRow, ...]:
     """`rows`: the two of the heading, then those of cards and chips."""
     if not rows:
         return ()
-    with_device, with_hbm = _columns(rows[:2])
-    found: dict[tuple[int, int], ChipRow] = {}
-    card: tuple[int, str, str] | None = None
+    card_columns, chip_columns = _headings(rows)
+    chips: dict[tuple[int, int], ChipRow] = {}
+    card: dict[str, str] | None = None
     without_chip = ""  # the card's line whose chip has not come yet
     for line in rows[2:]:
-        cells = _cells(line)
-        if len(cells) != 3:
-            raise _NotUnderstoodError(line)
-        if match := _CARD.fullmatch(cells[0]):
-            if without_chip or not _HEALTH.fullmatch(cells[1]):
+        values = _cells(line)
+        if (chip := chip_columns.read(values)) is None:
+            card = card_columns.read(values)
+            if without_chip or card is None:
                 raise _NotUnderstoodError(without_chip or line)
-            card, without_chip = (int(match.group(1)), match.group(2), cells[1]), line
+            without_chip = line
             continue
-        chip, figures = _CHIP[with_device].fullmatch(cells[0]), _FIGURES[with_hbm].fullmatch(cells[2])
-        if card is None or chip is None or figures is None or not _BUS.fullmatch(cells[1]):
+        if card is None:
             raise _NotUnderstoodError(line)
-        busy, _, _, used, total = map(_number, figures.groups(default=""))
-        place = (card[0], int(chip.group(1)))
-        if place in found or (busy or 0) > 100:
+        row = _chip(card | chip)
+        if (row.npu, row.chip) in chips or (row.busy_percent or 0) > 100:
             raise _NotUnderstoodError(line)
-        found[place] = ChipRow(
-            *place, _number(chip.group(2)), card[1], card[2], busy, "" if cells[1] in ("NA", "-") else cells[1],
-            used if total else None, total or None,
-        )  # fmt: skip
+        chips[row.npu, row.chip] = row
         without_chip = ""
-    devices = [row.device for row in found.values() if row.device is not None]
+    devices = [row.device for row in chips.values() if row.device is not None]
     if without_chip or len(set(devices)) != len(devices):
         raise _NotUnderstoodError(without_chip or rows[-1])
-    return tuple(found.values())
+    return tuple(chips.values())
 
 
-def _columns(heading: list[str]) -> tuple[bool, bool]:
-    """Whether the table has physical ids, and whether it has HBM."""
-    cells = [_cells(line) for line in heading]
-    if [len(line) for line in cells] != [3, 3] or cells[0][1] != "Health" or cells[1][1] != "Bus-Id":
-        raise _NotUnderstoodError(heading[0])
-    chip, use = _CHIP_HEADING.fullmatch(cells[1][0]), _USE_HEADING.fullmatch(cells[1][2])
-    if chip is None or use is None:
-        raise _NotUnderstoodError(heading[1])
-    return bool(chip.group(1)), bool(use.group(1))
+def _chip(fields: dict[str, str]) -> ChipRow:
+    bus = fields.get("bus", "")
+    hbm_used, hbm_total = _usage(fields.get("hbm", ""))
+    ddr_used, ddr_total = _usage(fields.get("ddr", ""))
+    return ChipRow(
+        npu=int(fields["npu"]),
+        chip=int(fields.get("chip", "0")),
+        device=_number(fields.get("device", "")),
+        name=fields["name"],
+        health=fields["health"],
+        busy_percent=_number(fields.get("busy") or fields["utilisation"]),
+        bus="" if bus in ("NA", "-") else bus,
+        hbm_used=hbm_used,
+        hbm_total=hbm_total,
+        ddr_used=ddr_used,
+        ddr_total=ddr_total,
+    )
 
 
-def _processes(heading: str, rows: list[str]) -> tuple[tuple[ProcessRow, ...], set[int]]:
-    """The processes, and the NPUs that the table says something of."""
-    unit = _PROCESS_HEADING.search(heading)
-    if unit is None:
-        raise _NotUnderstoodError(heading)
-    found, told = [], set()
-    for line in rows:
-        cells = _cells(line)
-        if free := _FREE.fullmatch(cells[0]):
-            told.add(int(free.group(1)))
+def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...], set[int]]:
+    """Return the processes, and those of `npus` that have no row. `rows`: the heading, then the rest."""
+    process_columns = columns(_cells(rows[0]))
+    if process_columns is None or not {"npu", "pid"} <= set(process_columns.fields):
+        raise _NotUnderstoodError(rows[0])
+    if len({"megabytes", "bytes"} & set(process_columns.fields)) != 1:
+        raise _NotUnderstoodError(rows[0])
+    processes, untold = [], set(npus)
+    for line in rows[1:]:
+        values = _cells(line)
+        if free := _FREE.fullmatch(values[0]):
+            untold -= npus if free.group(1) is None else {int(free.group(1))}
             continue
-        place = _PAIR.fullmatch(cells[0])
-        # a process may have a | in its name
-        if len(cells) < 4 or not place or not re.fullmatch(r"[0-9]{1,9}", cells[1]):
+        fields = process_columns.read(values)
+        if fields is None:
             raise _NotUnderstoodError(line)
-        if not re.fullmatch(r"[0-9]{1,15}|NA|-|", cells[-1]):
-            raise _NotUnderstoodError(line)
-        memory = _number(cells[-1])
-        if memory is not None and unit.group(1) == "B":
-            memory >>= 20
-        npu, chip = int(place.group(1)), int(place.group(2))
-        found.append(ProcessRow(npu, chip, int(cells[1]), "|".join(cells[2:-1])[:60], memory))
-        told.add(npu)
-    return tuple(found), told
+        processes.append(_process(fields))
+        untold.discard(int(fields["npu"]))
+    return tuple(processes), untold
+
+
+def _process(fields: dict[str, str]) -> ProcessRow:
+    size = _number(fields.get("bytes", ""))
+    return ProcessRow(
+        npu=int(fields["npu"]),
+        chip=int(fields.get("chip", "0")),
+        pid=int(fields["pid"]),
+        name=fields.get("process", "")[:60],
+        memory=_number(fields.get("megabytes", "")) if size is None else size >> 20,
+    )

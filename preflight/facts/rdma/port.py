@@ -59,10 +59,17 @@ _STATES: dict[str, State] = {
 _PHYSICAL: dict[str, PhysicalState] = {
     "sleep": "Sleep", "polling": "Polling", "disabled": "Disabled", "linkup": "LinkUp", "phytest": "PhyTest",
     "portconfigurationtraining": "PortConfigurationTraining", "linkerrorrecovery": "LinkErrorRecovery",
+    "portconfigurationtrainning": "PortConfigurationTraining",  # as ibv_devinfo spells it
+    "linkerrorrecover": "LinkErrorRecovery",  # rdma link
 }  # fmt: skip
-_LAYERS: dict[str, LinkLayer] = {"InfiniBand": "InfiniBand", "Ethernet": "Ethernet"}
+_LAYERS: dict[str, LinkLayer] = {"InfiniBand": "InfiniBand", "IB": "InfiniBand", "Ethernet": "Ethernet"}
+# Words of the tools for a value that the kernel does not tell.
+_NOT_TOLD = {
+    "physical_state": ("No state change", "NOP", "invalid physical state (0)"),
+    "link_layer": ("Unspecified", "Unknown"),
+}
 _NUMBERED = re.compile(r"(?:[0-9]: )?([A-Za-z_ ]{1,40}?)(?: \([0-9]\))?", re.ASCII)  # by sysfs or verbs
-_RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,2})?)(?: Gb/sec(?: \([0-9]{1,2}X [A-Z0-9]{1,6}\))?)?", re.ASCII)
+_RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,2})?)(?: Gb/sec(?: \([0-9]{1,2}X [A-Z0-9]{1,6}\))?| \(FDR10\))?", re.ASCII)
 _MTU = re.compile(r"([0-9]{1,5})(?: \([0-9]\))?", re.ASCII)
 _LID = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
 _WORD = re.compile(r"[\w.:/-]{1,60}", re.ASCII)
@@ -79,15 +86,29 @@ class Reader:
         self.tool = tool
         self.keys = keys
         self.unread: list[Missing] = []
+        self.ends_inside_a_line = False
+        self._begins_inside_an_adapter = False
 
     def note(self, said: str) -> None:
         if len(self.unread) < MOST_UNREAD:
             self.unread.append(Missing(f"{self.tool}: {said}"))
 
+    def note_cut(self, device: str, number: int, pairs: dict[str, str], last: str) -> None:
+        """Note that the text was cut where the port lacks `last`, the key of the last line that is read of a port."""
+        if last not in pairs and not self.ends_inside_a_line:
+            self.note(f"{device} port {number} has no {quote(last)}: the text was cut")
+
+    def above(self, line: str) -> None:
+        """Note, once, that a line above the first adapter tells of one: the beginning of the text is missing."""
+        if not self._begins_inside_an_adapter and pair(line)[0] in self.keys:
+            self._begins_inside_an_adapter = True
+            self.note(f"{quote(line)} is above the first adapter: the beginning of the text is missing")
+
     def port(self, device: str, number: int, pairs: dict[str, str]) -> RdmaPort:
         values: dict[str, object] = {}
         for key, value in pairs.items():
-            if value and (field := self.keys.get(key)):
+            field = self.keys.get(key)
+            if field and value and value not in _NOT_TOLD.get(field, ()):
                 values[field] = read = _read(field, value)
                 if read is None:
                     self.note(f"{device} port {number}: {quote(f'{key}: {value}')} is not understood")
@@ -140,6 +161,7 @@ def whole_lines(text: str, reader: Reader) -> Iterator[str]:
     if _LAST.fullmatch(rest.strip()):
         yield rest.strip()
     elif rest.strip():
+        reader.ends_inside_a_line = True
         reader.note(f"the text ends inside the line {quote(rest)}")
 
 

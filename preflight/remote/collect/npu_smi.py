@@ -12,7 +12,8 @@ QUERY_SECONDS = 10  # that one query of a chip may take: one that hangs leaves t
 # Of one line each: a search over the lines of a text would take the square of its blank ones, and `re` lets no other
 # thread run meanwhile, so that no deadline would fire.
 PROCESS = re.compile(r"\|[ \d]+\|[ \t]*(\d{1,9})[ \t]*\|")
-ROW = re.compile(r"[ \t]*(\d{1,5})[ \t]+(\d{1,3})[ \t]+\d")
+COLUMN_ENDS = re.compile(r"[ \t]{2,}|\t")
+NUMBER = re.compile(r"\d{1,5}$")
 
 
 def look_npu_smi(request, deadline):  # noqa: ARG001  (the sections have one signature)
@@ -42,9 +43,12 @@ def owner(pid):
 
 
 def numbers(mapping):
-    """[(NPU, chip)] of `npu-smi info -m`. A third number follows; in the row of a management unit it is a dash."""
-    rows = (ROW.match(line) for line in mapping[:QUERY_LIMIT].splitlines())
-    return [row.groups() for row in rows if row]
+    """Return [(NPU, chip)] of `npu-smi info -m`, by its heading. A management unit (Mcu) is no chip."""
+    rows = [COLUMN_ENDS.split(line.strip()) for line in mapping[:QUERY_LIMIT].splitlines()]
+    start = next((at for at, row in enumerate(rows) if "NPU ID" in row and "Chip ID" in row), len(rows))
+    chips = [dict(zip(rows[start], row)) for row in rows[start + 1 :]]  # noqa: B905  (Python 3.6)
+    places = [(chip.get("NPU ID", ""), chip.get("Chip ID", "")) for chip in chips if chip.get("Chip Name") != "Mcu"]
+    return [place for place in places if all(map(NUMBER.match, place))]
 
 
 def look_chips(request, deadline):

@@ -74,7 +74,10 @@ _RANK = re.compile(
     r"\[([0-9a-fA-FxX:.]{1,20})\] (\S.{0,99})"
 )
 _NCCL = re.compile(r"NCCL version (\S{1,60})")
-_HEADING = re.compile(r"#\s+size\s+count\s+type\s.*\b(?:time)\s+algbw\s+busbw\s+(?:error|#wrong)\s+time\s")
+_TABLE = re.compile(r"#\s+size\s+count\s+type\b")
+_HEADING = re.compile(
+    r"#\s+size\s+count\s+type(?:\s+redop)?(?:\s+root)?(?:\s+time\s+algbw\s+busbw\s+(?:error|#wrong)){2}"
+)
 _TIME = r"(N/A|\d{1,12}(?:\.\d{1,6})?(?:e\+\d{2})?)"
 _RATE = r"(N/A|\d{1,9}\.\d{1,6})"
 _FIGURES = rf"\s+{_TIME}\s+{_RATE}\s+{_RATE}\s+(N/A|\d{{1,15}}(?:e[+-]\d{{2}})?)"
@@ -112,14 +115,16 @@ def _run(lines: list[str]) -> NcclTest:
     failed: list[str] = []
     strange: list[str] = []
     nccl, headings, bounds, average = "", 0, None, None
+    columns = ""  # a heading that is not known, below which a value may be taken for another
     for text in lines:
         if match := _RANK.fullmatch(text):
             rank, host, device, bus, model = match.groups()
             ranks.append(Rank(int(rank), host, int(device), bus, model))
-        elif match := _ROW.fullmatch(text):
-            rows.append(_row(match))
-        elif _HEADING.match(text):
+        elif _TABLE.match(text):
             headings += 1
+            columns = "" if _HEADING.fullmatch(text) else columns or text
+        elif (match := _ROW.fullmatch(text)) and not columns:
+            rows.append(_row(match))
         elif match := _BOUNDS.fullmatch(text):
             bounds = int(match[1])
         elif match := _AVERAGE.fullmatch(text):
@@ -131,6 +136,8 @@ def _run(lines: list[str]) -> NcclTest:
         elif headings and re.match(r"\d{1,15}\s+\d{1,15}\s", text):
             strange.append(text)
     trouble = [f"nccl-tests: the row {quote(strange[0])} is not understood"] if strange else []
+    if columns:
+        trouble = [f"nccl-tests: the heading {quote(columns)} is not understood, so no row below it is read"]
     if headings > 1:
         trouble.append(
             f"nccl-tests: {headings} tables in one run: mpirun of another MPI than the one it was built with starts "

@@ -1,22 +1,68 @@
 """Ansible's inventory: read as `ansible-inventory --list` prints it, {"_meta": {"hostvars": …}, "all": {"hosts": […]}},
-and written as one that `ansible -i FILE` reads, {"all": {"hosts": {NAME: {…}}}}, which is read, too.
+and written as one that `ansible -i FILE` reads, {"all": {"hosts": {NAME: {…}}}}, which is read, too. Inventories in INI
+or YAML are recognized and refused: what they say depends on ranges, templates, and files of variables beside them.
 """
 
 import json
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
 
 from preflight.hostlists import json_node, jump
 from preflight.hostlists.json_node import Node
 from preflight.hostlists.listed import Listed, ListedHost, Source, whole_number
+from preflight.inventory.errors import InventoryError
 
 DEVICES = "preflight_devices"  # a variable of ours, for what Ansible has no name for
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-_OLD = {"ansible_host": "ansible_ssh_host", "ansible_port": "ansible_ssh_port", "ansible_user": "ansible_ssh_user"}
+_OLD = {"ansible_host": "ansible_ssh_host", "ansible_port": "ansible_ssh_port", "ansible_user": "ansible_ssh_user",
+        "ansible_ssh_private_key_file": "ansible_private_key_file"}  # fmt: skip
+_BOOLEANS = dict.fromkeys(("yes", "on", "1", "true", "t", "y"), True) | dict.fromkeys(
+    ("no", "off", "0", "false", "f", "n"), False
+)
+_SECTION = re.compile(r"\[[A-Za-z_][\w.-]*(:(?:children|vars|hosts))?\]")
+_OF_HOST = re.compile(r"\sansible_\w+\s*=")
+_ASSIGNS = re.compile(r"[\w.-]+\s*=")
+_YAML_KEY = re.compile(r"\s+(?:hosts|children|vars):")
+
+
+def is_ini(lines: Sequence[str]) -> bool:
+    """Return whether the lines are an inventory in INI: a host with a variable of Ansible's, or a group with a host."""
+    if any(line.startswith("[[") for line in lines):  # TOML
+        return False
+    section, has_group, has_host = "", False, False
+    for line in map(str.strip, lines):
+        if _OF_HOST.search(line):
+            return True
+        if match := _SECTION.fullmatch(line):
+            section, has_group = match[1] or "", True
+        elif section != ":vars" and not line.startswith(";") and not _ASSIGNS.match(line):
+            has_host = True
+    return has_group and has_host
+
+
+def is_yaml(lines: Sequence[str]) -> bool:
+    """Return whether the lines are an inventory in YAML: a group, and below it its hosts, children or variables."""
+    first, second, *others = (*lines[bool(lines) and lines[0] == "---" :], "", "")
+    return first.endswith(":") and bool(_YAML_KEY.fullmatch(second)) and not others[0].lstrip().startswith("- ")
+
+
+def refuse(source: Source, form: str) -> NoReturn:
+    """Raise InventoryError with the command that turns the file into what is read."""
+    file = "FILE" if source.name == "stdin" else shlex.quote(source.name)
+    raise InventoryError(
+        f"{source.name}: an Ansible inventory in {form} is not read; let Ansible turn it into JSON: "
+        f"ansible-inventory -i {file} --list > hosts.json && preflight inventory import hosts.json"
+    )
 
 
 def read(source: Source) -> Listed:
     """The hosts of the group that was asked for (`all`, unless said), in the order of groups and their children."""
+    if not source.text.lstrip().startswith("{"):
+        lines = [line.text for line in source.lines(indented=True)]
+        if is_ini(lines) or is_yaml(lines):
+            refuse(source, "INI" if is_ini(lines) else "YAML")
     top = json_node.read(source)
     groups = {name: node for name, node in top.members().items() if name != "_meta"}
     meta = top.members().get("_meta")
@@ -86,7 +132,6 @@ def _host(name: str, node: Node, variables: Node | None, notes: set[str]) -> Lis
     if (connection := text("ansible_connection")) not in (None, "ssh", "smart", "paramiko", "paramiko_ssh"):
         way = ', or with ssh = { transport = "local" }' if connection == "local" else ""
         notes.add(f"left out, ansible_connection={connection[:40]}: hosts are reached by ssh{way}")
-    sudo = said["ansible_become"].value if "ansible_become" in said else None
     return ListedHost(
         name,
         None if address == name else address,
@@ -95,8 +140,18 @@ def _host(name: str, node: Node, variables: Node | None, notes: set[str]) -> Lis
         port=number("ansible_port", 65535),
         key=text("ansible_ssh_private_key_file"),
         bastion=jump.of_arguments(_options(said, arguments), notes),
-        sudo=sudo if isinstance(sudo, bool) else None,
+        sudo=_become(said["ansible_become"]) if "ansible_become" in said else None,
     )
+
+
+def _become(node: Node) -> bool | None:
+    """Return what ansible_become says. INI has words where JSON and YAML have true and false."""
+    if node.value in (None, ""):
+        return None
+    become = _BOOLEANS.get(str(node.value).lower())
+    if become is None:
+        node.wrong(f"ansible_become should be true or false, found {str(node.value)[:40]!r}")
+    return become
 
 
 def _options(said: Mapping[str, Node], arguments: str) -> list[str]:

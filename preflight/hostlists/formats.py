@@ -54,6 +54,15 @@ def _json(*keys: str) -> Callable[[Lines], bool]:
     return lambda lines: _brace(lines) and any(f'"{key}"' in line for key in keys for line in lines)
 
 
+def _ansible(lines: Lines) -> bool:
+    return _json("_meta", "hosts", "children")(lines) or _not_json(lines)
+
+
+def _not_json(lines: Lines) -> bool:
+    """An Ansible inventory that Ansible has to turn into JSON first. No other format may take it for its own."""
+    return not _brace(lines) and (ansible.is_ini(lines) or ansible.is_yaml(lines))
+
+
 def _brace(lines: Lines) -> bool:
     """Also below a line or two that `kubectl describe` has written above."""
     return any(line.lstrip().startswith("{") for line in lines[:3])
@@ -102,7 +111,7 @@ FORMATS = {
     "clustershell-yaml": Format("ClusterShell's groups in YAML", clustershell_yaml.read, clustershell_yaml.write,
                                 _yaml, "install -m 644 {} /etc/clustershell/groups.d/cluster.yaml", groups=True),
     "ansible": Format("Ansible: what ansible-inventory --list prints", ansible.read, ansible.write,
-                      _json("_meta", "hosts", "children"), "ansible -i {} all -m ping",
+                      _ansible, "ansible -i {} all -m ping",
                       frozenset({"slots", "sudo", *_OF_SSH}), groups=True),
     "ssh-config": Format("ssh_config", ssh_config.read, ssh_config.write,
                          _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"), "ssh -F {} {host}",
@@ -122,6 +131,8 @@ def read(source: Source, name: str = "") -> tuple[str, Listed]:
     lines = [source.text] if json else [line.text for line in source.lines(indented=True)]
     if not lines:
         raise InventoryError(f"{source.name}: names no host")
+    if _not_json(lines):
+        return "ansible", ansible.read(source)
     read, errors = {}, {}
     for candidate, form in FORMATS.items():
         if form.looks(lines):

@@ -79,6 +79,15 @@ def test_a_product_that_is_none_is_told_with_those_there_are(capsys: pytest.Capt
     assert "'h100' (choose from 'atlas-a1', 'atlas-a2', 'atlas-a3', 'nvidia', 'cpu')" in capsys.readouterr().err
 
 
+def test_the_same_address_behind_another_gateway_is_no_second_name(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = "Host {name}\n HostName 10.0.0.1\n ProxyCommand ssh {name}.gate nc %h %p\n"
+    (place / "config").write_text(block.format(name="east") + block.format(name="west"))
+    assert main(["inventory", "import", "config"]) == 2
+    assert "address 10.0.0.1 is used twice" in capsys.readouterr().err
+
+
 def test_stdin_is_read(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"node01\n")))
     assert main(["inventory", "import", "-", "-o", "h.toml"]) == 0

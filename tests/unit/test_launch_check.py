@@ -78,7 +78,7 @@ def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_all_is_right(
     silent = [path.stem for path in CASES if "expect" not in tomllib.loads(path.read_text(encoding="utf-8"))]
     assert silent == [
         "hosts-agree", "inventory-agrees", "loopback-first-host", "loopback-of-one-host", "loops-that-are-right",
-        "ranks-in-another-order", "ssh-that-is-right",
+        "ranks-in-another-order", "redirections-that-are-right", "ssh-that-is-right",
     ]  # fmt: skip
 
 
@@ -96,6 +96,34 @@ def test_a_fault_that_is_mended_is_not_found_again() -> None:
     assert text == (
         "torchrun --nnodes=2 --node_rank=0 --master_addr 10.1.0.11 --master_port 29500 --nproc_per_node 8 train.py\n"
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "for i in {1..8}; do RANK_ID=$((i-1)) python a.py & done",
+        "for i in {1..8}; do export RANK_ID=$(expr $i - 1); python a.py & done",
+        "export RANK_ID=0\npython a.py &\nfor i in {1..7}; do export RANK_ID=$i; python a.py & done",
+        "for i in {1..7}; do export RANK_ID=$i; python a.py & done\nexport RANK_ID=0; python a.py",
+        "RANK_ID=0 python a.py &\nfor i in {1..7}; do RANK_ID=$i python a.py & done",
+        "./first.sh &\nfor i in {1..7}; do RANK_ID=$i python a.py & done",
+        'ssh node01 "RANK_ID=0 python a.py" &\nfor i in {1..7}; do RANK_ID=$i python a.py & done',
+        "for i in {4..7}; do RANK_ID=$i python a.py & done",
+        "RANK_ID=7 python a.py",
+        "for i in {1..7}; do RANK_ID=$i RANK_SIZE=$SIZE python a.py & done",
+    ],
+)
+def test_a_loop_that_need_not_start_rank_0_is_right(lines: str) -> None:
+    assert faults({Path("a.sh"): f"export RANK_SIZE=8\n{lines}\n"}, {}, None, ()) == []
+
+
+def test_with_the_scripts_of_all_hosts_rank_0_may_be_on_another_one() -> None:
+    texts = {
+        Path("one.sh"): "RANK_SIZE=8 RANK_ID=0 python a.py\n",
+        Path("two.sh"): "export RANK_SIZE=8\nfor i in {1..7}; do RANK_ID=$i python a.py & done\n",
+    }
+    assert faults(texts, {}, None, ()) == []
+    assert "RANK_ID 0 is never started" in faults(dict([texts.popitem()]), {}, None, ())[0].what
 
 
 def test_variables_that_have_several_values_are_not_guessed() -> None:

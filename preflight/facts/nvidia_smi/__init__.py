@@ -1,4 +1,4 @@
-"""What nvidia-smi prints (drivers 525 to 560 seen), a module a kind of output."""
+"""What nvidia-smi prints (drivers 418 to 610 seen), a module a kind of output."""
 
 from preflight.facts.nvidia_smi.gpu import Gpu, Gpus
 from preflight.facts.nvidia_smi.nvlink import NvLinks, nvlink

@@ -7,14 +7,13 @@ import re
 from dataclasses import dataclass
 
 from preflight.facts.found import Missing
-from preflight.facts.nvidia_smi.trouble import known, trouble
+from preflight.facts.nvidia_smi.trouble import known, lacks, trouble
 from preflight.facts.quote import quote
 
 LONGEST = 1 << 20  # characters
 _GPU = re.compile(r"GPU ([0-9]{1,3}): (\S[^()]{0,80}) \(UUID: (GPU-[0-9a-f-]{36})\)", re.ASCII)
 _LINK = re.compile(r"Link ([0-9]{1,2}): (?:([0-9]{1,4}(?:\.[0-9]{1,6})?) GB/s|<inactive>)", re.ASCII)
 _ALL_INACTIVE = "all links are inactive"
-_NONE = "does not have or support nvlink"  # as driver 595 says below a GPU without any
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,8 @@ class NvLink:
 
 @dataclass(frozen=True)
 class GpuNvLinks:
-    """`links`: none where the GPU has no NVLink. `all_inactive`: the driver names none since not one is up."""
+    """`links`: none where the GPU has no NVLink, or is in MIG mode. `all_inactive`: the driver names none since not one
+    is up."""
 
     index: int
     name: str
@@ -60,7 +60,7 @@ def nvlink(text: str) -> NvLinks | Missing:
         elif gpus and not links and _ALL_INACTIVE in line.lower():
             gpu = gpus[-1]
             gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, (), all_inactive=True)
-        elif not (gpus and _NONE in line.lower()) and len(unread) < 20:
+        elif not (gpus and not links and lacks(line)) and len(unread) < 20:
             unread.append(Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not understood"))
     if rest.strip() and gpus:
         unread.append(Missing(f"nvidia-smi nvlink -s: the text ends inside the line {quote(rest)}"))

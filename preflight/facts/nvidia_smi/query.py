@@ -1,5 +1,5 @@
-"""`nvidia-smi -q`: all that the driver tells of its GPUs (held against drivers 535 to 560; names of 580 are known); the
-same as XML, and the few values of a CSV query, for where the text is none.
+"""`nvidia-smi -q`: all that the driver tells of its GPUs (held against drivers 535 to 610); the same as XML, and the
+few values of a CSV query, for where the text is none.
 
 Fields that drivers have renamed are looked for under each of their names.
 """
@@ -47,7 +47,8 @@ SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
     "HW Power Brake Slowdown", "Sync Boost", "SW Thermal Slowdown", "Display Clock Setting",
 )  # fmt: skip
 _REASONS = ("Clocks Event Reasons/", "Clocks Throttle Reasons/")  # the name until driver 530
-_POWER = ("GPU Power Readings/", "Power Readings/")
+_POWER = ("GPU Power Readings/GPU Ceiling Power Limit/", "GPU Power Readings/", "Power Readings/")  # from driver 610 on
+_DEPRECATED = "[Deprecated"  # what driver 610 writes behind a value of a name that a later one will not have
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -82,7 +83,7 @@ class _Answers:
     def text(self, pattern: re.Pattern[str], *paths: str) -> str | None:
         """Group 1 of `pattern` in the first of `paths` that is there."""
         path = next((path for path in paths if path in self.fields), None)
-        value = None if path is None else self.fields[path]
+        value = None if path is None else _current(self.fields[path])
         if path is None or value in NOT_TOLD:
             return None
         match = None if value is None or _NO_ANSWER.search(value) else pattern.fullmatch(value)
@@ -108,6 +109,18 @@ class _Answers:
     def watts(self, *names: str) -> float | None:
         value = self.text(_WATTS, *(section + name for section in _POWER for name in names))
         return None if value is None else float(value)
+
+    def power_draw(self) -> float | None:
+        """Return the average, or what is drawn at this moment where the driver has no average."""
+        average = [path for section in _POWER if (path := f"{section}Average Power Draw") in self.fields]
+        silent = bool(average) and self.fields[average[0]] in NOT_TOLD
+        return self.watts("Power Draw", "Instantaneous Power Draw" if silent else "Average Power Draw")
+
+
+def _current(value: str | None) -> str | None:
+    """Return a value without the note that its name is deprecated."""
+    before, note, behind = (value or "").partition(_DEPRECATED)
+    return before.rstrip() if note and behind.endswith("]") else value
 
 
 def query(text: str) -> Gpus | Missing:
@@ -149,7 +162,8 @@ def _gpus(found: Tree, text: str) -> Gpus | Missing:
             f"nvidia-smi -q tells of GPU {repeated[0]} twice: the answers of several hosts or calls are mixed"
         )
     host = _Answers("the host", found.host)
-    driver, cuda = host.text(_WORDS, "Driver Version"), host.text(_WORDS, "CUDA Version")
+    driver = host.text(_WORDS, "KMD Version", "Driver Version")
+    cuda = host.text(_WORDS, "CUDA UMD Version", "CUDA Version")
     attached = host.number(_COUNT, "Attached GPUs")
     gpus, unread = [], [*map(Missing, found.messages), *host.unread]
     for bus, block in found.gpus:
@@ -211,7 +225,7 @@ def _gpu(bus: str, said: _Answers, processes: Sequence[tuple[str, str]] | None) 
         temperature=said.number(_CELSIUS, "Temperature/GPU Current Temp"),
         memory_temperature=said.number(_CELSIUS, "Temperature/Memory Current Temp"),
         power=Power(
-            draw=said.watts("Power Draw", "Average Power Draw"),
+            draw=said.power_draw(),
             limit=said.watts("Current Power Limit", "Power Limit"),
             limit_default=said.watts("Default Power Limit"),
             limit_max=said.watts("Max Power Limit"),

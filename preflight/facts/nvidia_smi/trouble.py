@@ -58,15 +58,17 @@ _KNOWN = tuple(
         (r"nvidia-smi: (command )?not found", "the driver's tools are not installed here, or not in PATH"),
     )
 )
-# What the driver, or this release of it, does not have: an answer, too. As drivers 470 to 595 put it.
+# What the driver, or this release of it, does not have: an answer, too. As drivers 470 to 595 put it. The last is what
+# GPUs in MIG mode answer.
 _LACKS = re.compile(
-    r"is not recognized\. Please run 'nvidia-smi|does not have or support NVLink|all links are inactive|Not Supported",
+    r"is not recognized\. Please run 'nvidia-smi|does not have or support NVLink|all links are inactive"
+    r"|\b(?:not|un)[ -]?supported\b|\bMIG (?:mode )?(?:is )?enabled\b|\bin MIG mode\b",
     re.IGNORECASE,
 )
 
 
 def lacks(text: str) -> bool:
-    """Whether it says that there is nothing to tell: no NVLink, none that is up, no such option."""
+    """Whether it says that there is nothing to tell: no NVLink, none that is up, MIG mode, no such option."""
     return bool(_LACKS.search(text))
 
 

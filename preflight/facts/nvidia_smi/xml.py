@@ -1,8 +1,9 @@
 """The XML of `nvidia-smi -q -x`, read into the tree that `nvidia-smi -q` is read into: its elements by the names that
 the text has for them.
 
-Names of elements are those of nvsmi_device_v11.dtd and v12 and of what users posted of drivers 470 to 580; no capture
-is at hand. What stands behind a cut, or behind what is no XML, is left out and told of.
+Names of elements are those of nvsmi_device_v11.dtd to v13 (drivers 470 to 595). Those that driver 610 has in its text
+are taken under the names that the DTD would give them. What stands behind a cut, or behind what is no XML, is left out
+and told of.
 """
 
 import re
@@ -16,7 +17,10 @@ _END = "</nvidia_smi_log>"
 _DEEPEST = 20  # elements in each other; the deepest of nvidia-smi is 6
 _LONGEST_VALUE = 4096  # characters; of a process's command line
 _PROCESS = {"pid": "Process ID", "type": "Type", "process_name": "Name", "used_memory": "Used GPU Memory"}
-_HOST = {"driver_version": "Driver Version", "cuda_version": "CUDA Version", "attached_gpus": "Attached GPUs"}
+_HOST = {
+    "driver_version": "Driver Version", "cuda_version": "CUDA Version", "attached_gpus": "Attached GPUs",
+    "kmd_version": "KMD Version", "cuda_umd_version": "CUDA UMD Version",
+}  # fmt: skip
 _REASONS = {
     "gpu_idle": "Idle", "applications_clocks_setting": "Applications Clocks Setting", "sw_power_cap": "SW Power Cap",
     "hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
@@ -24,7 +28,8 @@ _REASONS = {
     "sw_thermal_slowdown": "SW Thermal Slowdown", "display_clocks_setting": "Display Clock Setting",
 }  # fmt: skip
 _POWER = {
-    "power_draw": "Power Draw", "average_power_draw": "Average Power Draw", "power_limit": "Power Limit",
+    "power_draw": "Power Draw", "average_power_draw": "Average Power Draw",
+    "instant_power_draw": "Instantaneous Power Draw", "power_limit": "Power Limit",
     "current_power_limit": "Current Power Limit", "default_power_limit": "Default Power Limit",
     "max_power_limit": "Max Power Limit",
 }  # fmt: skip
@@ -85,6 +90,8 @@ _GPU = {
     **{f"clocks_{kind}_reasons/clocks_{kind}_reason_{tag}": f"Clocks {kind.title()} Reasons/{name}"
        for tag, name in _REASONS.items() for kind in ("event", "throttle")},
 }  # fmt: skip
+# Driver 610 has a section for limits. What its XML calls that is not known: any name with "ceiling" in it is taken.
+_CEILING = re.compile(r"gpu_power_readings/\w{0,40}ceiling\w{0,40}/(\w{1,60})", re.ASCII)
 _SLOWED = ("clocks_event_reasons/", "clocks_throttle_reasons/")
 
 
@@ -153,8 +160,11 @@ class _Reader:
             _put(self.tree.host, _HOST[path[0]], value)
 
     def _of_gpu(self, path: str, value: str) -> None:
+        ceiling = _CEILING.fullmatch(path)
         if path in _GPU:
             _put(self.block, _GPU[path], value)
+        elif ceiling and ceiling.group(1) in _POWER:
+            _put(self.block, f"GPU Power Readings/GPU Ceiling Power Limit/{_POWER[ceiling.group(1)]}", value)
         elif path.startswith(_SLOWED):  # one that is not known is to be told of
             _put(self.block, f"Clocks Event Reasons/{path.partition('/')[2]}", value)
 

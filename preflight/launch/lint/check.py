@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.launch.lint import rules_job, rules_places, rules_ranks, rules_words
+from preflight.launch.lint import rules_job, rules_placeholders, rules_places, rules_ranks, rules_words
+from preflight.launch.lint.brackets import FILL_IN
 from preflight.launch.lint.flow import Flow
 from preflight.launch.lint.starts import dashes, starts
 from preflight.launch.lint.types import Fault, Script
@@ -33,6 +34,7 @@ def faults(
     """What is wrong with the scripts, each by itself and all together. `files`: the host files that could be read;
     `cluster`, `hosts`: the inventory's, where there is one."""
     found: list[Fault] = []
+    left_in: list[Fault] = []
     scripts: list[Script] = []
     for path, text in texts.items():
         whole, first = read(path, text)
@@ -40,19 +42,32 @@ def faults(
         found += first
         for script in (whole, *(one for one in whole.of_hosts if one is not whole)):
             found += _of_one(script, files, cluster, hosts)
+            left_in += rules_placeholders.placeholders(script)
         scripts += whole.of_hosts
     found += rules_job.loopback(scripts, len(hosts))
     found += rules_job.shared_file(scripts, len(hosts), cluster.probe.shared_dir if cluster else "")
     if len(scripts) > 1:
         found += rules_job.between_scripts(scripts)
         found += rules_ranks.between_scripts(scripts)
+    elif scripts:
+        found += rules_ranks.first_rank(scripts[0])
     if cluster:
         found += rules_places.master_host(scripts, hosts)
     order = list(texts)
     return sorted(
-        dict.fromkeys(found),
+        dict.fromkeys(_without_placeholders(found, left_in)),
         key=lambda it: (order.index(it.path) if it.path in texts else len(order), it.spot.line, it.spot.column),
     )
+
+
+def _without_placeholders(found: Sequence[Fault], left_in: Sequence[Fault]) -> list[Fault]:
+    """Return the faults and the placeholders among the values, each of these once. What is wrong with a placeholder
+    besides is left out: it goes away with it."""
+    brackets = {fault.found for fault in found if fault.found.startswith("<")}
+    told = [fault for fault in left_in if fault.found not in brackets]
+    texts = {fault.found for fault in told} | brackets
+    rest = [it for it in found if it.do == FILL_IN or not {it.found, it.expected} & texts]
+    return [*told, *rest]
 
 
 def _of_one(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from preflight.launch.lint.brackets import FILL_IN, placeholder_end
 from preflight.launch.lint.places import Parts, behind
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Word
 
@@ -31,6 +32,7 @@ class Reader:
         self._line, self._line_start = 1, 0
         self._heredocs: list[tuple[str, bool]] = []
         self._blank: tuple[Spot, str] | None = None  # the first of _BLANKS in this command
+        self._placeholders: list[tuple[Spot, str]] = []  # in angle brackets, in this command
         self.faults: list[Fault] = []
 
     def commands(self) -> tuple[Command, ...]:
@@ -39,6 +41,7 @@ class Reader:
         while self._at < len(self._text):
             command = self._command()
             self._tell_blank(command)
+            self._tell_placeholders(command)
             if command.words and found and self._goes_on(found[-1], command):
                 found[-1] = command
                 words[-1] += command.words
@@ -56,6 +59,15 @@ class Reader:
             self._fault(
                 spot, f"U+{ord(char):04X} looks like a blank and is a letter to bash", f"U+{ord(char):04X}", "a blank",
                 f"type the blanks anew, or sed -i 's/{escaped}/ /g'",
+            )  # fmt: skip
+
+    def _tell_placeholders(self, command: Command) -> None:
+        """What only speaks may use them to tell how a script is called."""
+        told, self._placeholders = self._placeholders, []
+        for spot, text in told if not (command.words and command.words[0].text in TALK) else ():
+            self._fault(
+                spot, f"{text} is a placeholder of a document; bash takes < and > for redirections", text,
+                "a value of this job", FILL_IN,
             )  # fmt: skip
 
     def _goes_on(self, before: Command, command: Command) -> bool:
@@ -86,7 +98,8 @@ class Reader:
                 if end and end[0] == "\n":
                     self._skip_heredocs()
                 return Command(tuple(words), end[0] if end else "")
-            if redirection := _REDIRECTION.match(self._text, self._at):
+            redirection = _REDIRECTION.match(self._text, self._at)
+            if redirection and not placeholder_end(self._text, self._at):
                 self._redirected(redirection.end())
                 if words and words[-1].text.isdigit() and self._text[redirection.start() - 1].isdigit():
                     words.pop()
@@ -105,7 +118,7 @@ class Reader:
             if here == ")":
                 self._move(self._at + 1)
                 break
-            if here in "\n;&|(<>":  # of these only the newline is right here
+            if here in "\n;&|(<>" and not placeholder_end(self._text, self._at):  # only the newline is right here
                 self._move(self._at + 1)
             elif here:
                 words.append(self._word())
@@ -155,6 +168,10 @@ class Reader:
             elif here == "$" and text[self._at + 1 : self._at + 2] == "(":
                 begin = self._spot()
                 parts.append(Part(self._substitution(), "", begin))
+            elif here == "<" and (end := placeholder_end(text, self._at)):
+                self._placeholders.append((self._spot(), text[self._at : end]))
+                parts.append(Part(text[self._at : end], "", self._spot()))
+                self._move(end)
             elif here in " \t\r\n;&|()<>" or here in _BLANKS:
                 break
             else:

@@ -10,7 +10,7 @@ from preflight.launch.lint.options import MODULES, OPTIONS, PROGRAMS, known, sli
 from preflight.launch.lint.reader import DASHES, TALK
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Start, Word
 
-_KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
+KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
 _GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
 _GLUED_SHORT = re.compile(r"(?P<value>[0-9]+)(?P<option>-[A-Za-z]+)(?P<rest>)")  # MPI's: -npernode 8-x PATH
 _JOINED = re.compile(r"(?P<option>--?[A-Za-z][A-Za-z_-]*[A-Za-z])(?P<value>[0-9]{1,9})")  # -np16
@@ -42,7 +42,7 @@ def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ..
         if _talks(command.words):
             done.append(command)
             continue
-        found = _family(command.words)
+        found = family_of(command.words)
         family = found[0] if found else ""
         done.append(replace(command, words=tuple(mended(word, family) for word in command.words)))
     return tuple(done), faults
@@ -50,11 +50,11 @@ def dashes(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Command, ..
 
 def _talks(words: tuple[Word, ...]) -> bool:
     """Whether the command only speaks of what stands behind it."""
-    head = next((word.text for word in words if word.text not in _KEYWORDS), "")
+    head = next((word.text for word in words if word.text not in KEYWORDS), "")
     return head.rpartition("/")[2] in TALK
 
 
-def _family(words: tuple[Word, ...]) -> tuple[str, int] | None:
+def family_of(words: tuple[Word, ...]) -> tuple[str, int] | None:
     """(family, where its options begin) of the first launcher among the words."""
     if _talks(words):
         return None
@@ -77,7 +77,7 @@ def starts(path: Path, commands: tuple[Command, ...]) -> tuple[tuple[Start, ...]
     found: list[Start] = []
     faults: list[Fault] = []
     for command in commands:
-        launcher = _family(command.words)
+        launcher = family_of(command.words)
         if launcher:
             family, at = launcher
             rest = list(_parted(path, family, command.words[at:], faults))

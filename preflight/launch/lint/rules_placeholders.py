@@ -1,0 +1,65 @@
+"""Values that a document leaves for its reader to fill in: `YOUR_IP`, `{master_ip}`, `xx.xx.xx.xx`. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from preflight.launch.lint.rules_words import addresses, ports
+from preflight.launch.lint.types import Fault, Script, Word
+
+_NAME = re.compile(r"[A-Z][A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,8}")  # of a variable, whose $ may have been forgotten
+_LEFT_IN = (
+    r"<[^<>]{1,80}>",
+    r"\{{1,2} {0,3}[A-Za-z_][\w .-]{0,80}\}{1,2}",
+    r"\[[A-Za-z_][\w .-]{0,80}\]",
+    r"(?i:(?:\w{0,40}_)?your[\w .-]{0,80})",
+    _NAME.pattern,
+    r"[xX]{2,40}|\*{2,40}|(?:[xX*]{1,4}\.){3}[xX*]{1,4}",
+)
+_ADDRESS = (
+    r"(?i:ip|addr|address|ip ?addr(?:ess)?)",
+    r"(?i:(?:[a-z0-9]{1,40}_){1,6}(?:ip|addr|address)|(?:ip|addr|address)(?:_[a-z0-9]{1,40}){1,6})",
+    r"[^\n]{0,80}[\u4e00-\u9fff][^\n]{0,80}",
+    r"[A-Za-z0-9_.-]{1,40}(?: [A-Za-z0-9_.-]{1,40}){1,8}",  # no name of a host has a blank
+)
+_VALUE = re.compile("|".join(_LEFT_IN))
+_HOST = re.compile("|".join((*_LEFT_IN, *_ADDRESS)))
+_OPTIONS = ("node-rank", "nnodes", "nproc-per-node", "worker-num", "local-worker-num", "num-nodes", "np", "n", "nodes",
+            "ntasks")  # fmt: skip
+# Of a master's address rules_words says as much.
+_HALF = re.compile(rf"(?=[0-9.]{{0,12}}[xX*])(?:(?:[0-9]{{1,3}}|[xX*]{{1,4}})(?:\.|\Z)){{4}}|{_HOST.pattern}")
+_SETTINGS = {
+    **dict.fromkeys(("MS_SCHED_HOST", "HCCL_IF_IP", "HOST_IP", "VLLM_HOST_IP"), _HALF),
+    **dict.fromkeys((
+        "MS_SCHED_PORT", "MS_WORKER_NUM", "NODE_RANK", "NNODES", "RANK", "RANK_ID", "RANK_SIZE", "WORLD_SIZE",
+        "RANK_TABLE_FILE", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
+    ), _VALUE),
+}  # fmt: skip
+
+
+def _values(script: Script) -> Iterator[tuple[str, Word, re.Pattern[str]]]:
+    """Yield the values that say where and as what a job runs, each with its word, and what is none."""
+    yield from ((address, word, _HOST) for address, _, word in addresses(script))
+    yield from ((port, word, _VALUE) for port, word in ports(script))
+    for start in script.starts:
+        yield from ((word.text, word, _VALUE) for name in _OPTIONS if (word := start.value(name)))
+        hosts = start.value("H", "host", "hosts") if start.family in ("mpi", "perseus") else None
+        if hosts:
+            yield from ((entry.partition(":")[0], hosts, _HOST) for entry in hosts.text.split(","))
+    for name, form in _SETTINGS.items():
+        told = {script.setting(name), *(script.setting(name, start) for start in script.starts)}
+        yield from ((*setting, form) for setting in told if setting)
+
+
+def placeholders(script: Script) -> Iterator[Fault]:
+    """Yield each placeholder once: where a variable gets it, rather than where the variable is used."""
+    places: dict[str, Word] = {}
+    for text, word, form in _values(script):
+        if form.fullmatch(text):
+            first = places.setdefault(text, word)
+            if (word.spot.line, word.spot.column) < (first.spot.line, first.spot.column):
+                places[text] = word
+    for text, word in places.items():
+        yield Fault(
+            script.path, word.spot, f"{text} is a placeholder of a document", text, "a value of this job",
+            f"write the value in its place, or ${text}" if _NAME.fullmatch(text) else "write the value in its place",
+        )  # fmt: skip

@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
 
     started = datetime.now(UTC)
     saved = load(_read(args.plan), str(args.plan))
-    refuse_what_cannot_be_asked(args)
     args.inventory = args.inventory or Path(saved.inventory)
+    refuse_what_cannot_be_asked(args)
     with session(args) as s:
         _refuse_strangers(args, s, saved.cluster, saved.plan)
         wanted = limited(saved.plan, [host.name for host in s.hosts])

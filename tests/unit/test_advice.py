@@ -1,15 +1,20 @@
 """Advice that a user follows: keys that hosts.toml takes, commands that exist, and advice that agrees in one run."""
 
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from preflight.checks.catalogue import catalogue
 from preflight.checks.registry import all_checks
+from preflight.cli.main import main, parser
 from preflight.inventory.load import parse
+from preflight.model.change import Plan
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
+from preflight.provision.document import SavedPlan, dump
 from preflight.transport import troubles
 from preflight.transport.troubles import Place
 from preflight.transport.types import Program
@@ -19,6 +24,40 @@ from tests.unit.test_checks import look, read
 CASES = Path(__file__).parents[1] / "cases" / "checks"
 PLACE = Place("node01", "10.1.0.11")
 HOSTS = '[cluster]\nname = "c"\nproduct = "{product}"\ndevices = 8\n{tables}\n[[hosts]]\nname = "node02"\n{keys}\n'
+
+
+LOCAL = """[cluster]
+name = "local"
+product = "cpu"
+[ssh]
+transport = "local"
+[[hosts]]
+name = "localhost"
+address = "127.0.0.1"
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An inventory of this machine alone, beside which the commands run; their state is kept there, too."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.toml").write_text(LOCAL, encoding="utf-8")
+    return tmp_path / "hosts.toml"
+
+
+def advised(text: str) -> list[list[str]]:
+    """The words of every `preflight` command at the end of a line."""
+    return [shlex.split(command) for command in re.findall(r": preflight (.*)$", text, re.MULTILINE)]
+
+
+def accepted(words: Sequence[str]) -> bool:
+    """Whether the command line knows this command with these options."""
+    try:
+        parser(words[0]).parse_args(words)
+    except SystemExit:
+        return False
+    return True
 
 
 def findings(case: str, *ids: str) -> list[Finding]:
@@ -71,3 +110,30 @@ def test_the_policy_that_switches_the_firewall_off_is_spelled_as_the_inventory_t
 )
 def test_a_python_that_is_not_there_names_the_keys_that_lead_to_it(program: Program, remedy: str) -> None:
     assert troubles.no_python(PLACE, program, b"sh: 1: exec: python3: not found\n").remedy == remedy
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "apply plan.json",
+        "apply plan.json -o json",
+        "configure",
+        "configure --limit localhost -o json",
+        "configure-ports",
+        "configure-device-ips",
+        "configure-firewall",
+        "configure-environment",
+        "rollback 20260101T000000Z-0000 -i hosts.toml",
+        "gate install",
+        "ranktable --push /data/hccl.json",
+    ],
+)
+def test_a_change_without_a_terminal_names_commands_that_need_none(
+    command: str, hosts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts.with_name("plan.json").write_text(dump(SavedPlan("2026-01-01T00:00:00Z", "local", str(hosts), Plan(()))))
+    assert main(command.split()) == 2
+    commands = advised(capsys.readouterr().err)
+    assert len(commands) == 2
+    assert commands[0] == [*command.split(), "-y"]
+    assert all(map(accepted, commands))

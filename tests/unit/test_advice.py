@@ -94,6 +94,21 @@ def test_the_policy_that_switches_the_firewall_off_is_spelled_as_the_inventory_t
     assert [cluster.firewall for cluster in policies] == [FirewallPolicy.ALLOW, FirewallPolicy.OFF]
 
 
+@pytest.mark.parametrize("cann", ["7.0.0", "8.0.RC1", "8.0.0", "8.1.RC1", "8.5.0", "9.1.0"])
+@pytest.mark.parametrize("torch", ["2.1.0", "2.4.0", "2.6.0", "2.9.0"])
+def test_all_version_advice_of_one_run_names_the_same_releases(torch: str, cann: str) -> None:
+    """One CANN, one torch and one torch_npu at most, and no driver for a CANN that is to go."""
+    ids = [id_ for id_ in all_checks() if id_.startswith("VER1")]
+    for torch_npu in ("2.1.0", "2.1.0.post10", "2.4.0", "2.7.1.post2", "2.9.0.post6"):
+        host = {"versions": {"torch": torch, "torch_npu": torch_npu, "cann": cann, "python": "3.11.4"}}
+        case = scene({"facts": {"node01": host, "node02": host}})
+        remedies = {each.check: each.remedy for each in look(case, [all_checks()[id_] for id_ in ids]) if each.remedy}
+        advised = " / ".join(remedies.values())
+        for what in (r"install CANN ([\w.]+)", r"torch==([\w.]+)", r"torch_npu==([\w.]+)", r"driver ([\d.]+) or later"):
+            assert len(set(re.findall(what, advised))) <= 1, remedies
+        assert "VER107" not in remedies or "Python" in remedies.get("VER108", "Python"), remedies
+
+
 @pytest.mark.parametrize(
     ("program", "remedy"),
     [

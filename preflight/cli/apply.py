@@ -56,9 +56,7 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file; make a plan first: preflight plan --out {path}") from None
     except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror}; a plan is a file that preflight plan --out FILE has written"
-        ) from None
+        raise UsageError(f"{path}: {error.strerror}; to write a plan: preflight plan --out plan.json") from None
 
 
 def _refuse_strangers(args: argparse.Namespace, s: Session, cluster: str, plan: Plan) -> None:

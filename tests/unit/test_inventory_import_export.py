@@ -104,7 +104,10 @@ def test_nothing_is_written_over_unasked(place: Path, capsys: pytest.CaptureFixt
         (["import"], "name the file with the host list, or - for stdin"),
         (["import", "nowhere"], "nowhere: No such file or directory"),
         (["import", "."], ".: Is a directory"),
-        (["import", "--from", "slurm"], "the environment: no SLURM_JOB_NODELIST there"),
+        (
+            ["import", "--from", "slurm"],
+            "SLURM_JOB_NODELIST is not set, so this is no job of Slurm; run the command in a job",
+        ),
         (["import", "huge"], "huge: larger than 64 MiB, so hardly a host list"),
         (["export", "--to", "names"], "hosts.toml: no such file"),
         (["export", "--to", "names", "-i", "one.toml", "--limit", ""], "--limit '' names no host"),

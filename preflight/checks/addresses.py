@@ -1,12 +1,13 @@
 """Addresses of the NPUs' own network ports: as planned, unique, and by the product's rules."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Interface
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Interface
 
 from preflight.checks.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
-from preflight.facts.types import Hccn
+from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.change import Kind, Risk
 from preflight.model.cluster import Host, Product
@@ -18,6 +19,14 @@ _PLAN_MOVED = (
     'device_addresses.by = "name" keeps them'
 )
 _A1 = frozenset({Product.ATLAS_A1})
+_PLAN_ONE_SUBNET = (
+    'add [device_addresses] to the inventory, with plan = "one-subnet" and subnet = "10.8.0.0/16" (your own network)'
+)
+_PLAN_FOUR_SUBNETS = (
+    'add [device_addresses] to the inventory, with plan = "four-subnets" and subnets = ["10.8.0.0/24", "10.8.1.0/24", '
+    '"10.8.2.0/24", "10.8.3.0/24"] (your own networks)'
+)
+_THEN_CONFIGURE = "then run: preflight configure-device-ips"
 
 
 @host_check("NPU101", "Every device has its address", products=NPU)
@@ -47,7 +56,7 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
             yield here.bad(
                 f"{here.host.name}: device {device.index}: " + (f"address {found}" if wrong else "no address"),
                 device=device.index, expected=str(planned or "an address"), found=found or "none",
-                remedy="preflight configure-device-ips" if planned else "plan addresses in the inventory",
+                remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
                 cause=_PLAN_MOVED if moved else "", change=change,
             )  # fmt: skip
 
@@ -67,25 +76,90 @@ def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
 
     By hand: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done   (on every host, then look for duplicates)
 
-    Mend: preflight configure-device-ips gives each device its planned address
+    Mend: preflight configure-device-ips gives each device its planned address. Addresses are planned under
+    [device_addresses] in the inventory, or written out under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
     """
-    holders: dict[str, list[tuple[Host, int]]] = defaultdict(list)
+    holders: dict[str, list[_Holder]] = defaultdict(list)
     for host in all_.hosts:
         for device in hccn[host.name].devices:
             if device.address.value:
                 holders[device.address.value].append((host, device.index))
-    for address, same in holders.items():
-        # The one that the inventory gives this address to is in its right.
+    shared = {address: same for address, same in holders.items() if len(same) > 1}
+    lines = _inventory_lines(shared.values(), hccn)
+    for address, same in shared.items():
+        # The device that the inventory gives this address to keeps it.
         wrong = [(h, i) for h, i in same if (p := planned_device(h, i).address) is None or str(p.ip) != address] or same
-        for host, index in wrong if len(same) > 1 else ():
+        for host, index in wrong:
             others = [f"{h.name}/{i}" for h, i in same if (h, i) != (host, index)]
             yield all_.bad(
                 f"{host.name}: device {index}: its address {address} is also that of {', '.join(others)}",
-                host=host.name, device=index, peer=others[0], expected="an address of its own", found=address,
-                remedy="preflight configure-device-ips" if planned_device(host, index).address
-                else "give the devices addresses in the inventory ([network] or device_addresses), then preflight "
-                "configure-device-ips",
-            )  # fmt: skip
+                host=host.name,
+                device=index,
+                peer=others[0],
+                expected="an address of its own",
+                found=address,
+                remedy="preflight configure-device-ips"
+                if planned_device(host, index).address
+                else lines.get((host.name, index)) or f"{_add_a_plan(all_.cluster.product)}; {_THEN_CONFIGURE}",
+            )
+
+
+_Holder = tuple[Host, int]  # a device, by its host and its index
+
+
+def _add_a_plan(product: Product) -> str:
+    """Name the inventory's table that gives every device its address, with keys to paste."""
+    return _PLAN_FOUR_SUBNETS if product is Product.ATLAS_A1 else _PLAN_ONE_SUBNET
+
+
+def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hccn]) -> dict[tuple[str, int], str]:
+    """Return the remedy of each unplanned device whose address is not its own: the line for its host's [[hosts]].
+
+    The first device of a group keeps its address where none is planned; its remedy is that of the second.
+    """
+    interfaces = {name: {device.index: interface_of(device) for device in seen.devices} for name, seen in hccn.items()}
+    taken = {interface.ip for own in interfaces.values() for interface in own.values() if interface}
+    taken |= {address for seen in hccn.values() for device in seen.devices for address in _not_free(device)}
+    moves: dict[tuple[str, int], tuple[str, int]] = {}  # device → the device to move, of its group
+    for group in groups:
+        unplanned = [(host.name, index) for host, index in group if planned_device(host, index).address is None]
+        moving = unplanned if len(unplanned) < len(group) else unplanned[1:]
+        for name, index in moving:
+            if interface := interfaces[name][index]:
+                interfaces[name][index] = _free_address(interface, taken)
+        moves |= {device: device if device in moving else moving[0] for device in unplanned if moving}
+    return {device: line for device, moved in moves.items() if (line := _inventory_line(moved, interfaces[moved[0]]))}
+
+
+def _not_free(device: HccnDevice) -> Iterator[IPv4Address]:
+    """Yield the addresses that belong to other machines as this device has them configured."""
+    for reading in (device.gateway, device.detect):
+        with suppress(ValueError):
+            yield IPv4Address(reading.value or "")
+
+
+def _free_address(interface: IPv4Interface, taken: set[IPv4Address]) -> IPv4Interface | None:
+    """Return the next address of the same network that no device has, and count it as taken; None where all are."""
+    free = interface.ip + 1
+    while free in taken:
+        free += 1
+    if free >= interface.network.broadcast_address:
+        return None
+    taken.add(free)
+    return IPv4Interface(f"{free}/{interface.network.prefixlen}")
+
+
+def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interface | None]) -> str:
+    """Return the remedy with the host's addresses written out; empty where one of them is not known."""
+    name, index = moved
+    own = interfaces[index]
+    if own is None or None in interfaces.values():
+        return ""
+    addresses = ", ".join(f'"{interface}"' for _, interface in sorted(interfaces.items()))
+    return (
+        f"give {name} device {index} an address that no other machine has, such as {own.ip}: under [[hosts]] of {name} "
+        f"in the inventory, device_addresses = [{addresses}]; {_THEN_CONFIGURE}"
+    )
 
 
 @cluster_check("NPU103", "Every device has the planned mask, equal across its rail", products=NPU, several=False)
@@ -208,7 +282,7 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
             yield here.bad(
                 f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
                 device=device.index, expected=f"an address outside {range_}", found=str(address),
-                remedy="plan addresses in another range in the inventory",
+                remedy="plan addresses in another range: under [device_addresses] in the inventory",
             )  # fmt: skip
 
 

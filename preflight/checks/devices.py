@@ -182,9 +182,11 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
             )  # fmt: skip
         elif health == "Init":
             why = "the probe of its detect address has only started" if found else "it has no detect address"
-            yield here.warn(f"{name}: net health is Init: {why}", device=index, expected="Success", found="Init",
-                            remedy="plan a detect address in the inventory" if not found else "look again in a minute",
-                            )  # fmt: skip
+            key = 'detect = "gateway" or "next-host" under [device_addresses] in the inventory'
+            remedy = "look again in a minute" if found else key
+            yield here.warn(
+                f"{name}: net health is Init: {why}", device=index, expected="Success", found="Init", remedy=remedy
+            )
         else:
             yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
 

@@ -80,10 +80,10 @@ def follows_policy(
     here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
     """Why: a firewall that drops the cluster's ports makes no error: every rank waits for its connect timeout, and
-    the message names a peer that is fine. Opening the ports for the cluster's own networks is enough; switching the
-    firewall off, as many manuals do, is only done where the inventory says firewall = "off". Every firewall that is
-    active is judged, since a packet has to pass them all. Where a rule cannot be judged, connections that came through
-    from the very network it is about settle the doubt.
+    the message names a peer that is fine. Opening the ports for the cluster's own networks is enough: policy = "allow"
+    under [firewall] in the inventory, the default. Many manuals switch the firewall off; preflight does that only with
+    policy = "off" there. Every active firewall is judged, since a packet has to pass them all. Where a rule cannot be
+    judged, connections that came through from the very network it is about settle the doubt.
 
     By hand: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
 

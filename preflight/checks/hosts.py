@@ -79,7 +79,7 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
 
     By hand: ip -4 -brief address show
 
-    Mend: name the NIC in the inventory (nic = "eth0", or the CIDR it lives in) and in the job
+    Mend: name the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in), and in the job
     (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
     """
     name, nic = here.host.name, here.host.nic
@@ -91,7 +91,7 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
         elif sum(len(_routable(interface)) for interface in usable) > 1:
             yield here.warn(
                 f"{name}: several interfaces could be the host NIC: {found}", found=found, expected="one address",
-                remedy='name it in the inventory: nic = "NAME" or nic = "CIDR"',
+                remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
             )  # fmt: skip
         return
     interfaces = named_by(nic, network)

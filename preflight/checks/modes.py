@@ -34,13 +34,13 @@ def smp(here: Here, nic: Nic) -> Iterator[Finding]:
             yield here.bad(
                 f"{here.host.name}: the NPUs are in SMP mode: device {device.index} sees {', '.join(sorted(ports))}",
                 expected="AMP mode", found="SMP mode",
-                remedy="set AMP mode in the BMC, or plan the four subnets of SMP mode in the inventory",
+                remedy='set AMP mode in the BMC, or plan = "four-subnets" under [device_addresses] in the inventory',
             )  # fmt: skip
         elif not here.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
             yield here.bad(
                 f"{here.host.name}: the NPUs seem to be in AMP mode: device {device.index} sees its own port only",
                 expected="SMP mode", found="AMP mode",
-                remedy="set SMP mode in the BMC, or plan one subnet in the inventory",
+                remedy='set SMP mode in the BMC, or plan = "one-subnet" under [device_addresses] in the inventory',
             )  # fmt: skip
 
 

@@ -5,17 +5,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from preflight.checks.registry import NPU, Here, host_check
+from preflight.facts.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.types import NpuSmi
-from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 
-# As npu-smi names chips in its table. "910B" without a digit is of the first generation.
-_CHIPS = (
-    (re.compile(r"910(A|ProA|ProB|B)"), Product.ATLAS_A1),
-    (re.compile(r"910B[0-9]\S*"), Product.ATLAS_A2),
-    (re.compile(r"(Ascend)?910(C|_93\S*)?"), Product.ATLAS_A3),
-)
 _INFERENCE = re.compile(r"(Ascend)?310\S*")
 
 
@@ -30,7 +24,7 @@ def product(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     Mend: product under [cluster] of the inventory; an inventory of its own for each product
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
-        found = next((product for pattern, product in _CHIPS if pattern.fullmatch(name)), None)
+        found = product_of(name)
         told = f"{here.host.name}: {number} of its chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
             yield here.bad(

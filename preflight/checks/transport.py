@@ -60,7 +60,7 @@ def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Ite
             "ranks)",
             host=host, expected=wanted, found=way.between_hosts, evidence=way.lines,
             remedy="see ENV115 and ENV116: a variable, devices that the container was not given, or no libibverbs"
-            if wanted == "ib" else 'NCCL_NET=Socket where jobs run, or transport = "ib" in the inventory',
+            if wanted == "ib" else 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
         )  # fmt: skip
     elif wanted == "ib" and missing:
         yield all_.bad(

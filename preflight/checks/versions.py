@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
-from preflight.facts.compatibility import release, torch_npu_for
+from preflight.facts.compatibility import Stack, builds_of, fitting, numbers, oldest_driver, release
 from preflight.facts.job import Job
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.quote import LONGEST, quote
@@ -206,17 +207,55 @@ def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
 
     By hand: pip list | grep -i torch
 
-    Mend: install the torch_npu whose version begins with torch's
+    Mend: pip install the torch_npu whose version begins with torch's, or the torch whose version torch_npu begins with
     """
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
         yield here.skip("torch or torch_npu is not installed here")
     elif release(torch) != release(npu):
-        build, cann = torch_npu_for(torch, versions.cann or ""), versions.cann
-        for_cann = f"CANN {cann}" if cann else "the CANN that jobs use"
+        fit = fitting(Stack(torch, npu, versions.cann or ""))
+        change = changed(versions, fit) if fit else None
         yield here.bad(
             f"{here.host.name}: torch_npu {npu} is not made for torch {torch}",
-            expected=f"torch_npu {build or release(torch)}", found=npu,
-            remedy=f"pip install torch_npu=={build}" if build
-            else f"install a torch and a torch_npu that are made for each other and for {for_cann}",
-        )  # fmt: skip
+            expected=change.expected if change else f"torch_npu {release(torch)}",
+            found=change.found if change else npu,
+            remedy=change.remedy if change else _choice(torch),
+        )
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What of a host's torch, torch_npu and CANN is to be replaced: the first that differs, and how."""
+
+    expected: str
+    found: str
+    remedy: str
+
+
+def changed(versions: Versions, fit: Stack) -> Replaced | None:
+    """Return what leads from the host's releases to those that fit together; None where nothing differs."""
+    pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
+    wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
+    steps = [f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}"] if wheels else []
+    other_cann = fit.cann != versions.cann
+    if other_cann:
+        steps.insert(0, install_cann(versions, fit.cann))
+    if not steps:
+        return None
+    name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
+    return Replaced(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
+
+
+def install_cann(versions: Versions, cann: str) -> str:
+    """Return the advice to install a CANN, with the driver that it needs where the installed one is too old."""
+    needed, driver = oldest_driver(cann), numbers(versions.driver or "")
+    too_old = needed and driver and driver < needed
+    return f"install CANN {cann}" + (f" and driver {'.'.join(map(str, needed))} or later" if too_old else "")
+
+
+def _choice(torch: str) -> str:
+    """Return the advice where CANN is not known: the torch_npu for every CANN that has one for this torch."""
+    builds = [f"{build} with CANN {cann}" for cann, build in builds_of(torch).items()]
+    if not builds:
+        return "install a torch and a torch_npu that are made for each other and for the CANN that jobs use"
+    return f"install the torch_npu for torch {release(torch)} and your CANN: {', '.join(builds)}"

@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
 
     started = datetime.now(UTC)
     saved = load(_read(args.plan), str(args.plan))
-    refuse_what_cannot_be_asked(args)
     args.inventory = args.inventory or Path(saved.inventory)
+    refuse_what_cannot_be_asked(args)
     with session(args) as s:
         _refuse_strangers(args, s, saved.cluster, saved.plan)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
@@ -56,9 +56,7 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file; make a plan first: preflight plan --out {path}") from None
     except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror}; a plan is a file that preflight plan --out FILE has written"
-        ) from None
+        raise UsageError(f"{path}: {error.strerror}; to write a plan: preflight plan --out plan.json") from None
 
 
 def _refuse_strangers(args: argparse.Namespace, s: Session, cluster: str, plan: Plan) -> None:

@@ -77,9 +77,12 @@ def read(path: Path) -> dict[str, bytes]:
         raise UsageError(f"{path} does not fit into this machine's memory") from None
     schema = _schema(found.get(ABOUT, b""))
     if not schema.startswith("preflight.bundle/"):
-        raise UsageError(f"{path} is no support bundle: preflight support-bundle writes one")
+        raise UsageError(f"{path} is no support bundle; to write one: preflight support-bundle")
     if schema != SCHEMA:
-        raise UsageError(f"{path}: the schema is {schema!r:.80}, this preflight reads {SCHEMA}")
+        raise UsageError(
+            f"{path}: the schema is {schema!r:.80}, and this preflight reads {SCHEMA}; to write one: preflight "
+            "support-bundle"
+        )
     return found
 
 

@@ -1,6 +1,7 @@
 """What the commands that change hosts share: their options, the question, and the run with its journal."""
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -80,9 +81,18 @@ def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = Fal
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; add -y to apply without asking, or --dry-run to only look")
+        raise UsageError(f"there is no terminal to ask on\n{_without_asking(args)}")
     if args.output == "json":
-        raise UsageError("-o json asks nobody; add -y to apply without asking, or --dry-run to only look")
+        raise UsageError(f"-o json asks no question\n{_without_asking(args)}")
+
+
+def _without_asking(args: argparse.Namespace) -> str:
+    """Name the commands that need no answer: the same one with -y, and the one that only shows the changes."""
+    typed = shlex.join(["preflight", *args.argv])
+    shows = (
+        f"{typed} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
+    )
+    return f"to change the hosts without a question: {typed} -y\nto only see the changes: {shows}"
 
 
 def shown(show: Callable[..., None], *arguments: object) -> None:

@@ -16,6 +16,7 @@ from preflight.cli.timeline import Timeline
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.ports import PortSet
+from preflight.model.product_names import not_known
 from preflight.report.console import is_dumb
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Progress, Transport
@@ -40,6 +41,14 @@ def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask for the password that sudo wants on hosts with sudo = true; once, and it is kept nowhere",
     )
     parser.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts worked on at once (default: 32)")
+
+
+def product_name(text: str) -> str:
+    """Return the product as the inventory spells it; raises ArgumentTypeError with the one that is meant. Empty, as an
+    option's default: not given."""
+    if text and text not in tuple(Product):
+        raise argparse.ArgumentTypeError(not_known(text))
+    return text
 
 
 def add_basic_argument(parser: argparse.ArgumentParser) -> None:

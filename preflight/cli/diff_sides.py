@@ -10,8 +10,9 @@ import msgspec
 
 from preflight.cli import bundle_file
 from preflight.cli.common import DEFAULT_INVENTORY
-from preflight.facts import capture, document
+from preflight.facts import capture, document, refused_document
 from preflight.facts.redact import REDACTED
+from preflight.facts.refused_document import KINDS, refusal, schema_of
 from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
 from preflight.history.kept import FACTS, REPORT, kept
 from preflight.history.runs import Look, known_runs, last_passed, newest, past_look
@@ -123,7 +124,15 @@ def of_file(path: Path) -> Side:
     if document.SCHEMA in head:
         facts = document.load(text, str(path))
         return Side(str(path), hosts=tuple(facts.hosts), facts=facts)
-    raise UsageError(f"{path} is no report, no facts and no capture: check --save, facts --out and capture write them")
+    family = schema_of(text).partition("/")[0]
+    if family in (version.partition("/")[0] for version in (SCHEMA, capture.SCHEMA, document.SCHEMA)):
+        raise UsageError(refusal(str(path), family, f"{family}/1", text))
+    other = KINDS.get(family)
+    what = other.name if other else "no document of preflight"
+    raise UsageError(
+        f"{path}: this is {what}; diff takes a report, facts, a capture or a support bundle. "
+        f"To write a report: {KINDS[refused_document.REPORT].command}"
+    )
 
 
 def _of_bundle(path: Path) -> Side:
@@ -152,9 +161,9 @@ def of_report(text: str | bytes, source: str) -> Side:
     try:
         report = msgspec.json.decode(text, type=_Report)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UsageError(f"{source}: not a report ({error}); preflight check --save writes one") from error
+        raise UsageError(refusal(source, refused_document.REPORT, SCHEMA, text, error)) from error
     if report.schema != SCHEMA:
-        raise UsageError(f"{source}: the schema is {report.schema!r}, this preflight reads {SCHEMA}")
+        raise UsageError(refusal(source, refused_document.REPORT, SCHEMA, text))
     return Side(
         source, report.run, report.command, report.started, report.verdict,
         tuple(host.name for host in report.hosts),

@@ -24,7 +24,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from preflight.cli.common import DEFAULT_INVENTORY, Session, add_inventory_arguments, devices, session
+from preflight.cli.common import DEFAULT_INVENTORY, Session, add_inventory_arguments, devices, product_name, session
 from preflight.cli.output import Output, add_save_argument, refuse_unwritable
 from preflight.cli.probe_request import add_request_arguments
 from preflight.launch.job import Launcher
@@ -63,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices", type=devices, metavar="LIST", help="of every node only these, such as 0-3 (default: all)"
     )
     parser.add_argument(
-        "--product", choices=[*map(str, Product)], default="", help="of the nodes, without an inventory"
+        "--product",
+        type=product_name,
+        choices=[*map(str, Product)],
+        default="",
+        help="of the nodes, without an inventory",
     )
     parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
     parser.add_argument("--no-rank-table", action="store_true", help="on NPUs: write no rank table on the nodes")

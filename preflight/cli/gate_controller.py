@@ -78,7 +78,7 @@ def _authorize(args: argparse.Namespace) -> int:
         for host in cluster.hosts:
             (args.authorize / host.name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}") from None
+        raise UsageError(f"--authorize: {error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{public}: {error}") from None
     for host in cluster.hosts:

@@ -9,6 +9,7 @@ Nothing is contacted. The token by which pods know each other is not in it; its 
 
 import argparse
 
+from preflight.cli.common import product_name
 from preflight.gate.manifest import Kind, Wanted, text_of
 from preflight.model.cluster import Product
 
@@ -22,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resource", default="", help="what the devices are to Kubernetes: huawei.com/Ascend910, nvidia.com/gpu, …"
     )
-    parser.add_argument("--product", choices=[product.value for product in Product], help="as in an inventory")
+    products = [product.value for product in Product]
+    parser.add_argument("--product", type=product_name, choices=products, help="as in an inventory")
     parser.add_argument("--preflight-image", default="", metavar="IMAGE", help="of the init container")
     parser.add_argument("--setup", default="", metavar="LINE", help="as in an inventory: source …/set_env.sh")
     parser.add_argument("--python", default="", help="that has torch, as in an inventory")

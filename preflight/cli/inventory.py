@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, refuse_existing, write_whole
+from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, product_name, refuse_existing, write_whole
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.listed import Listed, Source
@@ -40,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("--group", metavar="GROUP", default="", help="of Ansible or ClusterShell (all)")
     taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but other hosts")
     taking.add_argument("--name", default="", help="of the cluster")
-    taking.add_argument("--product", default="", choices=[*map(str, Product)], metavar="PRODUCT",
-                        help=", ".join(Product))  # fmt: skip
+    taking.add_argument("--product", default="", type=product_name, metavar="PRODUCT", help=", ".join(Product))
     taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
     taking.add_argument("--devices", type=_devices, metavar="N", help="of every host, whatever the list's slots are")
     taking.add_argument("--device-prefix", type=_prefix, metavar="LENGTH", dest="prefix",

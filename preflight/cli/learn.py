@@ -99,7 +99,7 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
     """What an inventory says, else what the chips are called. Raises PreflightError where there is nothing to learn,
     NotSeenError where nobody could be asked."""
     from preflight.facts.types import Unreachable
-    from preflight.provision.learn import devices_seen, product_seen
+    from preflight.provision.learn import devices_seen, product_seen, why_no_product
 
     away = [f"{found.summary}; {found.remedy}" for found in facts.hosts.values() if isinstance(found, Unreachable)]
     if len(away) == len(facts.hosts):
@@ -108,9 +108,7 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
         raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
     product = cluster.product if args.hosts is None else product_seen(facts)
     if product is None:
-        raise PreflightError(
-            "npu-smi does not tell which Ascend servers these are; say it in an inventory, and give that"
-        )
+        raise PreflightError(why_no_product(facts))
     return product
 
 

@@ -44,8 +44,27 @@ COMMANDS = {
     "parse": "show what a parser makes of saved tool output",
     "list-checks": "list all checks",
     "explain": "explain a check: why it matters, how to look by hand, how to mend it",
+    "help": "print the help of a command",
     "completion": "print what makes a shell complete commands and options",
     "lab": "a cluster in a box: real sshd, real kernel settings, stand-in vendor tools",
+}
+
+# What other tools call a command → what it is called here.
+MEANT = {
+    **dict.fromkeys(("verify", "validate", "test", "doctor", "status"), "check"),
+    **dict.fromkeys(("fix", "repair", "setup", "provision"), "configure"),
+    **dict.fromkeys(("undo", "revert"), "rollback"),
+    **dict.fromkeys(("runs", "list"), "history"),
+    **dict.fromkeys(("log", "logs"), "diagnose"),
+    **dict.fromkeys(("benchmark", "bench"), "probe"),
+    **dict.fromkeys(("run", "start"), "launch"),
+    "compare": "diff",
+    "import": "inventory import",
+    "export": "inventory export",
+    "install": "gate install",
+    "simulate": "lab simulate",
+    "demo": "lab up",
+    "version": "--version",
 }
 
 
@@ -74,8 +93,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = argparse.Namespace()
     try:
         made = parser(wanted)
+        if not arguments:
+            made.error("name a command, such as: preflight check --inventory hosts.toml")
         if wanted and wanted == arguments[0] and wanted not in COMMANDS:
-            made.error(f"there is no command {wanted!r}{nearest(wanted, COMMANDS)}")
+            meant = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
+            made.error(f"there is no command {wanted!r}{meant}")
         made.parse_args(arguments, args)
         args.argv = arguments
         code = int(args.run(args))

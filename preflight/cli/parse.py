@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
 
 
-def _text(name: str) -> str:
+def _text(name: str, parser: str) -> str:
     """UTF-16 is what `>` of PowerShell writes, and what some editors save."""
     from preflight.diagnose.reading import encoding_of
 
@@ -35,7 +35,7 @@ def _text(name: str) -> str:
             with Path(name).open("rb") as file:
                 data = file.read(LONGEST)
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from error
+        raise UsageError(f"{name}: {error.strerror}; name saved output: preflight parse {parser} FILE") from error
     return data.decode(encoding_of(data[:4096]) or "utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.parser!r} is no parser; {hint}" if args.parser else f"which parser? {hint}")
     import msgspec
 
-    document = msgspec.json.encode(PARSERS[args.parser](_text(args.file)))
+    document = msgspec.json.encode(PARSERS[args.parser](_text(args.file, args.parser)))
     value = msgspec.json.decode(document)
     with reader_may_leave():
         if args.output == "json":

@@ -37,6 +37,7 @@ from preflight.facts.npu_answer import RawChips, RawDeviceNodes, RawHccn, RawHcc
 from preflight.facts.nvidia_answer import RawNvidia
 from preflight.facts.output import Output
 from preflight.facts.quote import quote
+from preflight.facts.refused_document import json_error
 from preflight.facts.shells import Shells
 from preflight.facts.types import (
     Clock,
@@ -127,7 +128,7 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
     except framed.NoAnswer as error:
         return Missing(str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return Missing(f"the collector's answer is not what was sent: {error}")
+        return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
 
 
 def tried(found: Sections | Missing) -> list[Tried] | Missing:
@@ -148,8 +149,10 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
         if "error" in parts:
             return Missing(decode(parts["error"], str))
         return decode(parts["value"], type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as error:
-        return Missing(f"section {name} of the collector's answer is not understood: {error}")
+    except KeyError:
+        return Missing(f"section {name} of the collector's answer has neither a value nor an error")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return Missing(f"section {name} of the collector's answer is not understood: {json_error(error)}")
 
 
 def _os(raw: _Os) -> Os:

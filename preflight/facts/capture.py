@@ -24,6 +24,7 @@ from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.formats import Unknown
 from preflight.facts.leftovers import left
 from preflight.facts.redact import may_match, redact, redacted, without_value
+from preflight.facts.refused_document import CAPTURE, refusal
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
@@ -176,9 +177,9 @@ def load(text: str, source: str) -> Capture:
     try:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise UsageError(f"{source}: not a capture ({error}); preflight capture writes one") from error
+        raise UsageError(refusal(source, CAPTURE, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
-        raise UsageError(f"{source}: the schema is {document.schema!r}, this preflight reads {SCHEMA}")
+        raise UsageError(refusal(source, CAPTURE, SCHEMA, text))
     return Capture(
         document.preflight, document.taken, document.anonymous, document.inventory,
         {name: _answered(host) for name, host in document.hosts.items()}, document.not_understood,

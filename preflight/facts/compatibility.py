@@ -6,6 +6,7 @@ not in the table, such as one that came out after it, is no finding: nothing is 
 """
 
 import re
+from dataclasses import dataclass
 
 from preflight.facts.packages import Package, Ranges
 
@@ -77,6 +78,40 @@ def release(version: str) -> str:
     return match.group() if match else ""
 
 
+@dataclass(frozen=True)
+class Stack:
+    """Releases of torch, torch_npu and CANN that one host has, or should have."""
+
+    torch: str
+    torch_npu: str
+    cann: str
+
+
+def fitting(installed: Stack) -> Stack | None:
+    """Return the releases that fit together and differ least from the installed ones; None where the table names none.
+
+    Of three releases the two that fit together stay. Where no two do, CANN stays: with it would go the driver.
+    """
+    torch, build, cann = installed.torch or release(installed.torch_npu), installed.torch_npu, installed.cann
+    known, made_for, pair = known_cann(cann), cann_of(build), release(torch) == release(build)
+    if not known or (pair and not made_for):
+        return None
+    if made_for and not cann_fits_torch_npu(build, cann):
+        return Stack(torch if pair else release(build), build, cann)
+    if other := torch_npu_for(torch, cann):
+        return Stack(torch, other, cann)
+    if pair:
+        return Stack(torch, build, made_for)
+    newest = TORCH_NPU[known][0]
+    return Stack(release(newest), newest, cann)
+
+
+def builds_of(torch: str) -> dict[str, str]:
+    """CANN → the torch_npu for this torch, newest CANN first."""
+    every = ((cann, build) for cann, builds in TORCH_NPU.items() for build in builds)
+    return {cann: build for cann, build in every if release(build) == release(torch)}
+
+
 def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
     known, made_for = known_cann(cann or ""), cann_of(torch_npu or "")
     if not known or not made_for or known == made_for or (known in CLOSE_CANN and made_for in _CLOSE_BUILDS):
@@ -101,9 +136,13 @@ def too_old(cann: str, made_for: str) -> bool:
 
 
 def torch_npu_for(torch: str, cann: str) -> str:
-    """The torch_npu for a torch and a CANN; empty where the table has none."""
-    builds = TORCH_NPU.get(known_cann(cann), ())
-    return next((build for build in builds if release(build) == release(torch)), "")
+    """The torch_npu for a torch and a CANN, else the nearest that runs with it; empty where the table has none."""
+    known, builds = known_cann(cann), builds_of(torch)
+    if known in builds or known not in CLOSE_CANN:
+        return builds.get(known, "")
+    place = CLOSE_CANN.index(known)
+    close = [(abs(CLOSE_CANN.index(name) - place), builds[name]) for name in _CLOSE_BUILDS if name in builds]
+    return min(close)[1] if close else ""
 
 
 def mindspore_fits(mindspore: str, cann: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ not have is left out; one that was not asked for is `{"skipped": "--basic"}`. Wi
 beside "value" or "error".
 """
 
+import shlex
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from preflight.facts.redact import redacted
+from preflight.facts.refused_document import FACTS, KINDS, json_error, refusal
 from preflight.facts.types import DEEP, ON_REQUEST, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
 
@@ -38,9 +40,10 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; save facts with preflight facts --out FILE") from error
+        command = f"preflight facts --out {shlex.quote(str(path))}" if not path.exists() else KINDS[FACTS].command
+        raise UsageError(f"{path}: {error.strerror}; to write facts: {command}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not text in UTF-8, so not a facts file") from error
+        raise UsageError(refusal(str(path), FACTS, SCHEMA, b"", error)) from error
 
 
 def _raw(section: str, raw: Mapping[str, bytes]) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def _read_section(raw: msgspec.Raw, type_: Any) -> Any:
     if section.skipped is not None:
         return None
     if section.value is msgspec.UNSET:
-        raise msgspec.ValidationError('has neither "value" nor "error"')
+        raise msgspec.ValidationError('it has neither "value" nor "error"')
     return msgspec.json.decode(section.value, type=type_)
 
 
@@ -125,7 +128,8 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
                 found[section] = Missing(f"not in {source}")
         return HostFacts(**found)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise UsageError(f"{source}: {place}.{section}: {error}") from error
+        wrong = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
+        raise UsageError(f"{wrong}; to write the facts again: {KINDS[FACTS].command}") from error
 
 
 def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
@@ -136,9 +140,7 @@ def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
     try:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise UsageError(
-            f"{source}: not a facts document ({error}); write one with preflight facts -o json --out FILE"
-        ) from error
+        raise UsageError(refusal(source, FACTS, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
-        raise UsageError(f"{source}: the schema is {document.schema!r}, this preflight reads {SCHEMA}")
+        raise UsageError(refusal(source, FACTS, SCHEMA, text))
     return ClusterFacts({name: _read_host(host, source, f"hosts.{name}") for name, host in document.hosts.items()})

@@ -43,10 +43,12 @@ def route(text: str) -> tuple[Route, ...] | Missing:
 def _address_json(text: str) -> tuple[Interface, ...] | Missing:
     import msgspec
 
+    from preflight.facts.refused_document import json_error
+
     try:
         links = decode(text, list[_JsonLink])
     except (msgspec.MsgspecError, RecursionError) as error:
-        return Missing(f"ip -j address: {error}")
+        return Missing(f"ip -j address: {json_error(error, text)}")
     return tuple(
         Interface(
             name=link.ifname,
@@ -63,10 +65,12 @@ def _address_json(text: str) -> tuple[Interface, ...] | Missing:
 def _route_json(text: str) -> tuple[Route, ...] | Missing:
     import msgspec
 
+    from preflight.facts.refused_document import json_error
+
     try:
         routes = decode(text, list[_JsonRoute])
     except (msgspec.MsgspecError, RecursionError) as error:
-        return Missing(f"ip -j route: {error}")
+        return Missing(f"ip -j route: {json_error(error, text)}")
     return tuple(Route(route.dst, route.gateway, route.dev) for route in routes if route.dst and route.dev)
 
 

@@ -41,7 +41,7 @@ _SET_ENV = (
     "/usr/local/Ascend/ascend-toolkit/set_env.sh"
 )
 _MATRIX = "install the releases of torch, torch_npu and CANN that belong together (VER107, VER108)"
-_ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU104)"
+_ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU125)"
 _RAIL = "check link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
 _PORTS = "reserve HCCL's ports and end what holds them (PRT101, PRT103)"
 _LEFT_BEHIND = Meaning(

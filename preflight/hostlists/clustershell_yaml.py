@@ -31,7 +31,7 @@ def read(source: Source) -> Listed:
         for name, groups in _members(source, root, "the file").items()
     }
     if not sources:
-        raise InventoryError(f"{source.name}: has no group")
+        raise InventoryError(f"{source.name}: has no group; name another file, or its format with --from")
     return listed_of(source, sources, next(iter(sources)))
 
 

@@ -130,7 +130,7 @@ def read(source: Source, name: str = "") -> tuple[str, Listed]:
     json = source.text.lstrip().startswith("{")
     lines = [source.text] if json else [line.text for line in source.lines(indented=True)]
     if not lines:
-        raise InventoryError(f"{source.name}: names no host")
+        raise InventoryError(f"{source.name}: names no host; name another file, or its format with --from")
     if _not_json(lines):
         return "ansible", ansible.read(source)
     read, errors = {}, {}

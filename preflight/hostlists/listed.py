@@ -94,7 +94,7 @@ class Source:
     def listed(self, listed: Listed) -> Listed:
         """Raises InventoryError unless there are hosts, and not too many."""
         if not listed.hosts:
-            raise InventoryError(f"{self.name}: names no host")
+            raise InventoryError(f"{self.name}: names no host; name another file, or its format with --from")
         if len(listed.hosts) > MOST_HOSTS:
             raise InventoryError(f"{self.name}: more than {MOST_HOSTS} hosts")
         return listed

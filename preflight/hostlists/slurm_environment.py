@@ -29,7 +29,7 @@ def read(source: Source) -> Listed:
     said = {name: value for name, value in said.items() if value and value != "(null)"}
     key = next((name for name in _NODES if name in said), None)
     if key is None:
-        raise InventoryError(f"{source.name}: no {_NODES[0]} there; run this in a job of Slurm, or give a file")
+        raise InventoryError(_no_job(source.name))
     values = {name: _value(source, matches[name], said[name]) for name in said}
     nodes = names.read(values[key])
     cpus = _per_node(source, values, "SLURM_JOB_CPUS_PER_NODE", len(nodes.hosts))
@@ -50,6 +50,16 @@ def read(source: Source) -> Listed:
         hosts = tuple(replace(host, slots=count) for host, count in zip(hosts, slots, strict=True))
     cluster = said.get("SLURM_CLUSTER_NAME", "")
     return Listed(hosts, cluster, product, slots_are_devices=bool(product), notes=(*nodes.notes, *notes))
+
+
+def _no_job(name: str) -> str:
+    """Return the sentence about variables without a list of nodes, and how to come by them."""
+    list_them = "name a file with the hosts: preflight inventory import hosts.txt -o hosts.toml"
+    if name == ENVIRONMENT:
+        why = f"{_NODES[0]} is not set, so this is no job of Slurm; run the command in a job (salloc, sbatch)"
+    else:
+        why = f"{name}: it has no line {_NODES[0]}=…; write it in a job of Slurm (env | grep ^SLURM_ > slurm.env)"
+    return f"{why}, or {list_them}"
 
 
 def write(listed: Listed) -> str:

@@ -56,7 +56,7 @@ def _read(path: Path, option: str = "--inventory") -> str:
             f"{path}: no such file; copy inventory.example.toml to it and edit it, or name another with {option}"
         ) from error
     except OSError as error:
-        raise InventoryError(f"{path}: {error.strerror}") from error
+        raise InventoryError(f"{path}: {error.strerror}; name another with {option}") from error
 
 
 def _toml(path: Path, text: str) -> dict[str, Any]:

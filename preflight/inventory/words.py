@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from preflight.inventory.errors import Location, Problem, shown
 from preflight.inventory.schema import Document, FourSubnets, OneSubnet
+from preflight.model.product_names import not_known
 
 _PLANS: dict[str, type[BaseModel]] = {"four-subnets": FourSubnets, "one-subnet": OneSubnet}
 
@@ -65,6 +66,8 @@ def _sentence(detail: Any, at: Location) -> str:
             return f"should be at least {context['ge']}, found {shown(found)}"
         case "less_than_equal":
             return f"should be at most {context['le']}, found {shown(found)}"
+        case "enum" if at == ("cluster", "product") and isinstance(found, str):
+            return not_known(found)
         case "enum" | "literal_error":
             return _none_of(found, re.findall(r"'([^']*)'", str(context["expected"])))
         case "union_tag_invalid":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from preflight.lab.firewalls import FIREWALLS
 from preflight.model.errors import UsageError
+from preflight.model.product_names import not_known
 
 NPU_PRODUCTS = ("atlas-a1", "atlas-a2", "atlas-a3")
 PRODUCTS = (*NPU_PRODUCTS, "nvidia", "cpu")
@@ -49,7 +50,7 @@ class Spec:
             not 0 <= self.devices <= MAX_DEVICES_PER_HOST,
             f"--devices must be 0 to {MAX_DEVICES_PER_HOST}, not {self.devices}.",
         )
-        yield self.product not in PRODUCTS, f"--product must be one of {', '.join(PRODUCTS)}, not {self.product!r}."
+        yield self.product not in PRODUCTS, f"--product: {not_known(self.product)}"
         yield self.firewall not in FIREWALLS, f"--firewall must be one of {', '.join(FIREWALLS)}."
         yield self.fabric not in FABRICS, f"--fabric must be one of {', '.join(FABRICS)}."
         yield self.product == "cpu" and self.devices > 0, "--product cpu takes --devices 0."

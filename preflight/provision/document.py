@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from preflight.facts.refused_document import PLAN, refusal, schema_of
 from preflight.model.change import Change, Plan
 from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.plan/1"
-_KIND = SCHEMA.partition("/")[0]
-_MADE = "a plan is a file that preflight plan --out FILE has written"
 
 
 @dataclass(frozen=True)
@@ -47,33 +46,19 @@ def dump(saved: SavedPlan) -> str:
 def load(text: bytes, name: str) -> SavedPlan:
     """The plan of the file `name`. Raises UsageError with what is wrong and where."""
     try:
-        schema = _schema_of(text)
-        if not _is_ours(schema):
-            raise UsageError(f"{name}: not a plan; {_MADE}")
-        if schema != SCHEMA:
-            raise UsageError(f"{name}: a plan of another version ({schema}); make it anew: preflight plan --out {name}")
-        document = msgspec.json.decode(text, type=_Document)
+        document = msgspec.json.decode(text, type=_Document) if schema_of(text) == SCHEMA else None
+        if document is None:
+            msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            raise UsageError(refusal(name, PLAN, SCHEMA, text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{name}: not a plan: {error}; {_MADE}") from None
+        raise UsageError(refusal(name, PLAN, SCHEMA, text, error)) from None
     plan = Plan(tuple(document.changes))
     return SavedPlan(document.created, document.cluster, document.inventory, plan, tuple(document.held_back))
 
 
 def is_plan(text: bytes) -> bool:
     """Whether this is a plan, of whatever version."""
-    try:
-        return _is_ours(_schema_of(text))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-def _schema_of(text: bytes) -> object:
-    schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema")
-    return None if schema is None else msgspec.json.decode(schema)
-
-
-def _is_ours(schema: object) -> bool:
-    return isinstance(schema, str) and schema.partition("/")[0] == _KIND
+    return schema_of(text).partition("/")[0] == PLAN
 
 
 def limited(plan: Plan, hosts: Sequence[str]) -> Plan:

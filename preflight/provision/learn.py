@@ -14,6 +14,7 @@ from typing import Any
 
 from preflight.checks.npu import interface_of
 from preflight.facts.npu_smi import product_of
+from preflight.facts.quote import quote
 from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl
 from preflight.inventory import InventoryError, dump, parse
 from preflight.inventory.dump import text_of
@@ -21,6 +22,7 @@ from preflight.inventory.errors import Location
 from preflight.inventory.host_tables import Table, apart, together
 from preflight.model.cluster import Device, Host, Product
 from preflight.model.ports import PortSet
+from preflight.model.product_names import known_as
 from preflight.provision.recognise import plan_of
 
 _ORDER = ("cluster", "ssh", "network", "device_addresses", "ports", "firewall", "probe")  # then others, hosts last
@@ -95,9 +97,30 @@ def asked(base: Mapping[str, Any], hosts: Sequence[Host]) -> list[Host]:
 
 def product_seen(facts: ClusterFacts) -> Product | None:
     """What the chips' names say the servers are; None where they say nothing, or different things."""
-    chips = [chip for host in _reached(facts) if isinstance(host.npu_smi, NpuSmi) for chip in host.npu_smi.chips]
-    products = {product_of(chip.name) for chip in chips}
+    products = {product_of(name) for name in chips_seen(facts)}
     return products.pop() if len(products) == 1 else None
+
+
+def chips_seen(facts: ClusterFacts) -> tuple[str, ...]:
+    """Return the names of all chips as npu-smi has them, each once."""
+    chips = [chip for host in _reached(facts) if isinstance(host.npu_smi, NpuSmi) for chip in host.npu_smi.chips]
+    return tuple(sorted({chip.name for chip in chips}))
+
+
+def why_no_product(facts: ClusterFacts) -> str:
+    """Return the sentence about chips that name no product, or several; and what to type instead."""
+    chips = chips_seen(facts)
+    for chip in chips:
+        known = known_as(chip)
+        if known and known[1] is None and product_of(chip) is None:
+            return f"npu-smi calls the chips {quote(chip)}; preflight does not support {known[0]}"
+    named = f"npu-smi calls the chips {', '.join(map(quote, chips[:8]))}" if chips else "npu-smi names no chips"
+    if len({product_of(chip) for chip in chips} - {None}) > 1:
+        return f"{named}, which are of several products; learn the hosts of each product apart, with --hosts"
+    return (
+        f'{named}, which tells no product; write an inventory with product = "atlas-a2" (or atlas-a1, atlas-a3) under '
+        "[cluster], then: preflight learn --inventory hosts.toml -o learned.toml"
+    )
 
 
 def devices_seen(facts: ClusterFacts) -> int:

@@ -101,10 +101,10 @@ def not_started(
     """
     user = becomes(program, sudo=sudo)
     if user:
-        error = sudos.not_started(place, program.python, user, status=status, stdout=stdout, stderr=stderr)
+        error = sudos.not_started(place, program, user, status=status, stdout=stdout, stderr=stderr)
         if error:
             return error
-    return troubles.no_python(place, program.python, stderr) if status in (126, 127) else None
+    return troubles.no_python(place, program, stderr) if status in (126, 127) else None
 
 
 class Call:

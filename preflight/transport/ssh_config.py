@@ -60,7 +60,8 @@ class SshConfig:
                 config.parse(text.splitlines())
             except ConfigParseError as error:
                 raise UsageError(
-                    f'{path}: {error}; correct it, or set transport = "openssh", which has ssh read the file'
+                    f"{path}: {error}; correct it, or have ssh read the file: "
+                    'transport = "openssh" under [ssh] in the inventory'
                 ) from None
         return config
 
@@ -68,7 +69,8 @@ class SshConfig:
         for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
-                    f'{path}: Include {pattern} is not read; if it matters for these hosts, set transport = "openssh"'
+                    f"{path}: Include {pattern} is not read; if it matters for these hosts, set "
+                    'transport = "openssh" under [ssh] in the inventory'
                 )
 
     def _included(self, path: Path, pattern: str) -> bool:

@@ -19,7 +19,7 @@ from preflight.transport.attempt import waiting_for
 from preflight.transport.password import NotSentError, Password, Trial
 from preflight.transport.streams import STDERR_KEPT, Chunk, Tail
 from preflight.transport.troubles import Place
-from preflight.transport.types import TransportError
+from preflight.transport.types import Program, TransportError
 
 _NOISE_KEPT = 64 << 10  # bytes of what a login shell prints before the program begins, the last ones
 
@@ -132,7 +132,7 @@ def _was_right(said: bytes) -> bool | None:
 
 
 def not_started(
-    place: Place, python: str, user: str, *, status: int, stdout: bytes, stderr: bytes
+    place: Place, program: Program, user: str, *, status: int, stdout: bytes, stderr: bytes
 ) -> TransportError | None:
     """Whether sudo, asked to become `user`, ended without starting the program; None if it did start it."""
     if status in (126, 127):
@@ -140,7 +140,7 @@ def not_started(
     if status != 1:
         return None
     if _CANNOT_FIND.search(stderr):
-        return troubles.no_python(place, python, stderr)
+        return troubles.no_python(place, program, stderr)
     if _NO_TERMINAL.search(stderr):
         return troubles.sudo_wants_terminal(place)
     if _FORBIDS.search(stderr):

@@ -7,7 +7,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from preflight.transport.types import TransportError, Trouble
+from preflight.transport.types import Program, TransportError, Trouble
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,17 @@ def not_let_in(place: Place, reason: str, encrypted_key: str = "") -> TransportE
     )
 
 
-def no_python(place: Place, python: str, stderr: bytes) -> TransportError:
-    said = one_line(stderr)
+def no_python(place: Place, program: Program, stderr: bytes) -> TransportError:
+    """Name the inventory's keys only where the program runs as they say: facts always run in the host's `python3`."""
+    message = one_line(stderr)
+    keys = [
+        key for key, differs in (("python", program.python != Program.python), ("exec", program.wrapper)) if differs
+    ]
+    correct = f"correct {' and '.join(keys)} under [probe] in the inventory, or "
     return TransportError(
         Trouble.NO_PYTHON,
-        f"{place.host}: {python} could not be started on the host" + (f" ({said})" if said else ""),
-        "install Python 3.6 or newer there, or correct probe.python and probe.wrapper in the inventory",
+        f"{place.host}: {program.python} could not be started on the host" + (f" ({message})" if message else ""),
+        f"{correct if keys else ''}install Python 3.6 or newer {'where jobs run' if keys else 'there, as python3'}",
     )
 
 
@@ -243,7 +248,7 @@ def proxy_command(place: Place) -> TransportError:
     return TransportError(
         Trouble.BASTION,
         f"{place.host}: ~/.ssh/config reaches {place.address} through a ProxyCommand, which only ssh itself can run",
-        'set transport = "openssh" for the host, or name its bastion in the inventory',
+        'set transport = "openssh" under [ssh] in the inventory, or name its bastion there: bastion = "HOST"',
     )
 
 

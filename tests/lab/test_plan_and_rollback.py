@@ -108,13 +108,13 @@ def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
     ("text", "says"),
     [
         ("", "not a plan: "),
-        ("{}", "not a plan; a plan is a file that preflight plan --out FILE has written"),
-        ('{"schema": "preflight.report/1"}', "not a plan; "),
+        ("{}", 'not a plan: it has no "schema" of preflight; to write a plan: preflight plan --out plan.json'),
+        ('{"schema": "preflight.report/1"}', "this is a report, not a plan; "),
         (
             '{"schema": "preflight.plan/9"}',
-            "a plan of another version (preflight.plan/9); make it anew: preflight plan",
+            "the schema is 'preflight.plan/9', and this preflight reads preflight.plan/1; to write a plan: ",
         ),
-        ('{"schema": "preflight.plan/1"}', "not a plan: Object missing required field"),
+        ('{"schema": "preflight.plan/1"}', 'not a plan: it has no "created"'),
         ("[" * 100000, "not a plan: "),
     ],
 )

@@ -74,6 +74,9 @@ def test_only_a_command_that_goes_to_hosts_says_that_nothing_was_contacted(
         (["chek"], "there is no command 'chek'; did you mean check? see preflight --help"),
         (["configure-port", "-y"], "no command 'configure-port'; did you mean configure-ports? see preflight --help"),
         (["qqq"], "there is no command 'qqq'; see preflight --help"),
+        (["undo"], "there is no command 'undo'; did you mean rollback? see preflight --help"),
+        (["help", "chek"], "there is no command 'chek'; did you mean check? see preflight --help"),
+        ([], "name a command, such as: preflight check --inventory hosts.toml; see preflight --help"),
         (["check", "--idel"], "arguments: --idel; did you mean --idle? see preflight check --help"),
         (["facts", "--inventry=f"], "arguments: --inventry=f; did you mean --inventory? see preflight facts --help"),
         (["gate", "install", "--inventry=f"], "did you mean --inventory? see preflight gate install --help"),
@@ -88,6 +91,23 @@ def test_a_slip_is_told_with_what_was_meant(
     said = capsys.readouterr().err
     assert said.endswith(f"{says}\n")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["check"], ["gate", "install"], ["help"]])
+def test_help_prints_what_the_option_prints(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for arguments in (["help", *words], [*words, "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        assert ended.value.code == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert told[0].startswith(f"usage: {' '.join(['preflight', *words])}")
+
+
+def test_what_other_tools_call_a_command_leads_to_one_that_is_there() -> None:
+    assert {meant.split()[0] for meant in cli.MEANT.values()} <= {*cli.COMMANDS, "--version"}
+    assert not set(cli.MEANT) & set(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("command", ["check", "probe"])

@@ -6,10 +6,12 @@ from preflight.facts import compatibility
 from preflight.facts.compatibility import (
     PYTHON,
     TORCH_NPU,
+    Stack,
     cann_fits,
     cann_fits_torch_npu,
     driver_fits,
     firmware_fits,
+    fitting,
     python_fits,
     release,
 )
@@ -83,6 +85,39 @@ def test_a_capture_of_the_matrix_is_the_matrix(request: pytest.FixtureRequest) -
         (build, cann) for cann, builds in TORCH_NPU.items() for build in builds
     }
     assert {row[1] for row in rows if release(row[0]) != row[1]} == set()
+
+
+def every_stack() -> list[Stack]:
+    """All torch, torch_npu and CANN of the table, in every combination that may be installed."""
+    builds = [build for builds in TORCH_NPU.values() for build in builds]
+    torches = sorted({release(build) for build in builds})
+    return [Stack(torch, build, cann) for torch in torches for build in builds for cann in TORCH_NPU]
+
+
+def test_what_is_advised_fits_together_and_keeps_what_fits() -> None:
+    for installed in every_stack():
+        fit = fitting(installed)
+        assert fit
+        assert release(fit.torch) == release(fit.torch_npu)
+        assert cann_fits_torch_npu(fit.torch_npu, fit.cann) == ""
+        kept = [getattr(fit, name) == getattr(installed, name) for name in ("torch", "torch_npu", "cann")]
+        pair, suits = release(installed.torch) == release(installed.torch_npu), not said(*_of(installed))
+        assert kept == [True] * 3 if pair and suits else sum(kept) < 3
+        assert kept[1:] == [True, True] if suits else True
+
+
+def _of(stack: Stack) -> tuple[str, str, None]:
+    return stack.torch_npu, stack.cann, None
+
+
+def test_releases_that_the_table_does_not_have_are_not_replaced() -> None:
+    assert fitting(Stack("2.14.0", "2.14.0", "8.0.0")) is None
+    assert fitting(Stack("2.1.0", "2.1.0", "9.9.9")) is None
+    assert fitting(Stack("2.1.0", "2.1.0", "")) is None
+
+
+def test_without_torch_the_torch_npu_for_the_cann_is_of_the_same_release() -> None:
+    assert fitting(Stack("", "2.1.0", "8.0.0")) == Stack("2.1.0", "2.1.0.post10", "8.0.0")
 
 
 DRIVER = Package(

@@ -190,7 +190,7 @@ REFUSED = [
     ([], "this machine remembers no run of check or probe"),
     (["r9", "r9"], "r9 is no run that this machine remembers, and no file"),
     (["a", "b", "c"], "diff compares two runs, and 3 are named"),
-    (["odd.json", "odd.json"], "odd.json is no report, no facts and no capture"),
+    (["odd.json", "odd.json"], "odd.json: this is no document of preflight; diff takes a report, facts, a capture"),
     (["cut.json", "cut.json"], "cut.json: not a report"),
     (["-i", "other.toml"], "this machine remembers no run of check or probe over other.toml"),
 ]

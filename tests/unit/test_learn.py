@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from preflight.facts.npu_smi import product_of
-from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Reading, Sysctl, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HostFacts, NpuSmi, Reading, Sysctl, Unreachable
 from preflight.inventory import dump, load, parse, tables
 from preflight.inventory.host_tables import apart, together
 from preflight.model.cluster import Device, Host, Product
-from preflight.provision.learn import asked, learn, product_seen
+from preflight.provision.learn import asked, learn, product_seen, why_no_product
 from preflight.provision.recognise import plan_of
 from tests.unit.healthy import healthy_cluster, healthy_facts
 
@@ -239,6 +239,25 @@ def test_devices_that_only_a_default_gives_are_not_asked_for() -> None:
 )  # fmt: skip
 def test_chips_tell_the_product(chip: str, product: Product | None) -> None:
     assert product_of(chip) is product
+
+
+@pytest.mark.parametrize(
+    ("chips", "sentence"),
+    [
+        (("310P3", "310P3"), "preflight does not support Ascend 310P"),
+        (("Ascend950PR",), "preflight does not support Ascend 950"),
+        (("910A", "910B3"), "are of several products; learn the hosts of each product apart, with --hosts"),
+        ((), 'npu-smi names no chips, which tells no product; write an inventory with product = "atlas-a2"'),
+    ],
+)
+def test_chips_that_tell_no_product_are_named(chips: tuple[str, ...], sentence: str) -> None:
+    host = facts_with().hosts["node01"]
+    assert isinstance(host, HostFacts)
+    assert isinstance(host.npu_smi, NpuSmi)
+    named = tuple(replace(host.npu_smi.chips[0], name=name) for name in chips)
+    only = ClusterFacts({"node01": replace(host, npu_smi=replace(host.npu_smi, chips=named))})
+    assert product_seen(only) is None
+    assert sentence in why_no_product(only)
 
 
 def test_the_product_of_hosts_is_told_only_where_all_chips_agree() -> None:

@@ -8,7 +8,7 @@ import pytest
 from preflight.transport import troubles
 from preflight.transport.streams import Tail, split_lines
 from preflight.transport.troubles import Place, one_line
-from preflight.transport.types import TransportError, Trouble
+from preflight.transport.types import Program, TransportError, Trouble
 
 PLACE = Place("node01", "10.1.0.11", 2222, "ops")
 CAUSE = troubles.refused(Place("bastion jump", "jump", 22), "Connection refused")
@@ -22,7 +22,7 @@ EVERY = [
     troubles.key_changed(PLACE, "ssh-ed25519", "SHA256:abc", "ssh-ed25519 SHA256:def", "/root/.ssh/known_hosts:7"),
     troubles.key_revoked(PLACE, "SHA256:abc", "/root/.ssh/known_hosts:7"),
     troubles.not_let_in(PLACE, "it accepts none of /root/.ssh/id_ed25519"),
-    troubles.no_python(PLACE, "python3", b"sh: 1: exec: python3: not found\n"),
+    troubles.no_python(PLACE, Program(""), b"sh: 1: exec: python3: not found\n"),
     troubles.sudo_refused(PLACE, "root", b"sudo: a password is required\n"),
     troubles.sudo_forbids(PLACE, "root", b"ops is not in the sudoers file.\n"),
     troubles.sudo_wants_terminal(PLACE),

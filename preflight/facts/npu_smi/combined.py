@@ -11,8 +11,8 @@ from preflight.model.cluster import Product
 # Names of chips in the table, by generation. A 910B without a digit is of the first.
 _PRODUCTS = (
     (Product.ATLAS_A1, re.compile(r"910(A|ProA|ProB|B)")),
-    (Product.ATLAS_A2, re.compile(r"910B[1-9]\w*")),
-    (Product.ATLAS_A3, re.compile(r"Ascend910|910C\w*|910_93\w*")),
+    (Product.ATLAS_A2, re.compile(r"910B[0-9]\S*")),
+    (Product.ATLAS_A3, re.compile(r"(Ascend)?910(C\w*|_93\S*)?")),
 )
 
 

@@ -66,7 +66,7 @@ FAULTS = (
     Fault(
         "torch-npu-mismatch",
         "host",
-        ("VER107", "VER108", "VER104"),
+        ("VER107", "VER104"),
         True,
         f"its torch_npu is {OTHER_TORCH_NPU}, and neither its torch nor its CANN is.",
         _other_torch_npu,

@@ -45,6 +45,7 @@ from preflight.facts.types import (
     Names,
     Network,
     Os,
+    OwnProcess,
     Sockets,
     Sysctl,
     Tuned,
@@ -78,6 +79,7 @@ class _Os:
     machine_id: str = ""
     open_run: str = ""
     logind: list[tuple[str, str]] | None = None
+    preflight: list[OwnProcess] = field(default_factory=list)
 
 
 @dataclass
@@ -156,7 +158,8 @@ def _os(raw: _Os) -> Os:
     id_, version = versions.os_release(raw.release)
     removes = logind.remove_ipc(raw.logind, id_)
     return Os(
-        id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes
+        id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes,
+        preflight=tuple(raw.preflight),
     )  # fmt: skip
 
 

@@ -36,6 +36,15 @@ class Unreachable:
 
 
 @dataclass(frozen=True)
+class OwnProcess:
+    """A process of preflight on a host. `this_run`: of the run that collected these facts."""
+
+    pid: int
+    name: str
+    this_run: bool = False
+
+
+@dataclass(frozen=True)
 class Os:
     id: str  # ID of /etc/os-release: debian, ubuntu, openeuler …
     version: str  # VERSION_ID
@@ -48,6 +57,7 @@ class Os:
     open_run: str = ""  # a run that is changing this host, or was cut off while it did
     remove_ipc: bool | None = None  # logind removes a user's shared memory at its last logout; None: not known
     refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
+    preflight: tuple[OwnProcess, ...] = ()  # preflight's processes on the host, without the collector's own
 
 
 @dataclass(frozen=True)

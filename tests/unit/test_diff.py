@@ -346,7 +346,7 @@ def test_hosts_that_neither_reached_are_not_the_same(diff: Diff, place: Path) ->
 def test_runs_that_have_no_section_in_common_are_not_the_same(diff: Diff) -> None:
     """A probe collects a few sections, and here they could not be collected."""
     unread = Missing("npu-smi was still running at its deadline")
-    probed = {name: HostFacts(**dict.fromkeys(SECTIONS, unread)) for name in BOTH}
+    probed: dict[str, HostFacts | Unreachable] = {name: HostFacts(**dict.fromkeys(SECTIONS, unread)) for name in BOTH}
     ran("r1", facts=facts(), checks=frozenset({"NPU107"}), started="2026-11-20T10:00:00Z")
     ran("r2", failed("node01"), facts=ClusterFacts(probed), command="probe", next_step="preflight explain PRB101")
     code, out, _ = diff("last", "passed")

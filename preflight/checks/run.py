@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from preflight.checks.obstacles import with_remedy
 from preflight.checks.registry import ROUNDS, All, Check, Here, all_checks
 from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
@@ -43,7 +44,7 @@ def run_checks(
         if check.id not in asked:
             subjects = [host for host in subjects if host.name not in reached]
         if subjects:
-            findings += _run(check, cluster, subjects, facts, rounds or {})
+            findings += (with_remedy(cluster, it) for it in _run(check, cluster, subjects, facts, rounds or {}))
     return findings
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
+from preflight.report.obstacles import removal
 
 START = "start the job"  # where nothing is left to do
 
@@ -12,6 +13,11 @@ START = "start the job"  # where nothing is left to do
 def options(inventory: Path, limit: str | None = None) -> str:
     """`--inventory 'my hosts.toml' --limit node01`, for a command that is to be copied."""
     return shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
+
+
+def _in_file(fix: str, inventory: Path) -> str:
+    """Return the fix with the file whose key it names."""
+    return fix.replace("of the inventory", f"of {shlex.quote(str(inventory))}")
 
 
 def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
@@ -26,6 +32,8 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
         command = f"configure-{areas.pop()}" if len(areas) == 1 else "configure"
         return f"preflight {command} {hosts}"
     for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
+        if outcome is Outcome.UNKNOWN and (fix := removal(report.findings)):
+            return f"{_in_file(fix, inventory)}; then: preflight check {hosts}"
         for finding in report.findings:
             if finding.outcome is outcome:
                 return f"preflight explain {finding.check}"

@@ -23,9 +23,12 @@ def reason(finding: Finding) -> str:
     return match.group(1) if match else ""
 
 
-def with_remedy(cluster: Cluster, finding: Finding) -> Finding:
-    """Return the finding; one that could not look and has no remedy, with that of its obstacle."""
+def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = False) -> Finding:
+    """Return the finding; one that could not look and has no remedy, with that of its obstacle. `other_product`: the
+    host has accelerators of another kind than the inventory says, so that tools are rightly missing."""
     why = reason(finding) if finding.host and not finding.remedy else ""
+    if why and other_product and _NO_TOOL.search(why):
+        return replace(finding, remedy="correct the product first (HST135)")
     return replace(finding, remedy=remedy(cluster, finding.host or "", why)) if why else finding
 
 

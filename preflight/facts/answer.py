@@ -26,6 +26,7 @@ from preflight.facts import (
     tuned,
     versions,
 )
+from preflight.facts.accelerators_answer import RawAccelerators, accelerators
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
@@ -272,6 +273,10 @@ def host_facts(
         """One of ON_REQUEST, that was asked for if there is an answer."""
         return made(name, type_, make) if not isinstance(found, Missing) and name in found else None
 
+    def newer(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+        """Return one that older collectors do not send."""
+        return made(name, type_, make) if isinstance(found, Missing) or name in found else None
+
     npu = product.is_npu
     deep_npu = npu and deep
     driver = section(found, "driver", RawDriver) if npu else None
@@ -285,6 +290,7 @@ def host_facts(
         environment=made("environment", environment.Raw, environment.environment),
         naming=made("naming", naming.RawNaming, naming.naming),
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
+        accelerators=newer("accelerators", RawAccelerators, accelerators),
         names=made("names", _Names, _names),
         limits=made("job", RawJob, job_answer.limits),
         versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),

@@ -7,6 +7,7 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from preflight.facts.accelerators import Accelerators
 from preflight.facts.chips import Chips
 from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.environment import Environment
@@ -283,6 +284,7 @@ class HostFacts:
     shells: Shells | Missing | None = None
     neighbours: Neighbours | Missing | None = None
     rdma: Rdma | Missing | None = None
+    accelerators: Accelerators | Missing | None = None  # None: an older collector
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one

@@ -171,3 +171,20 @@ def test_every_program_on_a_host_names_its_run_in_its_command_line() -> None:
     match = loader.search("\0".join(python_argv(Program("pass", b""))).encode())
     assert match
     assert match.group(1).decode() == RUN
+
+
+def test_accelerators_of_both_vendors_are_collected_from_the_pci_bus(tmp_path: Path) -> None:
+    devices = {
+        "0000:01:00.0": ("0x19e5", "0x120000", "0xd802"),
+        "0000:02:00.0": ("0x19e5", "0x030000", "0x1711"),  # the board's own display
+        "0000:03:00.0": ("0x10de", "0x030200", "0x2330"),
+        "0000:04:00.0": ("0x10de", "0x068000", "0x22a3"),  # a switch
+        "0000:05:00.0": ("0x8086", "0x020000", "0x1521"),
+    }
+    for bus, words in devices.items():
+        (tmp_path / bus).mkdir()
+        for name, word in zip(("vendor", "class", "device"), words, strict=True):
+            (tmp_path / bus / name).write_text(f"{word}\n")
+    edited = SOURCE.replace("/sys/bus/pci/devices", str(tmp_path))
+    found = answer("accelerators", source=edited)["accelerators"]["value"]
+    assert found["pci"] == [["0x19e5", "0xd802"], ["0x10de", "0x2330"]]

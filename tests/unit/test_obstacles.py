@@ -112,3 +112,40 @@ def test_devices_of_which_a_tool_that_hangs_told_nothing_are_one_block() -> None
     lines, then, _ = report({"facts": {"node02": {"hccn": {"devices": devices}}}})
     assert sum(line.startswith("UNKNOWN ") for line in lines) == 1
     assert then == "on node02: timeout 30 hccn_tool -h; reboot the host if it hangs" + THEN
+
+
+def kind(**more: Any) -> dict[str, Any]:
+    return {"accelerators": {"npu_nodes": 0, "npus": [], "gpus": 0, "gpu_nodes": 0, **more}}
+
+
+def test_a_wrong_product_is_one_finding_and_comes_next() -> None:
+    npus = kind(npu_nodes=8, npus=["d802"] * 8, chips=["910B3"] * 8)
+    closed = {"sysctl": {"reserved_ports": ""}}
+    facts = {
+        host: {**npus, **closed, "nvidia": {"pci": [], "gpus": {"error": "nvidia-smi is not installed"}}}
+        for host in BOTH
+    }
+    cluster = {"product": "nvidia", "firewall": "leave"}
+    _, then, built = report({"cluster": cluster, "facts": facts})
+    failed = [finding for finding in built.findings if finding.outcome is Outcome.FAIL]
+    assert [finding.host for finding in failed if finding.check == "HST135"] == [None]
+    assert "GPU101" not in {finding.check for finding in failed}
+    assert any(finding.change for finding in failed), "which would have been the next command"
+    assert then == 'set product = "atlas-a2" under [cluster] of hosts.toml' + THEN
+
+
+def test_the_driver_of_another_product_is_not_to_be_installed() -> None:
+    facts = {
+        host: {**kind(gpus=8, gpu_nodes=8), "hccn": {"missing": "hccn_tool is not installed, or not on PATH"}}
+        for host in BOTH
+    }
+    lines, then, _ = report({"facts": facts})
+    assert then == 'set product = "nvidia" under [cluster] of hosts.toml' + THEN
+    assert "    -> correct the product first (HST135)" in lines
+
+
+def test_another_generation_on_all_hosts_comes_next() -> None:
+    chips = {"chips": {str(index): {"name": "910B3"} for index in range(8)}}
+    facts = {host: {"npu_smi": chips} for host in BOTH}
+    assert report({"facts": facts})[1].startswith('set product = "atlas-a2" under [cluster] of hosts.toml')
+    assert report({"facts": {"node01": facts["node01"]}})[1] == "preflight explain NPU126"

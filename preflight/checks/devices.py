@@ -7,11 +7,12 @@ from preflight.checks import cards
 from preflight.checks.chips import alarming
 from preflight.checks.npu import device_change, planned_device, unreadable, untold
 from preflight.checks.optics import cause_of_no_link
+from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.chips import Chips
 from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.nic import Nic
-from preflight.facts.types import Hccn, NpuSmi
+from preflight.facts.types import Hccn, NpuSmi, Os
 from preflight.model.change import Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -240,10 +241,11 @@ def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding
             yield here.unknown(summary, device=chip.device, remedy=remedy)
 
 
-@host_check("NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU)
-def idle(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
+@host_check("NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",))
+def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: a process left over from an earlier job keeps device memory and HCCL's ports, and most products take one
-    process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed.
+    process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What
+    this run of preflight has started there is passed over.
 
     By hand: npu-smi info   (the second table)
 
@@ -251,11 +253,17 @@ def idle(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """
     if not npu_smi.processes_listed:
         yield here.unknown(f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
-                           remedy="look for processes that hold /dev/davinci*: fuser -v /dev/davinci*")  # fmt: skip
+                           remedy=f"on {here.host.name}: fuser -v /dev/davinci*")  # fmt: skip
     for process in npu_smi.processes:
+        holder = owner(os, process.pid, process.name)
+        if holder is Owner.THIS_RUN:
+            continue
+        another = holder is Owner.OTHER_RUN
         yield here.bad(
             f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
-            + (f" of {process.user}" if process.user else ""), device=process.device, expected="no process",
+            + (f" of {process.user}" if process.user else "") + (", of another preflight run" if another else ""),
+            device=process.device, expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
-            remedy=f"wait for the job, or on {here.host.name}: kill {process.pid}",
+            remedy=wait(here.host.name, process.pid) if another
+            else f"wait for the job, or {end(here.host.name, process.pid)}",
         )  # fmt: skip

@@ -4,7 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
+from preflight.checks.other_product import other_kind
 from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.facts.accelerators import Accelerators
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.facts.nvidia_smi.trouble import known
@@ -16,8 +18,8 @@ _NO_HANDLE = "Unable to determine the device handle for GPU"
 _TOLD = 3  # values that were not understood
 
 
-@host_check("GPU101", "nvidia-smi answers", products=GPU)
-def answers(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+@host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
+def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
     """Why: what nvidia-smi cannot do, CUDA cannot do either. A nvidia-smi that hangs waits for a driver that waits for
     a GPU (Xid 119); a job hangs in the same place, when it sets up CUDA. Answers that are not understood are
     named: a GPU that says "Unknown Error" has not said that it is well.
@@ -27,6 +29,9 @@ def answers(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: what the message asks for; of a hang: reset the GPU that Xid 119 names, else reboot the host
     """
     host, error = here.host.name, nvidia.gpus.error
+    if other_kind(here.cluster.product, accelerators):
+        yield here.skip("the host has NPUs and no GPU, see HST135")
+        return
     if nvidia.gpus.value:
         yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.gpu import GPU, called, numbered, silent
+from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.nvidia import Nvidia
+from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -13,11 +15,11 @@ _ONE_PROCESS = "Exclusive_Process"
 _NOBODY = "Prohibited"
 
 
-@host_check("GPU108", "The GPUs are idle", severity=Outcome.WARN, products=GPU)
-def idle(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+@host_check("GPU108", "The GPUs are idle", severity=Outcome.WARN, products=GPU, optional=("os",))
+def idle(here: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
     """Why: a process left over from an earlier job keeps memory of the GPU, and a job that needs all of it fails. A
     running job is no fault, but the probe keeps away from it. Processes of other containers are seen from the host
-    alone.
+    alone. What this run of preflight has started there is passed over.
 
     By hand: nvidia-smi; fuser -v /dev/nvidia*
 
@@ -28,11 +30,16 @@ def idle(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         for process in gpu.processes or ():
             if "C" not in process.kind:
                 continue  # it draws: a desktop
+            holder = owner(os, process.pid, process.name)
+            if holder is Owner.THIS_RUN:
+                continue
+            another = holder is Owner.OTHER_RUN
             yield here.bad(
-                f"{called(here.host, index, gpu)}: used by {process.name or 'a process'}", device=index,
-                expected="no process",
+                f"{called(here.host, index, gpu)}: used by {process.name or 'a process'}"
+                + (", of another preflight run" if another else ""), device=index, expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
-                remedy=f"wait for the job, or on {here.host.name}: kill {process.pid}",
+                remedy=wait(here.host.name, process.pid) if another
+                else f"wait for the job, or {end(here.host.name, process.pid)}",
             )  # fmt: skip
 
 

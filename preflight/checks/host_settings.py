@@ -70,7 +70,7 @@ def left_in_memory(here: Here, limits: Limits) -> Iterator[Finding]:
         yield here.bad(
             f"{here.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and no "
             "process has them open",
-            found=f"{shm.left_bytes} bytes", remedy="when no job runs: rm /dev/shm/nccl-*",
+            found=f"{shm.left_bytes} bytes", remedy=f"when no job runs, on {here.host.name}: rm /dev/shm/nccl-*",
         )  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from preflight.checks.npu import untold
+from preflight.checks.own_processes import Owner, agents, wait
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
 from preflight.facts.nic import Nic, NicDevice
-from preflight.facts.types import NpuSmi
+from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
@@ -16,11 +17,12 @@ IDLE_SHARE = 0.1
 _NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114)"
 
 
-@host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU)
-def held(here: Here, nic: Nic, npu_smi: NpuSmi) -> Iterator[Finding]:
+@host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU, optional=("os",))
+def held(here: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: while the HCCP process of an earlier job is there, the next one does not start on the device (EJ0001). Queue
     pairs that stay behind are a warning: they go with their process, or with a reset. The driver has one queue pair of
     its own. Where npu-smi shows a process on the device, NPU114 speaks; ten seconds after a job's end all is gone.
+    While a probe works on the host, its workers come and go: this run's are passed over, another run's are a warning.
 
     By hand: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
 
@@ -31,15 +33,21 @@ def held(here: Here, nic: Nic, npu_smi: NpuSmi) -> Iterator[Finding]:
         return
     hccp, resources = {d.index: d.hccp for d in nic.devices}, {d.index: d.resources for d in nic.devices}
     yield from untold(here, here.host, hccp, resources)
-    busy = {process.device for process in npu_smi.processes}
+    busy, probing = {process.device for process in npu_smi.processes}, agents(os)
+    if probing is Owner.THIS_RUN:
+        yield here.skip("the probe of this run works on the host, and its workers use the devices")
+        return
     for device in nic.devices:
         if device.index in busy:
             continue
         pairs = _queue_pairs(device)
+        another = probing is Owner.OTHER_RUN
         remedy = f"wait 10 s and look again; then on {here.host.name}: fuser -v /dev/davinci{device.index}"
+        remedy = wait(here.host.name) if another else remedy
         if device.hccp.value == "exist":
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: an HCCP process is left, though no job runs on it",
+            yield (here.warn if another else here.bad)(
+                f"{here.host.name}: device {device.index}: an HCCP process "
+                + ("is there while another preflight run probes" if another else "is left, though no job runs on it"),
                 device=device.index, expected="not exist", found=f"exist, {pairs} queue pairs", remedy=remedy,
             )  # fmt: skip
         elif pairs:
@@ -56,8 +64,8 @@ def _queue_pairs(device: NicDevice) -> int:
     return pairs if pairs > 1 or counts.get("mr_active", 0) else 0
 
 
-@host_check("NPU118", "No device memory is held by nobody", severity=Outcome.WARN, products=NPU)
-def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
+@host_check("NPU118", "No device memory is held by nobody", severity=Outcome.WARN, products=NPU, optional=("os",))
+def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: a job that needs the whole memory fails with EI0011 or 507899 when somebody else has a part of it. What the
     processes have that npu-smi lists is theirs (NPU114); more than a tenth of the memory beyond that belongs to one
     that is not to be seen here, or to none any more.
@@ -68,6 +76,10 @@ def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """
     if not npu_smi.processes_listed:
         yield here.skip(_NO_PROCESSES)
+        return
+    probing = agents(os)
+    if probing is Owner.THIS_RUN:
+        yield here.skip("the probe of this run works on the host, and its workers use the devices")
         return
     known: Counter[int] = Counter()
     for process in npu_smi.processes:
@@ -82,7 +94,8 @@ def memory(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
                 f"{here.host.name}: device {chip.device}: {100 * stray // chip.hbm_total} % of its memory is in use by "
                 "no process that npu-smi lists", device=chip.device,
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB, {known[chip.device]} MB of listed processes",
-                remedy=f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
+                remedy=wait(here.host.name) if probing is Owner.OTHER_RUN
+                else f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
             )  # fmt: skip
 
 

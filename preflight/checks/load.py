@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 
+from preflight.checks.own_processes import Owner, owner, wait
 from preflight.checks.registry import Here, host_check
 from preflight.facts.load import Busy, Load
-from preflight.facts.types import NpuSmi
+from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 
 WARN = 0.5  # of the processors
 FAIL = 0.9  # not 1: what many threads use stays a little below all that there is, since the look itself uses some
 
 
-@host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi",))
-def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None) -> Iterator[Finding]:
+@host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi", "os"))
+def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
     """Why: a rank whose host is busy with something else (a job that was left behind, a build, a scan) launches its
     kernels and reads its data late, and every other rank waits for it, while all devices and links are well. Processes
     that run or wait for a processor are counted for 0.3 s, for 1.5 s where they are many. That they want half of the
@@ -30,10 +31,12 @@ def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None) -> Iterator[Fin
     if may_be_a_job and share < FAIL:
         yield here.skip(f"{may_be_a_job}; {_wanted(load)}")
         return
+    ours = [one.pid for one in load.busiest if owner(os, one.pid, one.name) is not Owner.JOB]
     yield (here.bad if share >= FAIL and not may_be_a_job else here.warn)(
         f"{name}: {_wanted(load)}{_who(load)}",
         expected=f"less than {_number(WARN * load.available)}", found=_number(load.wanted), cause=may_be_a_job,
-        remedy=f"on {name}: top; end what is left over, or wait for it", evidence=tuple(map(_in_depth, load.busiest)),
+        remedy=wait(name, ours[0]) if ours else f"on {name}: top; end what is left over, or wait for it",
+        evidence=tuple(map(_in_depth, load.busiest)),
     )  # fmt: skip
 
 

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from preflight.checks.loading import LONGEST, Way
+from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import Here, host_check
 from preflight.checks.reserving import KEY, Edit, Repair, repair, unread, winner
 from preflight.facts.sysctl import OWN_FILE
-from preflight.facts.types import Socket, Sockets, Sysctl
+from preflight.facts.types import Os, Socket, Sockets, Sysctl
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -132,12 +133,13 @@ def _too_long(here: Here, ports: PortSet) -> Finding:
     )  # fmt: skip
 
 
-@host_check("PRT103", "The HCCL and job ports are free")
-def free(here: Here, sockets: Sockets) -> Iterator[Finding]:
+@host_check("PRT103", "The HCCL and job ports are free", optional=("os",))
+def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
     """Why: a job that finds one of its ports taken fails to bind, often on one host only, and the other hosts wait
     for it. A listener is easy to see; an outgoing connection that happens to use the port as its own end blocks a
     bind just as well, and no list of listeners shows it. Connections that are only waiting to be forgotten
-    (TIME-WAIT) are a warning: they block programs that bind without SO_REUSEADDR.
+    (TIME-WAIT) are a warning: they block programs that bind without SO_REUSEADDR. So is a port of another preflight
+    run, which ends with it; those of this run are passed over.
 
     By hand: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
@@ -145,29 +147,37 @@ def free(here: Here, sockets: Sockets) -> Iterator[Finding]:
     """
     dead: dict[str, list[str]] = defaultdict(list)  # port → its connections; a job leaves many behind
     for socket in sockets.on_job_ports:
-        if socket.local_port not in here.cluster.ports:
+        holder = owner(os, socket.pid, socket.process)
+        if socket.local_port not in here.cluster.ports or holder is Owner.THIS_RUN:
             continue
         who = _who(socket)
         port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
             dead[port].append(who)
+        elif holder is Owner.OTHER_RUN:
+            yield here.warn(
+                f"{here.host.name}: {port} is taken by another preflight run: {who}", expected="free", found=who,
+                remedy=wait(here.host.name, socket.pid),
+            )  # fmt: skip
         elif socket.state == "LISTEN":
             yield here.bad(
                 f"{here.host.name}: {port} is taken by {who}", expected="free", found=who,
-                remedy=f"kill {socket.pid}, or stop its service" if socket.pid else "look as root: ss -tlnp",
+                remedy=end(here.host.name, socket.pid, "stop its service") if socket.pid
+                else f"on {here.host.name}, as root: ss -tlnp",
             )  # fmt: skip
         else:
             yield here.bad(
                 f"{here.host.name}: {port} is the local end of a connection ({who})",
                 expected="free", found=who, cause="it blocks a bind, and no list of listeners shows it",
-                remedy="end that connection; reserve the ports so that it does not happen again (PRT101)",
+                remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
+                + "; reserve the ports so that it does not happen again (PRT101)",
             )  # fmt: skip
     for port, (first, *more) in dead.items():
         found = f"{first} and {len(more)} more" if more else first
         yield here.warn(
             f"{here.host.name}: {port} is still held by {'finished connections' if more else 'a finished connection'} "
             f"({found})",
-            found=found, remedy="wait a minute, then look again",
+            found=found, remedy=f"wait a minute, then on {here.host.name}: ss -tan",
         )  # fmt: skip
 
 

@@ -38,5 +38,5 @@ def product(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
             yield here.bad(
                 f"{told}, of {found}; the inventory says {here.cluster.product}", found=f"{name}, {found}",
                 expected=here.cluster.product.value,
-                remedy=f'product = "{found}" under [cluster], or an inventory of its own for these hosts',
+                remedy=f'set product = "{found}" under [cluster] of the inventory, or move {here.host.name} to another',
             )  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from preflight.checks.blocked import Path, Wall, hows, lost, rejecting, told, untried
 from preflight.checks.firewall import BETWEEN
+from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import All, cluster_check
 from preflight.facts.firewall import Arrivals
 from preflight.facts.types import Sockets
@@ -14,7 +15,6 @@ from preflight.model.measure import Culprit
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, How, Rehearsal, Taken, Visit
 
-_OURS = "preflight-"  # how our own processes on hosts are called
 _RANGE = "net.ipv4.ip_local_port_range"
 
 
@@ -67,11 +67,13 @@ def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[
             holders[_holder(taken)].append(taken)
     for holder, all_taken in holders.items():
         ports, first = [taken.port for taken in all_taken], all_taken[0]
-        ours = first.process.startswith(_OURS)
+        ours = owner(None, first.pid, first.process) is Owner.OTHER_RUN
         yield (all_.warn if ours else all_.bad)(
             f"{one.host}: {_named(all_, ports)} held by {holder}", host=one.host, expected="free", found=holder,
             culprit=None if ours else _culprit("port held", one.host),
-            remedy=f"kill {first.pid}, or stop its service" if first.pid else "look as root: ss -tanp",
+            remedy=wait(one.host, first.pid) if ours
+            else end(one.host, first.pid, "stop its service") if first.pid
+            else f"on {one.host}, as root: ss -tanp",
         )  # fmt: skip
 
 

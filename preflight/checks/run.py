@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from preflight.checks.obstacles import with_remedy
+from preflight.checks.other_product import other_kind
 from preflight.checks.registry import ROUNDS, All, Check, Here, all_checks
+from preflight.facts.accelerators import Accelerators
 from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
@@ -35,6 +38,7 @@ def run_checks(
     """
     looked_at = tuple(host for host in hosts if host.name in facts.hosts)
     reached = {host.name: fact for host in looked_at if isinstance(fact := facts.hosts[host.name], HostFacts)}
+    others = {name for name, fact in reached.items() if _is_of_other_kind(cluster, fact)}
     by_reach = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
     asked = {check.id: check for check in checks}
     findings: list[Finding] = []
@@ -43,8 +47,15 @@ def run_checks(
         if check.id not in asked:
             subjects = [host for host in subjects if host.name not in reached]
         if subjects:
-            findings += _run(check, cluster, subjects, facts, rounds or {})
+            findings += (
+                with_remedy(cluster, it, other_product=it.host in others)
+                for it in _run(check, cluster, subjects, facts, rounds or {})
+            )
     return findings
+
+
+def _is_of_other_kind(cluster: Cluster, facts: HostFacts) -> bool:
+    return isinstance(facts.accelerators, Accelerators) and other_kind(cluster.product, facts.accelerators)
 
 
 def _run(

@@ -6,7 +6,8 @@
   preflight diff good.json bad.json   # of check --save, facts --out or capture
 
 RUN is an id of preflight history, or its beginning, or one of the words last and passed. Nobody is contacted. What
-changes by itself (times, counters, load) is left out: docs/history.md says how. Ends with 1 where something differs.
+changes by itself (times, counters, load) is left out: docs/history.md says how. Ends with 1 where something differs,
+with 3 where nothing could be compared.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import argparse
 from preflight.cli.common import DEFAULT_INVENTORY
 from preflight.cli.diff_sides import changed_between, sides
 from preflight.cli.pipe import reader_may_leave
-from preflight.model.errors import NotSeenError
 from preflight.report.diff import diff
 
 
@@ -36,8 +36,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"diff compares two runs, and {len(args.runs)} are named")
     before, after = sides(args.runs, args.inventory)
     found = diff(before, after)
-    if found.is_blind:
-        raise NotSeenError(f"{before.name} and {after.name} have nothing in common that could be compared")
     changing = list(changed_between(before, after))
     with reader_may_leave():
         if args.output == "json":
@@ -49,4 +47,4 @@ def run(args: argparse.Namespace) -> int:
             from preflight.report.console import show, width
 
             show(list(lines(found, changing, width())))
-    return int(found.is_different)
+    return found.exit_code

@@ -35,7 +35,7 @@ def lines(found: Diff, changing: Sequence[PastRun], columns: int) -> Iterator[Li
     yield from _figures(found.figures)
     for text in _not_compared(found):
         yield from _wrapped(f"not compared: {text}", "dim", columns)
-    yield Line(_verdict(found), "warn" if found.is_different else "pass")
+    yield Line(_verdict(found), {0: "pass", 1: "warn"}.get(found.exit_code, "unknown"))
     yield Line(f"next: {clipped(_next(found))}", "next")  # to be copied
 
 
@@ -161,6 +161,8 @@ def _not_compared(found: Diff) -> Iterator[str]:
 
 def _verdict(found: Diff) -> str:
     strange = sum(map(moved, found.figures))
+    if found.is_blind:
+        return "INCOMPLETE: nothing could be compared"
     if not found.is_different:
         return "SAME: nothing that was compared differs"
     facts, findings = len(found.facts.differences), len(found.findings)
@@ -174,7 +176,9 @@ def _next(found: Diff) -> str:
         return f"preflight explain {first.finding.check}"
     if any(one.share < 1 and moved(one) for one in found.figures):
         return "preflight explain PRB115"
-    return found.after.next_step or "preflight history"
+    if found.is_blind and found.newer.verdict in (None, Outcome.PASS, Outcome.WARN):
+        return "preflight history"  # to choose runs that have something in common
+    return found.newer.next_step or "preflight history"
 
 
 def document(found: Diff, changing: Sequence[PastRun]) -> str:
@@ -194,7 +198,7 @@ def document(found: Diff, changing: Sequence[PastRun]) -> str:
         for one in found.figures
     ]
     body = {
-        "schema": "preflight.diff/1", "exit": int(found.is_different), "before": _side(found.before),
+        "schema": "preflight.diff/1", "exit": found.exit_code, "before": _side(found.before),
         "after": _side(found.after), "facts": facts, "findings": findings, "figures": figures,
         "changed_by": [past.run for past in changing], "not_compared": list(_not_compared(found)),
     }  # fmt: skip

@@ -26,6 +26,7 @@ from preflight.facts import (
     tuned,
     versions,
 )
+from preflight.facts.accelerators_answer import RawAccelerators, accelerators
 from preflight.facts.arrivals import Tried
 from preflight.facts.decode import decode
 from preflight.facts.firewall import Arrivals
@@ -46,6 +47,7 @@ from preflight.facts.types import (
     Names,
     Network,
     Os,
+    OwnProcess,
     Sockets,
     Sysctl,
     Tuned,
@@ -79,6 +81,7 @@ class _Os:
     machine_id: str = ""
     open_run: str = ""
     logind: list[tuple[str, str]] | None = None
+    preflight: list[OwnProcess] = field(default_factory=list)
 
 
 @dataclass
@@ -159,7 +162,8 @@ def _os(raw: _Os) -> Os:
     id_, version = versions.os_release(raw.release)
     removes = logind.remove_ipc(raw.logind, id_)
     return Os(
-        id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes
+        id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes,
+        preflight=tuple(raw.preflight),
     )  # fmt: skip
 
 
@@ -272,6 +276,10 @@ def host_facts(
         """One of ON_REQUEST, that was asked for if there is an answer."""
         return made(name, type_, make) if not isinstance(found, Missing) and name in found else None
 
+    def newer(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+        """Return one that older collectors do not send."""
+        return made(name, type_, make) if isinstance(found, Missing) or name in found else None
+
     npu = product.is_npu
     deep_npu = npu and deep
     driver = section(found, "driver", RawDriver) if npu else None
@@ -285,6 +293,7 @@ def host_facts(
         environment=made("environment", environment.Raw, environment.environment),
         naming=made("naming", naming.RawNaming, naming.naming),
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
+        accelerators=newer("accelerators", RawAccelerators, accelerators),
         names=made("names", _Names, _names),
         limits=made("job", RawJob, job_answer.limits),
         versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),

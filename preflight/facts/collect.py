@@ -30,6 +30,7 @@ HOST_SECTIONS = {
     "names": 10.0,
     "naming": 10.0,
     "environment": 5.0,
+    "accelerators": 15.0,
     "job": 30.0,
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}

@@ -49,10 +49,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class FactsCompared:
-    """Of the hosts that both looks have. `unseen`: section → those of which one of them does not have it."""
+    """Of the hosts that both looks have. `unseen`: section → those of which one of them does not have it; `sections`:
+    how many sections of hosts both have."""
 
     differences: tuple[Difference, ...]
     unseen: Mapping[str, tuple[str, ...]]
+    sections: int = 0
 
 
 _Found = tuple[str, str, str, str]  # name, element, before, after
@@ -62,6 +64,7 @@ def compared(before: ClusterFacts, after: ClusterFacts) -> FactsCompared:
     """What is on most places first."""
     places: dict[tuple[str, str, str], list[Place]] = defaultdict(list)
     unseen: dict[str, list[str]] = defaultdict(list)
+    sections = 0
     for name, was in before.hosts.items():
         now = after.hosts.get(name)
         if now is None:
@@ -78,12 +81,14 @@ def compared(before: ClusterFacts, after: ClusterFacts) -> FactsCompared:
             if one is None or other is None or isinstance(one, Missing) or isinstance(other, Missing):
                 unseen[section].append(name)
                 continue
+            sections += 1
             for trait, element, old, new in _walk(section, "", one, other):
                 places[trait, old, new].append(Place(name, element))
     found = (Difference(*key, tuple(where)) for key, where in places.items())
     return FactsCompared(
         tuple(sorted(found, key=lambda one: (-len({place.host for place in one.places}), one.name))),
         {section: tuple(hosts) for section, hosts in unseen.items()},
+        sections,
     )
 
 

@@ -37,7 +37,7 @@ from preflight.facts.types import (
 # Times, counters, load, what is free at the moment, processes; and what stands in another field, too.
 RESTLESS: dict[type, tuple[str, ...]] = {
     HostFacts: ("clock", "sockets", "arrivals"),
-    Os: ("open_run",),
+    Os: ("open_run", "preflight"),
     Sysctl: ("open_files",),
     Firewall: ("login",),
     SharedMemory: ("free", "left", "left_bytes"),

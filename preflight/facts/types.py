@@ -7,6 +7,7 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from preflight.facts.accelerators import Accelerators
 from preflight.facts.chips import Chips
 from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.environment import Environment
@@ -36,6 +37,15 @@ class Unreachable:
 
 
 @dataclass(frozen=True)
+class OwnProcess:
+    """A process of preflight on a host. `this_run`: of the run that collected these facts."""
+
+    pid: int
+    name: str
+    this_run: bool = False
+
+
+@dataclass(frozen=True)
 class Os:
     id: str  # ID of /etc/os-release: debian, ubuntu, openeuler …
     version: str  # VERSION_ID
@@ -48,6 +58,7 @@ class Os:
     open_run: str = ""  # a run that is changing this host, or was cut off while it did
     remove_ipc: bool | None = None  # logind removes a user's shared memory at its last logout; None: not known
     refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
+    preflight: tuple[OwnProcess, ...] = ()  # preflight's processes on the host, without the collector's own
 
 
 @dataclass(frozen=True)
@@ -275,6 +286,7 @@ class HostFacts:
     shells: Shells | Missing | None = None
     neighbours: Neighbours | Missing | None = None
     rdma: Rdma | Missing | None = None
+    accelerators: Accelerators | Missing | None = None  # None: an older collector
     arrivals: Arrivals | Missing = field(
         default_factory=Arrivals
     )  # what other hosts' looks brought home about this one

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from preflight.checks.gpu import numbered
+from preflight.checks.own_processes import Owner, owner
 from preflight.facts.nvidia import Nvidia
-from preflight.facts.types import ClusterFacts, Missing, NpuSmi, Unreachable
+from preflight.facts.nvidia_smi.gpu import GpuProcess
+from preflight.facts.types import ClusterFacts, Missing, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.model.cluster import Cluster, Host, Product
 
 
@@ -28,12 +30,13 @@ def _why_busy(cluster: Cluster, facts: ClusterFacts, host: Host) -> str:
     contact = facts.hosts.get(host.name)
     if contact is None or isinstance(contact, Unreachable):
         return ""
+    os = contact.os if isinstance(contact.os, Os) else None
     if cluster.product is Product.NVIDIA:
-        return _why_gpus_are_busy(contact.nvidia)
-    return _why_npus_are_busy(contact.npu_smi) if cluster.product.is_npu else ""
+        return _why_gpus_are_busy(contact.nvidia, os)
+    return _why_npus_are_busy(contact.npu_smi, os) if cluster.product.is_npu else ""
 
 
-def _why_npus_are_busy(npu_smi: NpuSmi | Missing | None) -> str:
+def _why_npus_are_busy(npu_smi: NpuSmi | Missing | None, os: Os | None) -> str:
     match npu_smi:
         case NpuSmi(processes_listed=False):
             return "cannot tell whether its devices are idle: npu-smi lists no processes"
@@ -41,14 +44,14 @@ def _why_npus_are_busy(npu_smi: NpuSmi | Missing | None) -> str:
             return ""
         case NpuSmi(processes=processes):
             first = processes[0]
-            return f"device {first.device} is in use by {first.name} (pid {first.pid})"
+            return f"device {first.device} is in use by {_who(first, os)}"
         case Missing(error=error):
             return f"cannot tell whether its devices are idle: {error}"
         case _:
             return "cannot tell whether its devices are idle: npu-smi was not asked"
 
 
-def _why_gpus_are_busy(nvidia: Nvidia | Missing | None) -> str:
+def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
     if not isinstance(nvidia, Nvidia):
         return f"cannot tell whether its GPUs are idle: {nvidia.error if nvidia else 'nvidia-smi was not asked'}"
     if nvidia.gpus.value is None:
@@ -58,5 +61,10 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None) -> str:
         if gpu.processes is None:
             return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"
         if computing := [process for process in gpu.processes if "C" in process.kind]:
-            return f"GPU {index} is in use by {computing[0].name} (pid {computing[0].pid})"
+            return f"GPU {index} is in use by {_who(computing[0], os)}"
     return ""
+
+
+def _who(process: NpuProcess | GpuProcess, os: Os | None) -> str:
+    another = owner(os, process.pid, process.name) is Owner.OTHER_RUN
+    return f"{process.name} (pid {process.pid}{', of another preflight run' if another else ''})"

@@ -59,11 +59,18 @@ class Diff:
     @property
     def is_blind(self) -> bool:
         """There was nothing that both sides have seen; that only one reached a host is a difference."""
-        before, after = self.before, self.after
-        facts = before.facts is not None and after.facts is not None
-        findings = before.checks.keys() & after.checks.keys()
-        compared_ = (facts or findings) and _reached(before) & _reached(after)
-        return not (compared_ or self.figures or self.is_different)
+        compared_ = self.facts.sections or self.figures or _checked(self.before) & _checked(self.after)
+        return not (compared_ or self.is_different)
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 where something differs, 3 where nothing could be compared, else 0."""
+        return 3 if self.is_blind else int(self.is_different)
+
+    @property
+    def newer(self) -> Side:
+        """The side of the later run; of files without a run the second."""
+        return max(self.after, self.before, key=lambda side: side.started)
 
 
 def moved(figure: Comparison) -> bool:
@@ -77,6 +84,22 @@ def _reached(side: Side) -> set[str]:
     facts = side.facts.hosts if side.facts else {}
     missed = {one.host for one in side.findings or () if one.check == _REACH and one.outcome in _TELLING}
     return {host for host in side.hosts if host not in missed and not isinstance(facts.get(host), Unreachable)}
+
+
+def _checked(side: Side) -> set[tuple[str, str]]:
+    """Return (check, host) for each host on which a check came to a result; that a host answered is none."""
+    unknown = {
+        (finding.check, finding.host)
+        for finding in side.findings or ()
+        if finding.outcome is Outcome.UNKNOWN and finding.device is None
+    }
+    hosts = _reached(side)
+    return {
+        (check, host)
+        for check, skipped in side.checks.items()
+        for host in hosts - skipped
+        if check != _REACH and not {(check, host), (check, None)} & unknown
+    }
 
 
 def diff(before: Side, after: Side) -> Diff:

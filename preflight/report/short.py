@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
+from preflight.report.obstacles import LISTED
 from preflight.report.text import blocks, count_line, folded, printable
 
 _TOLD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
@@ -22,7 +23,8 @@ def short(report: Report, *, fold: Callable[[Iterable[str]], str], next_step: st
     for checks, findings in blocks(by_check):
         for group in folded(findings):
             subject, outcome = f"{fold(group.hosts)}: " if group.hosts else "", group.first.outcome
-            line = f"{outcome:<8}{','.join(checks)}  {printable(subject + group.summary)}"
+            what = ",".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks"
+            line = f"{outcome:<8}{what}  {printable(subject + group.summary)}"
             told.append((_TOLD.index(outcome), line))
     lines = [line for _, line in sorted(told, key=lambda one: one[0])]
     lines += [f"left out: {printable(f'{left.host}: {left.why}')}" for left in report.left_out]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
+from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
 
 _DEVICE = "\1"  # stands for a finding's own device while findings are compared
 
@@ -143,13 +144,23 @@ def _evidence_lines(text: str, width: int) -> list[Line]:
 
 
 def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
-    """Checks with what they say, the worst first. Those that for one reason could not look stand together."""
-    blocks: dict[object, tuple[list[str], Sequence[Finding]]] = {}
-    for check, findings in sorted(by_check.items(), key=lambda item: (_severity(item[1]), item[0])):
-        blind = all(finding.outcome is Outcome.UNKNOWN for finding in findings)
-        reason = frozenset((finding.host, finding.device, finding.summary) for finding in findings) if blind else check
-        blocks.setdefault(reason, ([], findings))[0].append(check)
-    return list(blocks.values())
+    """Checks with what they say, the worst first. Those that one obstacle kept from looking stand together."""
+    shared = shared_obstacles(finding for findings in by_check.values() for finding in findings)
+    blocks: list[tuple[list[str], Sequence[Finding]]] = []
+    for same in shared.values():
+        once = {(finding.host, finding.device, finding.summary): finding for finding in same}
+        blocks.append((sorted({finding.check for finding in same}), list(once.values())))
+    for check, findings in by_check.items():
+        if alone := [finding for finding in findings if obstacle(finding) not in shared]:
+            blocks.append(([check], alone))
+    return sorted(blocks, key=lambda block: (_severity(block[1]), block[0]))
+
+
+def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
+    """Return what stands above the findings of a block."""
+    if len(checks) == 1:
+        return f"{checks[0]}  {titles.get(checks[0], '')}"
+    return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not look"
 
 
 def remedies(groups: Sequence[Group]) -> list[str]:
@@ -165,14 +176,15 @@ def _block_lines(
     width: int,
 ) -> list[Line]:
     verdict = overall(finding.outcome for finding in findings)
-    named = f"{checks[0]}  {titles.get(checks[0], '')}" if len(checks) == 1 else ", ".join(checks)
-    first, *rest = _wrap(named, " " * 8, width)
+    first, *rest = _wrap(heading(checks, titles), " " * 8, width)
     lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *rest)]
     groups = folded(findings)
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
     if len(groups) > LINES_A_CHECK:
         lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json has them all)", "dim"))
+    if len(checks) > LISTED:
+        lines += [Line(text, "dim") for text in _wrap(f"checks: {', '.join(checks)}", "      ", width)]
     for remedy in remedies(groups):
         wrapped = _wrap(remedy, "       ", width)
         lines += [Line("    ->" + wrapped[0][6:], "next"), *(Line(text, "next") for text in wrapped[1:])]

@@ -7,6 +7,7 @@ becomes argv in front of the next, so that nothing is quoted twice by hand:
 """
 
 import re
+import secrets
 import shlex
 
 from preflight.transport import sudo as sudos
@@ -15,6 +16,9 @@ from preflight.transport.password import Password
 from preflight.transport.sudo import Marks, Talk
 from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError
+
+# Names the run in the command line of each of its programs, so that the collector knows them (collect/own.py).
+RUN = secrets.token_hex(4)
 
 # Reads exactly the source, then runs it as __main__; what follows on stdin is the program's. A source cut short by a
 # broken connection must not run as far as it came. Without -I the current directory is taken off the module path: a
@@ -25,7 +29,7 @@ _LOADER = (
     "{greeting}"
     "source=sys.stdin.buffer.read({length});"
     "len(source) == {length} or sys.exit(70);"
-    'exec(compile(source,"preflight","exec"))'
+    'exec(compile(source,"preflight {run}","exec"))'
 )
 
 _GREETING = 'sys.stderr.write({ready}+"\\n");sys.stderr.flush();'
@@ -47,7 +51,7 @@ def source_bytes(program: Program) -> bytes:
 def python_argv(program: Program, marks: Marks | None = None) -> tuple[str, ...]:
     """Python, reading its source from stdin; with `marks` it says first that it is there."""
     greeting = _GREETING.format(ready=marks.ready_expression) if marks else ""
-    loader = _LOADER.format(length=len(source_bytes(program)), greeting=greeting)
+    loader = _LOADER.format(length=len(source_bytes(program)), greeting=greeting, run=RUN)
     return (program.python, *(("-I",) if program.isolated else ()), "-c", loader)
 
 

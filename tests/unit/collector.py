@@ -56,7 +56,7 @@ def job(python: str, *argv: str, elsewhere: bool = False, deep: dict[str, Any] |
 def section(module: str, name: str, edit: Callable[[str], str]) -> Callable[..., Any]:
     """`look_<name>` of a module of preflight/remote/collect, whose text and that of its tools went through `edit`."""
     scope: dict[str, Any] = {"__name__": "collect"}
-    for part in ("tools", module):
+    for part in ("tools", "own", module):
         text = edit((COLLECT / f"{part}.py").read_text(encoding="utf-8"))
         exec(compile(re.sub(r"(?m)^from collect\..*$", "", text), part, "exec"), scope)
     found: Callable[..., Any] = scope[f"look_{name}"]

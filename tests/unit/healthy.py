@@ -30,6 +30,7 @@ import msgspec
 
 from preflight.checks import kept, reserving, setup_files
 from preflight.checks.dialects import nft
+from preflight.facts.accelerators import Accelerators
 from preflight.facts.chips import Board, Chip, Chips, Health, SuperPod, Topology, Usages
 from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.environment import Environment
@@ -205,6 +206,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
             )
         ),
         rdma=_rdma(number),
+        accelerators=_accelerators(cluster.product),
         hccn_conf=HccnConf(True, entries, "".join(f"{key}={value}\n" for key, value in entries.items())),
         arrivals=Arrivals(
             tuple(
@@ -254,6 +256,12 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
         nvidia=healthy_nvidia(number) if cluster.product is Product.NVIDIA else None,
         load=Load(192, None, 2.3, 1, 0.3, (Busy(812, "rsyslogd", 0.25, 0.03, "root"),)),
     )  # fmt: skip
+
+
+def _accelerators(product: Product) -> Accelerators:
+    if product is Product.NVIDIA:
+        return Accelerators(gpu_nodes=8, gpus=8)
+    return Accelerators(npu_nodes=8, npus=("d801",) * 8) if product.is_npu else Accelerators()
 
 
 def healthy_packages() -> dict[str, Package]:

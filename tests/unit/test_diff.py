@@ -9,7 +9,7 @@ import pytest
 
 from preflight.cli.main import main
 from preflight.facts.document import compact, dump
-from preflight.facts.types import ClusterFacts, Unreachable
+from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.history.kept import FACTS, REPORT, packed
 from preflight.history.runs import Look, remember
 from preflight.model.change import Area, Change, Kind, Plan
@@ -23,6 +23,7 @@ from tests.unit.looks import failed, figure, look
 
 BOTH = ("node01", "node02")
 Diff = Callable[..., tuple[int, str, str]]
+INCOMPLETE = "INCOMPLETE: nothing could be compared"
 
 
 @pytest.fixture(autouse=True)
@@ -181,8 +182,8 @@ def test_files_of_facts_reports_and_runs_are_compared(diff: Diff, place: Path) -
     assert diff("facts.json", "r1")[:2] == (1, diff("facts.json", "last")[1])
     assert "node02: os.kernel 6.1.0 -> 6.9" in diff("facts.json", "r1")[1]
     assert "gone: fail PRB101 node01: no" in diff("report.json", "r1")[1]
-    code, _, err = diff("report.json", "facts.json")
-    assert (code, "have nothing in common that could be compared" in err) == (3, True)
+    code, out, _ = diff("report.json", "facts.json")
+    assert (code, out.splitlines()[-2:]) == (3, [INCOMPLETE, "next: preflight history"])
 
 
 REFUSED = [
@@ -283,11 +284,19 @@ SIGHT: list[tuple[Saved, Saved, int, list[tuple[str, str | None, str | None]]]] 
     (([NEAR], {"checks": {"SYS101": []}}), ([BAD, NEAR], {}), 0, []),
     (([BAD], {}), ([AWAY], {"checks": {}}), 1, [("HST101", None, "fail")]),
     (([AWAY], {"checks": {}}), ([], {}), 1, [("HST101", "fail", None)]),
-    (([BAD, AWAY_], {"hosts": BOTH}), ([AWAY_], {"hosts": BOTH, "command": "probe", "checks": {}}), 0, []),
+    (
+        ([BAD, NEAR, AWAY_], {"hosts": BOTH}),
+        ([NEAR, AWAY_], {"hosts": BOTH, "command": "probe", "checks": {"SYS101": []}}),
+        0,
+        [],
+    ),
     # Nor where it skipped that host, as after a tool that hung there.
-    (([BAD], {}), ([], {"checks": {"NPU107": ["node01"]}}), 0, []),
+    (([BAD, NEAR], {}), ([NEAR], {"checks": {"NPU107": ["node01"], "SYS101": []}}), 0, []),
     (([BAD], {}), ([], {"checks": {"NPU107": ["node02"]}}), 1, [("NPU107", "fail", None)]),
-    # Nothing that both have seen.
+    # Nothing that both have seen: that a host answered is no comparison.
+    (([BAD, AWAY_], {"hosts": BOTH}), ([AWAY_], {"hosts": BOTH, "command": "probe", "checks": {}}), 3, []),
+    (([BAD], {}), ([], {"checks": {"NPU107": ["node01"]}}), 3, []),
+    (([UNSEEN], {}), ([UNSEEN], {}), 3, []),
     (([BAD], {}), ([BAD], {"hosts": ("node02",)}), 3, []),
     (([AWAY], {}), ([AWAY], {}), 3, []),
     (([BAD], {}), ([], {"command": "probe", "checks": {"PRB101": []}}), 3, []),
@@ -301,13 +310,14 @@ def test_what_could_not_be_looked_at_is_not_gone_nor_the_same(
 ) -> None:
     for name, (findings, more) in (("was", was), ("now", now)):
         report(name, *findings, **more)
-    ended, out, err = diff("was", "now", "-o", "json")
+    ended, out, _ = diff("was", "now", "-o", "json")
     assert ended == code
-    if code == 3:
-        assert "have nothing in common that could be compared" in err
-        return
     found = json.loads(out)
+    assert found["exit"] == code
     assert [(it["check"], it["before"], it["after"]) for it in found["findings"]] == changes
+    if code == 3:
+        assert INCOMPLETE in diff("was", "now")[1]
+        return
     told = [text for text in found["not_compared"] if text.startswith("findings of NPU107")]
     known = ("NPU107", "fail", None), ("NPU107", None, "fail")
     lost = (BAD in was[0]) is not (BAD in now[0]) and not set(known) & set(changes)
@@ -331,6 +341,23 @@ def test_a_host_that_only_one_run_reached_is_a_difference(diff: Diff, place: Pat
 def test_hosts_that_neither_reached_are_not_the_same(diff: Diff, place: Path) -> None:
     (place / "down").write_text(dump(ClusterFacts({"node02": away("node02").hosts["node02"]})))
     assert diff("down", "down")[0] == 3
+
+
+def test_runs_that_have_no_section_in_common_are_not_the_same(diff: Diff) -> None:
+    """A probe collects a few sections, and here they could not be collected."""
+    unread = Missing("npu-smi was still running at its deadline")
+    probed: dict[str, HostFacts | Unreachable] = {name: HostFacts(**dict.fromkeys(SECTIONS, unread)) for name in BOTH}
+    ran("r1", facts=facts(), checks=frozenset({"NPU107"}), started="2026-11-20T10:00:00Z")
+    ran("r2", failed("node01"), facts=ClusterFacts(probed), command="probe", next_step="preflight explain PRB101")
+    code, out, _ = diff("last", "passed")
+    assert (code, out.splitlines()[-2:]) == (3, [INCOMPLETE, "next: preflight explain PRB101"])
+
+
+def test_the_next_command_is_that_of_the_newer_run(diff: Diff) -> None:
+    ran("r1", facts=facts(), started="2026-11-20T10:00:00Z")
+    ran("r2", facts=facts(), exit=3, verdict=Outcome.UNKNOWN, next_step="preflight check -i hosts.toml")
+    for words in (("last", "passed"), ("passed", "last")):
+        assert diff(*words)[1].splitlines()[-1] == "next: preflight check -i hosts.toml"
 
 
 def test_figures_that_only_one_has_are_named(diff: Diff) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from preflight.facts import answer
+from preflight.facts.accelerators import Accelerators
 from preflight.facts.chips import Chips, Health
 from preflight.facts.collect import collect
 from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
@@ -108,6 +109,12 @@ def sections() -> dict[str, Any]:
             "ssh_connection": None,
         },
         "connects": [],
+        "accelerators": {
+            "pci": [["0x19e5", "0xd801"], ["0x10de", "0x2330"]],
+            "npu_nodes": 1,
+            "gpu_nodes": 0,
+            "npu_smi": None,
+        },
         "environment": {
             "hosts": None,
             "limits": {"/etc/security/limits.d/90-preflight.conf": "* soft nofile 1\n"},
@@ -216,6 +223,7 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     assert device.address == Reading("10.0.0.11")
     assert device.gateway == Reading(None)
     assert device.leaf == Reading("leaf01")
+    assert facts.accelerators == Accelerators(npu_nodes=1, npus=("d801",), gpus=1)
 
 
 def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:

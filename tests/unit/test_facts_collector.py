@@ -3,11 +3,16 @@
 import ast
 import json
 import os
+import runpy
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
-from tests.unit.collector import LOADER, REMOTE, SOURCE, answer, tool
+from preflight.transport.bootstrap import RUN, python_argv
+from preflight.transport.types import Program
+from tests.unit.collector import COLLECT, LOADER, REMOTE, SOURCE, answer, tool
 
 
 def test_what_every_look_pays_for_is_light() -> None:
@@ -126,3 +131,60 @@ def test_a_broken_request_of_one_section_leaves_the_others() -> None:
     found = answer("sockets", "os", ports=5)
     assert found["sockets"]["error"].startswith("TypeError: ")
     assert "value" in found["os"]
+
+
+def test_processes_of_preflight_are_told_from_others_and_those_of_this_run_from_another_run() -> None:
+    def started(run: str) -> subprocess.Popen[bytes]:
+        program = 'import subprocess;source=\'subprocess.run(["sleep", "60"])\';'
+        loader = f'{program}exec(compile(source,"preflight{run}","exec"))'
+        return subprocess.Popen([sys.executable, "-I", "-c", loader], start_new_session=True)
+
+    runs = {" 0123abcd": True, " ffff0000": False, "": False}
+    begun = {started(run): this for run, this in runs.items()}
+    job = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        program = SOURCE.encode()
+        loader = LOADER.format(len(program)).replace("'collect', 'exec'", '"", "exec"')
+        words = {"marker": "m", "deadlines": {"os": 10.0}}
+        deadline = time.monotonic() + 10
+        while True:
+            done = subprocess.run(
+                [sys.executable, "-I", "-c", f'{loader} # compile(source,"preflight 0123abcd","exec")'],
+                input=program + json.dumps(words).encode(), capture_output=True, check=True,
+            )  # fmt: skip
+            seen = json.loads(done.stdout.decode().splitlines()[2])["os"]["value"]["preflight"]
+            found = {process["pid"]: process for process in seen}
+            descended = [process for process in seen if process["name"] == "sleep"]
+            if len(descended) >= len(runs) or time.monotonic() > deadline:
+                break
+        assert {one.pid: found[one.pid]["this_run"] for one in begun} == {one.pid: is_ for one, is_ in begun.items()}
+        assert sorted(process["this_run"] for process in descended) == [False, False, True]
+        assert not {job.pid, os.getpid()} & set(found)
+    finally:
+        for one in (*begun, job):
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+
+def test_every_program_on_a_host_names_its_run_in_its_command_line() -> None:
+    loader = runpy.run_path(str(COLLECT / "own.py"))["LOADER"]
+    match = loader.search("\0".join(python_argv(Program("pass", b""))).encode())
+    assert match
+    assert match.group(1).decode() == RUN
+
+
+def test_accelerators_of_both_vendors_are_collected_from_the_pci_bus(tmp_path: Path) -> None:
+    devices = {
+        "0000:01:00.0": ("0x19e5", "0x120000", "0xd802"),
+        "0000:02:00.0": ("0x19e5", "0x030000", "0x1711"),  # the board's own display
+        "0000:03:00.0": ("0x10de", "0x030200", "0x2330"),
+        "0000:04:00.0": ("0x10de", "0x068000", "0x22a3"),  # a switch
+        "0000:05:00.0": ("0x8086", "0x020000", "0x1521"),
+    }
+    for bus, words in devices.items():
+        (tmp_path / bus).mkdir()
+        for name, word in zip(("vendor", "class", "device"), words, strict=True):
+            (tmp_path / bus / name).write_text(f"{word}\n")
+    edited = SOURCE.replace("/sys/bus/pci/devices", str(tmp_path))
+    found = answer("accelerators", source=edited)["accelerators"]["value"]
+    assert found["pci"] == [["0x19e5", "0xd802"], ["0x10de", "0x2330"]]

@@ -6,6 +6,7 @@ import os
 import time
 
 from collect.npu_smi import owner
+from collect.own import preflight_processes
 from collect.tools import LookError, read
 
 APART = 0.1  # seconds between two looks
@@ -92,6 +93,7 @@ class Watch:
         self.runnable = {}  # key → looks in which it ran or could have run
         self.before = {}  # key → ticks of processor time when first seen; of one that started since: 0
         self.ticks = {}  # key → the same when last seen
+        self.of_this_run = {process["pid"] for process in preflight_processes() if process["this_run"]}
         self.kernel = set()  # pids as text: of many processors there are thousands, and they stay
         self.first = self.last = time.monotonic()
 
@@ -106,7 +108,7 @@ class Watch:
                     key, parent, state, name, ticks = process
                     seen[key] = (state, name, ticks)
                     parents[key[0]] = parent
-        mine = own(parents)
+        mine = own(parents) | self.of_this_run
         for key, (state, name, ticks) in seen.items():
             if key[0] not in mine:
                 self.names[key] = name

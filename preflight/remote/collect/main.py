@@ -47,6 +47,7 @@ MODULES = {
     "names": "system",
     "naming": "naming",
     "environment": "system",
+    "accelerators": "accelerators",
     "job": "job",
     "shells": "shells",
     "neighbours": "neighbours",

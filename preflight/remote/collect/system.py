@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+from collect.own import preflight_processes
 from collect.tools import LookError, command, listed, listing, read, required
 
 
@@ -27,6 +28,7 @@ def look_os(request, deadline):
         "machine_id": (read("/etc/machine-id") or "").strip(),
         "open_run": open_run(),
         "logind": logind(),
+        "preflight": preflight_processes(),
     }
 
 

@@ -1,0 +1,44 @@
+"""Accelerators of either vendor, whatever the inventory's product: device nodes and the PCI bus."""
+
+import os
+import time
+
+from collect.npu_smi import NPU_SMI
+from collect.tools import LookError, attempt, find, listing, read
+
+PCI = "/sys/bus/pci/devices"
+HUAWEI, NVIDIA = "0x19e5", "0x10de"
+CLASSES = {HUAWEI: ("0x1200",), NVIDIA: ("0x0300", "0x0302")}  # processing accelerators; displays and 3D controllers
+QUERY_SECONDS = 10
+
+
+def look_accelerators(request, deadline):
+    """{"pci": [[vendor, device id]], "npu_nodes", "gpu_nodes": number, "npu_smi": answer of `npu-smi info` where no
+    section of its own asks it and there are NPUs}."""
+    found = {"pci": pci_devices(), "npu_nodes": numbered("davinci"), "gpu_nodes": numbered("nvidia"), "npu_smi": None}
+    npus = found["npu_nodes"] or any(vendor == HUAWEI for vendor, _ in found["pci"])
+    tool = find(*NPU_SMI) if npus and "npu_smi" not in request["deadlines"] else None
+    if tool:
+        found["npu_smi"] = attempt([tool, "info"], min(deadline, time.monotonic() + QUERY_SECONDS))
+    return found
+
+
+def numbered(name):
+    """The number of device nodes /dev/NAME0, /dev/NAME1 …"""
+    return sum(node[: len(name)] == name and node[len(name) :].isdigit() for node in listing("/dev"))
+
+
+def pci_devices():
+    found = []
+    for bus in sorted(listing(PCI)):
+        vendor, kind, device = (word(bus, name) for name in ("vendor", "class", "device"))
+        if kind.startswith(CLASSES.get(vendor, ("no class",))):
+            found.append([vendor, device])
+    return found
+
+
+def word(bus, name):
+    try:
+        return (read(os.path.join(PCI, bus, name), 4096) or "").strip()[:20]
+    except LookError:
+        return ""

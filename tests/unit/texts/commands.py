@@ -36,7 +36,21 @@ _END_OF_PROSE = re.compile(r"\s*(?:[;|()\"“”→—、。，；：]|&&|[,.:�
 # What comes before a command that stands there to be typed.
 _BEGINS = re.compile(r"(?:^|[|;&(]|->|\b(?:next|fix|retest|again|by|then|do|if|salloc [^|;]*):?)\s*(?:\$ )?$")
 _VERB = re.compile(r"(?:e?s|e?d|ing)$")
-_CANDIDATES = ("1", "10", "60", "node01", "hosts.toml", "0-1", "10m", "60s", "8,1M", "pair", "ports", "main")
+_CANDIDATES = (
+    "1",
+    "10",
+    "60",
+    "node01",
+    "hosts.toml",
+    "0-1",
+    "10m",
+    "60s",
+    "8,1M",
+    "pair",
+    "ports",
+    "main",
+    "atlas-a2",
+)
 
 
 @cache

@@ -175,5 +175,5 @@ def test_a_name_that_nobody_resolves_wants_an_inventory() -> None:
 
 @pytest.mark.parametrize("nodes", ["gpu[1-", "", "gpu[2-1]", "-x"])
 def test_malformed_variables_are_told(nodes: str) -> None:
-    with pytest.raises(InventoryError, match="the environment|SLURM_JOB_NODELIST is not set"):
+    with pytest.raises(InventoryError, match=r"the environment|SLURM_JOB_NODELIST is not set"):
         cluster_of({"SLURM_JOB_NODELIST": nodes}, "nvidia", 8, str)

@@ -19,7 +19,7 @@ _LINK = re.compile(r"link ([A-Za-z][\w.-]{0,60})/([0-9]{1,3}) (.{1,400})", re.AS
 
 
 def ibv_devinfo(text: str) -> RdmaPorts | Missing:
-    """`ibv_devinfo`. `active_mtu: 1024` on Ethernet means that the interface has 1500; 4096 takes 4200 and more."""
+    """`ibv_devinfo`. `active_mtu: 1024` on Ethernet means that the interface has 1500; 4096 takes 4192 and more."""
     reader = Reader("ibv_devinfo", _DEVINFO_KEYS)
     found: list[RdmaPort] = []
     device, number = "", None

@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections import Counter
 
+from preflight.cli.named_run import HELP, checking_run
 from preflight.history.baselines import USUAL, all_saved, save, saved, why_not_good
 from preflight.history.runs import Look, last_measured, past_look, past_looks
 from preflight.model.errors import UsageError
@@ -27,14 +28,14 @@ _PROBED = {"PRB101"}  # looks wherever the probe has run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     saving = actions.add_parser("save", help="call the figures of a run good", allow_abbrev=False)
-    saving.add_argument("run_id", metavar="RUN", nargs="?", help="default: the last probe that passed")
+    saving.add_argument("run_id", metavar="RUN", nargs="?", help=f"{HELP} (default: the last probe that passed)")
     saving.add_argument("--force", action="store_true", help="also in place of one with more bandwidths")
     saving.set_defaults(act=_save)
     showing = actions.add_parser("show", help="list what is saved, with its figures", allow_abbrev=False)
     showing.set_defaults(act=_show)
     comparing = actions.add_parser("compare", help="a probe's figures beside the saved ones", allow_abbrev=False)
     comparing.add_argument(
-        "run_id", metavar="RUN", nargs="?", help="default: the last probe that passed, but for PRB115"
+        "run_id", metavar="RUN", nargs="?", help=f"{HELP} (default: the last probe that passed, but for PRB115)"
     )
     comparing.set_defaults(act=_compare)
     for action in (saving, comparing):
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _save(args: argparse.Namespace) -> int:
-    look = _asked(args.run_id) if args.run_id else _last_good()
+    look = checking_run(args.run_id) if args.run_id is not None else _last_good()
     if not args.force and not why_not_good(look) and (old := saved(look.setting, args.name)):
         _refuse_poorer(old, look)
     before = save(args.name, look)
@@ -63,13 +64,6 @@ def _save(args: argparse.Namespace) -> int:
     print(f"run {look.run} is the baseline {args.name} of {cluster} ({product}, {backend}){was}")
     print(f"it has {len(comparable(look.figures))} bandwidths; next: preflight baseline show")
     return 0
-
-
-def _asked(run_id: str) -> Look:
-    look = past_look(run_id)
-    if look is None:
-        raise UsageError(f"this machine remembers no check or probe {run_id}: preflight history lists those it does")
-    return look
 
 
 def _last_good() -> Look:
@@ -111,7 +105,7 @@ def _show(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from preflight.cli.baseline_output import compared, compared_document
 
-    look = _asked(args.run_id) if args.run_id else _last_good()
+    look = checking_run(args.run_id) if args.run_id is not None else _last_good()
     baseline = saved(look.setting, args.name)
     cluster, product, backend = look.setting
     if baseline is None:

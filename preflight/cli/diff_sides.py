@@ -10,23 +10,21 @@ import msgspec
 
 from preflight.cli import bundle_file
 from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.cli.named_run import LAST, PASSED, checking_run
 from preflight.facts import capture, document, refused_document
 from preflight.facts.redact import REDACTED
 from preflight.facts.refused_document import KINDS, refusal, schema_of
 from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
 from preflight.history.kept import FACTS, REPORT, kept
-from preflight.history.runs import Look, known_runs, last_passed, newest, past_look
+from preflight.history.runs import Look
 from preflight.model.errors import UsageError
 from preflight.model.figures import figures
 from preflight.model.finding import Finding
 from preflight.model.measure import TestResult
 from preflight.model.outcome import Outcome
 from preflight.model.report import SCHEMA
-from preflight.provision.journal import PastRun, past_run, past_runs
+from preflight.provision.journal import PastRun, past_runs
 from preflight.report.diff import Side
-
-LAST, PASSED = "last", "passed"
-_NAMED = 3  # runs that an id may mean
 
 
 def sides(words: list[str], inventory: Path) -> tuple[Side, Side]:
@@ -38,46 +36,9 @@ def sides(words: list[str], inventory: Path) -> tuple[Side, Side]:
 
 def side(word: str, inventory: Path) -> Side:
     is_file = word not in (LAST, PASSED) and os.path.isfile(word)  # noqa: PTH113 - that one raises at a long name
-    return of_file(Path(word)) if is_file else of_run(look_of(word, inventory))
-
-
-def look_of(word: str, inventory: Path) -> Look:
-    """The run that an id, its beginning, or a word stands for. Raises UsageError and HistoryError."""
-    if word == LAST:
-        return _newest(inventory)
-    if word == PASSED:
-        last = _newest(inventory)
-        if passed := last_passed(last):
-            return passed
-        raise UsageError(
-            f"no run over cluster {last.setting.cluster} passed before run {last.run}: name the runs to compare, "
-            "preflight history lists them"
-        )
-    known = known_runs(word) if word else []
-    if word not in known and len(known) > 1:
-        named = ", ".join(known[:_NAMED]) + (" …" if len(known) > _NAMED else "")
-        raise UsageError(f"{word} is the beginning of {len(known)} runs ({named}): name more of it")
-    run = word if word in known else known[0] if known else word
-    if look := past_look(run):
-        return look
-    if past_run(run):
-        raise UsageError(f"run {run} changed hosts and did not look at them: name a run of check or probe")
-    raise UsageError(
-        f"{word or repr(word)} is no run that this machine remembers, and no file: preflight history lists the runs"
-    )
-
-
-def _newest(inventory: Path) -> Look:
-    """Of the inventory that is named, or that lies here; else of any."""
-    asked = inventory is not DEFAULT_INVENTORY or inventory.exists()
-    look = newest(str(inventory.absolute()) if asked else "")
-    if look is None:
-        over = f" over {inventory}" if asked else ""
-        raise UsageError(
-            f"this machine remembers no run of check or probe{over}: preflight check makes one, preflight history "
-            "lists those of other inventories"
-        )
-    return look
+    if is_file:
+        return of_file(Path(word))
+    return of_run(checking_run(word, inventory, also=", and there is no such file"))
 
 
 def of_run(look: Look) -> Side:

@@ -14,20 +14,22 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 
-from preflight.history.runs import Look, past_look, past_looks
+from preflight.cli.named_run import any_run
+from preflight.history.runs import Look, past_looks
 from preflight.history.store import HistoryError
 from preflight.model.change import StepState
-from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome, overall
 from preflight.model.places import state_home
-from preflight.provision.journal import PastRun, past_run, past_runs, taken_back
+from preflight.provision.journal import PastRun, past_runs, taken_back
 
 Past = PastRun | Look
 _CHECKS = 4  # named in a line of the list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", nargs="?", help="show this run: what it found or changed")
+    parser.add_argument(
+        "run_id", metavar="RUN", nargs="?", help="show one run: its id, a unique beginning of it, or last"
+    )
     parser.add_argument("-n", "--number", type=_number, default=20, metavar="N", help="list so many (default: 20)")
     parser.add_argument(
         "--host", metavar="HOST", default="", help="only runs over this host, and what came of it there"
@@ -42,11 +44,8 @@ def _number(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.run_id:
-        found = past_run(args.run_id) or past_look(args.run_id)
-        if found is None:
-            raise UsageError(f"this machine knows no run {args.run_id}: preflight history lists those it knows")
-        runs, trouble = [found], None
+    if args.run_id is not None:
+        runs, trouble = [any_run(args.run_id)], None
     else:
         runs, trouble = _newest(args.number, args.host)
     if args.output == "json":

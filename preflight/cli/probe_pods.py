@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from preflight.cli.common import Session
 from preflight.cli.probed import Probed, finish_probe, judged
+from preflight.facts.refused_document import json_error
 from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, verdicts
 from preflight.model.errors import NotSeenError, UsageError
 
@@ -60,7 +61,7 @@ def _follow(s: Session, pod: "Pod") -> PodVerdict:
     try:
         return msgspec.json.decode(follow(pod, s.hosts), type=PodVerdict)
     except msgspec.MsgspecError as error:
-        raise NotSeenError(f"{s.hosts[0].name} told a verdict that is none: {error}") from None
+        raise NotSeenError(f"{s.hosts[0].name} sent a verdict that is none: {json_error(error)}; see its log") from None
 
 
 def _lead(args: argparse.Namespace, s: Session, pod: "Pod", probe: Probe) -> PodVerdict:

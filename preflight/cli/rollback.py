@@ -19,15 +19,15 @@ from preflight.cli.changing import (
     shown,
 )
 from preflight.cli.common import Session, add_inventory_arguments, again, session
+from preflight.cli.named_run import HELP, changing_run
 from preflight.model.change import StepState
-from preflight.model.errors import UsageError
 
 if TYPE_CHECKING:
     from preflight.provision.journal import PastRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", help="the run's id, as preflight history lists it")
+    parser.add_argument("run_id", metavar="RUN", help=f"{HELP}: the newest that changed hosts")
     add_inventory_arguments(parser)
     parser.set_defaults(inventory=None)
     add_change_arguments(parser)
@@ -38,21 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.cli.configure_output import finish_run, say, show_plan
     from preflight.cli.planning import device_facts, safe
-    from preflight.history.runs import past_look
     from preflight.provision.apply import Way
-    from preflight.provision.journal import past_run
     from preflight.provision.rollback import undoing, undoing_in_order
     from preflight.report.build import new_run_id
 
     started = datetime.now(UTC)
-    past = past_run(args.run_id)
-    if args.inventory is None and past is None:
-        if look := past_look(args.run_id):
-            raise UsageError(f"{args.run_id} was a {look.command}, which changes nothing that could be taken back")
-        raise UsageError(
-            f"this machine knows no run {args.run_id}: preflight history lists those it knows; a run that was started "
-            "elsewhere needs --inventory"
-        )
+    past = changing_run(args.run_id, args.inventory)
+    if past is not None:  # what is named next is this run, whatever comes after it
+        args.argv = [past.run if word == args.run_id else word for word in args.argv]
+        args.run_id = past.run
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     args.inventory = args.inventory or Path(past.inventory if past else "")
     with session(args) as s:

@@ -30,8 +30,9 @@ from preflight.cli.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
 from preflight.cli.capture import inventory_to_give
 from preflight.cli.common import add_inventory_arguments, refuse_existing, refuse_place
 from preflight.cli.diagnose import add_fetch_arguments, fetched_logs
-from preflight.cli.diff_sides import LAST, look_of, of_report
+from preflight.cli.diff_sides import of_report
 from preflight.cli.history_document import document as history_document
+from preflight.cli.named_run import HELP, LAST, checking_run
 from preflight.cli.wrapped import wrapped
 from preflight.diagnose.line import clean as without_escapes
 from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, packed, sources
@@ -62,7 +63,7 @@ class _Bundle:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", nargs="?", default=LAST, help="default: the newest run")
+    parser.add_argument("run_id", metavar="RUN", nargs="?", default=LAST, help=f"{HELP} (default: last)")
     parser.add_argument(
         "--out", type=Path, default=Path(), metavar="PLACE", help="a folder, or the file to write (default: here)"
     )
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     path = args.out / f"preflight-support-{taken:%Y%m%d-%H%M%S}.zip" if args.out.is_dir() else args.out
     refuse_existing(path, force=args.force)
     refuse_place(path, "--out")
-    look = look_of(args.run_id, args.inventory)
+    look = checking_run(args.run_id, args.inventory)
     made = _Bundle()
     clean_ = cleaner()
     _add_run(made, look, clean_)

@@ -15,6 +15,7 @@ from preflight.diagnose.fetched import KERNEL, Came, Fetched, File, Kept, take
 from preflight.diagnose.reading import NO_LOGS, Unread
 from preflight.facts import framed
 from preflight.facts.decode import decode
+from preflight.facts.refused_document import json_error
 from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport import fan_out
 from preflight.transport.bootstrap import host_argv
@@ -106,7 +107,7 @@ def fetch(
         try:
             return _written(asked, answer, folder / str(numbers[host.name]))
         except (framed.NoAnswer, _Unusable, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return str(error)
+            return json_error(error)
 
     heard = fan_out(hosts, one, pool=min(pool, _POOL), deadline=_SECONDS, progress=progress, phase="logs")
     fetched = Fetched()

@@ -24,7 +24,7 @@ from preflight.facts.anonymous import Pseudonyms
 from preflight.facts.formats import Unknown
 from preflight.facts.leftovers import left
 from preflight.facts.redact import may_match, redact, redacted, without_value
-from preflight.facts.refused_document import CAPTURE, refusal
+from preflight.facts.refused_document import CAPTURE, json_error, refusal
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
@@ -102,7 +102,7 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
         try:
             sections[name] = clean(msgspec.json.decode(part))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            sections[name] = {"error": f"what the collector sent cannot be kept: {error}"}
+            sections[name] = {"error": f"what the collector sent cannot be kept: {json_error(error)}"}
     _machine_id(sections, salt)
     if pseudonyms:
         _digests(sections, salt)

@@ -72,6 +72,8 @@ def json_error(error: Exception, text: str | bytes = "") -> str:
         return "it is not text in UTF-8"
     if isinstance(error, RecursionError):
         return "its brackets are nested too deeply"
+    if not isinstance(error, msgspec.MsgspecError):  # has a sentence of its own
+        return str(error)
     sentence, _, path = str(error).partition(" - at `")
     place = path.rstrip("`").removeprefix("$").lstrip(".")
     place = f"item {place}" if place.startswith("[") else place or "it"

@@ -9,6 +9,7 @@ import msgspec
 
 from preflight.facts import framed
 from preflight.facts.decode import decode
+from preflight.facts.refused_document import json_error
 from preflight.model.cluster import Host
 from preflight.transport import fan_out
 from preflight.transport.types import Program, Progress, Transport, TransportError
@@ -37,8 +38,10 @@ def ask(
         answer = transport.run(host, program, timeout=_SECONDS)
         try:
             return decode(framed.document(answer, marker), type_)
-        except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except framed.NoAnswer as error:
             return str(error)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return f"the answer is not understood: {json_error(error)}"
 
     heard = fan_out(hosts, one, pool=pool, deadline=_SECONDS, progress=progress, phase="gate")
     return {

@@ -15,6 +15,7 @@ from preflight.facts.decode import decode
 from preflight.facts.hccl_test import HcclTest, Row, hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.job import Job
+from preflight.facts.refused_document import json_error
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, JobInputs
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
@@ -107,7 +108,7 @@ def run(
     except TransportError as error:
         return HcclTestRun(members, Missing(error.summary))
     except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return HcclTestRun(members, Missing(f"{first.name}: {error}"))
+        return HcclTestRun(members, Missing(f"{first.name}: {json_error(error)}"))
     said = Missing(f"{first.name}: {answer.error[:_LONGEST]}") if answer.error else hccl_test(answer.output)
     return HcclTestRun(members, said, answer.command[:_LONGEST], exit=answer.exit, seconds=seconds, sizes=rows)
 

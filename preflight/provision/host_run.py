@@ -13,6 +13,7 @@ import msgspec
 
 from preflight.facts import framed
 from preflight.facts.decode import decode
+from preflight.facts.refused_document import json_error
 from preflight.model.change import Area, Change, Kind, Phase, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.transport.programs import source
@@ -308,4 +309,6 @@ def _read(answer: Answer, marker: str, type_: type[T]) -> T:
             raise Refused(decode(parts["error"], str), at_work)
         return decode(document, type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise framed.NoAnswer(f"the answer of the program on the host is not understood: {error}") from error
+        raise framed.NoAnswer(
+            f"the answer of the program on the host is not understood: {json_error(error)}"
+        ) from error

@@ -173,6 +173,11 @@ def taken_back(runs: Iterable[PastRun]) -> frozenset[str]:
     return frozenset(undone)
 
 
+def known_journals() -> list[str]:
+    """Return the ids of all runs of this user that changed hosts, the newest first."""
+    return sorted((path.stem for path in directory().glob("*.jsonl")), reverse=True)
+
+
 def past_run(run: str) -> PastRun | None:
     """One run, None if this machine knows nothing of it."""
     path = directory() / f"{run}.jsonl"

@@ -152,3 +152,10 @@ def test_a_change_without_a_terminal_names_commands_that_need_none(
     assert len(commands) == 2
     assert commands[0] == [*command.split(), "-y"]
     assert all(map(accepted, commands))
+
+
+def test_the_list_of_parsers_names_the_mtu_that_the_check_expects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parse", "--list"]) == 0
+    named = re.findall(r"4096 takes (\d+) and more", capsys.readouterr().out)
+    finding = next(each for each in findings("RDM106/warn-small-everywhere.toml", "RDM106") if each.expected)
+    assert [f"MTU {number} or more" for number in named] == [finding.expected]

@@ -206,9 +206,9 @@ def test_warnings_alone_are_no_failure_and_what_was_not_compared_is_said(baselin
     ("arguments", "sentence"),
     [
         (["save"], "no probe of this machine has measured a bandwidth and passed yet: preflight probe does"),
-        (["save", "r9"], "this machine remembers no check or probe r9"),
+        (["save", "r9"], "this machine knows no run r9; to list the runs: preflight history"),
         (["compare"], "no probe of this machine has measured a bandwidth and passed yet"),
-        (["compare", "r9"], "this machine remembers no check or probe r9"),
+        (["compare", "r9"], "this machine knows no run r9; to list the runs: preflight history"),
         (["save", "--name", "\x1b"], "is no name of up to 40 characters"),
     ],
 )

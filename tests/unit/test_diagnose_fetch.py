@@ -280,7 +280,7 @@ def test_names_of_files_are_no_paths_here(tmp_path: Path) -> None:
         ({"files": [file("/a", b"0" * (2 << 20))]}, "the host sent more than it was asked for"),
         ({"files": [{**file("/a"), "text": "AAAA"}]}, "cannot be unpacked"),
         ({"files": [{**file("/a"), "text": packed(b"x" * 99)[:12]}]}, "not all of it"),
-        ({"files": 3}, "Expected `array`"),
+        ({"files": 3}, "files should be a list in [ ], and is a whole number"),
         ({"kernel": {"text": packed(b"0" * (9 << 20)), "why": ""}}, "the host sent more"),
         (TransportError(Trouble.REFUSED, "node02: refused the connection", "start sshd"), "refused the connection"),
     ],

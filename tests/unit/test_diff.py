@@ -187,9 +187,9 @@ def test_files_of_facts_reports_and_runs_are_compared(diff: Diff, place: Path) -
 
 
 REFUSED = [
-    ([""], "'' is no run that this machine remembers"),
+    ([""], "this machine knows no run ''"),
     ([], "this machine remembers no run of check or probe"),
-    (["r9", "r9"], "r9 is no run that this machine remembers, and no file"),
+    (["r9", "r9"], "this machine knows no run r9, and there is no such file; to list the runs: preflight history"),
     (["a", "b", "c"], "diff compares two runs, and 3 are named"),
     (["odd.json", "odd.json"], "odd.json: this is no document of preflight; diff takes a report, facts, a capture"),
     (["cut.json", "cut.json"], "cut.json: not a report"),
@@ -369,4 +369,4 @@ def test_figures_that_only_one_has_are_named(diff: Diff) -> None:
 
 def test_a_word_longer_than_a_name_can_be_is_no_run(diff: Diff) -> None:
     code, _, err = diff("x" * 5000, "last")
-    assert (code, "is no run that this machine remembers" in err) == (2, True)
+    assert (code, "this machine knows no run xxx" in err) == (2, True)

@@ -1,0 +1,118 @@
+"""The run that a command line names: an id, as much of it as is unique, or the words last and passed."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from preflight.cli.common import DEFAULT_INVENTORY
+from preflight.history.runs import Look, known_runs, last_passed, newest, past_look, past_looks
+from preflight.history.store import HistoryError
+from preflight.model.errors import UsageError
+from preflight.provision.journal import PastRun, known_journals, past_run, past_runs, taken_back
+
+LAST, PASSED = "last", "passed"
+HELP = "a run's id, a unique beginning of it, or last"
+_CANDIDATES = 8  # runs that an ambiguous beginning lists
+_LIST = "to list the runs: preflight history"
+
+
+def any_run(word: str) -> PastRun | Look:
+    """Return the run that changed hosts or looked at them. Raises UsageError and HistoryError."""
+    if word == LAST:
+        return _newest_of_all()
+    if word == PASSED:
+        return checking_run(word)
+    journals = known_journals()
+    ids = journals if word in journals else [*journals, *known_runs(word)]
+    run = _only(word, ids)
+    past = (past_run(run) or past_look(run)) if run else None
+    if past is None:
+        raise UsageError(_unknown(word))
+    return past
+
+
+def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = "") -> Look:
+    """Return the run of check or probe. `inventory`: whose runs `last` and `passed` mean; `also`: what else a word
+    could have been, for the error. Raises UsageError and HistoryError."""
+    if word == LAST:
+        return _newest(inventory)
+    if word == PASSED:
+        last = _newest(inventory)
+        if passed := last_passed(last):
+            return passed
+        raise UsageError(f"no run over cluster {last.setting.cluster} passed before run {last.run}; {_LIST}")
+    run = _only(word, known_runs(word))
+    if look := past_look(run) if run else None:
+        return look
+    if run := _only(word, known_journals()):
+        raise UsageError(f"run {run} changed hosts and did not look at them; name a run of check or probe; {_LIST}")
+    raise UsageError(_unknown(word, also))
+
+
+def changing_run(word: str, inventory: Path | None) -> PastRun | None:
+    """Return the run that changed hosts, for a command that takes it back. `last`: the newest one that is neither a
+    rollback nor taken back. None for a run of another machine, which needs `inventory`. Raises UsageError."""
+    if word == LAST:
+        return _last_to_take_back(inventory)
+    run = _only(word, known_journals())
+    if past := past_run(run) if run else None:
+        return past
+    if inventory is not None:
+        return None
+    with suppress(HistoryError):
+        look = _only(word, known_runs(word))
+        if past_check := past_look(look) if look else None:
+            raise UsageError(
+                f"{past_check.run} was a {past_check.command}, which changes nothing that could be taken back; {_LIST}"
+            )
+    raise UsageError(f"{_unknown(word)}\na run that was started on another machine needs --inventory")
+
+
+def _newest_of_all() -> PastRun | Look:
+    """Return the newest run of both kinds; ids begin with the time."""
+    runs: list[PastRun | Look] = list(islice(past_runs(), 1))
+    runs += past_looks(1)
+    if not runs:
+        raise UsageError("this machine knows no run yet; to make one: preflight check --inventory hosts.toml")
+    return max(runs, key=lambda past: past.run)
+
+
+def _newest(inventory: Path) -> Look:
+    """Of the inventory that is named, or that lies here; else of any."""
+    asked = inventory is not DEFAULT_INVENTORY or inventory.exists()
+    look = newest(str(inventory.absolute()) if asked else "")
+    if look is None:
+        over = f" over {inventory}" if asked else ""
+        raise UsageError(
+            f"this machine remembers no run of check or probe{over}; to make one: preflight check --inventory "
+            f"{inventory}; to list those of other inventories: preflight history"
+        )
+    return look
+
+
+def _last_to_take_back(inventory: Path | None) -> PastRun:
+    runs = [past for past in past_runs() if past.touched]
+    undone = taken_back(runs)
+    over = str(inventory.absolute()) if inventory else ""
+    for past in runs:
+        if not past.undoes and past.run not in undone and over in ("", past.inventory):
+            return past
+    raise UsageError(f"no run of this machine has changed hosts and is not taken back; {_LIST}")
+
+
+def _only(word: str, known: Iterable[str]) -> str | None:
+    """Return the run that has or begins with `word`; raises UsageError with the candidates where several do."""
+    matches = sorted({run for run in known if word and run.startswith(word)}, reverse=True)
+    if word in matches:
+        return word
+    if len(matches) > 1:
+        more = [f"  … and {len(matches) - _CANDIDATES} more"] if len(matches) > _CANDIDATES else []
+        listed = [f"  {run}" for run in matches[:_CANDIDATES]]
+        head = f"{word} is the beginning of {len(matches)} runs; name more of one of them:"
+        raise UsageError("\n".join([head, *listed, *more]))
+    return matches[0] if matches else None
+
+
+def _unknown(word: str, also: str = "") -> str:
+    return f"this machine knows no run {word or repr(word)}{also}; {_LIST}"

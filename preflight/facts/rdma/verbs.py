@@ -97,10 +97,7 @@ class _Hca:
 
 
 def ibv_devinfo(text: str) -> RdmaPorts | Missing:
-    """Parse `ibv_devinfo`, with or without `-v`, which tells the rate and the physical state, too.
-
-    `active_mtu: 1024` on Ethernet means that the interface has 1500; 4096 takes 4192 and more.
-    """
+    """Parse `ibv_devinfo` and `-v`. `active_mtu: 1024` on Ethernet means 1500 of the NIC; 4096 takes 4192 and more."""
     reader = Reader("ibv_devinfo", _DEVINFO_KEYS)
     ports: list[RdmaPort] = []
     last = "link_layer" if "link_layer:" in text[:LONGEST] else "port_lmc"  # older releases tell no link layer

@@ -146,6 +146,7 @@ def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
     Mend: stop the process that is named, or move the job to other ports
     """
     dead: dict[str, list[str]] = defaultdict(list)  # port → its connections; a job leaves many behind
+    of_other_run: set[str] = set()  # ports that are told; a store has a connection of each rank
     for socket in sockets.on_job_ports:
         holder = owner(os, socket.pid, socket.process)
         if socket.local_port not in here.cluster.ports or holder is Owner.THIS_RUN:
@@ -154,7 +155,10 @@ def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
         port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
             dead[port].append(who)
+        elif holder is Owner.OTHER_RUN and port in of_other_run:
+            continue
         elif holder is Owner.OTHER_RUN:
+            of_other_run.add(port)
             yield here.warn(
                 f"{here.host.name}: {port} is taken by another preflight run: {who}", expected="free", found=who,
                 remedy=wait(here.host.name, socket.pid),

@@ -2,9 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
 
 from preflight.checks.losses import causes
+from preflight.checks.ping_reasons import reason
 from preflight.checks.ping_types import Cause, Place, end, is_lost, own
 from preflight.checks.ping_words import LARGE, LARGE_DIRECT, REACH, REACH_DIRECT, Words, mend, said
 from preflight.checks.registry import NPU, All, cluster_check
@@ -17,13 +19,16 @@ _SHOWN = 12  # lines of evidence
 
 
 @cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False, optional=("hccn",))
-def reach(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -> Iterator[Finding]:
+def reach(
+    all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
+) -> Iterator[Finding]:
     """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
     depends on cables, switch ports and VLANs between them, and only a packet tells. What lost pings have in common is
     named once: a device that loses those to all its peers, a rail, a host, a gateway, a part of the fabric that reaches
     itself and not the rest (with the leaf, where LLDP tells it), two leaves. Its peers are not. A gateway that does not
     answer while its devices reach others, is only a warning: many switches refuse ICMP, or limit it. Of a device whose
-    link is DOWN, NPU107 speaks. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
+    link is DOWN, NPU107 speaks. Where another check has found why (an address that two devices have, a wrong mask),
+    its finding is the cause. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
     tells.
 
     By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
@@ -41,14 +46,17 @@ def reach(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -
     words = REACH_DIRECT if all_.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(mine, places):
         if cause.kind == "link":
-            yield from (_link(all_, ping, cause, words) for ping in cause.lost)
+            yield from (_explained(_link(all_, ping, cause, words), [ping], known) for ping in cause.lost)
         else:
-            yield _shared(cause, words, all_.warn if cause.kind == "silent" else all_.bad)
+            shared = _shared(cause, words, all_.warn if cause.kind == "silent" else all_.bad)
+            yield _explained(shared, cause.lost, known)
 
 
 @cluster_check("PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False,
                optional=("hccn",))  # fmt: skip
-def path_mtu(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]) -> Iterator[Finding]:
+def path_mtu(
+    all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
+) -> Iterator[Finding]:
     """Why: a switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job,
     which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
     ping may still pass large packets on, so that is a warning.
@@ -67,14 +75,21 @@ def path_mtu(all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None]
     yield from _not_made(all_, large)
     words = LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
-        gateway = all(end(ping).is_gateway for ping in cause.lost)
+        tell = all_.warn if all(end(ping).is_gateway for ping in cause.lost) else all_.bad
         if cause.kind == "link":
-            yield from (_large_link(ping, words, all_.warn if gateway else all_.bad, cause) for ping in cause.lost)
+            found = [(_large_link(ping, words, tell, cause), [ping]) for ping in cause.lost]
         else:
-            yield _shared(cause, words, all_.warn if gateway else all_.bad)
+            found = [(_shared(cause, words, tell), [*cause.lost])]
+        yield from (_explained(finding, lost, known, large=True) for finding, lost in found)
     for ping in large:
         if is_lost(ping) and ping.received:
-            yield _large_link(ping, words, all_.warn)
+            yield _explained(_large_link(ping, words, all_.warn), [ping], known, large=True)
+
+
+def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding], *, large: bool = False) -> Finding:
+    """Return the finding with the cause and remedy of the check that has found why, where there is one."""
+    why = reason(lost, known, large=large)
+    return replace(finding, cause=why.words, remedy=why.remedy) if why else finding
 
 
 def _is_silent(ping: Ping) -> bool:

@@ -18,6 +18,7 @@ A host check sees one host; a cluster check sees every host's section as a mappi
 also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, whom these have `located`, `hccl_test`; for
 what ports counted during the tests (`link_counts`); for the saved `baseline` of observations, and for `causes`: what
 the checks of the facts found on hosts that are located.
+A check that asks for what is `known` gets the findings of the checks with smaller ids.
 The check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
 The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
@@ -48,6 +49,7 @@ ROUNDS = (
     "baseline",
     "link_counts",
 )  # inputs that are no sections of the facts
+KNOWN = "known"  # the input of a check that names a cause which other checks may have found: their findings
 
 
 @dataclass(frozen=True)

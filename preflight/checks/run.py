@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from preflight.checks.obstacles import with_remedy
 from preflight.checks.other_product import other_kind
-from preflight.checks.registry import ROUNDS, All, Check, Here, all_checks
+from preflight.checks.registry import KNOWN, ROUNDS, All, Check, Here, all_checks
 from preflight.facts.accelerators import Accelerators
 from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
@@ -42,14 +42,17 @@ def run_checks(
     by_reach = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
     asked = {check.id: check for check in checks}
     findings: list[Finding] = []
+    rounds = dict(rounds or {})
     for check in sorted({**by_reach, **asked}.values(), key=lambda check: check.id):
         subjects = [host for host in looked_at if host.name in reached or check.id in by_reach]
         if check.id not in asked:
             subjects = [host for host in subjects if host.name not in reached]
         if subjects:
+            if KNOWN in check.needs:
+                rounds[KNOWN] = tuple(findings)
             findings += (
                 with_remedy(cluster, it, other_product=it.host in others)
-                for it in _run(check, cluster, subjects, facts, rounds or {})
+                for it in _run(check, cluster, subjects, facts, rounds)
             )
     return findings
 
@@ -92,7 +95,7 @@ def _run(
 def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
     first = inputs[all_.hosts[0].name]
     findings = _call(
-        check, all_, {name: first[name] if name in ROUNDS else {host: inputs[host][name] for host in inputs}
+        check, all_, {name: first[name] if name in (*ROUNDS, KNOWN) else {host: inputs[host][name] for host in inputs}
                       for name in check.needs}
     )  # fmt: skip
     yield from findings
@@ -123,6 +126,8 @@ def _inputs(
     for name in check.needs:
         if name == _CONTACT:
             values[name] = contact
+        elif name == KNOWN:
+            values[name] = rounds[KNOWN]
         elif name in ROUNDS:
             round_ = rounds.get(name)
             values[name] = None if isinstance(round_, NotRun) else round_

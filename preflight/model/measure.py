@@ -152,7 +152,7 @@ class RankView:
     missing: tuple[int, ...] = ()  # ranks that it did not see there: the first ones, where they are many
     connecting: tuple[str, ...] = ()  # address:port to which it had no connection yet when it was ended
     logs: tuple[str, ...] = ()  # what matters of its backend's own log, oldest first
-    on_host: bool = False  # the test of a device alone was done by the host's processor, whose speed is nobody's figure
+    on_host: bool = False  # its tensors were in the host's memory: the speed is no device's
     way: Sending | None = None  # told with the meeting, where the backend's log tells it
 
     @property

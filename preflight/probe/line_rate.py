@@ -1,7 +1,8 @@
 """How much of its ports' line rate a test reached. Pure.
 
 Only device NICs tell their speed (`hccn_tool -speed -g`), so only what ran over hccl gets a share. A host NIC's speed
-says little about gloo, which is bound by a core long before.
+says little about gloo, which is bound by a core long before. Nor does a port's speed say anything where tensors are in
+the host's memory, as on the lab's stand-ins: no device sends them through its port.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,8 @@ def with_line_rates(
 def _share(seen: Observation, speeds: Mapping[tuple[str, int], float]) -> float | None:
     test = seen.test
     over_ports = test.scope in _OVER_PORTS and len({member.host for member in test.members}) == len(test.members)
-    if not over_ports or test.busbw_GBps is None or (seen.meeting and seen.meeting.backend != "hccl"):
+    on_host = any(view.on_host for view in seen.ranks)
+    if not over_ports or on_host or test.busbw_GBps is None or (seen.meeting and seen.meeting.backend != "hccl"):
         return None
     told = [speeds.get((member.host, member.device)) for member in test.members]
     known = [speed for speed in told if speed]

@@ -152,6 +152,7 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
         wrong_values=result.wrong,
         first_wrong=result.first,
         suspect_rank=result.suspect,
+        on_host=result.on_host,
     )
 
 
@@ -189,7 +190,7 @@ def _alone(test: Operation, result: Result, view: RankView) -> Observation:
     """What a device did by itself, with as many bytes as it took."""
     took = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
     outcome = TestOutcome.WRONG_DATA if result.wrong else TestOutcome.PASS
-    observation = _observation(took, outcome, (replace(view, on_host=result.on_host),))
+    observation = _observation(took, outcome, (view,))
     seconds = statistics.median(result.seconds)
     if seconds <= 0:
         return observation

@@ -218,7 +218,8 @@ class Run:
     def _slow_together(self) -> float:
         """GB/s below which all together are slow: far less than the slowest pair that is not; 0 where nobody knows,
         because ranks share cores, or are so many that what each sends is soon sent, and latency is all there is."""
-        crowded = self.plan.crowded or any(view.on_host for seen in self.seen for view in seen.ranks)
+        alone = (seen for seen in self.seen if seen.test.scope is Scope.DEVICE)
+        crowded = self.plan.crowded or any(view.on_host for seen in alone for view in seen.ranks)
         pairs = [seen.test.busbw_GBps for seen in self.seen if seen.test.scope is Scope.PAIR and _measures_well(seen)]
         latency = max(self.plan.request.sizes) < PIECE * len(self.plan.places())
         return 0.0 if crowded or latency else TOGETHER * min(filter(None, pairs), default=0.0)

@@ -8,6 +8,7 @@ from preflight.model.report import Report
 from preflight.report.obstacles import removal
 
 _KIND, _GENERATION = "HST135", "NPU126"  # checks of the product; with a wrong one all else may be wrong
+_SPEED = "PRB116"  # a pair far below its line rate: a job there is slow, whatever else passed
 START = "start the job"  # where nothing is left to do
 
 
@@ -55,4 +56,6 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     if to_prove:
         command, *more = to_prove.split(maxsplit=1)
         return " ".join((f"preflight {command} {hosts}", *more))
+    if any(f.check == _SPEED and f.outcome is Outcome.WARN for f in report.findings):
+        return f"preflight explain {_SPEED}"
     return START

@@ -126,6 +126,13 @@ def test_a_run_that_is_only_slower_than_the_last_baseline_may_be_the_new_one(bas
     assert baseline("save")[0] == 0
 
 
+def test_a_baseline_may_say_that_pairs_far_below_their_ports_are_normal(baseline: Command) -> None:
+    written("r1", failed("node02", check="PRB116", outcome=Outcome.WARN), figures=FIGURES)
+    assert baseline("save")[0] == 0
+    written("r2", failed("node02", check="PRB116"), figures=FIGURES)
+    assert baseline("save", "r2")[0] == 2
+
+
 def test_a_baseline_is_not_replaced_by_one_that_covers_less(baseline: Command) -> None:
     written("r1", figures=FIGURES)
     baseline("save")

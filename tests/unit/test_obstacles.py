@@ -149,3 +149,10 @@ def test_another_generation_on_all_hosts_comes_next() -> None:
     facts = {host: {"npu_smi": chips} for host in BOTH}
     assert report({"facts": facts})[1].startswith('set product = "atlas-a2" under [cluster] of hosts.toml')
     assert report({"facts": {"node01": facts["node01"]}})[1] == "preflight explain NPU126"
+
+
+def test_a_pair_far_below_its_port_is_not_followed_by_the_start_of_the_job() -> None:
+    slow = {"id": "r3-7", "members": ["node01/7", "node02/7"], "busbw": 0.2, "line_rate": 0.016}
+    case = {"cluster": {"probe": {"expect": {}}}, "baseline": {"none": True}, "only_these_tests": True, "tests": [slow]}
+    assert report(case)[1] == "preflight explain PRB116"
+    assert report({**case, "baseline": {}})[1] == "start the job"

@@ -7,7 +7,7 @@ import pytest
 from preflight.facts.found import Found
 from preflight.facts.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
-from preflight.model.measure import Meeting, Member, Observation, Scope, TestOutcome, TestResult
+from preflight.model.measure import Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
 from preflight.probe.line_rate import ports, with_line_rates
 from tests.unit.healthy import healthy_cluster, healthy_facts
 
@@ -59,3 +59,9 @@ def test_ports_are_those_that_told_their_speed() -> None:
         "node02": dataclasses.replace(told, nic=Nic(down)),
     }
     assert ports(ClusterFacts(dict(hosts))) == {("node02", 1): 12.5, ("node02", 2): 12.5}
+
+
+def test_tensors_in_the_hosts_memory_go_through_no_port() -> None:
+    seen = observation()
+    on_host = dataclasses.replace(seen, ranks=tuple(RankView(member, "closed", on_host=True) for member in PAIR))
+    assert share(on_host) is None

@@ -29,7 +29,7 @@ def told(wanted: Wanted, lost: Lost, *, behind: int = 3, large: bool = False) ->
     hosts = tuple(Host(name, name, devices=tuple(map(Device, range(DEVICES)))) for name in facts)
     check = all_checks()["PNG102" if large else "PNG101"]
     hccn = {name: host.hccn for name, host in facts.items() if isinstance(host, HostFacts)}
-    findings = check.function(All(check, replace(cluster(), hosts=hosts), hosts), tuple(pings), hccn)
+    findings = check.function(All(check, replace(cluster(), hosts=hosts), hosts), tuple(pings), hccn, ())
     return [finding for finding in findings if finding.outcome is not Outcome.PASS]
 
 

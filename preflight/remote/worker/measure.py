@@ -60,7 +60,8 @@ def measure(test, spec, access, say):
             seconds.append(time.perf_counter() - start)
         if not wrong:
             wrong, first, suspect = work.compare(turn)
-    say({"at": "result", "seconds": seconds, "wrong": wrong, "first": first, "suspect": suspect})
+    on_host = line_up.device.type == "cpu"
+    say({"at": "result", "seconds": seconds, "wrong": wrong, "first": first, "suspect": suspect, "on_host": on_host})
 
 
 _refusals = 0

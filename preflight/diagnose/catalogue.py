@@ -33,6 +33,7 @@ TRIGGERS = (
     b"t join collective", b"t finish collective", b"lagging ranks", b"CUBLAS_STATUS_", b"CUDNN_STATUS_",
     b"error code", b"halMemAlloc", b"last completed", b"event wait timeout", b"gaierror", b"death signal",
     b"watchdog got stuck", b"TsdOpen",
+    b"noticed that process", b"terminated by signal",
     b"fftsplus", b"kernel execute failed", b"error exception", b"occupying this card", b"store->get()",
     b"sync timeout", b"user_rank", b"|  server  |", b"|  client  |",
 )  # fmt: skip
@@ -52,7 +53,7 @@ _CANN_LINE = re.compile(r"\[(?:ERROR|EVENT|CRITICAL|EXCEPTION|WARNING|TRACE|INFO
 # MeanSquaredError and the like are figures of a training. Prefixes of torchrun and mpirun end with ]: and >:.
 _EXCEPTION = re.compile(
     r"(?:^|\s|[\]>]:)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
-    r"([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)"
+    r"([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)|(?:^|[\]>)]:? ?|^ *\d{1,6}: )(Exception)(?:: |$)"
 )
 # Counters of errors that say there were none, with what they count.
 _NONE = re.compile(
@@ -126,10 +127,15 @@ def _by_last_words(text: str) -> Sign | None:
     number = _NUMBER.search(text)
     if number and len(number[1]) == _ACL_DIGITS:
         return cann.of_number(number[1], known)
-    id_ = number[1] if number else exception[1] if exception else "Ascend"
+    id_ = number[1] if number else _name(exception) if exception else "Ascend"
     role = hccl.role_of(id_)
     weight = Weight.SYMPTOM if number and role is not Role.WAIT else Weight.CAUSE  # a code of HCCL tells more
     return Sign(id_, role, (), known.cause, known.remedy, weight=weight)
+
+
+def _name(exception: re.Match[str]) -> str:
+    """Return the name of an exception's class."""
+    return exception[1] or exception[2]
 
 
 def is_exception(text: str) -> bool:
@@ -139,9 +145,8 @@ def is_exception(text: str) -> bool:
 
 def _unknown(text: str) -> Sign | None:
     if exception := _EXCEPTION.search(text):
-        return Sign(
-            exception[1], Role.UNKNOWN, (), f"the program raised {exception[1]}", "read the traceback above that line"
-        )
+        name = _name(exception)
+        return Sign(name, Role.UNKNOWN, (), f"the program raised {name}", "read the traceback above that line")
     if _ERRORS_OF.search(text):
         return Sign("plog", Role.UNKNOWN, (), "CANN logged an error that preflight does not know",
                     "read the lines around it, and look it up in the vendor's pages")  # fmt: skip

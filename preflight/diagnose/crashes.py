@@ -85,6 +85,7 @@ def _reported(signal: _Signal) -> Iterator[Sign]:
         (f"Signal: {words} (",),  # Open MPI's handler
         (f"EXIT STRING: {words} (",),  # MPICH
         (f"BY SIGNAL: {number} (",),  # Intel MPI
+        (f"Command terminated by signal {number}",),  # GNU time
         (f"Fatal Python error: {words}",),
     ):
         yield replace(sign, words=fixed)

@@ -45,6 +45,7 @@ _TABLE = re.compile(
     r"^(?:\[\w+\]:)? *(?P<key>host|rank) {1,9}: (?P<value>[\w.-]{1,253})(?: \(local_rank: \d{1,4}\))? *$"
 )
 _TABLE_LINES = 4  # from the host to the exit code
+_FOLDED = re.compile(r"signal \d{1,3}\b[^\n]{0,60}")  # Open MPI 5: behind "exited on", in the next line
 # MPICH's and Intel MPI's: the signal or exit code is in the next line.
 _HYDRA = re.compile(r"^=   RANK (?P<rank>\d{1,6}) PID \d{1,10} RUNNING AT (?P<host>[\w.-]{1,253})")
 # Lines of CANN, which name their process.
@@ -162,6 +163,7 @@ class Gathered:
             if may_be_restarted(counted.seen.sign):
                 counted.restarted = ended_well(tail[-max(1, counted.left) :].decode("utf-8", "replace"))
         self._open.clear()
+        self._table.clear()  # the next file's lines are no part of it
         self.files += 1
 
     def _said(self, counted: Counted, spot: Spot, tag: str | None = None) -> None:
@@ -176,6 +178,9 @@ class Gathered:
         """A line that may say something."""
         if "\x1b" in raw:  # colours stand right before words
             raw = clean(raw)
+        if "noticed that process" in raw and raw.rstrip().endswith("exited on"):
+            match = _FOLDED.search(clean(spot.after()[:_WIDTH]))
+            raw = f"{raw.rstrip()} {match[0]}" if match else raw
         if match := _TABLE.match(raw):
             self._table_line(match, spot)
             return
@@ -252,7 +257,7 @@ class Gathered:
         if spot.about.pid is not None:  # the device has process numbers of its own
             who = replace(who, pid=spot.about.pid, device=spot.about.device)
         if (
-            ("exitcode" in line.text or line.text.startswith("=   "))
+            ("exitcode" in line.text or ") received by PID " in line.text or line.text.startswith("=   "))
             and self._table
             and 0 < spot.number - self._table_at < _TABLE_LINES
         ):

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from preflight.diagnose import kills, waiting
+from preflight.diagnose.catalogue import is_exception
 from preflight.diagnose.gather import Counted, Gathered, Process
 from preflight.diagnose.host import MEMORY, is_of_kernel
 from preflight.diagnose.launchers import ENDED_BADLY
 from preflight.diagnose.schedulers import CANCELLED, JOB_MEMORY
-from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight
+from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight, Who
 
 _NEVER = float("inf")
 _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
@@ -88,7 +89,28 @@ def _observed(logs: Gathered) -> list[tuple[Process, list[Seen]]]:
             process = replace(process, mixed=False, names=set(process.names))
             of_file[file] = (process, all_seen)
         observed.append((process, all_seen))
-    return observed
+    return observed + [another for merged in of_file.values() for another in _of_others(*merged)]
+
+
+def _of_others(process: Process, all_seen: list[Seen]) -> list[tuple[Process, list[Seen]]]:
+    """Take exceptions out of a process's observations that stand before all that CANN tells of it, and that pass on
+    none of it: where the process only waited afterwards, they may be another rank's, and the reason."""
+    known = [seen for seen in all_seen if seen.sign.role not in (Role.UNKNOWN, Role.HINT)]
+    if not known or any(seen.sign.role is not Role.WAIT for seen in known):
+        return []
+    before = [
+        seen
+        for seen in all_seen
+        if seen.sign.role is Role.UNKNOWN
+        and is_exception(seen.text)
+        and not _is_wrapper(seen, known)
+        and all(_is_before(seen, other) for other in known)
+    ]
+    all_seen[:] = [seen for seen in all_seen if seen not in before]
+    return [
+        (replace(process, mixed=True, names=set()), [replace(seen, who=Who(host=seen.who.host, file=seen.file))])
+        for seen in before
+    ]
 
 
 def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:

@@ -20,8 +20,9 @@ _NAMED = r"(?P<m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _TIMES = tuple(
     re.compile(pattern)
     for pattern in (
-        # plog 2025-10-23-17:30:40.098.984, Python's logging 2025-10-23 17:30:40,098, dmesg --time-format iso
-        rf"(?P<Y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)[-T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}})(?:\.(?P<u>\d{{3}}))?)?"
+        # plog 2025-10-23-17:30:40.098.984, Python's logging 2025-10-23 17:30:40,098, torchrun's table
+        # 2025-10-23_17:30:40, dmesg --time-format iso
+        rf"(?P<Y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)[-T _]{_CLOCK}(?:[.,](?P<f>\d{{1,9}})(?:\.(?P<u>\d{{3}}))?)?"
         r"(?P<z>Z|[+-]\d\d:?\d\d(?!\d))?",
         # torch's C++ in brackets and with the month as 3 or 03, torchrun's Python without brackets
         rf"(?:^|[\[\s])[IWEF](?P<m>\d{{1,2}}?)(?P<d>\d\d) {_CLOCK}\.(?P<f>\d{{1,9}})",
@@ -37,7 +38,7 @@ _FATAL = ("CRITICAL", "EXCEPTION", "FATAL")  # levels of MindSpore above ERROR
 _SCREEN = re.compile(
     r"\[PID: ?(?P<pid>\d{1,10})\]|\(PID:(?P<pid2>\d{1,10}), Device:(?P<device>\d{1,4}), RankID:(?P<rank>\d{1,6})\)"
     r"|local_rank: (?P<local>\d{1,4}) \(pid: (?P<pid3>\d{1,10})\)|exitcode {0,9}: -?\d{1,3} \(pid: (?P<pid4>\d{1,10})\)"
-    r"|exited with code -?\d{1,3}.{0,40}\bpid[ =:]{1,2}(?P<pid5>\d{1,10})"
+    r"|exited with code -?\d{1,3}.{0,40}\bpid[ =:]{1,2}(?P<pid5>\d{1,10})|\) received by PID (?P<pid6>\d{1,10})"
 )
 _UCX = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,252}):(?P<pid>\d{1,10}):\d{1,6}(?::\d{1,10})?\]")
 _OPEN_MPI = re.compile(r"^(?:\[\d+,\d+\]<\w+>:)?\[(?P<host>[A-Za-z][\w.-]{0,252}):(?P<pid>\d{1,10})\] ")
@@ -207,7 +208,7 @@ def _writer(text: str, head: str) -> _Writer:
         return _Writer(host=match["host"], tag=match[0])
     if match := _SCREEN.search(text[:400]):
         group = match.groupdict()
-        pid = next(filter(None, (group[name] for name in ("pid", "pid2", "pid3", "pid4", "pid5"))))
+        pid = next(filter(None, (group[name] for name in ("pid", "pid2", "pid3", "pid4", "pid5", "pid6"))))
         rank = int(group["rank"]) if group["rank"] else None
         return _Writer(int(pid), device=group["device"] or group["local"] or "", rank=rank)
     if match := _RAY.search(head):

@@ -124,6 +124,8 @@ SIGNS = (
          weight=Weight.SYMPTOM),
     Sign("nccl-remote", Role.WAIT, ("ncclRemoteError",),
          "another rank has ended, or its network failed", "read that rank's own log"),
+    Sign("nccl-remote", Role.WAIT, ("remote process exited or there was a network error",),
+         "another rank has ended, or its network failed", "read that rank's own log"),
     Sign("nccl-usage", Role.UNKNOWN, ("ncclInvalidUsage",),
          "NCCL was called wrongly, or CUDA is newer than the driver", "compare nvidia-smi's CUDA with torch's"),
     Sign("nccl-usage", Role.UNKNOWN, ("NCCL Error 5: invalid usage",),

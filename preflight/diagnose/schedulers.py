@@ -73,9 +73,10 @@ SIGNS = (
         (" CANCELLED AT ",),
         "the job was cancelled: by its user, or after a task failed",
         "sacct -j JOB: the state and exit code of each step",
-        pattern=r"\*\*\* (?:JOB|STEP) \S{1,40} ON \S{1,253} CANCELLED AT (?:\S{1,40} )?(?:DUE TO JOB REQUEUE )?\*\*\*",
+        pattern=r"\*\*\* (?:JOB|STEP) \S{1,40} ON \S{1,253} CANCELLED AT (?:\S{1,40} )?"
+        r"(?:DUE TO JOB REQUEUE |DUE to SIGNAL [\w ]{1,40} )?\*\*\*",
     ),
-    _memory("Detected ", "oom", pattern=r"Detected \d{1,6} oom[-_ ]kill event"),
+    _memory("Detected ", "oom", pattern=r"Detected [1-9]\d{0,5} oom[-_ ]kill event"),
     _memory(": Out Of Memory", "error: ", ": task"),
     _memory("xceeded job memory limit"),
     _memory("xceeded step memory limit"),

@@ -56,6 +56,12 @@ _NOT = re.compile(
 _STEP = re.compile(
     r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,12}(\d{1,9})|\d%\|.{0,200}\| {1,12}(\d{1,9})/\d", re.IGNORECASE
 )
+# Of a job that starts once more.
+_STARTS = re.compile(
+    r"\b(?:re-?start|relaunch|requeue|resum(?:e|ing)|restor(?:e|ing))|\bstarting worker group"
+    r"|\b(?:re)?load(?:ed|ing)\b.{0,40}\bcheckpoint|\bnranks \d{1,6}\b|\b(?:attempt|retry) \d",
+    re.IGNORECASE,
+)
 _OF_TRACEBACK = re.compile(  # bars begin with blanks, too
     r"(?:\[\w{1,12}\]:? ?)?(?:\s{2,}(?! *\d%)|Traceback |frame #|\w[\w.]{0,80}(?:Error|Exception)\b)"
 )
@@ -74,9 +80,11 @@ def may_be_restarted(sign: Sign) -> bool:
 
 
 def ended_well(after: str) -> bool:
-    """Return whether a job was started again and ended well, by the text behind its end: steps, and at the very end
-    that it finished."""
+    """Return whether a job was started again and ended well, by the text behind its end: that it starts, steps, and at
+    the very end that it finished. Steps alone may be of other ranks, and an exit code 0 of another command."""
     lines = [line for line in map(clean, after.splitlines()) if line.strip()]
+    if not any(_STARTS.search(line) for line in lines):
+        return False
     finished = any(_WELL.search(line) and not _NOT.search(line) for line in lines[-_LAST_LINES:])
     steps = {match[1] or match[2] for line in lines if (match := _STEP.search(line))}
     return finished and len(steps) > 1

@@ -56,7 +56,7 @@ def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
 
 def _no_culprit(found: Diagnosis) -> str:
     if found.echoes[0].sign.role is Role.ENDED:
-        return "No rank is the culprit: the scheduler ended the job."
+        return "No rank is the culprit: the job was ended from outside."
     return "No culprit is identified: every rank that logged an error waited for others, or lost them."
 
 

@@ -117,6 +117,19 @@ def test_an_exception_that_others_felt_is_the_cause_however_much_is_logged_after
     assert [group.sign.id for group in (*found.echoes, *found.hints)] == ["peer-gone", "ValueError"]
 
 
+def test_an_exception_of_no_known_rank_is_not_hidden_by_the_wait_of_the_only_rank_that_cann_names(
+    tmp_path: Path,
+) -> None:
+    wait = "[ERROR] HCCL(7,py):2026-03-04-10:05:00.000.000 [a.cc:1] [7]userRank[0] EI0006: Getting socket times out"
+    raised = 'Traceback (most recent call last):\n  File "train.py", line 8\n{}: batch 12 is empty\n'
+    found = looked_at(tmp_path / "value", {"job.log": raised.format("ValueError") + wait})
+    assert found.cause
+    assert found.cause.sign.id == "ValueError"
+    assert (found.cause.first.who.rank, found.cause.first.who.pid) == (None, None)
+    assert [group.sign.id for group in found.echoes] == ["EI0006"]
+    assert looked_at(tmp_path / "wrapper", {"job.log": raised.format("RuntimeError") + wait}).cause is None
+
+
 def test_a_log_of_several_hosts_tells_them_apart(tmp_path: Path) -> None:
     line = "2026-03-04T10:00:0{0}+00:00 node{0} kernel: NVRM: Xid (PCI:0000:4f:00): 79, GPU has fallen off the bus.\n"
     found = looked_at(tmp_path, {"messages": line.format(2) + line.format(1)})

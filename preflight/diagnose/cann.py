@@ -68,8 +68,12 @@ _CODES = {
     ),
 }
 _DEVICE_RANGE = r"\bset device ?= ?(?P<device>\d{1,6}), valid device range is (?P<range>\[[\d, -]{1,20}[\])])"
-# A code counts where CANN puts one: at the beginning, in brackets or quotes, or before a colon or two blanks.
-_CODE = re.compile(r"(?:^|[\s\['\"(:,|])(?P<code>E[1-9A-Z]\d{4})(?:\]|'|\"|\)|: (?P<message>.{0,160})|  \S|:$)")
+# A code counts where CANN puts one: at the beginning of a line or of a message, in the brackets of TVM, or as errCode.
+_AT_BEGINNING = r"(?:^(?:\[\w{1,20}\]:? ?|\d{1,6}: |\([^)]{1,80}\) ?)?|[Mm]essage: ?|ReportErrorMessage: ?)"
+_CODE = re.compile(
+    _AT_BEGINNING + r"(?P<code>E(?:[A-Z]\d{4}|[1-9]\d{4}))(?:: (?P<message>.{0,160})|  \S|:$)"
+    r"|\[(?P<tvm>E[A-Z]\d{4})\] |['\"]errCode['\"]: ?['\"](?P<quoted>E[1-9A-Z]\d{4})['\"]"
+)
 _NO_NUMBER = re.compile(r"\bwarnings?\.warn\b|\bWarning\b")
 _NUMBER = re.compile(
     r"(?:error code(?: is|:)|ErrCode=|retcode ?[:=]|\bret(?:Code)?(?:\[|: ?|=)|runtime result ?=|ret_code ?[:=])"
@@ -225,7 +229,7 @@ SIGNS = (
 def of_line(text: str) -> Sign | None:
     """Return what the code or number of a CANN line says; None where the line has neither, or says nothing with it."""
     if match := _CODE.search(text):
-        code = match["code"]
+        code = match["code"] or match["tvm"] or match["quoted"]
         if code in _CODES:
             role, cause, step = _CODES[code]
             return Sign(code, role, (), cause, step, weight=Weight.SYMPTOM if code == "EE1001" else Weight.CAUSE)

@@ -3,6 +3,7 @@
 import re
 
 from preflight.diagnose import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
+from preflight.diagnose.line import clean
 from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.last_words import meaning
 
@@ -32,7 +33,8 @@ TRIGGERS = (
     b"DeadlineEx", b"low on resource", b"worker died", b"running low on memory",
     b"t join collective", b"t finish collective", b"lagging ranks", b"CUBLAS_STATUS_", b"CUDNN_STATUS_",
     b"error code", b"halMemAlloc", b"last completed", b"event wait timeout", b"gaierror", b"death signal",
-    b"watchdog got stuck", b"TsdOpen",
+    b"watchdog got stuck", b"TsdOpen", b"Traceback (most",
+    b"t open file", b"unrecognized arguments", b"arguments are required", b"command not found",
     b"noticed that process", b"terminated by signal",
     b"fftsplus", b"kernel execute failed", b"error exception", b"occupying this card", b"store->get()",
     b"sync timeout", b"user_rank", b"|  server  |", b"|  client  |",
@@ -55,6 +57,10 @@ _EXCEPTION = re.compile(
     r"(?:^|\s|[\]>]:)(?:[A-Za-z_]\w{0,40}\.){0,6}(?!\w{0,40}(?:Squared|Absolute|Percentage|Calibration)\w{0,20}Error)"
     r"([A-Z]\w{0,60}(?:Error|Exception))(?:: |$)|(?:^|[\]>)]:? ?|^ *\d{1,6}: )(Exception)(?:: |$)"
 )
+_LONGEST_TRACEBACK = 400  # lines, also of other writers among them
+# The last line of a traceback: a class, its module in front unless it is of the program itself or built in.
+_UNCOMMON = re.compile(r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z]\w{0,60})(?::(?: |$)|$)")
+_NO_FAILURE = ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration")
 # Counters of errors that say there were none, with what they count.
 _NONE = re.compile(
     r"\b(?:errors|failures|exceptions|timeouts|(?:error|failure|exception|timeout|err|warn)[ _-](?:count|total|lines?))"
@@ -143,10 +149,40 @@ def is_exception(text: str) -> bool:
     return "NCCL WARN" not in text and _EXCEPTION.search(text) is not None
 
 
+_READ = "read the traceback above that line"
+
+
+def unknown(name: str) -> Sign:
+    """Return the sign of an exception that the catalogue does not have."""
+    return Sign(name, Role.UNKNOWN, (), f"the program raised {name}", _READ)
+
+
+def ends_traceback(sign: Sign, text: str) -> bool:
+    """Return whether the line with this sign ends a traceback, also where its name does not tell."""
+    return sign.step == _READ or is_exception(text)
+
+
+def uncommon_exception(raw: str, after: str) -> tuple[str, str, int] | None:
+    """Return the class, the line, and its distance in lines, of the exception that ends a traceback, where nothing in
+    its name says that it is one (queue.Empty); None where it is read as a line of its own, or is no failure. `raw`: the
+    traceback's first line; `after`: the text below it."""
+    begin = raw.partition("Traceback (most recent")[0]
+    for below, text in enumerate(map(clean, after.splitlines()[:_LONGEST_TRACEBACK])):
+        if not text.startswith(begin):
+            continue  # of another writer
+        line = text[len(begin) :]
+        if not line.strip() or line[0] in " \t|+":
+            continue
+        match = _UNCOMMON.match(line)
+        if not match or match[1] in _NO_FAILURE or recognise(text):
+            return None
+        return match[1], text, below
+    return None
+
+
 def _unknown(text: str) -> Sign | None:
     if exception := _EXCEPTION.search(text):
-        name = _name(exception)
-        return Sign(name, Role.UNKNOWN, (), f"the program raised {name}", "read the traceback above that line")
+        return unknown(_name(exception))
     if _ERRORS_OF.search(text):
         return Sign("plog", Role.UNKNOWN, (), "CANN logged an error that preflight does not know",
                     "read the lines around it, and look it up in the vendor's pages")  # fmt: skip

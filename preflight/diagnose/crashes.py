@@ -82,7 +82,7 @@ def _reported(signal: _Signal) -> Iterator[Sign]:
         (f"terminated with signal {name}",),  # torch.multiprocessing
         (f"Caught signal {number} ",),  # UCX
         (f"killed by signal: {words}",),  # torch's data loader
-        (f"Signal: {words} (",),  # Open MPI's handler
+        (f"] Signal: {words} (",),  # Open MPI's handler
         (f"EXIT STRING: {words} (",),  # MPICH
         (f"BY SIGNAL: {number} (",),  # Intel MPI
         (f"Command terminated by signal {number}",),  # GNU time

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from preflight.diagnose.gather import about
+from preflight.diagnose.paths import about
 from preflight.diagnose.reading import Source, Unread
 from preflight.diagnose.types import Who
 

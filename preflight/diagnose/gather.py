@@ -1,17 +1,19 @@
 """The first error of each kind of each process. Bounded: memory depends on processes and kinds of errors alone."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from preflight.diagnose.catalogue import is_exception, recognise
+from preflight.diagnose.catalogue import is_exception, recognise, uncommon_exception, unknown
+from preflight.diagnose.ends import Ends
 from preflight.diagnose.hccl import LATE, TLS_DIFFERS
 from preflight.diagnose.host import MEMORY, kill_of
 from preflight.diagnose.launchers import ENDED_BADLY, LAUNCHER
 from preflight.diagnose.line import clean, parsed
 from preflight.diagnose.survived import AFTER, ended_well, may_be_restarted, may_be_survived, went_on
 from preflight.diagnose.torch import IGNORED
-from preflight.diagnose.types import Kill, LastLines, Line, Role, Seen, Sign, Who
+from preflight.diagnose.types import Kill, Line, Role, Seen, Sign, Spot, Who
+from preflight.diagnose.writers import Writers
 
 _PROCESSES = 20_000  # of all logs; further ones are counted
 _WIDTH = 500  # characters of a line that is kept
@@ -22,17 +24,13 @@ _NAMES = 1024  # whom one process names
 _PARSED = 50  # lines of a process that say the same, in which its rank, host and device are sought
 _STARTS = 10_000  # communicators
 _HEARD = 8  # times of one exception, after which it is looked whether its program went on
+_TRACEBACK_BEGINS = "Traceback (most recent call last)"
 _TRACEBACK = 40  # lines at most, of an exception that Python ignored
 _WAITED = 120.0  # seconds that HCCL waits for a late rank unless told otherwise (HCCL_CONNECT_TIMEOUT)
 
-_LAST = 3  # last lines of a writer that are kept
-_WRITERS = 64  # writers of one file whose last lines are kept
-_TAIL = 4 << 10  # bytes at the end of a file in which they are sought
-_TAILS = 2_000  # files whose ends are kept
-
 _NOTICED = re.compile(
     r" nranks \d|Entry-HcclComm|LocalRank Key|TLS SWITCH|HCCL_CONNECT_TIMEOUT|\brankSize\[|rankNum is \["
-    r"|\brankNum\[\d|\brank\[\d{1,6}\], totalRanks|Rank\[\d{1,6}\] failed"
+    r"|\brankNum\[\d|\brank\[\d{1,6}\], totalRanks|Rank\[\d{1,6}\] failed|\(PID:\d{1,10}, Device:"
 )
 # torch's watchdog: the group, the rank, and the collectives that it has completed.
 _COMPLETED = re.compile(
@@ -40,16 +38,7 @@ _COMPLETED = re.compile(
     r".{0,200}\blast completed (?:NCCL )?work: (?P<done>\d{1,15})"
 )
 _CONNECTED = " - Init COMPLETE"  # NCCL: what did not connect before was tried again
-# torchrun's table of failures: host, rank and exit code of a worker stand in lines of their own.
-_TABLE = re.compile(
-    r"^(?:\[\w+\]:)? *(?P<key>host|rank) {1,9}: (?P<value>[\w.-]{1,253})(?: \(local_rank: \d{1,4}\))? *$"
-)
-_TABLE_LINES = 4  # from the host to the exit code
 _FOLDED = re.compile(r"signal \d{1,3}\b[^\n]{0,60}")  # Open MPI 5: behind "exited on", in the next line
-# MPICH's and Intel MPI's: the signal or exit code is in the next line.
-_HYDRA = re.compile(r"^=   RANK (?P<rank>\d{1,6}) PID \d{1,10} RUNNING AT (?P<host>[\w.-]{1,253})")
-# Lines of CANN, which name their process.
-_OF_CANN = re.compile(r"\[[A-Z]{4,9}\] ?[A-Z_]{2,16}\(\d+,|\(PID:\d+, Device:|\[PID: ?\d|Rank\[\d{1,6}\] failed")
 # A source line of CANN that said the same often says it again.
 _PLACE = re.compile(r"(\[ERROR\] ?[A-Z]{2,12}\(\d+,)[^)]{0,80}\):[\d.: -]{20,30}(\[[\w.]{1,80}:\d+\])")
 # What tells a writer without looking at the rest of the line: plog, torch's prefix, NCCL.
@@ -107,22 +96,6 @@ class Process:
     met: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class Spot:
-    """Where a line stands. `end`: bytes of the file up to its end, as it is read; `about`: what the file's name tells;
-    `year`: of lines without one; `time_before`: that of the nearest line before it that has one; `after`: what follows
-    it, AFTER bytes at most."""
-
-    file: str
-    number: int
-    end: int
-    about: Who
-    year: int
-    time_before: Callable[[], float | None]
-    after: Callable[[], str] = lambda: ""
-    before: Callable[[], str] = lambda: ""
-
-
 class Gathered:
     """All that the logs read so far tell. `processes` are in the order of their first lines."""
 
@@ -138,20 +111,17 @@ class Gathered:
         self._ignored: dict[tuple[str, str], int] = {}  # file and writer → the line where Python says so
         self._kept = 0
         self._open: dict[int, Counted] = {}  # what was said in the file that is being read
-        self._table: dict[str, str] = {}  # of torchrun's table that is being read: its lines so far
-        self._table_at = -_TABLE_LINES
-        self._identities: dict[tuple[str, int], Who] = {}  # host and process number → rank and device
-        self._writers: dict[str, set[Who]] = {}  # file → processes that CANN names in it
+        self.writers = Writers()
+        self.ends = Ends()
         self.completed: dict[str, dict[int, int]] = {}  # process group → rank → collectives that it completed
-        self._ends: dict[str, tuple[Who, int, str]] = {}  # file → its last lines, or those before a launcher's report
         self.files = 0  # that were read
 
     def ended(self, length: int, tail: bytes, spot: Spot | None = None) -> None:
         """Take the end of a file of `length` bytes, which ends with `tail`."""
         if spot and spot.about.rank is not None and len(self.ranks) < _PROCESSES:
             self.ranks.add(spot.about.rank)
-        if spot and spot.file not in self._ends and len(self._ends) < _TAILS:
-            self._ends[spot.file] = (spot.about, spot.year, tail[-_TAIL:].decode("utf-8", "replace"))
+        if spot:
+            self.ends.keep(spot, tail.decode("utf-8", "replace"))
         failed = any(said.seen.sign.id in ENDED_BADLY for said in self._open.values())
         for counted in self._open.values():
             counted.left = length - counted.end
@@ -163,7 +133,7 @@ class Gathered:
             if may_be_restarted(counted.seen.sign):
                 counted.restarted = ended_well(tail[-max(1, counted.left) :].decode("utf-8", "replace"))
         self._open.clear()
-        self._table.clear()  # the next file's lines are no part of it
+        self.writers.end_file()
         self.files += 1
 
     def _said(self, counted: Counted, spot: Spot, tag: str | None = None) -> None:
@@ -175,150 +145,89 @@ class Gathered:
             counted.survived = went_on(spot.after(), counted.tag)
 
     def add(self, raw: str, spot: Spot) -> None:
-        """A line that may say something."""
-        if "\x1b" in raw:  # colours stand right before words
-            raw = clean(raw)
-        if "noticed that process" in raw and raw.rstrip().endswith("exited on"):
-            match = _FOLDED.search(clean(spot.after()[:_WIDTH]))
-            raw = f"{raw.rstrip()} {match[0]}" if match else raw
-        if match := _TABLE.match(raw):
-            self._table_line(match, spot)
-            return
-        if match := _HYDRA.match(raw):
-            self._table, self._table_at = dict(match.groupdict()), spot.number
+        """Take a line that may tell of an error, or of the job's ranks."""
+        raw = _unfolded(clean(raw) if "\x1b" in raw else raw, spot)  # colours stand right before words
+        if self.writers.takes(raw, spot):
             return
         if match := _COMPLETED.search(raw):
             self._completed(match)
+        if _TRACEBACK_BEGINS in raw:
+            self._traceback(raw, spot)
+            return
         place = _PLACE.match(raw)
         at = (spot.file, place[1], place[2]) if place else None
-        if at and (again := self._repeated.get(at)):
-            again.count += 1
-            self._said(again, spot)
+        if self._is_repeated(at, spot):
             return
         sign = recognise(raw)
-        if sign and self._is_ignored(sign, raw, spot):
-            return
-        if not sign and not _NOTICED.search(raw):
+        if (sign and self._is_ignored(sign, raw, spot)) or (not sign and not _NOTICED.search(raw)):
             return
         writer = _WRITER.match(raw)
         same = (spot.file, sign.id, writer[0] if writer else "") if sign else None
-        if same and (again := self._repeated.get(same)):
-            again.count += 1
-            self._said(again, spot)
+        if self._is_repeated(same, spot):
             return
-        line = parsed(raw, spot.year)
-        time = line.time if line.time is not None else spot.time_before()
-        if sign and not _counts(line, sign):
-            sign = None
-        who = _joined(self._of_writer(line, spot), replace(spot.about, file=spot.file))
-        if sign and sign.id in ENDED_BADLY and spot.file not in self._ends and len(self._ends) < _TAILS:
-            self._ends[spot.file] = (spot.about, spot.year, spot.before())
-        if _CONNECTED in raw and (connecting := self.processes.get(_key(line, who, None, None))):
-            connecting.said = {key: counted for key, counted in connecting.said.items() if key[0] != "nccl-connect"}
-        self._notice(line, Seen(LATE, who, time, spot.file, spot.number, line.text[:_WIDTH]))
-        kill = kill_of(line.text) if sign and sign.id == MEMORY else None
-        process = self._process(_key(line, who, sign, kill), who, sign, mixed=not line.tag)
-        if process is None:
-            return
-        process.who = _joined(process.who, line.who)
-        if not sign:
-            return
-        if len(process.names) < _NAMES:
-            process.names.update(f"{who.host} {peer}" if peer.startswith("device ") else peer for peer in line.peers)
-        if len(process.met) < _NAMES and (found := _MET.search(line.text)):
-            process.met.update(int(number) for number in re.findall(r"\d{1,16}", found[1]))
-        counted = process.said.get((sign.id, sign.role))
-        if counted:
-            counted.count += 1
-            self._said(counted, spot, line.tag)
-        elif len(process.said) < _KINDS and self._kept < _KEPT:
-            self._kept += 1
-            first = Seen(sign, who, time, spot.file, spot.number, line.text[:_WIDTH], kill=kill)
-            counted = process.said[sign.id, sign.role] = Counted(first, spot.end)
-            self._said(counted, spot, line.tag)
+        counted = self._line(parsed(raw, spot.year), sign, spot)
         if counted and counted.count > (_PARSED if writer or place else _UNMARKED) and len(self._repeated) < _PROCESSES:
             self._repeated.update({key: counted for key in (same, at) if key})
 
+    def _is_repeated(self, key: tuple[str, str, str] | None, spot: Spot) -> bool:
+        """Return whether it is an error that was read often enough, and count it."""
+        again = self._repeated.get(key) if key else None
+        if again is None:
+            return False
+        again.count += 1
+        self._said(again, spot)
+        return True
+
+    def _traceback(self, raw: str, spot: Spot) -> None:
+        """Take the exception that a traceback ends with, where its class is not called an error."""
+        raised = uncommon_exception(raw, spot.after())
+        if raised and not (spot.number - self._ignored.get((spot.file, ""), -_TRACEBACK) < _TRACEBACK):
+            name, text, below = raised
+            self._line(parsed(text, spot.year), unknown(name), replace(spot, number=spot.number + below))
+
+    def _line(self, line: Line, sign: Sign | None, spot: Spot) -> Counted | None:
+        """Take a parsed line. Return its error as it is counted now; None where it is none."""
+        if sign and not _counts(line, sign):
+            sign = None
+        time = line.time if line.time is not None else spot.time_before()
+        who = self.writers.of(line, spot).joined(replace(spot.about, file=spot.file))
+        if sign and sign.id in ENDED_BADLY:
+            self.ends.keep(spot, spot.before())
+        if _CONNECTED in line.text and (connecting := self.processes.get(_key(line, who, None, None))):
+            connecting.said = {key: counted for key, counted in connecting.said.items() if key[0] != "nccl-connect"}
+        seen = Seen(LATE, who, time, spot.file, spot.number, line.text[:_WIDTH])
+        self._notice(line, seen)
+        kill = kill_of(line.text) if sign and sign.id == MEMORY else None
+        process = self._process(_key(line, who, sign, kill), who, sign, mixed=not line.tag)
+        if process is None:
+            return None
+        process.who = process.who.joined(line.who)
+        if sign is None:
+            return None
+        _take_names(process, line, who)
+        return self._count(process, replace(seen, sign=sign, kill=kill), line, spot)
+
+    def _count(self, process: Process, seen: Seen, line: Line, spot: Spot) -> Counted | None:
+        key = (seen.sign.id, seen.sign.role)
+        counted = process.said.get(key)
+        if counted:
+            counted.count += 1
+        elif len(process.said) < _KINDS and self._kept < _KEPT:
+            self._kept += 1
+            counted = process.said[key] = Counted(seen, spot.end)
+        if counted:
+            self._said(counted, spot, line.tag)
+        return counted
+
     def _completed(self, match: re.Match[str]) -> None:
-        if match["group"] in self.completed or len(self.completed) < _STARTS:
-            ranks = self.completed.setdefault(match["group"], {})
-            if len(ranks) < _PROCESSES:
-                ranks.setdefault(int(match["rank"]), int(match["done"]))
-
-    def _table_line(self, match: re.Match[str], spot: Spot) -> None:
-        if spot.number - self._table_at >= _TABLE_LINES or match["key"] in self._table:
-            self._table.clear()
-        self._table[match["key"]] = match["value"]
-        self._table_at = spot.number
-
-    def _of_writer(self, line: Line, spot: Spot) -> Who:
-        """Return the writer of a line, also by torchrun's table around it, or by the name of a device's log."""
-        who = line.who
-        if spot.about.pid is not None:  # the device has process numbers of its own
-            who = replace(who, pid=spot.about.pid, device=spot.about.device)
-        if (
-            ("exitcode" in line.text or ") received by PID " in line.text or line.text.startswith("=   "))
-            and self._table
-            and 0 < spot.number - self._table_at < _TABLE_LINES
-        ):
-            rank = self._table.get("rank", "")
-            who = replace(who, host=who.host or self._table.get("host", ""), rank=int(rank) if rank.isdigit() else None)
-        if _OF_CANN.search(line.text) and (who.pid is not None or who.rank is not None):
-            writers = self._writers.setdefault(spot.file, set())
-            if len(writers) < _WRITERS:
-                writers.add(Who(who.rank, "", who.device, who.pid))
-            self._learn(_joined(who, spot.about))
-        return who
-
-    def _learn(self, who: Who) -> None:
-        """Keep the rank and the device of a process for its other files."""
-        if who.pid is not None and (who.rank is not None or who.device) and len(self._identities) < _PROCESSES:
-            key = (who.host, who.pid)
-            self._identities[key] = _joined(self._identities.get(key, Who()), Who(who.rank, "", who.device))
-
-    def identified(self, who: Who) -> Who:
-        """Return the process with the rank and device that its other lines and files tell."""
-        if who.pid is None:
-            return who
-        return _joined(who, self._identities.get((who.host, who.pid), Who()))
+        if sum(map(len, self.completed.values())) < _PROCESSES:
+            self.completed.setdefault(match["group"], {}).setdefault(int(match["rank"]), int(match["done"]))
 
     def known(self) -> Iterator[Who]:
         """Yield each process of which a rank or a device is known."""
         for process in self.processes.values():
-            yield self.identified(process.who)
-        for (host, pid), who in self._identities.items():
-            yield replace(who, host=host, pid=pid)
-
-    def only_writer(self, file: str) -> Who:
-        """Return the process that wrote a file's lines, where CANN names a single one in it."""
-        writers = self._writers.get(file, set())
-        ranks = {who.rank for who in writers} - {None}
-        pids = {who.pid for who in writers} - {None}
-        if len(ranks) > 1 or len(pids) > 1:
-            return Who()
-        writer = Who()
-        for who in sorted(writers, key=lambda who: who.rank is None):
-            writer = _joined(writer, who)
-        return writer
-
-    def last_lines(self) -> Iterator[LastLines]:
-        """Yield the last lines of each writer of each file, or those before a launcher's report of a failure."""
-        for file, (about_file, year, text) in self._ends.items():
-            lines: dict[str, list[str]] = {}
-            writers: dict[str, Who] = {}
-            times: dict[str, float] = {}
-            for raw in text.splitlines()[1:] if len(text) >= _TAIL else text.splitlines():
-                line = parsed(raw[:_WIDTH], year)
-                if not line.text or ((sign := recognise(raw)) and sign.id in ENDED_BADLY):
-                    continue
-                if line.tag in lines or len(lines) < _WRITERS:
-                    lines.setdefault(line.tag, []).append(line.text)
-                    writers[line.tag] = _joined(line.who, writers.get(line.tag, Who()))
-                    if line.time is not None:
-                        times[line.tag] = line.time
-            for tag, texts in lines.items():
-                who = self.identified(_joined(writers[tag], replace(about_file, file=file)))
-                yield LastLines(who, file, times.get(tag), tuple(texts[-_LAST:]))
+            yield self.writers.identified(process.who)
+        yield from self.writers.known()
 
     def _is_ignored(self, sign: Sign, raw: str, spot: Spot) -> bool:
         """Whether it is what Python says of an exception that it ignores: that it does, or the end of the traceback. An
@@ -376,6 +285,22 @@ class Gathered:
         return found
 
 
+def _unfolded(raw: str, spot: Spot) -> str:
+    """Return the line, of Open MPI 5 with the signal from the line below."""
+    if "noticed that process" not in raw or not raw.rstrip().endswith("exited on"):
+        return raw
+    match = _FOLDED.search(clean(spot.after()[:_WIDTH]))
+    return f"{raw.rstrip()} {match[0]}" if match else raw
+
+
+def _take_names(process: Process, line: Line, who: Who) -> None:
+    """Keep the peers that an error names, and the ranks that it says had come."""
+    if len(process.names) < _NAMES:
+        process.names.update(f"{who.host} {peer}" if peer.startswith("device ") else peer for peer in line.peers)
+    if len(process.met) < _NAMES and (match := _MET.search(line.text)):
+        process.met.update(int(number) for number in re.findall(r"\d{1,16}", match[1]))
+
+
 def _time(seen: Seen) -> float:
     return seen.time or 0.0
 
@@ -401,45 +326,3 @@ def _key(line: Line, who: Who, sign: Sign | None, kill: Kill | None) -> tuple[st
     if line.who.pid is not None:
         return ("pid", file, line.tag)
     return ("file", file, line.tag or line.who.host)
-
-
-def _joined(known: Who, new: Who) -> Who:
-    return Who(
-        known.rank if known.rank is not None else new.rank,
-        known.host or new.host,
-        known.device or new.device,
-        known.pid if known.pid is not None else new.pid,
-        known.file or new.file,
-    )
-
-
-_RANK_FILE = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_TORCHRUN = re.compile(r"attempt_\d+/(\d{1,4})/std(?:out|err)\.log$")
-_RUN_FOLDER = re.compile(r".+_[a-z0-9_]{8}")  # torchrun's, of the run's id and random characters
-_DEVICE_FOLDER = re.compile(r"(?:^|/)device-(\d{1,4})/")
-_DEVICE_LOG = re.compile(r"(?:^|/)device-(\d{1,10})_\d{8,20}\.log$")  # of the host's process with that number
-_NCCL_FILE = re.compile(r"nccl[\w-]*\.([A-Za-z][\w-]*)\.(\d+)(?:\.log)?$")
-_NO_HOST = re.compile(
-    r"debug|run|plog|device-\d+|ascend|logs?|attempt_\d+|\d+|std(?:out|err)|none_\w+|tmp|var|home|root|/|\.{0,2}"
-)
-
-
-def about(path: str) -> Who:
-    """Return what a file's path tells of its writer; `path` is relative to the folder that was named."""
-    torchrun = _TORCHRUN.search(path)
-    rank, device, host = _RANK_FILE.search(path), torchrun or _DEVICE_FOLDER.search(path), ""
-    folders = path.split("/")[:-1]
-    if torchrun:
-        folders = [name for name in folders if not _RUN_FOLDER.fullmatch(name)]
-    if nccl := _NCCL_FILE.search(path):
-        host = nccl[1]
-    elif folders:
-        host = host_of(folders[:1])
-    pid = _DEVICE_LOG.search(path)
-    return Who(int(rank[1]) if rank else None, host[:64], device[1] if device else "", int(pid[1]) if pid else None)
-
-
-def host_of(folders: Sequence[str]) -> str:
-    """The last of these names that may be a host's; empty: none may."""
-    names = (name for name in reversed(folders) if not _NO_HOST.fullmatch(name) and not _RANK_FILE.search(name))
-    return next(names, "")

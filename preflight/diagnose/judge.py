@@ -10,25 +10,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from preflight.diagnose import kills, waiting
-from preflight.diagnose.catalogue import is_exception
+from preflight.diagnose.catalogue import ends_traceback
+from preflight.diagnose.consequences import causes_and_consequences
 from preflight.diagnose.gather import Counted, Gathered, Process
 from preflight.diagnose.host import MEMORY, is_of_kernel
 from preflight.diagnose.launchers import ENDED_BADLY
+from preflight.diagnose.order import NEVER, first_of, is_before, when
 from preflight.diagnose.schedulers import CANCELLED, JOB_MEMORY
 from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight, Who
 
-_NEVER = float("inf")
 _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
 _NEAR = 600.0  # seconds before the first error of a job in which a kernel's report may belong to it
 _PATIENCE = 2100.0  # seconds: HCCL waits 1836 inside a collective, gloo 1800
 _SAME = 60  # characters in which two unknown errors are the same
-# Waits that begin when another process ends: an exception that no time is known of comes before them.
-_LOST = ("peer-gone", "nccl-lost", "nccl-remote", "socket-lost")
-_OUT_OF_ORDER = 5.0  # seconds, in which a launcher may print lines of several ranks in another order
-_LINES_OUT_OF_ORDER = 50  # the same in lines
 _ENDS_OF_CPP = ("terminate", "abort")
 _WRAPPERS = ("RuntimeError", "TVMError")
-_INNER = re.compile(r"E[1-9A-Z]9\d{3}|EE8888")
 _BELOW = 30  # lines from an exception to the error that it passes on
 _OF_CANN = re.compile(r"E[1-9A-Z]\d{4}|\d{6}$|npu-|ai-c|sdma$|hccl-|data-queue$")
 
@@ -52,7 +48,7 @@ def diagnosis(logs: Gathered) -> Diagnosis:
     restarted = [seen for seen in leads if seen.restarted]
     leads = [seen for seen in leads if not seen.restarted]
     hints += [*map(_caught, past), *map(kills.note, foreign), *map(_restarted, restarted)]
-    causes, echoes = _split(leads)
+    causes, echoes = map(_grouped, causes_and_consequences(leads))
     silence, last = waiting.NO_SILENCE, tuple[LastLines, ...]()
     unexplained = bool(echoes) and not causes and all(group.sign.id in ENDED_BADLY for group in echoes)
     if unexplained:
@@ -102,9 +98,9 @@ def _of_others(process: Process, all_seen: list[Seen]) -> list[tuple[Process, li
         seen
         for seen in all_seen
         if seen.sign.role is Role.UNKNOWN
-        and is_exception(seen.text)
+        and ends_traceback(seen.sign, seen.text)
         and not _is_wrapper(seen, known)
-        and all(_is_before(seen, other) for other in known)
+        and all(is_before(seen, other) for other in known)
     ]
     all_seen[:] = [seen for seen in all_seen if seen not in before]
     return [
@@ -116,7 +112,7 @@ def _of_others(process: Process, all_seen: list[Seen]) -> list[tuple[Process, li
 def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:
     """Return the file of which CANN names this process as the only writer; empty: there is none."""
     kind, file = key[:2]
-    pid = logs.only_writer(file).pid if kind in ("pid", "file") else None
+    pid = logs.writers.only(file).pid if kind in ("pid", "file") else None
     of_writer = process.who.pid == pid if kind == "pid" else key == ("file", file, "")
     return file if pid is not None and of_writer else ""
 
@@ -129,36 +125,9 @@ def _identified(process: Process, counted: Counted, logs: Gathered) -> Seen:
     )
     who = seen.who if process.mixed else process.who
     if process.mixed and who.rank is None and who.pid is None:
-        writer = logs.only_writer(seen.file)
+        writer = logs.writers.only(seen.file)
         who = replace(who, rank=writer.rank, pid=writer.pid, device=who.device or writer.device)
-    return replace(seen, who=logs.identified(who))
-
-
-def _when(seen: Seen) -> float:
-    return _NEVER if seen.time is None else seen.time
-
-
-def _first(all_seen: Sequence[Seen]) -> Seen:
-    """Return the first one: by place within a file, else by time. Inner codes of CANN come after all others."""
-    inner = [seen for seen in all_seen if _INNER.fullmatch(seen.sign.id)]
-    rest = [seen for seen in all_seen if seen not in inner] or inner
-    if len({seen.file for seen in rest}) == 1:
-        return min(rest, key=lambda seen: seen.number)
-    return min(rest, key=lambda seen: (_when(seen), seen.number))
-
-
-def _is_before(seen: Seen, other: Seen) -> bool:
-    """Return whether it was logged before the other one, for certain."""
-    if seen.file == other.file:
-        return seen.number < other.number
-    return seen.time is not None and other.time is not None and seen.time < other.time
-
-
-def _is_well_before(seen: Seen, other: Seen) -> bool:
-    """Return whether it was logged before the other one, also where lines of several ranks are out of order."""
-    if seen.time is not None and other.time is not None and abs(seen.time - other.time) > _OUT_OF_ORDER:
-        return seen.time < other.time
-    return seen.file == other.file and other.number - seen.number > _LINES_OUT_OF_ORDER
+    return replace(seen, who=logs.writers.identified(who))
 
 
 def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[Seen]:
@@ -175,7 +144,7 @@ def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[
 def _lead_of_one(errors: Sequence[Seen]) -> list[Seen]:
     for tier in _tiers(errors):
         if tier:
-            return [_first(tier)]
+            return [first_of(tier)]
     return []
 
 
@@ -183,11 +152,11 @@ def _leads_of_several(errors: Sequence[Seen]) -> list[Seen]:
     causes, waits, symptoms, unknown, ends = _tiers(errors)
     known = [*causes, *waits]
     if known:
-        first = [seen for seen in unknown if all(_is_before(seen, other) for other in known)]
+        first = [seen for seen in unknown if all(is_before(seen, other) for other in known)]
         return known + [seen for seen in first if not _is_wrapper(seen, known)] + ends[:1]
     for tier in (symptoms, unknown):
         if tier:
-            return [_first(tier), *ends[:1]]
+            return [first_of(tier), *ends[:1]]
     return ends[:1]
 
 
@@ -232,13 +201,13 @@ def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
 def _past(leads: Sequence[Seen]) -> set[Seen]:
     """Return exceptions of programs that went on: they are errors only where something came of them, in the time that
     ranks wait. One that its program says it survived is none where another error tells why the job failed."""
-    first = min((_when(seen) for seen in leads if not seen.caught), default=None)
+    first = min((when(seen) for seen in leads if not seen.caught), default=None)
     explained = any(not seen.caught and seen.sign.role is not Role.WAIT for seen in leads)
 
     def is_past(seen: Seen) -> bool:
         if seen.survived and explained:
             return True
-        return first is None or (seen.time is not None and _PATIENCE < first - seen.time < _NEVER)
+        return first is None or (seen.time is not None and _PATIENCE < first - seen.time < NEVER)
 
     return {seen for seen in leads if seen.caught and is_past(seen)}
 
@@ -247,7 +216,7 @@ def _follows_cancellation(seen: Seen, cancelled: Sequence[Seen]) -> bool:
     """Return whether it is only what ranks log when their job is cancelled."""
     if seen.sign.role in (Role.OWN, Role.LINK) and seen.sign.weight is Weight.CAUSE:
         return False
-    return any(_is_before(end, seen) for end in cancelled)
+    return any(is_before(end, seen) for end in cancelled)
 
 
 def _restarted(seen: Seen) -> Seen:
@@ -262,12 +231,11 @@ def _caught(seen: Seen) -> Seen:
 
 def _grouped(all_seen: Iterable[Seen]) -> list[Group]:
     """Return observations by their error, the first one first; of equal times one whose host or rank is known."""
-    groups: dict[tuple[str, str], list[Seen]] = defaultdict(list)
-    for seen in sorted(all_seen, key=lambda seen: (_when(seen), not (seen.who.host or seen.who.rank is not None))):
-        same = groups[seen.sign.id, _shape(seen)]
-        if not any(other.who == seen.who for other in same):
-            same.append(seen)
-    return sorted((Group(same[0].sign, tuple(same)) for same in groups.values()), key=lambda group: _when(group.first))
+    groups: dict[tuple[str, str], dict[Who, Seen]] = defaultdict(dict)
+    for seen in sorted(all_seen, key=lambda seen: (when(seen), not (seen.who.host or seen.who.rank is not None))):
+        groups[seen.sign.id, _shape(seen)].setdefault(seen.who, seen)
+    same = [tuple(by_writer.values()) for by_writer in groups.values()]
+    return sorted((Group(seen[0].sign, seen) for seen in same), key=lambda group: when(group.first))
 
 
 def _shape(seen: Seen) -> str:
@@ -276,32 +244,6 @@ def _shape(seen: Seen) -> str:
         return ""
     message = seen.text.partition(seen.sign.id)[2] or seen.text.rpartition("]")[2]
     return re.sub(r"[\d\W]+", " ", message)[:_SAME]
-
-
-def _split(leads: Sequence[Seen]) -> tuple[list[Group], list[Group]]:
-    """Return causes and consequences."""
-    ends = [seen for seen in leads if seen.sign.role is Role.ENDED]
-    waits = [seen for seen in leads if seen.sign.role is Role.WAIT]
-    known = [seen for seen in leads if seen.sign.role in (Role.OWN, Role.LINK)]
-    strong = [seen for seen in known if seen.sign.weight is Weight.CAUSE]
-    unknown = [seen for seen in leads if seen.sign.role is Role.UNKNOWN]
-    waited = [seen for seen in waits if seen.sign.weight is not Weight.SYMPTOM]
-
-    def is_cause(seen: Seen) -> bool:
-        if any(_is_before(end, seen) for end in ends):
-            return False
-        if seen.sign.role is Role.UNKNOWN:  # a cause where no rank had begun to wait before it
-            others = [other for other in (*waited, *known, *ends) if other.sign.id != "killed"]
-            return all(
-                _is_before(seen, other) or (other.sign.id in _LOST and not _is_well_before(other, seen))
-                for other in others
-            )
-        return seen.sign.weight is Weight.CAUSE or not any(_is_before(other, seen) for other in strong)
-
-    causes = [seen for seen in (*known, *unknown) if is_cause(seen)]
-    first = [seen for seen in causes if seen.sign.id != "killed"]
-    causes = [seen for seen in causes if seen in first or not any(_is_before(other, seen) for other in first)]
-    return _grouped(causes), _grouped(seen for seen in (*known, *ends, *waits, *unknown) if seen not in causes)
 
 
 def _about_logs(logs: Gathered, earlier: Sequence[Seen]) -> list[str]:
@@ -325,14 +267,14 @@ def _about_order(causes: Sequence[Group], echoes: Sequence[Group]) -> list[str]:
         elif None in times:
             notes.append("some errors have no time, and were put last")
     if causes and echoes:
-        late = _when(causes[0].first) - _when(echoes[0].first)
-        if _CLOCKS < late < _NEVER:
+        late = when(causes[0].first) - when(echoes[0].first)
+        if _CLOCKS < late < NEVER:
             notes.append(
                 f"others had begun to complain {late:.0f} s before the first different error: either that rank was "
                 "late already, or its error came of theirs"
             )
     if len(causes) > 1:
-        apart = _when(causes[1].first) - _when(causes[0].first)
+        apart = when(causes[1].first) - when(causes[0].first)
         hosts = {group.first.who.host for group in causes[:2]} - {""}
         if apart < _CLOCKS and len(hosts) > 1:
             notes.append(f"two different errors are less than {_CLOCKS:.0f} s apart: the clocks decide (HST102)")

@@ -16,10 +16,11 @@ from typing import BinaryIO
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from preflight.diagnose.catalogue import CODE_TRIGGER, TRIGGERS
-from preflight.diagnose.gather import Gathered, Spot, about, host_of
+from preflight.diagnose.gather import Gathered
 from preflight.diagnose.line import time_of
+from preflight.diagnose.paths import about, host_of
 from preflight.diagnose.survived import AFTER
-from preflight.diagnose.types import Who
+from preflight.diagnose.types import Spot, Who
 from preflight.model.errors import UsageError
 
 _BLOCK = 1 << 20

@@ -11,7 +11,7 @@ it; there a step is to stand before that. Where a launcher tells there that a pr
 
 import re
 
-from preflight.diagnose.catalogue import is_exception
+from preflight.diagnose.catalogue import ends_traceback
 from preflight.diagnose.launchers import ENDED_BADLY
 from preflight.diagnose.line import clean, parsed
 from preflight.diagnose.schedulers import JOB_MEMORY
@@ -69,7 +69,7 @@ _OF_TRACEBACK = re.compile(  # bars begin with blanks, too
 
 def may_be_survived(sign: Sign, text: str) -> bool:
     """Whether it is an exception that a program may catch: who waits in vain rarely goes on."""
-    if sign.role not in (Role.OWN, Role.UNKNOWN) or not is_exception(text):
+    if sign.role not in (Role.OWN, Role.UNKNOWN) or not ends_traceback(sign, text):
         return False
     return sign.id in _FULL or not (_OF_DEVICES.match(sign.id) or _SAYS_DEVICE.search(text))
 

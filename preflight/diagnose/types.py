@@ -1,6 +1,7 @@
 """The error catalogue's entries, and the observations and the diagnosis that are made of logs."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
@@ -70,6 +71,16 @@ class Who:
     pid: int | None = None
     file: str = ""
 
+    def joined(self, other: "Who") -> "Who":
+        """Return this writer, completed by what the other one tells."""
+        return Who(
+            self.rank if self.rank is not None else other.rank,
+            self.host or other.host,
+            self.device or other.device,
+            self.pid if self.pid is not None else other.pid,
+            self.file or other.file,
+        )
+
 
 @dataclass(frozen=True)
 class Line:
@@ -82,6 +93,22 @@ class Line:
     who: Who = field(default_factory=Who)
     level: str = ""  # of a plog line: "ERROR"
     peers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spot:
+    """The place of a line. `end`: bytes of the file up to its end, as it is read; `about`: what the file's path tells;
+    `year`: of lines without one; `time_before`: that of the nearest line before it that has one; `after` and `before`:
+    the text that follows it, and that precedes it, bounded."""
+
+    file: str
+    number: int
+    end: int
+    about: Who
+    year: int
+    time_before: Callable[[], float | None]
+    after: Callable[[], str] = lambda: ""
+    before: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ They are where to look, where all that is logged is of ranks that waited: being 
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from preflight.diagnose.gather import Gathered, Process
 from preflight.diagnose.types import Group, LastLines, Role, Seen
@@ -58,9 +58,14 @@ def named(
     return tuple(ordered[:_NAMED])
 
 
+def _last_lines(logs: Gathered) -> Iterator[LastLines]:
+    for lines in logs.ends.last_lines():
+        yield replace(lines, who=logs.writers.identified(lines.who))
+
+
 def last_of_failed(logs: Gathered, echoes: Sequence[Group]) -> tuple[LastLines, ...]:
     """Return the last lines of the ranks that launchers saw fail, else of those that stopped first."""
-    last = list(logs.last_lines())
+    last = list(_last_lines(logs))
     failed = {seen.who.rank for group in echoes for seen in group.seen} - {None}
     if any(lines.who.rank in failed for lines in last):
         last = [lines for lines in last if lines.who.rank in failed]
@@ -77,11 +82,11 @@ def last_of_quiet_files(logs: Gathered, leads: Sequence[Seen]) -> tuple[LastLine
     begin = min((seen.time for seen in leads if seen.time is not None), default=None)
     quiet = [
         lines
-        for lines in logs.last_lines()
+        for lines in _last_lines(logs)
         if lines.file not in files
         and lines.who.rank is None
         and lines.who.pid is None
-        and not logs.only_writer(lines.file).pid
+        and not logs.writers.only(lines.file).pid
         if begin is not None and lines.time is not None and lines.time <= begin
     ]
     return tuple(sorted(quiet, key=lambda lines: lines.time or 0.0)[:_LAST])

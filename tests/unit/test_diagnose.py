@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from preflight.checks.registry import all_checks
 from preflight.diagnose import told
 from preflight.diagnose.catalogue import CODE_TRIGGER, SIGNS, TRIGGERS, recognise
-from preflight.diagnose.gather import Gathered, Spot, about
+from preflight.diagnose.gather import Gathered
 from preflight.diagnose.hccl import LATE
 from preflight.diagnose.host import xid
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.line import parsed, time_of
+from preflight.diagnose.paths import about
 from preflight.diagnose.reading import read, sources
-from preflight.diagnose.types import Diagnosis, Role, Sign, Who
+from preflight.diagnose.types import Diagnosis, Role, Sign, Spot, Who
 
 CASES = Path(__file__).parents[1] / "cases" / "diagnose"
 BUSY = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the machine of the tests may be

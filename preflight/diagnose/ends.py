@@ -1,0 +1,58 @@
+"""The last lines of logs, for jobs that ended without telling why. Bounded."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from preflight.diagnose.catalogue import recognise
+from preflight.diagnose.launchers import ENDED_BADLY
+from preflight.diagnose.line import parsed
+from preflight.diagnose.types import LastLines, Spot, Who
+
+_LINES = 3  # of a writer
+_WIDTH = 500  # characters of a line
+_WRITERS = 64  # of one file
+_TAIL = 4 << 10  # bytes at the end of a file in which they are sought
+_FILES = 2_000
+
+
+@dataclass
+class _Writer:
+    who: Who
+    lines: list[str] = field(default_factory=list)
+    time: float | None = None
+
+
+class Ends:
+    """The text at the end of each file, or before a launcher's first report of a failure in it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[Who, int, str]] = {}
+
+    def keep(self, spot: Spot, text: str) -> None:
+        """Keep the text before `spot`, unless an earlier end of its file is kept."""
+        if spot.file not in self._texts and len(self._texts) < _FILES:
+            self._texts[spot.file] = (spot.about, spot.year, text[-_TAIL:])
+
+    def last_lines(self) -> Iterator[LastLines]:
+        """Yield the last lines of each writer of each file."""
+        for file, (about, year, text) in self._texts.items():
+            lines = text.splitlines()
+            for writer in _writers(lines[1:] if len(text) == _TAIL else lines, year):
+                who = writer.who.joined(replace(about, file=file))
+                yield LastLines(who, file, writer.time, tuple(writer.lines[-_LINES:]))
+
+
+def _writers(texts: list[str], year: int) -> Iterator[_Writer]:
+    """Yield each writer of these lines with its own, but for reports of launchers."""
+    writers: dict[str, _Writer] = {}
+    for raw in texts:
+        line = parsed(raw[:_WIDTH], year)
+        sign = recognise(raw)
+        if not line.text or (sign and sign.id in ENDED_BADLY):
+            continue
+        if line.tag in writers or len(writers) < _WRITERS:
+            writer = writers.setdefault(line.tag, _Writer(line.who))
+            writer.who = line.who.joined(writer.who)
+            writer.lines.append(line.text)
+            writer.time = line.time if line.time is not None else writer.time
+    yield from writers.values()

@@ -1,0 +1,90 @@
+"""The processes that wrote a job's logs, as far as CANN's lines and the tables of launchers tell. Bounded."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from preflight.diagnose.types import Line, Spot, Who
+
+_PROCESSES = 20_000  # of all logs
+_OF_FILE = 4  # that are kept of a file: two are enough to know that it has several
+_FILES = 20_000
+# torchrun's table of failures: host, rank and exit code of a worker stand in lines of their own.
+_TABLE = re.compile(
+    r"^(?:\[\w+\]:)? *(?P<key>host|rank) {1,9}: (?P<value>[\w.-]{1,253})(?: \(local_rank: \d{1,4}\))? *$"
+)
+_TABLE_LINES = 4  # from the host to the exit code
+# MPICH's and Intel MPI's: the signal or exit code is in the next line.
+_HYDRA = re.compile(r"^=   RANK (?P<rank>\d{1,6}) PID \d{1,10} RUNNING AT (?P<host>[\w.-]{1,253})")
+_OF_TABLE = re.compile(r"exitcode|\) received by PID |^=   ")
+# Lines of CANN, which name their process.
+_OF_CANN = re.compile(r"\[[A-Z]{4,9}\] ?[A-Z_]{2,16}\(\d+,|\(PID:\d+, Device:|\[PID: ?\d|Rank\[\d{1,6}\] failed")
+
+
+class Writers:
+    """What has been learnt of writers so far."""
+
+    def __init__(self) -> None:
+        self._table: dict[str, str] = {}  # of the launcher's table that is being read: its values so far
+        self._table_at = -_TABLE_LINES
+        self._identities: dict[tuple[str, int], Who] = {}  # host and process number → rank and device
+        self._of_file: dict[str, set[Who]] = {}  # file → processes that CANN names in it
+
+    def takes(self, raw: str, spot: Spot) -> bool:
+        """Return whether the line is one of a launcher's table, which is then kept for the lines below it."""
+        if match := _HYDRA.match(raw):
+            self._table = dict(match.groupdict())
+        elif match := _TABLE.match(raw):
+            if spot.number - self._table_at >= _TABLE_LINES or match["key"] in self._table:
+                self._table.clear()
+            self._table[match["key"]] = match["value"]
+        else:
+            return False
+        self._table_at = spot.number
+        return True
+
+    def end_file(self) -> None:
+        """Forget a table: the next file's lines are no part of it."""
+        self._table.clear()
+
+    def of(self, line: Line, spot: Spot) -> Who:
+        """Return the writer of a line, also by a launcher's table around it, or by the path of a device's log."""
+        who = line.who
+        if spot.about.pid is not None:  # the device has process numbers of its own
+            who = replace(who, pid=spot.about.pid, device=spot.about.device)
+        if self._table and 0 < spot.number - self._table_at < _TABLE_LINES and _OF_TABLE.search(line.text):
+            rank = self._table.get("rank", "")
+            who = replace(who, host=who.host or self._table.get("host", ""), rank=int(rank) if rank.isdigit() else None)
+        if _OF_CANN.search(line.text) and (who.pid is not None or who.rank is not None):
+            self._learn(who, spot)
+        return who
+
+    def _learn(self, who: Who, spot: Spot) -> None:
+        """Keep the rank and the device of a process, for its file and for its other files."""
+        if spot.file in self._of_file or len(self._of_file) < _FILES:
+            writers = self._of_file.setdefault(spot.file, set())
+            if len(writers) < _OF_FILE:
+                writers.add(Who(who.rank, "", who.device, who.pid))
+        who = who.joined(spot.about)
+        if who.pid is not None and (who.rank is not None or who.device) and len(self._identities) < _PROCESSES:
+            key = (who.host, who.pid)
+            self._identities[key] = self._identities.get(key, Who()).joined(Who(who.rank, "", who.device))
+
+    def identified(self, who: Who) -> Who:
+        """Return the process with the rank and device that its other lines and files tell."""
+        return who if who.pid is None else who.joined(self._identities.get((who.host, who.pid), Who()))
+
+    def known(self) -> Iterator[Who]:
+        """Yield each process of which a rank or a device is known."""
+        for (host, pid), who in self._identities.items():
+            yield replace(who, host=host, pid=pid)
+
+    def only(self, file: str) -> Who:
+        """Return the process that wrote a file's lines, where CANN names a single one in it."""
+        writers = self._of_file.get(file, set())
+        if len({who.rank for who in writers} - {None}) > 1 or len({who.pid for who in writers} - {None}) > 1:
+            return Who()
+        writer = Who()
+        for who in sorted(writers, key=lambda who: who.rank is None):
+            writer = writer.joined(who)
+        return writer

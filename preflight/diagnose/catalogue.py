@@ -2,7 +2,7 @@
 
 import re
 
-from preflight.diagnose import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
+from preflight.diagnose.errors import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
 from preflight.diagnose.line import clean
 from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.last_words import meaning

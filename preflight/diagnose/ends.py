@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from preflight.diagnose.catalogue import recognise
-from preflight.diagnose.launchers import ENDED_BADLY
+from preflight.diagnose.errors.launchers import ENDED_BADLY
 from preflight.diagnose.line import parsed
 from preflight.diagnose.types import LastLines, Spot, Who
 

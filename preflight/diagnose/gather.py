@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from preflight.diagnose.catalogue import is_exception, recognise, uncommon_exception, unknown
 from preflight.diagnose.ends import Ends
-from preflight.diagnose.hccl import LATE, TLS_DIFFERS
-from preflight.diagnose.host import MEMORY, kill_of
-from preflight.diagnose.launchers import ENDED_BADLY, LAUNCHER
+from preflight.diagnose.errors.hccl import LATE, TLS_DIFFERS
+from preflight.diagnose.errors.host import MEMORY, kill_of
+from preflight.diagnose.errors.launchers import ENDED_BADLY, LAUNCHER
+from preflight.diagnose.errors.torch import IGNORED
 from preflight.diagnose.line import clean, parsed
 from preflight.diagnose.survived import AFTER, ended_well, may_be_restarted, may_be_survived, went_on
-from preflight.diagnose.torch import IGNORED
 from preflight.diagnose.types import Kill, Line, Role, Seen, Sign, Spot, Who
 from preflight.diagnose.writers import Writers
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from preflight.diagnose import kills, waiting
 from preflight.diagnose.catalogue import ends_traceback
 from preflight.diagnose.consequences import causes_and_consequences
+from preflight.diagnose.errors.host import MEMORY, is_of_kernel
+from preflight.diagnose.errors.launchers import ENDED_BADLY
+from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
 from preflight.diagnose.gather import Counted, Gathered, Process
-from preflight.diagnose.host import MEMORY, is_of_kernel
-from preflight.diagnose.launchers import ENDED_BADLY
 from preflight.diagnose.order import NEVER, first_of, is_before, when
-from preflight.diagnose.schedulers import CANCELLED, JOB_MEMORY
 from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight, Who
 
 _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed

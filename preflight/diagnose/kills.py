@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from preflight.diagnose.host import is_of_kernel
-from preflight.diagnose.schedulers import JOB_MEMORY
+from preflight.diagnose.errors.host import is_of_kernel
+from preflight.diagnose.errors.schedulers import JOB_MEMORY
 from preflight.diagnose.types import Kill, Role, Seen
 
 _KILLED = ("killed", JOB_MEMORY)  # signs of jobs of which a process was killed

@@ -12,9 +12,9 @@ it; there a step is to stand before that. Where a launcher tells there that a pr
 import re
 
 from preflight.diagnose.catalogue import ends_traceback
-from preflight.diagnose.launchers import ENDED_BADLY
+from preflight.diagnose.errors.launchers import ENDED_BADLY
+from preflight.diagnose.errors.schedulers import JOB_MEMORY
 from preflight.diagnose.line import clean, parsed
-from preflight.diagnose.schedulers import JOB_MEMORY
 from preflight.diagnose.types import Role, Sign
 
 AFTER = 64 << 10  # bytes after an exception that are looked at

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from preflight.diagnose.launchers import LAUNCHER
+from preflight.diagnose.errors.launchers import LAUNCHER
 from preflight.diagnose.types import Diagnosis, Group, Role, Seen, Sign, Who
 
 _NAMES = 6  # processes that are named one by one

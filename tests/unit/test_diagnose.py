@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from preflight.checks.registry import all_checks
 from preflight.diagnose import told
 from preflight.diagnose.catalogue import CODE_TRIGGER, SIGNS, TRIGGERS, recognise
+from preflight.diagnose.errors.hccl import LATE
+from preflight.diagnose.errors.host import xid
 from preflight.diagnose.gather import Gathered
-from preflight.diagnose.hccl import LATE
-from preflight.diagnose.host import xid
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.line import parsed, time_of
 from preflight.diagnose.paths import about

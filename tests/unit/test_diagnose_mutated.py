@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from preflight.diagnose.catalogue import recognise
+from preflight.diagnose.errors.host import MEMORY, kill_of
 from preflight.diagnose.gather import Gathered
-from preflight.diagnose.host import MEMORY, kill_of
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.line import parsed, time_of
 from preflight.diagnose.reading import read, sources

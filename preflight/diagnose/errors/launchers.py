@@ -3,7 +3,7 @@
 Formats of torch 1.11 to 2.13, Slurm, Open MPI 4 and 5, MPICH, DeepSpeed and Ray 2. Signals are in `crashes`.
 """
 
-from preflight.diagnose.cann import HCCL_FAILED
+from preflight.diagnose.errors.cann import HCCL_FAILED
 from preflight.diagnose.types import Role, Sign, Weight
 
 _ENDED = "the launcher saw a process end with an error"

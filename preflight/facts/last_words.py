@@ -55,6 +55,13 @@ _TWICE = Meaning(
 
 _SENTENCES = (
     (
+        r"could not be started on the host",
+        Meaning(
+            "the Python of [probe] does not start there",
+            "set python under [probe] of the inventory: the host has none there that runs",
+        ),
+    ),
+    (
         r"is a CPU build: install one",
         Meaning(
             "the jobs' Python has a torch without CUDA",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.report.obstacles import removal
+from preflight.report.obstacles import of_inventory, removal
 
 _KIND, _GENERATION = "HST135", "NPU126"  # checks of the product; with a wrong one all else may be wrong
 _SPEED = "PRB116"  # a pair far below its line rate: a job there is slow, whatever else passed
@@ -47,6 +47,8 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
         if outcome is Outcome.UNKNOWN and (fix := removal(report.findings)):
             return f"{_in_file(fix, inventory)}; then: preflight check {hosts}"
         for finding in report.findings:
+            if finding.outcome is outcome and (fix := of_inventory(finding)):
+                return f"{_in_file(fix, inventory)}; then: preflight {report.command} {hosts}"
             if finding.outcome is outcome:
                 return f"preflight explain {finding.check}"
     if report.left_out:

@@ -1,11 +1,13 @@
 """Findings that could not look, by what kept them from it. Pure."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.checks.obstacles import reason
 from preflight.model.finding import Finding
 
+_OF_INVENTORY = re.compile(r"(?:set|correct) [^;]* under \[(?:probe|ssh)\] of the inventory")
 LISTED = 4  # checks whose ids stand in a heading
 
 
@@ -22,6 +24,12 @@ def shared_obstacles(findings: Iterable[Finding]) -> Mapping[str, Sequence[Findi
         if what := obstacle(finding):
             blind[what].append(finding)
     return {what: same for what, same in blind.items() if len({finding.check for finding in same}) > 1}
+
+
+def of_inventory(finding: Finding) -> str:
+    """Return the key of the inventory that the remedy begins with; empty where it begins with something else."""
+    match = _OF_INVENTORY.match(finding.remedy)
+    return match.group() if match else ""
 
 
 def removal(findings: Iterable[Finding]) -> str:

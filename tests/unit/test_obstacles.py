@@ -156,3 +156,13 @@ def test_a_pair_far_below_its_port_is_not_followed_by_the_start_of_the_job() -> 
     case = {"cluster": {"probe": {"expect": {}}}, "baseline": {"none": True}, "only_these_tests": True, "tests": [slow]}
     assert report(case)[1] == "preflight explain PRB116"
     assert report({**case, "baseline": {}})[1] == "start the job"
+
+
+def test_a_python_that_a_probe_could_not_start_is_to_be_set_next() -> None:
+    said = "node01: /opt/nope/python could not be started on the host (No such file or directory)"
+    lost = {"error": said, "stage": "none", "end": "lost"}
+    members = ["node01/0", "node01/1", "node02/0", "node02/1"]
+    test = {"id": "r1-1", "members": members, "outcome": "fail", "stage": "none", "ranks": dict.fromkeys(members, lost)}
+    _, then, built = report({"only_these_tests": True, "tests": [test]})
+    assert "PRB101" in {finding.check for finding in built.findings if finding.outcome is Outcome.FAIL}
+    assert then == "set python under [probe] of hosts.toml" + THEN

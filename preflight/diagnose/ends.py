@@ -16,7 +16,7 @@ _FILES = 2_000
 
 
 @dataclass
-class _Writer:
+class _Ending:
     who: Who
     lines: list[str] = field(default_factory=list)
     time: float | None = None
@@ -37,21 +37,21 @@ class Ends:
         """Yield the last lines of each writer of each file."""
         for file, (about, year, text) in self._texts.items():
             lines = text.splitlines()
-            for writer in _writers(lines[1:] if len(text) == _TAIL else lines, year):
+            for writer in _endings(lines[1:] if len(text) == _TAIL else lines, year):
                 who = writer.who.joined(replace(about, file=file))
                 yield LastLines(who, file, writer.time, tuple(writer.lines[-_LINES:]))
 
 
-def _writers(texts: list[str], year: int) -> Iterator[_Writer]:
+def _endings(texts: list[str], year: int) -> Iterator[_Ending]:
     """Yield each writer of these lines with its own, but for reports of launchers."""
-    writers: dict[str, _Writer] = {}
+    writers: dict[str, _Ending] = {}
     for raw in texts:
         line = parsed(raw[:_WIDTH], year)
         sign = recognise(raw)
         if not line.text or (sign and sign.id in ENDED_BADLY):
             continue
         if line.tag in writers or len(writers) < _WRITERS:
-            writer = writers.setdefault(line.tag, _Writer(line.who))
+            writer = writers.setdefault(line.tag, _Ending(line.who))
             writer.who = line.who.joined(writer.who)
             writer.lines.append(line.text)
             writer.time = line.time if line.time is not None else writer.time

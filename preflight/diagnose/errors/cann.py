@@ -6,6 +6,7 @@ which module failed (CANN, troubleshooting, "Error Code Reference"). Numbers: CA
 """
 
 import re
+from textwrap import shorten
 
 from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.last_words import Meaning, meaning
@@ -71,9 +72,10 @@ _DEVICE_RANGE = r"\bset device ?= ?(?P<device>\d{1,6}), valid device range is (?
 # A code counts where CANN puts one: at the beginning of a line or of a message, in the brackets of TVM, or as errCode.
 _AT_BEGINNING = r"(?:^(?:\[\w{1,20}\]:? ?|\d{1,6}: |\([^)]{1,80}\) ?)?|[Mm]essage: ?|ReportErrorMessage: ?)"
 _CODE = re.compile(
-    _AT_BEGINNING + r"(?P<code>E(?:[A-Z]\d{4}|[1-9]\d{4}))(?:: (?P<message>.{0,160})|  \S|:$)"
+    _AT_BEGINNING + r"(?P<code>E(?:[A-Z]\d{4}|[1-9]\d{4}))(?:: (?P<message>.{0,400})|  \S|:$)"
     r"|\[(?P<tvm>E[A-Z]\d{4})\] |['\"]errCode['\"]: ?['\"](?P<quoted>E[1-9A-Z]\d{4})['\"]"
 )
+_MESSAGE = 160  # characters of a message in a cause
 _NO_NUMBER = re.compile(r"\bwarnings?\.warn\b|\bWarning\b")
 _NUMBER = re.compile(
     r"(?:error code(?: is|:)|ErrCode=|retcode ?[:=]|\bret(?:Code)?(?:\[|: ?|=)|runtime result ?=|ret_code ?[:=])"
@@ -236,7 +238,7 @@ def of_line(text: str) -> Sign | None:
         module = _MODULES.get(code[1])
         if module and not (code[1] in "IJ" and meaning(code)):
             cause, step = module
-            message = (match["message"] or "").strip() or code
+            message = shorten(match["message"] or code, _MESSAGE, placeholder=" …")
             weight = Weight.SYMPTOM if code[2] == "9" or code[2:] == "8888" else Weight.CAUSE
             return Sign(code, Role.OWN, (), cause.replace("{message}", message), step, weight=weight)
     return _of_number(text)

@@ -111,6 +111,7 @@ _PEERS = tuple(
         r"(?:remoteUserrank|remote rank:|Remote rank: )\[(?P<rank>\d{1,6})\]",
         r"Ranks? (?P<ranks>[\d, ]{1,400}) failed to pass monitoredBarrier",
         r"Failed to connect agent\[(?P<ranks>[\d, ]{1,400})\]",
+        r"\bremote rank\[(?P<rank>\d{1,6})\]",
         r"send/recv from rank (?P<rank>\d{1,6})\b",
         r"(?:crimer rank |Cluster Exception Location\[IP/ID\]:)\[(?P<peer>[\w.:]{1,64}/\d{1,6})\]",
         r"connect to dstRank \(server (?P<peer>[\w.:-]{1,64}, device ID \d{1,4})\)",

@@ -8,7 +8,7 @@ from preflight.diagnose.types import Seen
 NEVER = float("inf")
 _OUT_OF_ORDER = 5.0  # seconds, in which a launcher may print lines of several ranks in another order
 _LINES_OUT_OF_ORDER = 50  # the same in lines
-_INNER = re.compile(r"E[1-9A-Z]9\d{3}|EE8888")
+_INNER = re.compile(r"E[1-9A-Z]9\d{3}|EE8888|\d{6}")
 
 
 def when(seen: Seen) -> float:
@@ -17,7 +17,7 @@ def when(seen: Seen) -> float:
 
 
 def first_of(all_seen: Sequence[Seen]) -> Seen:
-    """Return the first one: by place within a file, else by time. Inner codes of CANN come after all others."""
+    """Return the first one: by place within a file, else by time. Inner codes and numbers of CANN come last."""
     inner = [seen for seen in all_seen if _INNER.fullmatch(seen.sign.id)]
     rest = [seen for seen in all_seen if seen not in inner] or inner
     if len({seen.file for seen in rest}) == 1:

@@ -13,7 +13,7 @@ import re
 
 from preflight.diagnose.catalogue import ends_traceback
 from preflight.diagnose.errors.launchers import ENDED_BADLY
-from preflight.diagnose.errors.schedulers import JOB_MEMORY
+from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
 from preflight.diagnose.line import clean, parsed
 from preflight.diagnose.types import Role, Sign
 
@@ -76,7 +76,7 @@ def may_be_survived(sign: Sign, text: str) -> bool:
 
 def may_be_restarted(sign: Sign) -> bool:
     """Return whether it tells of an end that a launcher or scheduler may answer with another start."""
-    return sign.role is Role.ENDED or sign.id in (*ENDED_BADLY, JOB_MEMORY, "ray-worker", "cancelled")
+    return sign.role is Role.ENDED or sign.id in (*ENDED_BADLY, JOB_MEMORY, CANCELLED)
 
 
 def ended_well(after: str) -> bool:

@@ -36,6 +36,11 @@ def _code(code: str, *words: str) -> Sign:
     return replace(known, words=words)
 
 
+# Words of HCCL from 2021 on, one pattern for all.
+_SOCKETS = (
+    r"\b(?:get|wait) (?:\w{1,10} )?sockets? (?:establish )?time ?out|Wait timeout for sockets|get rasocket error"
+    r"|SocketEstab\]not established"
+)
 _PORT = r"ip\[(?P<ip>[\w.:%]{1,64})\] and (?:specific )?port\[(?P<port>\d{1,6})\]"
 
 
@@ -199,6 +204,7 @@ SIGNS = (
     ),
     _code("EI0006", "SocketEstab]", "get socket timeout"),
     _code("EI0006", "Some NPUs get socket timeout"),
+    replace(_code("EI0006", "ocket"), pattern=_SOCKETS),
     _code("EI0006", "wait socket establish timeout"),
     _code("EI0006", "Getting socket times out"),
     _code("EI0006", "inks establish completed failed"),

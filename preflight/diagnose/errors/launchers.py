@@ -14,6 +14,7 @@ _ENGINE = "find the first error of its worker processes"
 
 
 LAUNCHER = "launcher"
+RAY_WORKER = "ray-worker"
 
 
 def _failed(*words: str, pattern: str = "") -> Sign:
@@ -42,22 +43,22 @@ SIGNS = (
     _failed("ProcessRaisedException: "),
     _failed("command terminated with exit code ", pattern=r"exit code [1-9]"),
     Sign(
-        "ray-worker",
-        Role.OWN,
+        RAY_WORKER,
+        Role.WAIT,
         ("worker died", "unexpected"),
-        "a Ray worker process died, and Ray does not know of what",
+        "a Ray worker process died, and Ray does not tell of what",
         "dmesg -T | grep -iE 'oom|segfault' on that host, and that worker's log in /tmp/ray/session_latest/logs",
         pattern=r"(?:RayActorError|ActorDiedError|WorkerCrashedError|[Ww]orker died or was killed|actor died)",
-        weight=Weight.DEATH,
+        weight=Weight.SYMPTOM,
     ),
     *(
         Sign(
-            "ray-worker",
-            Role.OWN,
+            RAY_WORKER,
+            Role.WAIT,
             (name,),
-            "a Ray worker process died, and Ray does not know of what",
+            "a Ray worker process died, and Ray does not tell of what",
             "dmesg -T | grep -iE 'oom|segfault' on that host, and that worker's log in /tmp/ray/session_latest/logs",
-            weight=Weight.DEATH,
+            weight=Weight.SYMPTOM,
         )
         for name in ("ActorDiedError", "RayActorError", "WorkerCrashedError")
     ),
@@ -88,4 +89,4 @@ SIGNS = (
 )
 
 # Of these alone nothing tells why the job ended.
-ENDED_BADLY = frozenset({LAUNCHER, HCCL_FAILED, "killed", "crash", "ended", "shm", "abort"})
+ENDED_BADLY = frozenset({LAUNCHER, RAY_WORKER, HCCL_FAILED, "killed", "crash", "ended", "shm", "abort"})

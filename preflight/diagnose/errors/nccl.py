@@ -80,7 +80,7 @@ SIGNS = (
     Sign("nccl-connect", Role.WAIT, ("imed out",),
          "a connection between two hosts is dropped on the way: a firewall, or a NIC that others do not reach", _PORTS,
          pattern=_CONNECT),
-    Sign("nccl-connect", Role.WAIT, ("No route to host",),
+    Sign("nccl-connect", Role.LINK, ("No route to host",),
          "a host is not reached at the address that it announced", _PORTS, pattern=_CONNECT),
     Sign("nccl-connect", Role.WAIT, ("caused connection abort", "NCCL WARN"),
          "NCCL stopped connecting after another error", "find the first error"),

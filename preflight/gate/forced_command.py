@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
-from preflight.transport.bootstrap import command_line, source_bytes
+from preflight.transport.bootstrap import command_line, source_bytes, without_run
 from preflight.transport.programs import source
 from preflight.transport.types import Program
 
@@ -39,7 +39,7 @@ def allowed(cluster: Cluster, host: Host) -> str:
 
 def _listed(program: Program, host: Host) -> dict[str, object]:
     data = source_bytes(program)
-    command = command_line(program, sudo=host.ssh.sudo)
+    command = without_run(command_line(program, sudo=host.ssh.sudo))
     return {"command": command, "length": len(data), "sha256": sha256(data).hexdigest()}
 
 

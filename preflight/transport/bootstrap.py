@@ -32,6 +32,12 @@ _LOADER = (
     'exec(compile(source,"preflight {run}","exec"))'
 )
 
+
+def without_run(command: str) -> str:
+    """Return a command line without the name of its run, as a list of allowed commands has it."""
+    return command.replace(f"preflight {RUN}", "preflight")
+
+
 _GREETING = 'sys.stderr.write({ready}+"\\n");sys.stderr.flush();'
 
 # $1 is the setup line. It must not eat the source on stdin, nor write into the program's stdout. Setup lines say

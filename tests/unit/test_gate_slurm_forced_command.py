@@ -16,7 +16,7 @@ from preflight.model.errors import UsageError
 from preflight.probe.rehearsal import rehearse
 from preflight.probe.request import Request
 from preflight.probe.run import probe
-from preflight.transport.bootstrap import command_line, source_bytes
+from preflight.transport.bootstrap import RUN, command_line, source_bytes, without_run
 from preflight.transport.types import Channel, Program, TransportError, Trouble
 
 HOSTS = (Host("node1", "10.0.0.1"), Host("node2", "10.0.0.2", Ssh(user="ops", sudo=True)))
@@ -50,7 +50,10 @@ def test_all_that_a_probe_starts_is_listed_and_nothing_else(settings: ProbeSetti
     for host in HOSTS:
         listed = json.loads(allowed(cluster, host))["programs"]
         mine = [program for name, program in way.started if name == host]
-        assert {one["command"] for one in listed} == {command_line(one, sudo=host.ssh.sudo) for one in mine}
+        assert {one["command"] for one in listed} == {
+            without_run(command_line(one, sudo=host.ssh.sudo)) for one in mine
+        }
+        assert not any(RUN in one["command"] for one in listed)
         assert {one["length"] for one in listed} == {len(source_bytes(program)) for program in mine}
 
 
@@ -219,3 +222,14 @@ def test_nodes_that_nobody_knows_are_unknown(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "hosts.toml").write_text(INVENTORY)
     assert main(["gate", "controller", "-i", str(tmp_path / "hosts.toml"), "--nodes", "gpu[1-2]"]) == 3
     assert json.loads(capsys.readouterr().out)["sentence"] == "the inventory does not know gpu1, gpu2"
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_later_run_with_another_name_is_let_in(settings: ProbeSettings) -> None:
+    cluster = Cluster("c", Product.CPU, HOSTS, probe=settings)
+    way = Recorder()
+    rehearse(cluster, HOSTS, way)  # type: ignore[arg-type]  # no more of a transport is used
+    for host, program in way.started:
+        later = command_line(program, sudo=host.ssh.sudo).replace(RUN, "0123abcd")
+        listed = {entry["command"] for entry in json.loads(allowed(cluster, host))["programs"]}
+        assert ssh.RUN.sub("preflight", later, count=1) in listed

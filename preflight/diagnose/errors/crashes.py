@@ -43,25 +43,48 @@ _TERMINATED = Sign(
 
 @dataclass(frozen=True)
 class _Signal:
+    """A signal of Linux. `words`: strsignal(3); empty where the same words are said of other things, too."""
+
     number: int
     name: str
-    words: str  # strsignal(3)
+    words: str
     sign: Sign
 
 
-def _crash(signal: str) -> Sign:
-    return replace(_CRASH, cause=_CRASH.cause.format(signal=signal))
+def _crash(number: int, name: str, words: str) -> _Signal:
+    return _Signal(number, name, words, replace(_CRASH, cause=_CRASH.cause.format(signal=name)))
+
+
+def _ended(number: int, name: str) -> _Signal:
+    return _Signal(number, name, "", replace(_TERMINATED, cause=_TERMINATED.cause.replace("SIGTERM", name)))
 
 
 _SIGNALS = (
-    _Signal(11, "SIGSEGV", "Segmentation fault", _crash("SIGSEGV")),
+    _crash(11, "SIGSEGV", "Segmentation fault"),
     _Signal(7, "SIGBUS", "Bus error", _BUS_ERROR),
     _Signal(9, "SIGKILL", "Killed", _KILLED),
     _Signal(6, "SIGABRT", "Aborted", _ABORT),
-    _Signal(4, "SIGILL", "Illegal instruction", _crash("SIGILL")),
-    _Signal(8, "SIGFPE", "Floating point exception", _crash("SIGFPE")),
-    _Signal(15, "SIGTERM", "Terminated", _TERMINATED),
+    _crash(4, "SIGILL", "Illegal instruction"),
+    _crash(5, "SIGTRAP", "Trace/breakpoint trap"),
+    _crash(8, "SIGFPE", "Floating point exception"),
+    _crash(24, "SIGXCPU", "CPU time limit exceeded"),
+    _crash(25, "SIGXFSZ", "File size limit exceeded"),
+    _crash(31, "SIGSYS", "Bad system call"),
+    *(
+        _ended(number, name)
+        for number, name in (
+            (15, "SIGTERM"),
+            (1, "SIGHUP"),
+            (2, "SIGINT"),
+            (3, "SIGQUIT"),
+            (10, "SIGUSR1"),
+            (12, "SIGUSR2"),
+            (13, "SIGPIPE"),
+            (14, "SIGALRM"),
+        )
+    ),
 )
+_AMBIGUOUS = 3  # up to this number a negative exit code may be a program's own, unless torchrun reports it
 _OF_SCRIPT = r"(?:^|[\s\]])[\w./-]{1,200}: line \d{1,6}: +\d{1,10} "  # bash, of a child of a script
 # What a launcher writes in front of a rank's line, or a shell in front of what became of its child.
 _IN_FRONT = (
@@ -72,40 +95,47 @@ _IN_FRONT = (
 
 
 def _reported(signal: _Signal) -> Iterator[Sign]:
-    """Yield the signal in the words of each program that reports it."""
-    number, name, words = signal.number, signal.name, signal.words
-    first = rf"[{words[0]}{words[0].lower()}]{words[1:]}"
-    sign = signal.sign
+    """Yield the signal as each program reports it that names it, or gives its number."""
+    number, name, sign = signal.number, signal.name, signal.sign
     for fixed in (
-        (f"({name}) received by PID",),  # torchrun's table of failures
-        (f"<Signals.{name}:",),  # subprocess
-        (f"terminated with signal {name}",),  # torch.multiprocessing
-        (f"Caught signal {number} ",),  # UCX
-        (f"killed by signal: {words}",),  # torch's data loader
-        (f"] Signal: {words} (",),  # Open MPI's handler
-        (f"EXIT STRING: {words} (",),  # MPICH
-        (f"BY SIGNAL: {number} (",),  # Intel MPI
-        (f"Command terminated by signal {number}",),  # GNU time
-        (f"Fatal Python error: {words}",),
+        f"({name}) received by PID",  # torchrun's table of failures
+        f"<Signals.{name}:",  # subprocess
+        f"terminated with signal {name}",  # torch.multiprocessing
+        f"Caught signal {number} ",  # UCX
+        f"BY SIGNAL: {number} (",  # Intel MPI
+        f"Command terminated by signal {number}",  # GNU time
     ):
-        yield replace(sign, words=fixed)
+        yield replace(sign, words=(fixed,))
     mpirun = rf"on node \S{{1,253}} exited on signal {number}\b"
     yield replace(sign, words=(f"exited on signal {number}", " on node "), pattern=mpirun)
-    coded = (
-        r"(?:[Ee]xit[ _]?[Cc]ode|[Rr]eturn ?code|exit ?status|exited with(?: code)?)\b[\s:=]{0,12}['\"(]?"
-        rf"(?:-{number}|{128 + number})\b"
-    )
-    yield from (replace(sign, words=(word,), pattern=coded) for word in ("xit", "eturn"))
-    if sign is _TERMINATED:  # srun and shells report it of all tasks that a scheduler ended
-        return
+    yield replace(sign, words=("exitcode",), pattern=rf"exitcode {{0,9}}: -{number}\b")
+    if number > _AMBIGUOUS:
+        code = rf"\b[\s:=]{{0,12}}['\"(]?(?:-{number}|{128 + number})\b"
+        coded = r"(?:[Ee]xit[ _]?[Cc]ode|[Rr]eturn ?code|exit ?status|exited with(?: code)?)" + code
+        yield from (replace(sign, words=(word,), pattern=coded) for word in ("xit", "eturn"))
+    if signal.words:
+        yield from _in_words(signal)
+
+
+def _in_words(signal: _Signal) -> Iterator[Sign]:
+    """Yield the signal as programs report it that describe it."""
+    words, sign = signal.words, signal.sign
+    for fixed in (
+        f"killed by signal: {words}",  # torch's data loader
+        f"] Signal: {words} (",  # Open MPI's handler
+        f"EXIT STRING: {words} (",  # MPICH
+        f"Fatal Python error: {words}",
+        f"{words} (core dumped)",
+    ):
+        yield replace(sign, words=(fixed,))
     srun = rf"srun: error: \S{{1,300}}: tasks? [\d,-]{{1,200}}: {words}"
     yield replace(sign, words=("srun: error: ", words), pattern=srun)
-    yield replace(sign, words=("srun: error: ", f"Exited with exit code {128 + number}"))
+    yield replace(sign, words=("srun: error: ", f"Exited with exit code {128 + signal.number}"))
+    first = rf"[{words[0]}{words[0].lower()}]{words[1:]}"
     dead = rf"{first}(?: +\(core dumped\))?(?:$|\s{{2,}}\S|\s+\(core)"
     shell = rf"^{_IN_FRONT}{dead}|{_OF_SCRIPT}{dead}"
     for start in (words[0], words[0].lower()):
         yield replace(sign, words=(start + words[1:],), pattern=shell)
-    yield replace(sign, words=(f"{words} (core dumped)",))
 
 
 _CORRUPTED = Sign(
@@ -166,5 +196,3 @@ SIGNS = (
         weight=Weight.DEATH,
     ),
 )
-
-DEATHS = frozenset(sign.id for sign in SIGNS) - {"host-memory-alloc"}

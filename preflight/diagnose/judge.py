@@ -232,10 +232,14 @@ def _caught(seen: Seen) -> Seen:
 def _grouped(all_seen: Iterable[Seen]) -> list[Group]:
     """Return observations by their error, the first one first; of equal times one whose host or rank is known."""
     groups: dict[tuple[str, str], dict[Who, Seen]] = defaultdict(dict)
-    for seen in sorted(all_seen, key=lambda seen: (when(seen), not (seen.who.host or seen.who.rank is not None))):
+    for seen in sorted(
+        all_seen, key=lambda seen: (when(seen), not (seen.who.host or seen.who.rank is not None), seen.number)
+    ):
         groups[seen.sign.id, _shape(seen)].setdefault(seen.who, seen)
     same = [tuple(by_writer.values()) for by_writer in groups.values()]
-    return sorted((Group(seen[0].sign, seen) for seen in same), key=lambda group: when(group.first))
+    return sorted(
+        (Group(seen[0].sign, seen) for seen in same), key=lambda group: (when(group.first), group.first.number)
+    )
 
 
 def _shape(seen: Seen) -> str:

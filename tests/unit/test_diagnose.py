@@ -86,6 +86,35 @@ def test_a_job_that_failed(path: Path, tmp_path: Path) -> None:
     assert "None" not in str(told.lines(found))
 
 
+def test_of_those_that_others_name_ranks_that_logged_no_error_come_first(tmp_path: Path) -> None:
+    began = "[INFO] HCCL(1{0},python3):2026-03-04-09:57:00.000.000 [a.cc:1] [1{0}]SetupAgent rankNum[4], rank[{0}], "
+    waits = "[ERROR] HCCL(1{0},python3):2026-03-04-09:59:00.000.000 [a.cc:1] [2]   |  10.2.0.{1}({1})   |  16666  |"
+    ended = (
+        "[ERROR] HCCL(1{0},python3):2026-03-04-09:59:00.000.001 [b.cc:1] [2]wait socket establish timeout, rank[{0}]"
+    )
+    named = {0: 2, 1: 2, 2: 3}  # rank 2 is named by two, and waits for rank 3
+    files = {f"r{rank}.log": began.format(rank) + "\n" for rank in range(4)}
+    for rank, peer in named.items():
+        files[f"r{rank}.log"] += waits.format(rank, peer) + "\n" + ended.format(rank) + "\n"
+    found = looked_at(tmp_path, files)
+    assert found.named == (("rank 3", 1), ("rank 2", 2))
+    assert (found.silent, found.unlogged) == ((3,), ())
+    assert "no error in the logs of rank 3: check it first" in [line for _, _, line in told.lines(found)]
+
+
+def test_a_job_that_ended_early_for_no_known_reason_is_told_so_with_the_last_lines_of_the_rank_that_failed(
+    tmp_path: Path,
+) -> None:
+    logs = {f"rank{rank}.log": "".join(f"rank {rank}, step {step}\n" for step in range(9)) for rank in range(3)}
+    launcher = "srun: error: node02: task 1: Exited with exit code 1\n"
+    found = looked_at(tmp_path, {**logs, "slurm-7.out": launcher})
+    assert (found.cause, found.unexplained, found.is_error) == (None, True, True)
+    assert [(last.who.rank, last.lines) for last in found.last] == [(1, tuple(f"rank 1, step {n}" for n in (6, 7, 8)))]
+    lines = [line for _, _, line in told.lines(found)]
+    assert "The job ended early, and these logs do not tell why." in lines
+    assert "rank 1, step 8" in lines
+
+
 def of_all_ranks(text: str, ranks: int) -> str:
     """Eight of them a host; as it is without ranks."""
     told = (text.format(rank=rank, host=f"node{rank // 8 + 1:02}", device=rank % 8) for rank in range(ranks))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.measure import machine
 from preflight.hostlists.formats import FORMATS, read
-from preflight.hostlists.into_inventory import Wishes, document_of
-from preflight.hostlists.listed import Listed, ListedHost, Source
+from preflight.hostlists.host_list import HostList, ListedHost, ListSource
+from preflight.hostlists.inventory_import import ImportOptions, document_of
 from preflight.inventory import dump, parse
 from preflight.ranktable.read import read as read_rank_table
 
@@ -18,16 +18,16 @@ DEVICES = 8
 
 
 def main(runs: int = 7) -> None:
-    listed = Listed(tuple(map(_host, range(HOSTS))), product="atlas-a2")
+    listed = HostList(tuple(map(_host, range(HOSTS))), product="atlas-a2")
     print(f"host lists of {HOSTS:,} hosts, medians of {runs}: KiB of text, milliseconds of CPU to read it, to write it")
     for name, form in FORMATS.items():
         text = form.write(listed)
-        source = Source(name, text)
+        source = ListSource(name, text)
         reading, writing = _median(lambda: _anew(source), runs), _median(lambda: form.write(listed), runs)  # noqa: B023
         print(f"  {name:<20}{len(text) / 1024:8.0f}{reading * 1e3:8.0f}{writing * 1e3:8.0f}")
-    tables, _ = document_of(listed, Wishes(prefix=16))
+    tables, _ = document_of(listed, ImportOptions(prefix=16))
     text = dump(tables)
-    making = _median(lambda: dump(document_of(listed, Wishes(prefix=16))[0]), runs)
+    making = _median(lambda: dump(document_of(listed, ImportOptions(prefix=16))[0]), runs)
     loading = _median(lambda: parse(text, Path("hosts.toml")), runs)
     print(f"  {'hosts.toml':<20}{len(text) / 1024:8.0f}{loading * 1e3:8.0f}{making * 1e3:8.0f}")
     print(f"  {machine()}")
@@ -40,7 +40,7 @@ def _host(n: int) -> ListedHost:
     return ListedHost(f"node{n:04d}", address, DEVICES, "ops", device_ips=devices)
 
 
-def _anew(source: Source) -> None:
+def _anew(source: ListSource) -> None:
     read_rank_table.cache_clear()  # which would know the text from the run before
     read(source)
 

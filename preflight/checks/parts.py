@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from preflight.checks.ping_types import End, Pair
 from preflight.localiser.evidence import weigh
-from preflight.localiser.rules import ACROSS, Rules
-from preflight.localiser.types import Group, Member, Outcome, Result, Test
+from preflight.localiser.rules import FAILURES_APART, Rules
+from preflight.localiser.types import Group, GroupOutcome, GroupResult, Member, Test
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Parts:
     def __init__(self, member: Callable[[End], Member], lost: Mapping[Pair, int], reached: Iterable[Pair]) -> None:
         self._member = member
         together = {frozenset(map(member, pair)) for pair in reached}
-        passed = {group: Result(Test(group), Outcome.PASS) for group in together if len(group) == 2}
+        passed = {group: GroupResult(Test(group), GroupOutcome.PASS) for group in together if len(group) == 2}
         failed: dict[Group, int] = defaultdict(int)
         for pair, pings in lost.items():
             failed[frozenset(map(member, pair))] += pings
@@ -49,7 +49,10 @@ class Parts:
         results = list(passed.values())
         for group, pings in failed.items():
             if len(group) == 2 and group not in passed and group <= well.keys():
-                results += [Result(Test(group, attempt), Outcome.FAIL) for attempt in range(1, min(pings, ACROSS) + 1)]
+                results += [
+                    GroupResult(Test(group, attempt), GroupOutcome.FAIL)
+                    for attempt in range(1, min(pings, FAILURES_APART) + 1)
+                ]
                 results += [well[one] for one in group]
         self._rules = Rules(list(well), weigh(results))
 

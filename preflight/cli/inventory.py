@@ -20,7 +20,7 @@ from typing import Any
 from preflight.cli.common import DEFAULT_INVENTORY, elsewhere, product_name, refuse_existing, write_whole
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists.formats import FORMATS, read
-from preflight.hostlists.listed import Listed, Source
+from preflight.hostlists.host_list import HostList, ListSource
 from preflight.model.cluster import Host, Product
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from preflight.hostlists.into_inventory import AddressError, Wishes, by_name, document_of
+    from preflight.hostlists.inventory_import import AddressError, ImportOptions, by_name, document_of
     from preflight.hostlists.json_node import Node
     from preflight.inventory import dump
 
@@ -78,11 +78,11 @@ def _import(args: argparse.Namespace) -> int:
     listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
         raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
-    wishes = Wishes(args.name, args.product, args.user, args.devices, args.prefix)
+    wishes = ImportOptions(args.name, args.product, args.user, args.devices, args.prefix)
     try:
         document, assumed = document_of(listed, wishes, base)
     except AddressError as error:
-        Node(source, None, error.path).wrong(str(error))
+        Node(source, None, error.path).fail(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
     text = dump(document, {(): head})
     hosts = _read_back(text, listed)
@@ -96,14 +96,14 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from preflight.hostlists.of_cluster import left_out, listed_of
+    from preflight.hostlists.inventory_export import host_list_of, left_out
     from preflight.inventory import limit, load
 
     cluster = load(args.inventory)
     form = FORMATS[args.format]
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     by_address = args.addresses or form.by_address
-    listed = listed_of(hosts, by_address=by_address, superpod=cluster.superpod)
+    listed = host_list_of(hosts, by_address=by_address, superpod=cluster.superpod)
     try:
         text = form.write(listed)
     except ValueError as error:
@@ -124,7 +124,7 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _source(args: argparse.Namespace) -> Source:
+def _source(args: argparse.Namespace) -> ListSource:
     """The list's text, from a file, stdin or the environment."""
     from preflight.hostlists import slurm_environment
 
@@ -132,10 +132,10 @@ def _source(args: argparse.Namespace) -> Source:
         if args.format not in _FROM_ENVIRONMENT:
             raise UsageError("name the file with the host list, or - for stdin; --from slurm-env needs none")
         args.format = "slurm-env"
-        return Source(slurm_environment.ENVIRONMENT, slurm_environment.text_of(os.environ))
+        return ListSource(slurm_environment.ENVIRONMENT, slurm_environment.text_of(os.environ))
     text = text_of(args.file, _LARGEST_LIST, "host list").removeprefix("\ufeff")
     name = "stdin" if args.file == STDIN else args.file
-    return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"), args.group)
+    return ListSource(name, text.replace("\r\n", "\n").replace("\r", "\n"), args.group)
 
 
 def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
@@ -151,7 +151,7 @@ def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
     return hosts, base
 
 
-def _moved(before: Sequence[Host], now: Sequence[Host], listed: Listed) -> Iterator[str]:
+def _moved(before: Sequence[Host], now: Sequence[Host], listed: HostList) -> Iterator[str]:
     """A sentence on hosts whose devices get other addresses than in --base, though the list says nothing of them."""
     planned = {host.name: host.devices for host in before}
     silent = {host.name for host in listed.hosts if not host.device_ips}
@@ -165,7 +165,7 @@ def _moved(before: Sequence[Host], now: Sequence[Host], listed: Listed) -> Itera
                 return
 
 
-def _read_back(text: str, listed: Listed) -> Sequence[Host]:
+def _read_back(text: str, listed: HostList) -> Sequence[Host]:
     """The inventory's hosts. Raises PreflightError unless it is sound and they are the list's, in the list's order."""
     from preflight.inventory import InventoryError, parse
 

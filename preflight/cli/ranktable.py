@@ -35,7 +35,7 @@ from preflight.provision.rollout import Batch
 if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
     from preflight.model.cluster import Cluster, Host
-    from preflight.ranktable.build import Built, Wanted
+    from preflight.ranktable.build import BuildOptions, BuildResult
 
 _SHOWN = 20  # sentences of a kind
 
@@ -121,15 +121,15 @@ def _refuse(args: argparse.Namespace) -> None:
         refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
 
 
-def _wanted(args: argparse.Namespace) -> "Wanted":
-    from preflight.ranktable.build import Order, Wanted
+def _wanted(args: argparse.Namespace) -> "BuildOptions":
+    from preflight.ranktable.build import BuildOptions, ServerOrder
 
-    return Wanted(args.devices, Order(args.order), args.format)
+    return BuildOptions(args.devices, ServerOrder(args.order), args.format)
 
 
 def _table(
     args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]", facts: "Callable[[], ClusterFacts]"
-) -> "tuple[str, Built]":
+) -> "tuple[str, BuildResult]":
     """The table's text, and what it is made of. Raises UsageError for hosts and devices of which there can be none,
     PreflightError and NotSeenError where there is none."""
     from preflight.ranktable.build import build, version_of
@@ -189,7 +189,7 @@ def _say(sentences: Sequence[str]) -> None:
         print(f"! … and {len(sentences) - _SHOWN} more", file=sys.stderr)
 
 
-def _finish(args: argparse.Namespace, text: str, built: "Built") -> int:
+def _finish(args: argparse.Namespace, text: str, built: "BuildResult") -> int:
     """Write the table; the exit code."""
     from preflight.cli.ranktable_check import described
 

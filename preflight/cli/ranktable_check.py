@@ -13,12 +13,12 @@ from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
-from preflight.ranktable.live import Comparison, compare
+from preflight.ranktable.live import TableComparison, compare
 from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import Reading, read
 from preflight.ranktable.rules import judge
 from preflight.ranktable.syntax import offset_of, places, position
-from preflight.ranktable.types import Difference, Problem, spelled
+from preflight.ranktable.types import HostDifference, TableProblem, format_path
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
@@ -32,12 +32,12 @@ class _Table:
     text: str
     reading: Reading
 
-    def judged(self, cluster: Cluster | None) -> tuple[Problem, ...]:
+    def judged(self, cluster: Cluster | None) -> tuple[TableProblem, ...]:
         """Its problems; a link is one, whatever it leads to."""
         problems = judge_planned(self.reading, cluster) if cluster else judge(self.reading)
         if self.path.is_symlink():
             target = f"{self.path} is a link: HCCL wants RANK_TABLE_FILE to be the file itself, {self.path.resolve()}"
-            problems = (Problem("link", target, offset=0), *problems)
+            problems = (TableProblem("link", target, offset=0), *problems)
         return problems
 
 
@@ -79,13 +79,13 @@ def check(args: argparse.Namespace) -> int:
         return _finish(args, table, problems, found)
 
 
-def _judged(table: _Table, cluster: Cluster) -> tuple[Problem, ...]:
+def _judged(table: _Table, cluster: Cluster) -> tuple[TableProblem, ...]:
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
     return table.judged(cluster)
 
 
-def _wrong(problems: Sequence[Problem]) -> bool:
+def _wrong(problems: Sequence[TableProblem]) -> bool:
     return any(not problem.warning for problem in problems)
 
 
@@ -108,14 +108,14 @@ def _count(number: int, noun: str) -> str:
 
 
 def _finish(
-    args: argparse.Namespace, table: _Table, problems: Sequence[Problem], found: Comparison | None = None
+    args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None = None
 ) -> int:
     """Say what was found; the exit code."""
     differences = found.differences if found else ()
     exit_code = 2 if _wrong(problems) else 1 if _wrong(differences) else 3 if found and found.unseen else 0
     where = places(table.text) if table.reading.is_json else {}
 
-    def place(problem: Problem) -> tuple[int, int]:
+    def place(problem: TableProblem) -> tuple[int, int]:
         return position(table.text, offset_of(problem, where))
 
     everything = (*problems, *differences)
@@ -130,11 +130,13 @@ def _finish(
     return exit_code
 
 
-def _lines(path: Path, found: Sequence[tuple[Problem, tuple[int, int]]], width: int) -> Iterator[Line]:
+def _lines(path: Path, found: Sequence[tuple[TableProblem, tuple[int, int]]], width: int) -> Iterator[Line]:
     """A few of each rule, and how many there are more."""
-    rules: dict[tuple[str, bool, bool], list[tuple[Problem, tuple[int, int]]]] = {}
+    rules: dict[tuple[str, bool, bool], list[tuple[TableProblem, tuple[int, int]]]] = {}
     for problem, place in found:
-        rules.setdefault((problem.rule, isinstance(problem, Difference), problem.warning), []).append((problem, place))
+        rules.setdefault((problem.rule, isinstance(problem, HostDifference), problem.warning), []).append(
+            (problem, place)
+        )
     for (rule, _, warning), of_rule in rules.items():
         style = "warn" if warning else "fail"
         for problem, (line, column) in of_rule[:_SHOWN]:
@@ -147,7 +149,7 @@ def _lines(path: Path, found: Sequence[tuple[Problem, tuple[int, int]]], width: 
 
 
 def _ending(
-    args: argparse.Namespace, table: _Table, problems: Sequence[Problem], found: Comparison | None
+    args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None
 ) -> Iterator[Line]:
     """What was not looked at, the verdict, and what to run next."""
     name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
@@ -175,19 +177,21 @@ def _ending(
         yield Line(f"next: preflight check --inventory {inventory}", "next")
 
 
-def _entry(problem: Problem, place: tuple[int, int]) -> dict[str, object]:
+def _entry(problem: TableProblem, place: tuple[int, int]) -> dict[str, object]:
     line, column = place
     entry: dict[str, object] = {
         "rule": problem.rule, "severity": "warning" if problem.warning else "error", "text": problem.text,
-        "line": line, "column": column, "path": spelled(problem.path) if problem.path else "", "rank": problem.rank,
+        "line": line, "column": column, "path": format_path(problem.path) if problem.path else "", "rank": problem.rank,
     }  # fmt: skip
-    if isinstance(problem, Difference):
+    if isinstance(problem, HostDifference):
         entry |= {"host": problem.host, "server": problem.server, "device": problem.device,
                   "listed": problem.listed, "live": problem.live}  # fmt: skip
     return entry
 
 
-def _document(table: _Table, exit_code: int, problems: Sequence[dict[str, object]], found: Comparison | None) -> str:
+def _document(
+    table: _Table, exit_code: int, problems: Sequence[dict[str, object]], found: TableComparison | None
+) -> str:
     """`preflight.ranktable/1`, as docs/contracts.md has it."""
     held = table.reading.table
     body = {

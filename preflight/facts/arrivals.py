@@ -15,6 +15,7 @@ from preflight.model.ports import PortSet
 
 _ALL_TO_ALL = 4  # hosts up to which every one tries every other; beyond, the next one in the ring
 _MOST_PORTS = 8
+_NO_ERROR = 4096  # the kernel has none from here on
 _REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
 
 
@@ -89,7 +90,7 @@ def _outcome(one: Tried) -> tuple[str, str]:
         return "refused", ""
     if one.code == errno.ETIMEDOUT:
         return "timeout", ""
-    return "rejected" if one.code in _REJECTED else "error", os.strerror(one.code)
+    return "rejected" if one.code in _REJECTED else "error", _message(one.code)
 
 
 def _address(text: str | None) -> str | None:
@@ -98,3 +99,8 @@ def _address(text: str | None) -> str | None:
         return str(ip_address(text)) if text else None
     except ValueError:
         return None
+
+
+def _message(code: int) -> str:
+    """The system's message of an error number; a number that no system has is told as it is."""
+    return os.strerror(code) if 0 <= code < _NO_ERROR else f"error {code}"

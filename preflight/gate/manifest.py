@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from preflight.gate.gang import CODES
 from preflight.gate.manifest_pod import CONTAINER, pod_template

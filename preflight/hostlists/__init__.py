@@ -1,1 +1,1 @@
-"""Host lists of other tools ⇄ what an inventory can take from them: a module a format. Pure."""
+"""Host lists of other tools, read into an inventory and written from one: a module for each format. Pure."""

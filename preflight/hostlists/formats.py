@@ -1,4 +1,4 @@
-"""The formats: what each holds, who reads and writes it, and which ones a text may be in."""
+"""The formats: reader, writer and fields of each, and the recognition of a text's format."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,25 +14,27 @@ from preflight.hostlists import (
     slurm_environment,
     ssh_config,
 )
-from preflight.hostlists.listed import Listed, Source
+from preflight.hostlists.host_list import HostList, ListSource
 from preflight.inventory.errors import InventoryError
 
-_OF_SSH = ("address", "user", "port", "key", "bastion")
+_SSH_FIELDS = ("address", "user", "port", "key", "bastion")
+_OPEN_MPI = r"[^\s:@]+@[^\s:=]+$|\S+\s+(slots|max_slots|max-slots|user|username)\s*="
 
-_OF_OPEN_MPI = r"[^\s:@]+@[^\s:=]+$|\S+\s+(slots|max_slots|max-slots|user|username)\s*="
-
-Lines = Sequence[str]  # those of a text that say something, without what stands behind them
+Lines = Sequence[str]  # of a text, without comments and trailing blanks
 
 
 @dataclass(frozen=True)
 class Format:
-    """`looks`: whether a text may be in it; `holds`: the fields of ListedHost that it has a place for; `use`: a command
-    for a file of it, {}, or {whole}, its absolute path, and {host}, its first host; `groups`: whether a group can be
-    asked for; `by_address`: whether hosts are written by their addresses."""
+    """A format of host lists.
+
+    `looks` recognizes its lines. `holds` names the fields of ListedHost that it has a place for. `use` is a command for
+    a file {}, or {whole}, its absolute path, and {host}, its first host. `groups`: a list may have groups to choose
+    from. `by_address`: hosts are written by their addresses.
+    """
 
     what: str
-    read: Callable[[Source], Listed]
-    write: Callable[[Listed], str]
+    read: Callable[[ListSource], HostList]
+    write: Callable[[HostList], str]
     looks: Callable[[Lines], bool]
     use: str
     holds: frozenset[str] = frozenset()
@@ -59,17 +61,17 @@ def _ansible(lines: Lines) -> bool:
 
 
 def _not_json(lines: Lines) -> bool:
-    """An Ansible inventory that Ansible has to turn into JSON first. No other format may take it for its own."""
+    """Recognize an Ansible inventory that Ansible has to turn into JSON first. It is in no other format."""
     return not _brace(lines) and (ansible.is_ini(lines) or ansible.is_yaml(lines))
 
 
 def _brace(lines: Lines) -> bool:
-    """Also below a line or two that `kubectl describe` has written above."""
+    """Recognize JSON, also below a line or two that `kubectl describe` has written above."""
     return any(line.lstrip().startswith("{") for line in lines[:3])
 
 
 def _option(lines: Lines) -> bool:
-    """a:8,b:8, or -H and one or more of them."""
+    """Recognize a:8,b:8, or -H and one or more of them."""
     words = host_file.OPTION.sub("", lines[0], count=1).strip()
     begins = words != lines[0].strip()
     return len(lines) == 1 and (begins or "," in words) and ":" in words and not re.search(r"[\s\[\]{=]", words)
@@ -80,9 +82,9 @@ def _hydra(lines: Lines) -> bool:
 
 
 def _yaml(lines: Lines) -> bool:
-    """A name alone, and something indented below."""
-    first, *others = lines[lines[0] == "---" :] or ("",)
-    return first.endswith(":") and first == first.lstrip() and bool(others) and others[0] != others[0].lstrip()
+    """Recognize a name alone, and an indented line below."""
+    first, second, *_ = (*lines[lines[0] == "---" :], "", "")
+    return first.endswith(":") and first == first.lstrip() and second != second.lstrip()
 
 
 def _groups(lines: Lines) -> bool:
@@ -90,60 +92,131 @@ def _groups(lines: Lines) -> bool:
 
 
 FORMATS = {
-    "openmpi": Format("Open MPI and Horovod: node01 slots=8", host_file.read_open_mpi, host_file.write_open_mpi,
-                      _some(_OF_OPEN_MPI), "mpirun --hostfile {} hostname",
-                      frozenset({"slots", "user"})),
-    "deepspeed": Format("DeepSpeed: node01 slots=8", host_file.read_deepspeed, host_file.write_deepspeed,
-                        _every(r"\S+\s+slots=\S*"), "deepspeed --hostfile {} train.py", frozenset({"slots"})),
-    "hydra": Format("MPICH and Intel MPI: node01:8", host_file.read_hydra, host_file.write_hydra,
-                    _hydra, "mpiexec -f {} hostname", frozenset({"slots", "user"})),
-    "horovod": Format("-H of horovodrun, perseusrun, mpirun: node01:8,node02:8", host_file.read_option,
-                      host_file.write_option, _option, 'horovodrun -H "$(cat {})" hostname', frozenset({"slots"})),
-    "names": Format("names, one a line, for pdsh and others", names.read, names.write_lines,
-                    _every(r"[^\s:=@{}]*|([0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*"), "pdsh -w ^{} hostname"),
-    "slurm": Format("Slurm's node list: node[01-16,20]", names.read, names.write_slurm,
-                    _every(r"[^:=@{}]*[\[\],][^:=@{}]*"), 'srun --nodelist "$(cat {})" hostname'),
-    "slurm-env": Format("a job's allocation in the environment: SLURM_JOB_NODELIST=…", slurm_environment.read,
-                        slurm_environment.write, _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="), ". {whole}",
-                        frozenset({"slots"})),
-    "clustershell": Format("ClusterShell's groups: all: node[01-16]", clustershell.read, clustershell.write,
-                           _groups, "install -m 644 {} /etc/clustershell/groups.d/local.cfg", groups=True),
-    "clustershell-yaml": Format("ClusterShell's groups in YAML", clustershell_yaml.read, clustershell_yaml.write,
-                                _yaml, "install -m 644 {} /etc/clustershell/groups.d/cluster.yaml", groups=True),
-    "ansible": Format("Ansible: what ansible-inventory --list prints", ansible.read, ansible.write,
-                      _ansible, "ansible -i {} all -m ping",
-                      frozenset({"slots", "sudo", *_OF_SSH}), groups=True),
-    "ssh-config": Format("ssh_config", ssh_config.read, ssh_config.write,
-                         _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"), "ssh -F {} {host}",
-                         frozenset(_OF_SSH)),
-    "rank-table": Format("rank tables 1.0 and 1.2, hccl.json of MindCluster", rank_table.read, rank_table.write,
-                         _json("server_list", "group_list", "rank_list"), "export RANK_TABLE_FILE={whole}",
-                         frozenset({"address", "slots", "device_ips"}), by_address=True),
-}  # fmt: skip
+    "openmpi": Format(
+        "Open MPI and Horovod: node01 slots=8",
+        host_file.read_open_mpi,
+        host_file.write_open_mpi,
+        _some(_OPEN_MPI),
+        "mpirun --hostfile {} hostname",
+        frozenset({"slots", "user"}),
+    ),
+    "deepspeed": Format(
+        "DeepSpeed: node01 slots=8",
+        host_file.read_deepspeed,
+        host_file.write_deepspeed,
+        _every(r"\S+\s+slots=\S*"),
+        "deepspeed --hostfile {} train.py",
+        frozenset({"slots"}),
+    ),
+    "hydra": Format(
+        "MPICH and Intel MPI: node01:8",
+        host_file.read_hydra,
+        host_file.write_hydra,
+        _hydra,
+        "mpiexec -f {} hostname",
+        frozenset({"slots", "user"}),
+    ),
+    "horovod": Format(
+        "-H of horovodrun, perseusrun, mpirun: node01:8,node02:8",
+        host_file.read_option,
+        host_file.write_option,
+        _option,
+        'horovodrun -H "$(cat {})" hostname',
+        frozenset({"slots"}),
+    ),
+    "names": Format(
+        "names, one a line, for pdsh and others",
+        names.read,
+        names.write_lines,
+        _every(r"[^\s:=@{}]*|([0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*"),
+        "pdsh -w ^{} hostname",
+    ),
+    "slurm": Format(
+        "Slurm's node list: node[01-16,20]",
+        names.read,
+        names.write_slurm,
+        _every(r"[^:=@{}]*[\[\],][^:=@{}]*"),
+        'srun --nodelist "$(cat {})" hostname',
+    ),
+    "slurm-env": Format(
+        "a job's allocation in the environment: SLURM_JOB_NODELIST=…",
+        slurm_environment.read,
+        slurm_environment.write,
+        _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="),
+        ". {whole}",
+        frozenset({"slots"}),
+    ),
+    "clustershell": Format(
+        "ClusterShell's groups: all: node[01-16]",
+        clustershell.read,
+        clustershell.write,
+        _groups,
+        "install -m 644 {} /etc/clustershell/groups.d/local.cfg",
+        groups=True,
+    ),
+    "clustershell-yaml": Format(
+        "ClusterShell's groups in YAML",
+        clustershell_yaml.read,
+        clustershell_yaml.write,
+        _yaml,
+        "install -m 644 {} /etc/clustershell/groups.d/cluster.yaml",
+        groups=True,
+    ),
+    "ansible": Format(
+        "Ansible: what ansible-inventory --list prints",
+        ansible.read,
+        ansible.write,
+        _ansible,
+        "ansible -i {} all -m ping",
+        frozenset({"slots", "sudo", *_SSH_FIELDS}),
+        groups=True,
+    ),
+    "ssh-config": Format(
+        "ssh_config",
+        ssh_config.read,
+        ssh_config.write,
+        _some(r"(?i)(host|match|include)(\s+(?!slots|max)|\s*=)\s*\S"),
+        "ssh -F {} {host}",
+        frozenset(_SSH_FIELDS),
+    ),
+    "rank-table": Format(
+        "rank tables 1.0 and 1.2, hccl.json of MindCluster",
+        rank_table.read,
+        rank_table.write,
+        _json("server_list", "group_list", "rank_list"),
+        "export RANK_TABLE_FILE={whole}",
+        frozenset({"address", "slots", "device_ips"}),
+        by_address=True,
+    ),
+}
 
 
-def read(source: Source, name: str = "") -> tuple[str, Listed]:
-    """The format's name, and what the text says in it. Without a name the one format that the text can be in, or the
-    first of several in which it says the same. Raises InventoryError."""
+def read(source: ListSource, name: str = "") -> tuple[str, HostList]:
+    """Return the format's name and the hosts of the text.
+
+    Without a name it is the only format that can read the text, or the first of several that read the same hosts.
+    Raises InventoryError.
+    """
     if name:
         return name, FORMATS[name].read(source)
-    json = source.text.lstrip().startswith("{")
-    lines = [source.text] if json else [line.text for line in source.lines(indented=True)]
+    is_json = source.text.lstrip().startswith("{")
+    lines = [source.text] if is_json else [line.text for line in source.lines(indented=True)]
     if not lines:
         raise InventoryError(f"{source.name}: names no host; name another file, or its format with --from")
     if _not_json(lines):
         return "ansible", ansible.read(source)
-    read, errors = {}, {}
+    lists: dict[str, HostList] = {}
+    errors: list[InventoryError] = []
     for candidate, form in FORMATS.items():
         if form.looks(lines):
             try:
-                read[candidate] = form.read(source)
+                lists[candidate] = form.read(source)
             except InventoryError as error:
-                errors[candidate] = error
-    if len({listed.hosts for listed in read.values()}) == 1:
-        return next(iter(read.items()))
-    if read:
-        raise InventoryError(f"{source.name}: may be {' or '.join(read)}; say which with --from")
+                errors.append(error)
+    if len({host_list.hosts for host_list in lists.values()}) == 1:
+        return next(iter(lists.items()))
+    if lists:
+        raise InventoryError(f"{source.name}: may be {' or '.join(lists)}; say which with --from")
     if errors:
-        raise next(iter(errors.values()))
+        raise errors[0]
     raise InventoryError(f"{source.name}: is in no format that is known; say which with --from: {', '.join(FORMATS)}")

@@ -1,33 +1,33 @@
-"""Names alone: one or more a line (pdsh, PBS), or a node list of Slurm. Both are read alike: node[01-16,20]."""
+"""Plain names, one or more a line (pdsh, PBS), or a node list of Slurm: both are read alike. node[01-16,20]."""
 
 from collections import Counter
 
-from preflight.hostlists import slurm_names
-from preflight.hostlists.listed import Listed, ListedHost, Source, TextError
+from preflight.hostlists import slurm_nodelist
+from preflight.hostlists.host_list import HostList, ListedHost, ListSource, TextError
 from preflight.inventory.hostset import MOST_HOSTS
 
 
-def read(source: Source) -> Listed:
-    """Names between commas, blanks and line breaks, without comments; a host that stands there twice counts once."""
-    seen: Counter[str] = Counter()
+def read(source: ListSource) -> HostList:
+    """Read names between commas, blanks and line breaks, without comments. A repeated host counts once."""
+    counts: Counter[str] = Counter()
     from_ranges = 0  # names of all lines with brackets; those of PBS have a line a slot, and may be many more
     for line in source.lines():
         try:
-            names = slurm_names.expand(line.text)
+            names = slurm_nodelist.expand(line.text)
             from_ranges += len(names) if "[" in line.text else 0
             if from_ranges > MOST_HOSTS:
-                source.wrong(line.at, f"up to here the ranges name more than {MOST_HOSTS} hosts")
+                source.fail(line.at, f"up to here the ranges name more than {MOST_HOSTS} hosts")
             for name, at in names:
-                seen[name if name in seen else source.checked(name, line.at + at)] += 1
-        except TextError as wrong:
-            source.wrong(line.at + wrong.at, str(wrong))
-    notes = [f"{name} stands there {count} times: counted once" for name, count in seen.most_common(1) if count > 1]
-    return source.listed(Listed(tuple(map(ListedHost, seen)), notes=tuple(notes)))
+                counts[name if name in counts else source.valid_host(name, line.at + at)] += 1
+        except TextError as error:
+            source.fail(line.at + error.at, str(error))
+    notes = [f"{name} is listed {count} times: counted once" for name, count in counts.most_common(1) if count > 1]
+    return source.valid_list(HostList(tuple(map(ListedHost, counts)), notes=tuple(notes)))
 
 
-def write_lines(listed: Listed) -> str:
-    return "".join(f"{host.name}\n" for host in listed.hosts)
+def write_lines(host_list: HostList) -> str:
+    return "".join(f"{host.name}\n" for host in host_list.hosts)
 
 
-def write_slurm(listed: Listed) -> str:
-    return slurm_names.fold(host.name for host in listed.hosts) + "\n"
+def write_slurm(host_list: HostList) -> str:
+    return slurm_nodelist.fold(host.name for host in host_list.hosts) + "\n"

@@ -1,65 +1,87 @@
-"""ssh_config(5): every name that a `Host` line has without a wildcard is a host. Names that lead to the same address
-are one host: the first is its name, the others are left out."""
+"""ssh_config(5): every name without a wildcard in a `Host` line is a host.
+
+Names with the same address are one host. The first is its name, and the others are left out.
+"""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 
-from preflight.hostlists import jump
-from preflight.hostlists.listed import Line, Listed, ListedHost, Source, whole_number
+from preflight.hostlists import proxy_jump
+from preflight.hostlists.host_list import HostList, ListedHost, ListSource, TextLine, whole_number
 
 _WORD = re.compile(r'"([^"]*)"|([^\s"]+)')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9]*)(?:\s*=\s*|\s+|$)")  # ForwardX11
 _WILDCARD = re.compile(r"[*?!]")
-_TAKEN = ("hostname", "port", "user", "identityfile", "proxyjump")
+_ONLY_SSH_KNOWS = re.compile(r"%[^h%]|%$")
+_KEYWORDS = ("hostname", "port", "user", "identityfile", "proxyjump")
 _USUAL_PORT = 22
 _ALIASES_SHOWN = 5
+
+_Settings = dict[str, tuple[str, int]]  # keyword → value, and its offset
 
 
 @dataclass
 class _Block:
-    """What stands below a `Host` or `Match`. `by_address`: its patterns are held against HostName (`Match host`).
-    `named`: it is a `Host`, so that its patterns without a wildcard are hosts."""
+    """The settings of a `Host` or `Match`. `by_address`: its patterns are compared with HostName (`Match host`).
+
+    `named`: it is a `Host`, so that its patterns without a wildcard are hosts.
+    """
 
     patterns: tuple[str, ...]
-    settings: dict[str, tuple[str, int]] = field(default_factory=dict)  # keyword → value, and its offset
+    settings: _Settings = field(default_factory=dict)
     by_address: bool = False
     named: bool = True
 
+    @cached_property
+    def host_names(self) -> list[str]:
+        return [pattern for pattern in self.patterns if self.named and not _WILDCARD.search(pattern)]
+
     @property
     def is_plain(self) -> bool:
-        return self.named and not any(map(_WILDCARD.search, self.patterns))
+        return self.named and len(self.host_names) == len(self.patterns)
 
     def applies_to(self, name: str) -> bool:
-        """A pattern with `!` in front takes out what it matches."""
+        """Return whether a pattern matches, and none with `!` in front does."""
         if any(_matches(name, pattern[1:]) for pattern in self.patterns if pattern.startswith("!")):
             return False
         return any(_matches(name, pattern) for pattern in self.patterns)
 
 
-def read(source: Source) -> Listed:
-    """Of several values the first one counts, also those of `Host *`, as ssh has it."""
+def read(source: ListSource) -> HostList:
+    """Read the hosts. The first of several values counts, also those of `Host *`, as for ssh."""
     notes: set[str] = set()
+    blocks = list(_blocks(source, notes))
     names: dict[str, int] = {}
-    blocks = list(_blocks(source, names, notes))
     by_name: dict[str, list[int]] = defaultdict(list)  # most blocks are of one host, and there may be thousands
-    for number, block in enumerate(blocks):
-        for pattern in block.patterns if block.is_plain else ():
-            by_name[pattern].append(number)
-    others = [number for number, block in enumerate(blocks) if not block.is_plain]
+    general: list[int] = []
+    for number, (block, at) in enumerate(blocks):
+        for name in block.host_names:
+            names.setdefault(name, at)
+        for name in block.host_names if block.is_plain else ():
+            by_name[name].append(number)
+        if not block.is_plain:
+            general.append(number)
 
     hosts: dict[tuple[object, ...], ListedHost] = {}
     aliases: dict[str, str] = {}
     for name, at in names.items():
-        found = [blocks[n] for n in sorted({*by_name[name], *others})]
-        host, way = _host(source, name, at, found, notes)
-        first = hosts.setdefault((host.address or name, host.port or _USUAL_PORT, *way), host)
+        candidates = [blocks[number][0] for number in sorted({*by_name[name], *general})]
+        settings = _settings_of(source, source.valid_host(name, at), candidates)
+        # Behind another gateway, the same address is another host.
+        gateway = (settings.get("proxyjump", ("",))[0], settings.pop("proxycommand", ("",))[0])
+        host = _host(source, name, settings, notes)
+        first = hosts.setdefault((host.address or name, host.port or _USUAL_PORT, *gateway), host)
         if first is not host:
             aliases[name] = first.name
-    told = sorted(notes) + _left_out(aliases)
-    return source.listed(Listed(tuple(hosts.values()), notes=tuple(told)))
+    return source.valid_list(HostList(tuple(hosts.values()), notes=(*sorted(notes), *_left_out(aliases))))
+
+
+def write(host_list: HostList) -> str:
+    return "\n".join("".join(_lines(host)) for host in host_list.hosts)
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -67,110 +89,102 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _left_out(aliases: Mapping[str, str]) -> list[str]:
-    """Return a sentence on the names that lead to a host which has another name already."""
-    told = [f"{alias} ({name})" for alias, name in aliases.items()]
-    more = f" and {len(told) - _ALIASES_SHOWN} more" if len(told) > _ALIASES_SHOWN else ""
-    few = ", ".join(told[:_ALIASES_SHOWN])
-    return [f"left out, second names of hosts: {few}{more}"] if told else []
+    """Return a sentence on further names of hosts."""
+    names = [f"{alias} ({name})" for alias, name in aliases.items()]
+    hidden = f" and {len(names) - _ALIASES_SHOWN} more" if len(names) > _ALIASES_SHOWN else ""
+    return [f"left out, second names of hosts: {', '.join(names[:_ALIASES_SHOWN])}{hidden}"] if names else []
 
 
-def write(listed: Listed) -> str:
-    return "\n".join("".join(_block(host)) for host in listed.hosts)
-
-
-def _blocks(source: Source, names: dict[str, int], notes: set[str]) -> Iterator[_Block]:
-    block = _Block(("*",))  # what stands above the first Host is for all
+def _blocks(source: ListSource, notes: set[str]) -> Iterator[tuple[_Block, int]]:
+    """Yield the blocks, each with the offset of its line. Settings above the first `Host` apply to all hosts."""
+    block, at = _Block(("*",)), 0
     for line in source.lines():
         keyword = _SETTING.match(line.text)
         if keyword is None:
-            source.wrong(line.at, f"is no setting of ssh_config: {line.text[:40]!r}")
+            source.fail(line.at, f"is no setting of ssh_config: {line.text[:40]!r}")
         key, words = keyword[1].lower(), _words(source, line, keyword.end())
         if key == "include":
-            source.wrong(line.at, "Include is not followed; import the files that name hosts one by one, without it")
+            source.fail(line.at, "Include is not followed; import the files that name hosts one by one, without it")
         if not words:
-            source.wrong(line.at, f"{keyword[1]} has no value")
+            source.fail(line.at, f"{keyword[1]} has no value")
         if key in ("host", "match"):
-            yield block
-            block = _Block(words) if key == "host" else _match(line, words, notes)
-            for name in block.patterns if block.named else ():
-                if not _WILDCARD.search(name):
-                    names.setdefault(name, line.at)
-        elif key in _TAKEN:
+            yield block, at
+            block, at = _Block(words) if key == "host" else _match(line, words, notes), line.at
+        elif key in _KEYWORDS:
             block.settings.setdefault(key, (words[0], line.at))
         elif key == "proxycommand":
             block.settings.setdefault(key, (line.text[keyword.end() :], line.at))
             notes.add(f'left out, ProxyCommand on line {line.number}: say transport = "openssh" under [ssh] to use it')
-    yield block
+    yield block, at
 
 
-def _match(line: Line, words: tuple[str, ...], notes: set[str]) -> _Block:
-    """Read `Match all`, `Match host` and `Match originalhost`; other criteria are known only when ssh connects."""
+def _match(line: TextLine, words: tuple[str, ...], notes: set[str]) -> _Block:
+    """Read `Match all`, `Match host` and `Match originalhost`. Only ssh knows other criteria, when it connects."""
     kind, *lists = (words[0].lower(), *words[1:])
     if kind == "all" and not lists:
         return _Block(("*",), named=False)
     if kind in ("host", "originalhost") and len(lists) == 1:
         return _Block(tuple(lists[0].split(",")), by_address=kind == "host", named=False)
-    notes.add(f"left out, Match on line {line.number}: what it says of hosts depends on who asks")
+    notes.add(f"left out, Match on line {line.number}: its criteria are known only when ssh connects")
     return _Block((), named=False)
 
 
-def _words(source: Source, line: Line, at: int) -> tuple[str, ...]:
+def _words(source: ListSource, line: TextLine, at: int) -> tuple[str, ...]:
     text = line.text[at:]
     if text.count('"') % 2:
-        source.wrong(line.at + at, "a quote is opened, and not closed")
+        source.fail(line.at + at, "a quote is opened, and not closed")
     return tuple(quoted or bare for quoted, bare in _WORD.findall(text))
 
 
-def _host(
-    source: Source, name: str, at: int, blocks: Sequence[_Block], notes: set[str]
-) -> tuple[ListedHost, tuple[str, str]]:
-    """Return the host, and the way to it (ProxyJump and ProxyCommand): behind another gateway the same address is
-    another host. `blocks`: those that may apply to it, in their order."""
-    source.checked(name, at)
-    said: dict[str, tuple[str, int]] = {}
+def _settings_of(source: ListSource, name: str, blocks: Sequence[_Block]) -> _Settings:
+    """Return the settings of a host from the blocks that may apply to it, in their order."""
+    settings: _Settings = {}
     for block in blocks:
-        known = _filled_in(source, *said["hostname"], name) if block.by_address and "hostname" in said else name
-        if block.applies_to(known):
-            said = {**block.settings, **said}
-    way = (said.get("proxyjump", ("",))[0], said.pop("proxycommand", ("",))[0])
-    if "identityfile" in said:
-        _drop_key(said, notes)
-    values = {key: _filled_in(source, value, place, name) for key, (value, place) in said.items()}
+        by_address = block.by_address and "hostname" in settings
+        if block.applies_to(_filled_in(source, *settings["hostname"], name) if by_address else name):
+            settings = {**block.settings, **settings}
+    return settings
+
+
+def _host(source: ListSource, name: str, settings: _Settings, notes: set[str]) -> ListedHost:
+    settings = {
+        key: setting for key, setting in settings.items() if key != "identityfile" or _is_key(setting[0], notes)
+    }
+    values = {key: _filled_in(source, value, at, name) for key, (value, at) in settings.items()}
     address = values.get("hostname")
     if address:
-        source.checked(address, said["hostname"][1])
+        source.valid_host(address, settings["hostname"][1])
     port = values.get("port")
     if port is not None and whole_number(port, 1, 65535) is None:
-        source.wrong(said["port"][1], f"Port should be a number from 1 to 65535, found {port[:40]!r}")
-    host = ListedHost(
+        source.fail(settings["port"][1], f"Port should be a number from 1 to 65535, found {port[:40]!r}")
+    return ListedHost(
         name,
         None if address == name else address,
         user=values.get("user"),
         port=int(port) if port else None,
         key=values.get("identityfile"),
-        bastion=jump.of_value(values["proxyjump"], notes) if "proxyjump" in values else None,
+        bastion=proxy_jump.of_value(values["proxyjump"], notes) if "proxyjump" in values else None,
     )
-    return host, way
 
 
-def _drop_key(said: dict[str, tuple[str, int]], notes: set[str]) -> None:
-    """Take IdentityFile away where it is "none", or ssh fills something in that is known only when it connects."""
-    value = said["identityfile"][0]
+def _is_key(value: str, notes: set[str]) -> bool:
+    """Return whether IdentityFile is a file, with a name that is known before ssh connects."""
     if value.lower() == "none":
-        del said["identityfile"]
-    elif re.search(r"%[^h%]|\$\{", value.replace("%%", "")):
+        return False
+    if re.search(r"%[^h%]|\$\{", value.replace("%%", "")):
         notes.add(f"left out, IdentityFile {value[:80]}: ssh fills in a part of it when it connects")
-        del said["identityfile"]
+        return False
+    return True
 
 
-def _filled_in(source: Source, value: str, at: int, name: str) -> str:
-    """%h is the name, %% a percent sign; the others are not known before somebody connects."""
-    if other := re.search(r"%[^h%]|%$", value.replace("%%", "")):
-        source.wrong(at, f"{other[0]} is filled in only by ssh; write out what it stands for")
+def _filled_in(source: ListSource, value: str, at: int, name: str) -> str:
+    """Replace %h by the name, and %% by a percent sign. Only ssh knows the other tokens, when it connects."""
+    if token := _ONLY_SSH_KNOWS.search(value.replace("%%", "")):
+        source.fail(at, f"{token[0]} is filled in only by ssh; write out what it stands for")
     return value.replace("%%", "\0").replace("%h", name).replace("\0", "%")
 
 
-def _block(host: ListedHost) -> Iterator[str]:
+def _lines(host: ListedHost) -> Iterator[str]:
     yield f"Host {host.name}\n"
     settings = {
         "HostName": host.address,
@@ -185,8 +199,8 @@ def _block(host: ListedHost) -> Iterator[str]:
 
 
 def _quoted(value: str) -> str:
-    """Raises ValueError for what ssh_config cannot say."""
+    """Raise ValueError for characters that ssh_config cannot have."""
     if re.search(r'["#]', value):
-        raise ValueError(f"{value!r} cannot stand there: ssh_config has no way to write it")
+        raise ValueError(f"{value!r} cannot be written: ssh_config has no way to quote it")
     text = value.replace("%", "%%")
     return f'"{text}"' if re.search(r"\s", text) else text

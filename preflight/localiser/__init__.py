@@ -1,2 +1,4 @@
-"""Who is at fault, from tests over groups. In the order in which data flows: types, evidence, rules, plan; `localise`
-is the way in, `merge` puts the verdicts of rails together. Pure, and below `checks`: pings and the probe feed it."""
+"""Localisation of faults from tests over groups of hosts or devices. Pure: pings and the probe supply the results.
+
+Data flows from `types` through `evidence`, `rules` and `plan`. `localise` is the entry point, `merge` combines rails.
+"""

@@ -1,34 +1,35 @@
-"""What the results so far say of every member: a fold over them in the order in which they came. Pure.
+"""Evidence about every member: a fold over the results in the order in which they came. Pure.
 
-A member is *good* from a pass on, a *suspect* from an unexplained failure on. A failure with somebody good accuses the
-other alone; a failure of two equals accuses both. A pass acquits of all accusations before it: what is broken does not
-pass. Whoever passes together belongs to one *island*.
+A member is *good* from a pass on, and a *suspect* from an unexplained failure on. A failure with a good partner puts
+suspicion on the other member alone; a failure of two good or two unproven members puts it on both. A pass clears a
+member of all earlier suspicion, since a broken member does not pass. Members that passed together, directly or through
+others, form an *island*.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from preflight.localiser.types import Group, Member, Outcome, Result, Test
+from preflight.localiser.types import Group, GroupOutcome, GroupResult, Member, Test
 
-ABSENT_AFTER = 2  # tests in a row that were not run: the member is not there
+ABSENT_AFTER = 2  # consecutive tests that were not run, after which a member counts as absent
 
 
 @dataclass(frozen=True)
-class Accusation:
-    """A failed pair test, held against one of the two. `proven`: the other one was good, and this one was not."""
+class Suspicion:
+    """A failed pair test, counted against one of the two. `proven`: its partner was good, and it was not."""
 
     test: Test
-    by: Member
+    partner: Member
     proven: bool
 
 
 @dataclass
 class Evidence:
-    """Of each member: what is held against it, whom it was tried with. Of each group: how often it failed."""
+    """Facts about members, pairs and larger groups that the results so far establish."""
 
     last_pass: dict[Member, int] = field(default_factory=dict)  # the place in the sequence of results
-    accusations: dict[Member, list[Accusation]] = field(default_factory=dict)  # since the last pass
+    suspicions: dict[Member, list[Suspicion]] = field(default_factory=dict)  # since the last pass
     tried: dict[Member, dict[Member, list[Test]]] = field(default_factory=lambda: defaultdict(dict))  # by partner
     not_run: dict[Member, list[Test]] = field(default_factory=lambda: defaultdict(list))  # since the last that was
     failed: dict[Group, list[Test]] = field(default_factory=dict)
@@ -36,22 +37,19 @@ class Evidence:
     good_ends: set[Group] = field(default_factory=set)  # pairs that failed first when both were already good
     passed: set[Group] = field(default_factory=set)
     speed: dict[Member, float] = field(default_factory=dict)  # the best value of its passed pairs
-    streak: dict[Member, int] = field(default_factory=lambda: defaultdict(int))  # pairs passed in a row, to the last
-    results: int = 0  # tests that were run
-    contradicted: bool = False  # the same members failed and passed: a single failure says less than it does otherwise
+    streak: dict[Member, int] = field(default_factory=lambda: defaultdict(int))  # pairs passed since its last failure
+    tests_run: int = 0
+    contradicted: bool = False  # a group both failed and passed: from then on one failure proves less
     _parent: dict[Member, Member] = field(default_factory=dict)
-
-    def suspect(self, member: Member) -> bool:
-        return member in self.accusations
 
     def absent(self, member: Member) -> bool:
         return len(self.not_run.get(member, ())) >= ABSENT_AFTER
 
     def good(self, member: Member) -> bool:
-        return member in self.last_pass and member not in self.accusations and not self.absent(member)
+        return member in self.last_pass and member not in self.suspicions and not self.absent(member)
 
     def island(self, member: Member) -> Member:
-        """The representative of those with whom it passed, directly or through others."""
+        """Return the representative of the member's island: union-find with path halving."""
         parent = self._parent
         while (up := parent.get(member, member)) != member:
             parent[member] = parent.get(up, up)
@@ -59,40 +57,24 @@ class Evidence:
         return member
 
     @property
-    def needed(self) -> int:
-        """Failures with good partners that convict."""
+    def failures_needed(self) -> int:
+        """Failures with good partners that show a fault."""
         return 4 if self.contradicted else 2
 
     def open_pairs(self) -> Iterator[Group]:
-        """Pairs that failed and never passed, while both ends are good with others."""
+        """Yield pairs that failed and never passed, while both ends are good with others."""
         for group in self.failed:
             if len(group) == 2 and group not in self.passed and all(map(self.good, group)):
                 yield group
 
-    def _join(self, members: Iterable[Member]) -> None:
-        roots = [self.island(member) for member in members]
-        for root in roots[1:]:
-            self._parent[root] = roots[0]
-            roots[0] = self.island(roots[0])
-
-    def _accuse(self, test: Test, a: Member, b: Member) -> None:
-        good = {member for member in (a, b) if self.good(member)}
-        if len(good) == 2 and len(self.failed[test.members]) > 1:
-            return  # tried again because both are good elsewhere: that speaks of what is between them
-        if len(good) == 2:
-            self.good_ends.add(test.members)
-        for member, other in ((a, b), (b, a)):
-            if member not in good or len(good) == 2:
-                accusation = Accusation(test, other, proven=other in good and member not in good)
-                self.accusations.setdefault(member, []).append(accusation)
-
-    def add(self, place: int, result: Result) -> None:
+    def add(self, place: int, result: GroupResult) -> None:
+        """Take in the result at this place in the sequence."""
         test, members = result.test, sorted(result.test.members)
-        if result.outcome is Outcome.NOT_RUN:
+        if result.outcome is GroupOutcome.NOT_RUN:
             for member in members:
                 self.not_run[member].append(test)
             return
-        self.results += 1
+        self.tests_run += 1
         for member in members:
             self.not_run.pop(member, None)
         if len(members) == 2:
@@ -101,23 +83,47 @@ class Evidence:
             self.tried[b].setdefault(a, []).append(test)
         self.contradicted |= test.members in (self.passed if result.failed else self.failed)
         if result.failed:
-            self.failed.setdefault(test.members, []).append(test)
-            self.first_failure.setdefault(test.members, place)
-            if len(members) == 2:
-                self._accuse(test, *members)
-                self.streak.update(dict.fromkeys(members, 0))
-            return
-        self.passed.add(test.members)
+            self._add_failure(place, test, members)
+        else:
+            self._add_pass(place, result, members)
+
+    def _add_failure(self, place: int, test: Test, members: Sequence[Member]) -> None:
+        self.failed.setdefault(test.members, []).append(test)
+        self.first_failure.setdefault(test.members, place)
+        if len(members) == 2:
+            self._suspect_ends(test, *members)
+            self.streak.update(dict.fromkeys(members, 0))
+
+    def _add_pass(self, place: int, result: GroupResult, members: Sequence[Member]) -> None:
+        self.passed.add(result.test.members)
         self._join(members)
         for member in members:
             self.last_pass[member] = place
-            self.accusations.pop(member, None)
+            self.suspicions.pop(member, None)
             self.streak[member] += len(members) == 2
             if result.value is not None and len(members) == 2:
                 self.speed[member] = max(result.value, self.speed.get(member, result.value))
 
+    def _join(self, members: Iterable[Member]) -> None:
+        roots = [self.island(member) for member in members]
+        for root in roots[1:]:
+            self._parent[root] = roots[0]
+            roots[0] = self.island(roots[0])
 
-def weigh(results: Sequence[Result]) -> Evidence:
+    def _suspect_ends(self, test: Test, a: Member, b: Member) -> None:
+        good = {member for member in (a, b) if self.good(member)}
+        if len(good) == 2:
+            if len(self.failed[test.members]) > 1:
+                return  # a retest of two ends that are good elsewhere is about the link between them
+            self.good_ends.add(test.members)
+        for member, partner in ((a, b), (b, a)):
+            if len(good) == 2 or member not in good:
+                suspicion = Suspicion(test, partner, proven=partner in good and member not in good)
+                self.suspicions.setdefault(member, []).append(suspicion)
+
+
+def weigh(results: Sequence[GroupResult]) -> Evidence:
+    """Return the evidence of results in their order."""
     evidence = Evidence()
     for place, result in enumerate(results):
         evidence.add(place, result)

@@ -1,4 +1,4 @@
-"""The order in which members meet when nothing is known of them. Pure."""
+"""The order in which members meet while nothing is known about them. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,39 +10,63 @@ Pair = tuple[Member, Member]
 MayMeet = Callable[[Member, Member], bool]
 
 
-def anybody(_: Member, __: Member) -> bool:
-    """Where every two can be tested together."""
+def any_pair(_: Member, __: Member) -> bool:
+    """Return True: any two members can be tested together."""
     return True
 
 
 def meeting_order(members: Sequence[Member], topology: Mapping[Member, object], seed: int) -> list[Member]:
-    """Members in a random order, such that neighbours (0 and 1, 2 and 3, …) are behind different leaves where that is
-    possible, and every two leaves meet before any two meet again. An odd member is the last."""
-    random = Random(seed)  # noqa: S311  (a seed that is told makes a run repeatable)
+    """Return the members in a random order in which 0 and 1, 2 and 3, … are neighbours.
+
+    Neighbours are behind different leaves where that is possible, and every two leaves meet before any two meet again.
+    An odd member is the last.
+    """
+    random = Random(seed)
     shuffled = list(members)
     random.shuffle(shuffled)
-    if len({topology.get(member) for member in members}) < 2:
-        return shuffled
     behind: dict[object, list[Member]] = defaultdict(list)
     for member in shuffled:
         behind[topology.get(member)].append(member)
-    leaves = list(behind.values())
+    if len(behind) < 2:
+        return shuffled
+    place = {leaf: number for number, leaf in enumerate(behind)}
+    pairs, remaining = _cross_leaves(list(behind.values()))
+    # While nothing passes, blocks of two pairs are tried first. In a block two members have the same leaf, so that they
+    # pass where only the paths between leaves are broken.
+    pairs.sort(key=lambda pair: place[topology.get(pair[0])])
+    return [member for pair in _spread(remaining, pairs, topology) for member in pair]
+
+
+def pair_up(order: Sequence[Member], may_meet: MayMeet) -> list[Pair]:
+    """Return pairs of every member with the next one that it may meet.
+
+    If a member may meet all that it has not met, the first three matchings try all pairs of each block of four. So if
+    at most half of an even number of members are bad, at least one test of three rounds passes: if no pair of the
+    first round does, each pair has exactly one good member, and two good members of a block meet in the second or
+    third round.
+    """
+    pairs, waiting = [], list(order)
+    while waiting:
+        member = waiting.pop(0)
+        place = next((place for place, partner in enumerate(waiting) if may_meet(member, partner)), None)
+        if place is not None:
+            pairs.append((member, waiting.pop(place)))
+    return pairs
+
+
+def _cross_leaves(leaves: list[list[Member]]) -> tuple[list[Pair], list[Member]]:
+    """Pair members of different leaves until one leaf has members left, and return those, too."""
     pairs: list[Pair] = []
     while len(leaves) > 1:
-        for one, other in _tournament(len(leaves)):
-            if leaves[one] and leaves[other]:
-                pairs.append((leaves[one].pop(), leaves[other].pop()))
+        for a, b in _tournament(len(leaves)):
+            if leaves[a] and leaves[b]:
+                pairs.append((leaves[a].pop(), leaves[b].pop()))
         leaves = [leaf for leaf in leaves if leaf]
-    rest = leaves[0] if leaves else []
-    # Blocks of two pairs are what is tried first while nothing passes: each has two behind the same leaf, who pass
-    # where all that is broken is between leaves.
-    place = {leaf: number for number, leaf in enumerate(behind)}
-    pairs.sort(key=lambda pair: place[topology.get(pair[0])])
-    return [member for pair in _spread(rest, pairs, topology) for member in pair]
+    return pairs, leaves[0] if leaves else []
 
 
 def _tournament(teams: int) -> list[tuple[int, int]]:
-    """Every two of the teams once, such that all have played before any plays again (the circle method)."""
+    """Return every pair of teams once, so that all play before any plays again (the circle method)."""
     circle = [*range(teams), *([-1] if teams % 2 else [])]
     half, games = len(circle) // 2, []
     for _ in range(len(circle) - 1):
@@ -51,28 +75,14 @@ def _tournament(teams: int) -> list[tuple[int, int]]:
     return games
 
 
-def _spread(rest: Sequence[Member], pairs: Sequence[Pair], topology: Mapping[Member, object]) -> list[Sequence[Member]]:
-    """Whoever is left over, all behind one leaf, takes the partners of pairs that have nobody behind it."""
-    left, done = list(rest), []
+def _spread(
+    remaining: list[Member], pairs: Sequence[Pair], topology: Mapping[Member, object]
+) -> list[Sequence[Member]]:
+    """Give two members of the remaining leaf the partners of a pair that has no member behind that leaf."""
+    groups: list[Sequence[Member]] = []
     for pair in pairs:
-        if len(left) > 1 and all(topology.get(member) != topology.get(left[0]) for member in pair):
-            done += [(pair[0], left.pop()), (pair[1], left.pop())]
+        if len(remaining) > 1 and all(topology.get(member) != topology.get(remaining[0]) for member in pair):
+            groups += [(pair[0], remaining.pop()), (pair[1], remaining.pop())]
         else:
-            done.append(pair)
-    return [*done, left]
-
-
-def pair_up(order: Sequence[Member], may_meet: MayMeet) -> list[Pair]:
-    """Everybody with the next one that it may meet.
-
-    Where all may meet but those who did, its first three matchings try all pairs of each block of four. So if no more
-    than half of an even number of members are bad, one of three rounds passes somewhere: if none of the first round's
-    pairs does, each has exactly one good member, and two good ones of a block meet in the second or third.
-    """
-    pairs, waiting = [], list(order)
-    while waiting:
-        one = waiting.pop(0)
-        partner = next((place for place, other in enumerate(waiting) if may_meet(one, other)), None)
-        if partner is not None:
-            pairs.append((one, waiting.pop(partner)))
-    return pairs
+            groups.append(pair)
+    return [*groups, remaining]

@@ -1,8 +1,7 @@
-"""From the verdicts of rails to one: device, host, rail, link, partition, scale or system. Pure.
+"""Verdicts of rails combined: device, host, rail, link, partition, scale or system. Pure.
 
-Each rail has a localiser of its own over the hosts; with the same seed their first rounds coincide. What all rails say
-of a host is the host's; what one rail says, its device's. The functions take what they need and nothing else, so
-that a caller who has one rail only (gloo) uses them, too.
+Each rail has its own localiser over the hosts. With the same seed, their first rounds are the same. A fault on all
+rails is the host's, a fault on one rail is its device's. `merge` works with one rail (gloo), too.
 """
 
 import statistics
@@ -10,30 +9,32 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from preflight.localiser.types import Group, Outcome, Test, Tests, Verdict
+from preflight.localiser.types import Group, GroupOutcome, Test, Tests, Verdict
 
 SLOW = 0.8  # of the median
 
 
 @dataclass(frozen=True)
 class Rail:
-    """A rail's hosts, what its localiser says of them, and how the tests ended on which that rests, if it is known."""
+    """A rail's hosts, its localiser's verdict, and the outcomes of its tests, as far as they are known."""
 
     hosts: Collection[str]
     verdict: Verdict
-    outcomes: Mapping[Test, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[Test, GroupOutcome] = field(default_factory=dict)
 
-    def trouble(self, tests: Tests) -> Outcome | None:
-        """How most of them ended; hanging and failing are one."""
-        ends = (self.outcomes[test] for test in tests if test in self.outcomes)
-        ended = Counter(Outcome.FAIL if end is Outcome.HANG else end for end in ends)
-        return ended.most_common(1)[0][0] if ended else None
+    def usual_failure(self, tests: Tests) -> GroupOutcome | None:
+        """Return the most frequent outcome of the tests, where a hang counts as a failure."""
+        outcomes = (self.outcomes[test] for test in tests if test in self.outcomes)
+        counts = Counter(GroupOutcome.FAIL if outcome is GroupOutcome.HANG else outcome for outcome in outcomes)
+        return counts.most_common(1)[0][0] if counts else None
 
 
 @dataclass(frozen=True)
-class Found:
-    """Somebody, or several, at fault. `kind` as in `model.measure.Culprit`, or `intermittent host`, `intermittent
-    device`; `members` are hosts, or devices as "node01/3"; `tests` by rail."""
+class LocatedFault:
+    """A fault and its members: hosts, or devices as "node01/3".
+
+    `kind` as in `model.measure.Culprit`, or `intermittent host`, `intermittent device`; `tests` by rail.
+    """
 
     kind: str
     members: tuple[str, ...]
@@ -41,95 +42,100 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Flow:
-    """What one host sent to another in one direction, on one rail. GB/s."""
+class Transfer:
+    """Bandwidth from one host to another on one rail, in GB/s."""
 
     sender: str
     receiver: str
     gbps: float
 
 
-_Named = dict[Group, dict[int, Tests]]  # who → by rail, the tests
+_ByGroup = dict[Group, dict[int, Tests]]  # the tests by rail
 
 
-def merge(rails: Mapping[int, Rail]) -> list[Found]:
-    """Who is at fault, the largest object first. Empty where every rail passed."""
-    silent = {index: _all_tests(rail.verdict) for index, rail in sorted(rails.items()) if rail.verdict.systemic}
-    if silent and len(silent) == len(rails):
-        return [Found("system", (), silent)]
-    found = [
-        Found("rail", tuple(f"{host}/{index}" for host in sorted(rails[index].hosts)), {index: tests})
-        for index, tests in silent.items()
+def merge(rails: Mapping[int, Rail]) -> list[LocatedFault]:
+    """Return the faults, the largest object first, or nothing where every rail passed."""
+    dead = {index: _all_tests(rail.verdict) for index, rail in sorted(rails.items()) if rail.verdict.systemic}
+    if dead and len(dead) == len(rails):
+        return [LocatedFault("system", (), dead)]
+    faults = [
+        LocatedFault("rail", _devices(rails[index].hosts, index), {index: tests}) for index, tests in dead.items()
     ]
-    speaking = {index: rail for index, rail in rails.items() if index not in silent}
-    found += _named(_by_group(speaking, lambda verdict: _single(verdict.convicted)), speaking, "host", "device")
-    flickering = _by_group(speaking, lambda verdict: _single(verdict.intermittent))
-    found += _named(flickering, speaking, "intermittent host", "intermittent device")
-    found += _named(_by_group(speaking, lambda verdict: verdict.links), speaking, "link", "link")
-    found += _named(_by_group(speaking, lambda verdict: verdict.partitions), speaking, "partition", "partition")
-    found += _named(_by_group(speaking, lambda verdict: verdict.scale), speaking, "scale", "scale")
-    return found
+    alive = {index: rail for index, rail in sorted(rails.items()) if index not in dead}
+    for whole, single, groups in _KINDS:
+        faults += _faults(_by_group(alive, groups), alive, whole, single)
+    return faults
+
+
+def slow_direction(host: str, transfers: Iterable[Transfer], *, suspects: Collection[str] = ()) -> str:
+    """Return `sends`, `receives` or `both`, or nothing where neither is slow or too little is known.
+
+    The host's transfers are compared with those between other hosts. Transfers with other suspects do not count.
+    """
+    transfers = [t for t in transfers if not {t.sender, t.receiver} & set(suspects) - {host}]
+    elsewhere = [t.gbps for t in transfers if host not in (t.sender, t.receiver)]
+    sent = [t.gbps for t in transfers if t.sender == host]
+    received = [t.gbps for t in transfers if t.receiver == host]
+    return _direction(sent, received, elsewhere)
+
+
+def slow_link_direction(link: tuple[str, str], transfers: Iterable[Transfer]) -> str:
+    """Return the slow direction of a pair, seen from its first host, like `slow_direction`."""
+    transfers = list(transfers)
+    sent = [t.gbps for t in transfers if (t.sender, t.receiver) == link]
+    received = [t.gbps for t in transfers if (t.receiver, t.sender) == link]
+    elsewhere = [t.gbps for t in transfers if {t.sender, t.receiver} != set(link)]
+    return _direction(sent, received, elsewhere)
 
 
 def _all_tests(verdict: Verdict) -> Tests:
     return tuple(dict.fromkeys(test for tests in verdict.unknown.values() for test in tests))
 
 
-def _single(named: Mapping[str, Tests]) -> dict[Group, Tests]:
-    return {frozenset({host}): tests for host, tests in named.items()}
+def _devices(hosts: Iterable[str], index: int) -> tuple[str, ...]:
+    return tuple(f"{host}/{index}" for host in sorted(hosts))
 
 
-def _by_group(rails: Mapping[int, Rail], of: Callable[[Verdict], Mapping[Group, Tests]]) -> _Named:
-    named: _Named = defaultdict(dict)
-    for index, rail in sorted(rails.items()):
-        for group, tests in of(rail.verdict).items():
-            named[group][index] = tests
-    return named
+def _single(members: Mapping[str, Tests]) -> dict[Group, Tests]:
+    return {frozenset({member}): tests for member, tests in members.items()}
 
 
-def _named(named: _Named, rails: Mapping[int, Rail], everywhere: str, somewhere: str) -> list[Found]:
-    """A group that is named on every rail that all of it has, for the same trouble, is at fault as a whole; else on
-    each rail by itself."""
-    found = []
-    for group, by_rail in sorted(named.items(), key=lambda item: sorted(item[0])):
-        theirs = {index for index, rail in rails.items() if group <= set(rail.hosts)}
-        if by_rail.keys() >= theirs and len({rails[index].trouble(tests) for index, tests in by_rail.items()}) == 1:
-            found.append(Found(everywhere, tuple(sorted(group)), dict(by_rail)))
+_Groups = Callable[[Verdict], Mapping[Group, Tests]]
+_KINDS: tuple[tuple[str, str, _Groups], ...] = (  # on all rails, on one, and the groups of a verdict
+    ("host", "device", lambda verdict: _single(verdict.faulty)),
+    ("intermittent host", "intermittent device", lambda verdict: _single(verdict.intermittent)),
+    ("link", "link", lambda verdict: verdict.links),
+    ("partition", "partition", lambda verdict: verdict.partitions),
+    ("scale", "scale", lambda verdict: verdict.scale),
+)
+
+
+def _by_group(rails: Mapping[int, Rail], groups: _Groups) -> _ByGroup:
+    by_group: _ByGroup = defaultdict(dict)
+    for index, rail in rails.items():
+        for group, tests in groups(rail.verdict).items():
+            by_group[group][index] = tests
+    return by_group
+
+
+def _faults(by_group: _ByGroup, rails: Mapping[int, Rail], whole: str, single: str) -> list[LocatedFault]:
+    """Return one fault for a group that fails alike on every rail that all its hosts have, else one for each rail."""
+    faults = []
+    for group, by_rail in sorted(by_group.items(), key=lambda item: sorted(item[0])):
+        expected = {index for index, rail in rails.items() if group <= set(rail.hosts)}
+        failures = {rails[index].usual_failure(tests) for index, tests in by_rail.items()}
+        if by_rail.keys() >= expected and len(failures) == 1:
+            faults.append(LocatedFault(whole, tuple(sorted(group)), dict(by_rail)))
         else:
-            found += [
-                Found(somewhere, tuple(f"{host}/{index}" for host in sorted(group)), {index: tests})
-                for index, tests in by_rail.items()
-            ]
-    return sorted(found, key=lambda one: one.kind != everywhere)
+            faults += [LocatedFault(single, _devices(group, index), {index: tests}) for index, tests in by_rail.items()]
+    return sorted(faults, key=lambda fault: fault.kind != whole)
 
 
-def slow_direction(host: str, flows: Iterable[Flow], *, suspects: Collection[str] = ()) -> str:
-    """`sends`, `receives`, `both` or, where neither is slow or too little is known, empty.
-
-    What a host sends is held against what the others send to each other; flows with other suspects say nothing of it.
-    """
-    flows = [flow for flow in flows if not {flow.sender, flow.receiver} & set(suspects) - {host}]
-    others = [flow.gbps for flow in flows if host not in (flow.sender, flow.receiver)]
-    sent = [flow.gbps for flow in flows if flow.sender == host]
-    received = [flow.gbps for flow in flows if flow.receiver == host]
-    return _direction(sent, received, others)
-
-
-def slow_link_direction(link: tuple[str, str], flows: Iterable[Flow]) -> str:
-    """Like `slow_direction`, of a pair and seen from its first host."""
-    flows = list(flows)
-    one, other = link
-    ahead = [flow.gbps for flow in flows if (flow.sender, flow.receiver) == (one, other)]
-    back = [flow.gbps for flow in flows if (flow.sender, flow.receiver) == (other, one)]
-    others = [flow.gbps for flow in flows if {flow.sender, flow.receiver} != {one, other}]
-    return _direction(ahead, back, others)
-
-
-def _direction(sent: Sequence[float], received: Sequence[float], others: Sequence[float]) -> str:
-    """Where there are no others to compare with, one way is held against the other way."""
+def _direction(sent: Sequence[float], received: Sequence[float], elsewhere: Sequence[float]) -> str:
+    """Compare the medians with that of other transfers, or with each other where there are none."""
     if not sent or not received:
         return ""
     out, into = statistics.median(sent), statistics.median(received)
-    usual = statistics.median(others) if others else max(out, into)
+    usual = statistics.median(elsewhere) if elsewhere else max(out, into)
     slow = (out < SLOW * usual, into < SLOW * usual)
     return {(True, True): "both", (True, False): "sends", (False, True): "receives"}.get(slow, "")

@@ -1,24 +1,24 @@
-"""What has to be tested next, and by whom: each need is one function, the most urgent first. Pure.
+"""The tests of the next round: one function for each reason to test, the most urgent first. Pure.
 
-What is asked for in a round is done at the same time, so it costs no time to ask for much; what costs time is another
-round. Members are given away once a round.
+Tests of a round run at the same time, so that more tests cost no time, but another round does. A member takes part in
+at most one test of a round.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from preflight.localiser.matching import MayMeet, anybody, pair_up
+from preflight.localiser.matching import MayMeet, pair_up
 from preflight.localiser.partners import Partners
-from preflight.localiser.rules import ACROSS, FEW, MOST, Rules
-from preflight.localiser.scale import Search
+from preflight.localiser.rules import FAILURES_APART, FEW_TRANSIENTS, MAX_TESTS, Rules
+from preflight.localiser.scale import ScaleSearch
 from preflight.localiser.types import Group, Member
 
-_SEARCH = 4  # times the logarithm of all members: groups that are tried to find the smallest that fails
-_BLIND_ROUNDS = 3  # as long as nothing passes; see `pair_up` for what they promise
+_SEARCH_FACTOR = 4  # times the logarithm of all members: groups that are tested to find the smallest that fails
+_BLIND_ROUNDS = 3  # while nothing passes; `pair_up` says why three are enough
 
 
 class Planner:
-    """Fills one round. `free`: who takes part in no test at the moment; `may_meet`: who may be tested with whom."""
+    """One round. `free`: members that no running test uses. `may_meet`: whether two can be tested together."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Planner:
         free: Iterable[Member],
         order: Sequence[Member],
         topology: Mapping[Member, object],
-        may_meet: MayMeet = anybody,
+        may_meet: MayMeet,
     ) -> None:
         self.rules, self.evidence = rules, rules.evidence
         self.order, self.topology, self.may_meet = order, topology, may_meet
@@ -34,19 +34,19 @@ class Planner:
         self.groups: list[Group] = []
 
     def fill(self) -> list[Group]:
-        nobody_busy = len(self.free) == sum(not self.evidence.absent(member) for member in self.order)
-        seekers = self._with_good_partners(self._with_friends(self._behind_one_leaf(self._seekers())))
-        self._among_themselves(seekers)
-        self._failed_pairs_again(within=True)
-        self._company()
-        self._one_network()
-        self._failed_pairs_again(within=False)
-        if not self.groups and nobody_busy:
-            self._smallest_failing()
+        """Return the groups to test, which are disjoint."""
+        all_free = len(self.free) == sum(not self.evidence.absent(member) for member in self.order)
+        unproven = self._pair_behind_leaves(self._unproven())
+        unproven = self._pair_islands(unproven)
+        unproven = self._pair_with_good(unproven)
+        self._pair_unproven(unproven)
+        self._retest_failed_pairs(within_island=True)
+        self._pair_confirmed()
+        self._connect_islands()
+        self._retest_failed_pairs(within_island=False)
+        if not self.groups and all_free:
+            self._search_smallest()
         return self.groups
-
-    def _leaf(self, member: Member) -> str:
-        return str(self.topology.get(member))
 
     def _take(self, members: Iterable[Member]) -> bool:
         group = frozenset(members)
@@ -56,157 +56,189 @@ class Planner:
         self.groups.append(group)
         return True
 
-    def _unproven(self, member: Member) -> bool:
-        if self.evidence.good(member) or member in self.rules.condemned:
-            return False
-        accused = len(self.evidence.accusations.get(member, ()))
-        return accused < MOST and not self._exhausted(member, accused)
+    def _take_pairs(self, members: Sequence[Member], may_meet: MayMeet) -> None:
+        for pair in pair_up(members, may_meet):
+            self._take(pair)
 
-    def _exhausted(self, member: Member, accused: int) -> bool:
-        """All good members with whom it can be tested have said of it what they can, several times."""
+    def _may_meet_first(self, member: Member, partner: Member) -> bool:
+        return partner not in self.evidence.tried[member] and self.may_meet(member, partner)
+
+    def _unproven(self) -> list[Member]:
+        """Return free members that have to show that they are good.
+
+        These are suspects, untried members, members that may have died since they passed, and those that may be
+        intermittent.
+        """
+        doubted = {member for pair in self.evidence.open_pairs() for member in self.rules.stale(pair)}
+        doubted.update(self.rules.doubtful, self.evidence.not_run)
+        return [
+            member for member in self.order if member in self.free and (member in doubted or self._needs_proof(member))
+        ]
+
+    def _needs_proof(self, member: Member) -> bool:
+        if self.evidence.good(member) or member in self.rules.confirmed:
+            return False
+        failures = len(self.evidence.suspicions.get(member, ()))
+        return failures < MAX_TESTS and not self._is_exhausted(member, failures)
+
+    def _is_exhausted(self, member: Member, failures: int) -> bool:
+        """Return whether all good members that may meet it were tried with it several times."""
         tried, good = self.evidence.tried[member], self.rules.good
-        return 0 < len(good) <= accused and all(
-            len(tried.get(other, ())) > self.evidence.needed for other in good if self.may_meet(member, other)
+        return 0 < len(good) <= failures and all(
+            len(tried.get(partner, ())) > self.evidence.failures_needed
+            for partner in good
+            if self.may_meet(member, partner)
         )
 
-    def _seekers(self) -> list[Member]:
-        """Who has to show that it is good: suspects, the untried, whoever may have died since it passed, and who may
-        fail now and then."""
-        asked = {member for pair in self.evidence.open_pairs() for member in self.rules.stale(pair)}
-        asked.update(self.rules.doubtful, self.evidence.not_run)
-        return [member for member in self.order if member in self.free and (member in asked or self._unproven(member))]
+    def _pair_behind_leaves(self, unproven: Sequence[Member]) -> list[Member]:
+        """Pair suspects behind the same leaf, if no member behind it has passed yet, once. Return those without a pair.
 
-    def _behind_one_leaf(self, seekers: Sequence[Member]) -> list[Member]:
-        """Those behind a leaf of whom nobody has passed yet with each other, once: the leaf may be cut off, and then
-        everybody elsewhere accuses them. Those who got no partner are returned."""
+        The leaf may be cut off. Then its members fail with all others.
+        """
         leaf, tried = self.topology.get, self.evidence.tried
-        well = {leaf(member) for member in self.evidence.last_pass}
-        behind: dict[object, list[Member]] = defaultdict(list)
-        for member in seekers:
-            if leaf(member) is not None and leaf(member) not in well and tried[member]:
-                behind[leaf(member)].append(member)
-        for neighbours in behind.values():
-            for pair in pair_up(neighbours, lambda one, other: other not in tried[one] and self.may_meet(one, other)):
-                self._take(pair)
-        return [member for member in seekers if member in self.free]
+        unsuspected = {None, *map(leaf, self.evidence.last_pass)}
+        suspects = [member for member in unproven if leaf(member) not in unsuspected and tried[member]]
+        for neighbours in _grouped(suspects, leaf):
+            self._take_pairs(neighbours, self._may_meet_first)
+        return [member for member in unproven if member in self.free]
 
-    def _with_friends(self, seekers: Sequence[Member]) -> list[Member]:
-        """Those whose whole island has come under suspicion with each other, first. On the far side of a partition,
-        all others would accuse them. Those who got no partner are returned."""
-        islands: dict[Member, list[Member]] = defaultdict(list)
-        for member in seekers:
-            if member in self.evidence.last_pass and not self.rules.islands.get(self.evidence.island(member)):
-                islands[self.evidence.island(member)].append(member)
-        for friends in islands.values():
-            for pair in pair_up(friends, self.may_meet):
-                self._take(pair)
-        return [member for member in seekers if member in self.free]
+    def _pair_islands(self, unproven: Sequence[Member]) -> list[Member]:
+        """Pair members of an island of which no member is good any more. Return those without a pair.
 
-    def _with_good_partners(self, seekers: Sequence[Member]) -> list[Member]:
-        """Each with somebody good: passes, and it is good; fails, and it is nearer to a conviction. Those who got no
-        partner are returned."""
-        partners = Partners(self.rules, self.free.difference(seekers), self.topology, self.may_meet)
-        left = []
-        for seeker in seekers:
-            partner = partners.of(seeker)
-            if partner is None:
-                left.append(seeker)
-            else:
-                self._take((seeker, partner))
-        return left
+        The island may be on the far side of a partition. Then its members fail with all others.
+        """
+        island = self.evidence.island
+        fallen = [
+            member
+            for member in unproven
+            if member in self.evidence.last_pass and not self.rules.islands.get(island(member))
+        ]
+        for members in _grouped(fallen, island):
+            self._take_pairs(members, self.may_meet)
+        return [member for member in unproven if member in self.free]
 
-    def _among_themselves(self, seekers: Sequence[Member]) -> None:
-        """Those for whom there is nobody good pair with each other, never twice. While nothing passes at all, only for
-        a few rounds, and two alone in the world once again: it may have been an accident."""
-        tried = self.evidence.tried
+    def _pair_with_good(self, unproven: Sequence[Member]) -> list[Member]:
+        """Pair each with a good member, since such a test tells most. Return those without a pair."""
+        partners = Partners(self.rules, self.free.difference(unproven), self.topology, self.may_meet)
+        for member in unproven:
+            partner = partners.take_for(member)
+            if partner is not None:
+                self._take((member, partner))
+        return [member for member in unproven if member in self.free]
+
+    def _pair_unproven(self, unproven: Sequence[Member]) -> None:
+        """Pair members for which no good one is free, each two of them once.
+
+        While nothing passes, they are paired for a few rounds only. A cluster of two is tested once again, since its
+        failure may have been an accident.
+        """
         if not self.rules.good:
-            seekers = [member for member in seekers if len(tried[member]) < _BLIND_ROUNDS]
-        for pair in pair_up(seekers, lambda one, other: other not in tried[one] and self.may_meet(one, other)):
-            self._take(pair)
+            unproven = [member for member in unproven if len(self.evidence.tried[member]) < _BLIND_ROUNDS]
+        self._take_pairs(unproven, self._may_meet_first)
         if len(self.order) == 2 and not self.groups and len(self.evidence.failed.get(frozenset(self.order), ())) == 1:
             self._take(self.order)
 
-    def _failed_pairs_again(self, *, within: bool) -> None:
-        """A link, or an accident? First pairs within an island: of others it may be the islands that are apart."""
+    def _retest_failed_pairs(self, *, within_island: bool) -> None:
+        """Tell links from accidents. Pairs between islands come later, since the islands may be apart."""
         for pair in self.evidence.open_pairs():
-            between = frozenset(map(self.evidence.island, pair))
-            settled = self.rules.believed(pair) or between in self.rules.apart or self.rules.flickering & pair
-            if within == (len(between) == 1) and not settled and not self.rules.stale(pair):
+            islands = frozenset(map(self.evidence.island, pair))
+            settled = self.rules.believed(pair) or islands in self.rules.apart or self.rules.surely_intermittent & pair
+            if within_island == (len(islands) == 1) and not settled and not self.rules.stale(pair):
                 self._take(pair)
 
-    def _company(self) -> None:
-        """The condemned with each other, first those behind the same leaf; see `Rules.alone`."""
-        behind: dict[object, list[Member]] = defaultdict(list)
-        for member in self.rules.alone:
-            behind[self.topology.get(member)].append(member)
-        for pair in pair_up([member for leaf in behind.values() for member in leaf], self.may_meet):
-            self._take(pair)
+    def _pair_confirmed(self) -> None:
+        """Pair confirmed suspects, those behind the same leaf first: they may be a part that is cut off."""
+        leaves = _grouped(self.rules.without_fellow, self.topology.get)
+        self._take_pairs([member for leaf in leaves for member in leaf], self.may_meet)
 
-    def _one_network(self) -> None:
-        """Once anything has failed, a chain through all islands, until they are one, or apart. Before that, the good
-        may be good on two sides of a partition, and a suspect one that was only tried with the other side. Islands
-        behind the same leaf come next to each other, since it may be its uplink."""
+    def _connect_islands(self) -> None:
+        """Test a chain through all islands once anything has failed, until they are one, or known to be apart.
+
+        Before that, members may be good on two sides of a partition, and a suspect may have been tried with the other
+        side only.
+        """
         if not self.evidence.failed:
             return
-        leaf = {member: place for place, member in enumerate(sorted(self.order, key=self._leaf))}
-        islands = sorted(self.rules.islands.items(), key=lambda island: leaf[island[1][0]])
-        again = {member for pair in self.evidence.open_pairs() for member in pair}  # better tried with each other
-        ends = {
-            root: sorted((member for member in members if member in self.free), key=lambda member: member not in again)
-            for root, members in islands
-        }
-        waiting = deque(root for root, _ in islands if ends[root])
-        while len(waiting) > 1:
-            here = waiting.popleft()
-            there = next((root for root in waiting if frozenset((here, root)) not in self.rules.crossings), None)
-            if there is not None and self._take_one_of_each(ends[here], ends[there]):
-                waiting.remove(there)
-                if ends[there]:
-                    waiting.appendleft(there)
-        for between, pairs in sorted(self.rules.crossings.items(), key=lambda crossing: len(crossing[1])):
-            tried = len(self.evidence.good_ends.intersection(pairs))
-            if between not in self.rules.apart and tried < 2 * ACROSS:  # then these are tried again
-                here, there = (ends[root] for root in between)
-                self._bridge(here, there, frozenset().union(*pairs))
+        ends = self._free_by_island()
+        self._test_chain(ends)
+        for islands, pairs in sorted(self.rules.crossings.items(), key=lambda crossing: len(crossing[1])):
+            tested = len(self.evidence.good_ends.intersection(pairs))
+            if islands not in self.rules.apart and tested < 2 * FAILURES_APART:  # beyond that, these pairs are retested
+                near, far = (ends[root] for root in islands)
+                self._test_across(near, far, frozenset().union(*pairs))
 
-    def _take_one_of_each(self, here: list[Member], there: list[Member]) -> bool:
-        for one in reversed(here):
-            for other in reversed(there):
-                if self.may_meet(one, other) and self._take((one, other)):
-                    here.remove(one)
-                    there.remove(other)
+    def _free_by_island(self) -> dict[Member, list[Member]]:
+        """Return the free members of each island, with islands behind the same leaf next to each other.
+
+        That leaf's uplink may separate them. Ends of open pairs come first in each, so that they are taken last: a test
+        of the pair itself tells more.
+        """
+        by_leaf = sorted(self.order, key=lambda member: str(self.topology.get(member)))
+        place = {member: number for number, member in enumerate(by_leaf)}
+        open_ends = {member for pair in self.evidence.open_pairs() for member in pair}
+        return {
+            root: sorted(filter(self.free.__contains__, members), key=lambda member: member not in open_ends)
+            for root, members in sorted(self.rules.islands.items(), key=lambda island: place[island[1][0]])
+        }
+
+    def _test_chain(self, ends: Mapping[Member, list[Member]]) -> None:
+        waiting = deque(root for root, members in ends.items() if members)
+        while len(waiting) > 1:
+            root = waiting.popleft()
+            following = (after for after in waiting if frozenset((root, after)) not in self.rules.crossings)
+            after = next(following, None)
+            if after is not None and self._take_one_of_each(ends[root], ends[after]):
+                waiting.remove(after)
+                if ends[after]:
+                    waiting.appendleft(after)
+
+    def _take_one_of_each(self, near: list[Member], far: list[Member]) -> bool:
+        for a in reversed(near):
+            for b in reversed(far):
+                if self.may_meet(a, b) and self._take((a, b)):
+                    near.remove(a)
+                    far.remove(b)
                     return True
         return False
 
-    def _bridge(self, here: list[Member], there: list[Member], touched: Group) -> None:
-        """Between islands where something failed already, others are tried, as many as it takes to call them apart: is
-        it a link, or all of them?"""
+    def _test_across(self, near: list[Member], far: list[Member], touched: Group) -> None:
+        """Test new pairs between two islands where one failed, as many as show whether it is a link or a partition."""
         begun = len(self.groups)
-        for one in sorted(here, key=touched.__contains__):
-            tried = self.evidence.tried[one]
-            fresh = [it for it in there if it in self.free and it not in tried and self.may_meet(one, it)]
-            if fresh and len(self.groups) - begun < ACROSS:
-                self._take((one, min(fresh, key=touched.__contains__)))
+        for member in sorted(near, key=touched.__contains__):
+            fresh = [partner for partner in far if partner in self.free and self._may_meet_first(member, partner)]
+            if fresh and len(self.groups) - begun < FAILURES_APART:
+                self._take((member, min(fresh, key=touched.__contains__)))
 
-    def _smallest_failing(self) -> None:
-        for search in searches(self.rules, self.order):
+    def _search_smallest(self) -> None:
+        for search in scale_searches(self.rules, self.order):
             for group in search.wanted:
                 self._take(group)
 
 
-def searches(rules: Rules, order: Sequence[Member]) -> list[Search]:
-    """One for every failing group that only its size explains, but for parts of others."""
+def scale_searches(rules: Rules, order: Sequence[Member]) -> list[ScaleSearch]:
+    """Return a search for every failing group that only its size explains, without groups that are parts of others."""
     failed, passed = rules.evidence.failed, rules.evidence.passed
-    groups = [group for group in failed if len(group) > 2 and not rules.explained(group)]
-    whole = [group for group in groups if not any(group < other for other in groups)]
-    done = []
-    limit = _SEARCH * len(order).bit_length()
-    for group in whole:
-        search = Search(rules.evidence, rules.evidence.needed // 2, limit)
-        search.halve([member for member in order if member in group])
-        done.append(search)
-    changed = sum(len(group) > 2 for group in rules.transient)
-    if changed > FEW or sum(len(group) > 2 for group in (*failed, *passed)) > 2 * limit:
-        for search in done:
-            search.wanted.clear()  # answers that change from one time to the next lead nowhere
-    return done
+    larger = [group for group in failed if len(group) > 2 and not rules.explained(group)]
+    limit = _SEARCH_FACTOR * len(order).bit_length()
+    searches = []
+    for group in larger:
+        if not any(group < whole for whole in larger):
+            search = ScaleSearch(rules.evidence, rules.evidence.failures_needed // 2, limit)
+            search.halve([member for member in order if member in group])
+            searches.append(search)
+    # A search leads nowhere where answers change from one time to the next, or too many were needed already.
+    if _count_larger(rules.transient) > FEW_TRANSIENTS or _count_larger((*failed, *passed)) > 2 * limit:
+        for search in searches:
+            search.wanted.clear()
+    return searches
+
+
+def _count_larger(groups: Iterable[Group]) -> int:
+    return sum(len(group) > 2 for group in groups)
+
+
+def _grouped(members: Iterable[Member], key: Callable[[Member], object]) -> Iterable[list[Member]]:
+    groups: dict[object, list[Member]] = defaultdict(list)
+    for member in members:
+        groups[key(member)].append(member)
+    return groups.values()

@@ -1,7 +1,7 @@
-"""Groups that fail although all pairs in them pass: the smallest part that still fails. Pure.
+"""Groups that fail although all pairs in them pass: the search for the smallest part that still fails. Pure.
 
-The search is played from its beginning with the answers so far, until it needs one that is not there: so it has no
-state, and takes in whatever else was observed. If a part fails, so does all that contains it.
+The search is replayed from its beginning with the answers so far, until it needs one that is not there. So it has no
+state, and uses whatever else was observed. If a part fails, every group that contains it fails, too.
 """
 
 from collections.abc import Sequence
@@ -10,76 +10,81 @@ from dataclasses import dataclass, field
 from preflight.localiser.evidence import Evidence
 from preflight.localiser.types import Group, Member
 
-_FUTILE = 2  # passes over the rest that save nothing: it is the number of members that fails, not which
+_FUTILE = 2  # passes that remove no member: then the number of members matters, not which ones
 
 
-class _UnknownError(Exception):
+class _UntestedError(Exception):
     def __init__(self, group: Group) -> None:
         self.group = group
 
 
 @dataclass
-class Search:
-    """What a search found, and what it has to know to go on. `repeat`: how often a group has to fail to be believed.
-    `limit`: groups that it may ask for, one after the other, before it is content with what it has."""
+class ScaleSearch:
+    """The smallest failing groups (`smallest`), and those to test before the search can go on (`wanted`).
+
+    `repeat`: failures that a group needs to be believed. `limit`: the number of groups that the search may ask for, one
+    after the other, before it settles for the smallest so far.
+    """
 
     evidence: Evidence
     repeat: int
     limit: int
-    found: list[Group] = field(default_factory=list)
+    smallest: list[Group] = field(default_factory=list)
     wanted: list[Group] = field(default_factory=list)
 
-    def fails(self, group: Group, *, certain: bool = False) -> bool:
-        failed, passed = self.evidence.failed, self.evidence.passed
-        if len(group) < 2 or group in passed or any(group < larger for larger in passed if len(larger) > 2):
-            return False
-        if len(failed.get(group, ())) >= (2 if certain else 1) * self.repeat:
-            return True
-        inside = (part for part in failed if part < group and part not in passed)
-        if not certain and any(len(failed[part]) >= self.repeat for part in inside):
-            return True
-        raise _UnknownError(group)
-
     def halve(self, group: Sequence[Member]) -> None:
-        """Both halves at once, and each that fails again in halves. Where both pass, neither is to blame alone."""
-        left, right = group[: len(group) // 2], group[len(group) // 2 :]
+        """Test both halves at once, and halve again each that fails. If both pass, narrow the group itself."""
+        middle = len(group) // 2
         failing, unknown = [], False
-        for half in (left, right):
+        for half in (group[:middle], group[middle:]):
             try:
-                if self.fails(frozenset(half)):
+                if self._fails(frozenset(half)):
                     failing.append(half)
-            except _UnknownError as ask:
-                self.wanted.append(ask.group)
+            except _UntestedError as error:
+                self.wanted.append(error.group)
                 unknown = True
         for half in failing:
             self.halve(half)
         if not failing and not unknown:
             try:
-                if self.fails(frozenset(group), certain=True):
-                    self.found.append(self._narrow(list(group)))
-            except _UnknownError as ask:
-                self.wanted.append(ask.group)
+                if self._fails(frozenset(group), certain=True):
+                    self.smallest.append(self._narrow(list(group)))
+            except _UntestedError as error:
+                self.wanted.append(error.group)
 
-    def _narrow(self, rest: list[Member]) -> Group:
-        """The smallest part, one member at a time: with the fewest members in a row that fail, the last is needed."""
+    def _fails(self, group: Group, *, certain: bool = False) -> bool:
+        """Raise _UntestedError where the results do not tell. `certain`: only twice as many failures of this very
+        group are enough."""
+        failed, passed = self.evidence.failed, self.evidence.passed
+        if len(group) < 2 or group in passed or any(group < larger for larger in passed if len(larger) > 2):
+            return False
+        if len(failed.get(group, ())) >= (2 if certain else 1) * self.repeat:
+            return True
+        parts = (part for part in failed if part < group and part not in passed)
+        if not certain and any(len(failed[part]) >= self.repeat for part in parts):
+            return True
+        raise _UntestedError(group)
+
+    def _narrow(self, candidates: list[Member]) -> Group:
+        """Return the smallest part, one member at a time: the last member of the shortest failing prefix is needed."""
         needed: list[Member] = []
-        asked, futile = 0, 0
-        while rest and futile < _FUTILE and asked < self.limit:
-            low, high = -1, len(rest)  # so many of the rest pass, so many fail
+        tests = futile = 0
+        while candidates and futile < _FUTILE and tests < self.limit:
+            low, high = -1, len(candidates)  # prefixes of these lengths pass, and fail
             middle = high - 1 if needed else (low + high) // 2
             while high - low > 1:
-                asked += 1
-                if self.fails(frozenset([*needed, *rest[:middle]])):
+                tests += 1
+                if self._fails(frozenset([*needed, *candidates[:middle]])):
                     high = middle
                 else:
                     low = middle
                 middle = (low + high) // 2
             if high == 0:
-                rest = []
+                candidates = []
                 break
-            futile = futile + 1 if high == len(rest) and needed else 0
-            needed.append(rest[high - 1])
-            rest = rest[: high - 1]
-        smallest = frozenset([*needed, *rest])
-        self.fails(smallest, certain=True)  # once it passes, the search takes another way
+            futile = futile + 1 if high == len(candidates) and needed else 0
+            needed.append(candidates[high - 1])
+            candidates = candidates[: high - 1]
+        smallest = frozenset([*needed, *candidates])
+        self._fails(smallest, certain=True)  # if it passes once, the search goes another way
         return smallest

@@ -1,16 +1,16 @@
-"""What the localiser speaks: tests, how they ended, and whom they convict."""
+"""Types of the localiser: tests of groups, their results, and the verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-Member: TypeAlias = Any  # hashable and sortable; a host's name, mostly
+Member: TypeAlias = Any  # hashable and sortable, usually a host's name
 Group: TypeAlias = frozenset[Member]
 
 
-class Outcome(StrEnum):
-    """How a test ended. Everything between PASS and NOT_RUN is a failure."""
+class GroupOutcome(StrEnum):
+    """Outcome of a test. All but PASS and NOT_RUN are failures."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Test:
-    """Members that work together once. `attempt` tells the second test of the same members from the first."""
+    """One run of members that work together. `attempt` numbers the tests of the same members from 1."""
 
     __test__ = False  # not a pytest class
 
@@ -34,34 +34,36 @@ class Test:
             raise ValueError(f"a test needs at least two members, not {sorted(self.members)}")
 
 
-@dataclass(frozen=True)
-class Result:
-    test: Test
-    outcome: Outcome
-    value: float | None = None  # more is better: GB/s
-
-    @property
-    def failed(self) -> bool:
-        return self.outcome not in (Outcome.PASS, Outcome.NOT_RUN)
-
-
 Tests: TypeAlias = tuple[Test, ...]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whom the tests convict, each with the tests that say so. What stands nowhere here passed.
+class GroupResult:
+    """A test with its outcome, and its bandwidth in GB/s where that was measured."""
 
-    `unknown`: neither proven good nor convicted. `scale`: smallest sets that fail although every part of them that was
-    tried passes. `transient`: members that failed together and passed when they were tried again, which is nobody's
-    fault yet. `systemic`: why nobody is convicted although nothing passes; else empty.
+    test: Test
+    outcome: GroupOutcome
+    value: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in (GroupOutcome.PASS, GroupOutcome.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Faults that the tests show, each with its tests. Members in none of the fields passed.
+
+    `faulty`: members that fail whichever good partner they have. `unknown`: members that are neither good nor faulty.
+    `scale`: the smallest groups that fail although every tested part of them passes. `transient`: groups that failed
+    and passed when they were tried again, which is no fault yet. `systemic`: nothing passes, so no member is faulty.
     """
 
-    convicted: Mapping[Member, Tests] = field(default_factory=dict)
+    faulty: Mapping[Member, Tests] = field(default_factory=dict)
     intermittent: Mapping[Member, Tests] = field(default_factory=dict)
     unknown: Mapping[Member, Tests] = field(default_factory=dict)
     links: Mapping[Group, Tests] = field(default_factory=dict)
     partitions: Mapping[Group, Tests] = field(default_factory=dict)
     scale: Mapping[Group, Tests] = field(default_factory=dict)
     transient: Mapping[Group, Tests] = field(default_factory=dict)
-    systemic: str = ""
+    systemic: bool = False

@@ -2,6 +2,6 @@
 pings use it, too."""
 
 from preflight.localiser.localise import Localiser
-from preflight.localiser.types import Outcome, Test, Verdict
+from preflight.localiser.types import GroupOutcome, Test, Verdict
 
-__all__ = ["Localiser", "Outcome", "Test", "Verdict"]
+__all__ = ["GroupOutcome", "Localiser", "Test", "Verdict"]

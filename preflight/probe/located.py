@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from preflight.localiser.localise import Localiser
-from preflight.localiser.merge import Flow, Found, Rail, slow_direction, slow_link_direction
-from preflight.localiser.types import Outcome, Test
+from preflight.localiser.merge import LocatedFault, Rail, Transfer, slow_direction, slow_link_direction
+from preflight.localiser.types import GroupOutcome, Test
 from preflight.model.measure import End, Located, Observation, TestOutcome
 from preflight.probe.pairs import JUDGED
 
@@ -41,16 +41,16 @@ class Field:
     def last_pass(self, member: str) -> str:
         """The id of the last test that somebody passed, empty if there is none."""
         own = (seen for test, seen in self.seen.items() if member in test.members)
-        passed = [seen for seen in own if outcome_of(seen) is Outcome.PASS]
+        passed = [seen for seen in own if outcome_of(seen) is GroupOutcome.PASS]
         return passed[-1][-1].test.id if passed else ""
 
 
-def outcome_of(seen: Sequence[Observation]) -> Outcome:
+def outcome_of(seen: Sequence[Observation]) -> GroupOutcome:
     """A host that was lost tells nothing of its partners, and needs none to be named."""
     if not seen or any(view.end is End.LOST for one in seen for view in one.ranks):
-        return Outcome.NOT_RUN
+        return GroupOutcome.NOT_RUN
     outcomes = {one.test.outcome for one in seen}
-    return Outcome(next((worst for worst in _WORST if worst in outcomes), Outcome.PASS))
+    return GroupOutcome(next((worst for worst in _WORST if worst in outcomes), GroupOutcome.PASS))
 
 
 def _speed(seen: Iterable[Observation]) -> float:
@@ -61,7 +61,7 @@ def _badness(seen: Observation) -> int:
     return len(_WORST) - _WORST.index(seen.test.outcome) if seen.test.outcome in _WORST else 0
 
 
-def located(found: Found, fields: Mapping[int, Field], *, of_devices: bool = False) -> Located:
+def located(found: LocatedFault, fields: Mapping[int, Field], *, of_devices: bool = False) -> Located:
     """`of_devices`: the localiser's members are devices, not hosts (of a rail, or whole)."""
     against: list[str] = []
     good: list[str] = []
@@ -82,19 +82,19 @@ def located(found: Found, fields: Mapping[int, Field], *, of_devices: bool = Fal
     return Located(kind, found.members, tuple(dict.fromkeys((*against, *good))), outcome, direction)
 
 
-def _one_way(observations: Iterable[Observation]) -> Iterator[Flow]:
+def _one_way(observations: Iterable[Observation]) -> Iterator[Transfer]:
     """Broadcasts between two devices: what they carry goes one way."""
     for seen in observations:
         test = seen.test
         if test.op == "broadcast" and len(test.members) == 2 and test.root is not None and test.busbw_GBps:
             sender, receiver = test.members[test.root], test.members[1 - test.root]
-            yield Flow(sender.place, receiver.place, test.busbw_GBps)
+            yield Transfer(sender.place, receiver.place, test.busbw_GBps)
 
 
-def _direction(members: Sequence[str], sent: Sequence[Flow]) -> str:
+def _direction(members: Sequence[str], sent: Sequence[Transfer]) -> str:
     """Which way is slow, of a host, a device, or two that are named together; empty where that is not known."""
     if all("/" not in member for member in members):
-        sent = [Flow(one.sender.partition("/")[0], one.receiver.partition("/")[0], one.gbps) for one in sent]
+        sent = [Transfer(one.sender.partition("/")[0], one.receiver.partition("/")[0], one.gbps) for one in sent]
     match members:
         case [one]:
             return slow_direction(one, sent)

@@ -99,7 +99,7 @@ class Search:
         verdicts = {rail: one.localiser.verdict() for rail, one in self._failing.items()}
         if not self.any_slow or any(verdict.partitions or verdict.systemic for verdict in verdicts.values()):
             return {}
-        self._out = {rail: frozenset(verdict.convicted) for rail, verdict in verdicts.items()}
+        self._out = {rail: frozenset(verdict.faulty) for rail, verdict in verdicts.items()}
         self._apart = {one.test.members for one in seen if one.test.outcome in _FAILED}
         fields = self._new_fields()
         for asked, round_ in self._played:

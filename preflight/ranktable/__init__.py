@@ -1,1 +1,1 @@
-"""Rank tables: text ⇄ types, their rules, and the table of live hosts. Pure."""
+"""Rank tables: reading, writing, their rules, and the table of live hosts. Pure."""

@@ -1,7 +1,7 @@
-"""A rank table beside what its hosts show: which host a server is, and what of it is otherwise. Pure."""
+"""A rank table compared with its live hosts: which host each server is, and what differs. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.facts.chips import Chips
 from preflight.facts.job import Job, SeenFile
@@ -9,121 +9,154 @@ from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, Networ
 from preflight.model.cluster import Host
 from preflight.ranktable.job import addresses_of_job, host_ips_of_job
 from preflight.ranktable.rules import ip
-from preflight.ranktable.types import Difference, Path, RankedDevice, RankTable, Server, called
+from preflight.ranktable.types import HostDifference, RankedDevice, RankTable, Server, format_rank
 
 _VARIABLE = "RANK_TABLE_FILE"
+_RULES = {"device_id": "device", "device_ip": "device-ip", "super_device_id": "sdid"}
+
+_Finding = HostDifference | str  # a sentence names something that could not be checked
+_FactsOfHosts = Mapping[str, HostFacts | Unreachable | None]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """`unseen`: a sentence for each thing that could not be looked at."""
+class TableComparison:
+    """Differences, and a sentence for everything that could not be checked."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[HostDifference, ...]
     unseen: tuple[str, ...] = ()
 
 
 def host_names(host: Host, network: Network | None) -> Iterator[str]:
-    """What a rank table may call this host; the likeliest first."""
+    """Yield the names that a rank table may use for this host, the likeliest first."""
     yield from (host.address, host.name)
     for interface in network.interfaces if network else ():
-        yield from (one.partition("/")[0] for one in interface.addresses if not one.startswith(("127.", "::1/")))
+        yield from (text.partition("/")[0] for text in interface.addresses if not text.startswith(("127.", "::1/")))
+
+
+def network_of(facts: HostFacts | Unreachable | None) -> Network | None:
+    return facts.network if isinstance(facts, HostFacts) and isinstance(facts.network, Network) else None
 
 
 def own_server(table: RankTable, host: Host, network: Network | None) -> Server | None:
-    """The table's server that is this host."""
+    """Return the table's server that is this host."""
     return next((table.by_name[name] for name in host_names(host, network) if name in table.by_name), None)
 
 
 def other_addresses(server: Server, hccn: Hccn) -> Iterator[tuple[RankedDevice, str]]:
-    """Ranks of a server with another address than their device has, and which it has."""
-    has = {device.index: device.address.value for device in hccn.devices}
+    """Yield ranks of a server with another address than their device has, and the device's address."""
+    addresses = {device.index: device.address.value for device in hccn.devices}
     for device in server.devices:
-        address = has.get(device.device_id)
+        address = addresses.get(device.device_id)
         if device.device_ip and address and not _same(device.device_ip, address):
             yield device, address
 
 
-def _same(one: str, other: str) -> bool:
-    return one == other or (ip(one) is not None and ip(one) == ip(other))
+def _same(a: str, b: str) -> bool:
+    return a == b or (ip(a) is not None and ip(a) == ip(b))
 
 
 def compare(
     table: RankTable, hosts: Sequence[Host], facts: ClusterFacts, *, limited: bool = False, digest: str = ""
-) -> Comparison:
-    """The table and these hosts. `limited`: they are not all of the inventory, so that other servers may be others;
-    `digest`: the sha256 of the table's bytes, where the hosts' copies are compared, too."""
-    seen = {host.name: facts.hosts.get(host.name) for host in hosts}
-    networks = {name: network_of(found) for name, found in seen.items()}
-    servers = {host.name: own_server(table, host, networks[host.name]) for host in hosts}
-    known = {server.path for server in servers.values() if server}
-    differences: list[Difference] = []
-    unseen: list[str] = []
-    nameless = next((host.name for host in hosts if networks[host.name] is None), "")  # its addresses are not known
-    for server in table.servers:
-        if server.path in known or limited:
-            continue
-        if nameless:
-            unseen.append(
-                f"server {server.id} ({_ranks(server)}): whether it is {nameless}, of which no address is seen"
-            )
-        else:
-            text = f"server {server.id} ({_ranks(server)}) is no host of the inventory"
-            differences.append(Difference("server", text, (*server.path, "server_id"), server=server.id))
+) -> TableComparison:
+    """Compare the table with these hosts.
+
+    `limited`: the inventory has more hosts, which other servers may be. `digest`: the sha256 of the table's bytes, with
+    which the hosts' copies are compared, too.
+    """
+    host_facts = {host.name: facts.hosts.get(host.name) for host in hosts}
+    servers = {host.name: own_server(table, host, network_of(host_facts[host.name])) for host in hosts}
+    findings = [] if limited else list(_servers_without_host(table, servers, host_facts))
     for host in hosts:
-        own, found = servers[host.name], seen[host.name]
-        if found is None or isinstance(found, Unreachable):
-            why = found.summary.removeprefix(f"{host.name}: ") if found else "it has no facts"
-            unseen.append(f"{host.name}: {why}")
-        elif own is None:
-            text = f"{host.name} ({host.address}) is not in the table: no server has one of its addresses"
-            differences.append(Difference("server", text, ("server_list",), host=host.name))
+        findings += _host_findings(table, host, servers[host.name], host_facts[host.name])
+    findings += _super_pods(table, servers, host_facts)
+    findings += _copies(digest, host_facts) if digest else ()
+    return TableComparison(
+        tuple(finding for finding in findings if isinstance(finding, HostDifference)),
+        tuple(finding for finding in findings if isinstance(finding, str)),
+    )
+
+
+def _servers_without_host(
+    table: RankTable, servers: Mapping[str, Server | None], host_facts: _FactsOfHosts
+) -> Iterator[_Finding]:
+    """Yield servers that are no host. A host without known addresses may be any of them."""
+    paths = {server.path for server in servers.values() if server}
+    unknown = next((name for name, facts in host_facts.items() if network_of(facts) is None), "")
+    for server in table.servers:
+        if server.path in paths:
+            continue
+        name = f"server {server.id} ({_ranks(server)})"
+        if unknown:
+            yield f"{name}: whether it is {unknown}, of which no address is seen"
         else:
-            of_host = _Host(host, own, found)
-            differences += [*of_host.devices(), *of_host.addresses(unseen), *of_host.sdids(table, unseen)]
-            differences += of_host.wanted(table)
-    differences += _super_pods(table, servers, seen)
-    differences += _copies(digest, seen, unseen) if digest else ()
-    return Comparison(tuple(differences), tuple(unseen))
+            text = f"{name} is no host of the inventory"
+            yield HostDifference("server", text, (*server.path, "server_id"), server=server.id)
+
+
+def _host_findings(
+    table: RankTable, host: Host, server: Server | None, facts: HostFacts | Unreachable | None
+) -> Iterator[_Finding]:
+    if not isinstance(facts, HostFacts):
+        yield f"{host.name}: {facts.summary.removeprefix(f'{host.name}: ') if facts else 'it has no facts'}"
+    elif server is None:
+        text = f"{host.name} ({host.address}) is not in the table: no server has one of its addresses"
+        yield HostDifference("server", text, ("server_list",), host=host.name)
+    else:
+        comparison = _ServerComparison(host, server, facts)
+        yield from comparison.devices()
+        yield from comparison.addresses()
+        yield from comparison.super_device_ids(table)
+        yield from comparison.job_requirements(table)
 
 
 def _super_pods(
-    table: RankTable, servers: Mapping[str, Server | None], seen: Mapping[str, HostFacts | Unreachable | None]
-) -> Iterator[Difference]:
-    """Servers that the table has in one super-pod, and npu-smi in several. What the table calls a super-pod is free."""
-    home = {server: pod for pod in table.super_pods for server in pod.servers}
+    table: RankTable, servers: Mapping[str, Server | None], host_facts: _FactsOfHosts
+) -> Iterator[HostDifference]:
+    """Yield servers of one super-pod of the table that npu-smi has in several. The table is free to name super-pods."""
+    pod_of = {server: pod for pod in table.super_pods for server in pod.servers}
     first: dict[str, tuple[str, int]] = {}
     for host, server in servers.items():
-        found = seen[host]
-        pod = home.get(server.id) if server else None
-        if server is None or pod is None or not isinstance(found, HostFacts) or not isinstance(found.chips, Chips):
+        pod = pod_of.get(server.id) if server else None
+        live = _live_pod(host_facts[host])
+        if server is None or pod is None or live is None:
             continue
-        live = next((chip.superpod.value.pod for chip in found.chips.chips if chip.superpod.value), None)
-        other, usual = first.setdefault(pod.id, (host, live)) if live is not None else ("", None)
+        example, usual = first.setdefault(pod.id, (host, live))
         if live != usual:
             text = (
-                f"server {server.id}: the table has it in super-pod {pod.id} with {other}, but {host} is in super-pod "
-                f"{live}, and {other} in {usual}"
+                f"server {server.id}: the table has it in super-pod {pod.id} with {example}, but {host} is in "
+                f"super-pod {live}, and {example} in {usual}"
             )
-            yield Difference("super-pod", text, pod.path, host=host, server=server.id, listed=pod.id, live=str(live))
+            yield HostDifference(
+                "super-pod", text, pod.path, host=host, server=server.id, listed=pod.id, live=str(live)
+            )
 
 
-def _copies(digest: str, seen: Mapping[str, HostFacts | Unreachable | None], unseen: list[str]) -> Iterator[Difference]:
-    """The tables that the hosts' jobs would read: HCCL compares a checksum of them between ranks. Where no host has
-    this one, it may be that it is yet to be brought there."""
-    jobs = {host: found.job for host, found in seen.items() if isinstance(found, HostFacts)}
-    unseen += [
-        f"{host}: the rank table of its jobs: {job.error}" for host, job in jobs.items() if isinstance(job, Missing)
-    ]
-    told = {host: job for host, job in jobs.items() if isinstance(job, Job) and job.variables.get(_VARIABLE)}
-    files = {host: job.files.get(job.variables[_VARIABLE]) for host, job in told.items()}
-    has = {host: file.digest if file else "" for host, file in files.items()}
-    nowhere = digest not in has.values()
-    for host, other in has.items():
-        if other != digest:
-            path, file = told[host].variables[_VARIABLE], files[host]
-            what = f"another table (sha256 {other[:12]}…)" if other else f"no table that can be read ({_state(file)})"
-            text = f"{host}: {_VARIABLE}={path} is {what}" + ("; no host has this one" if nowhere else "")
-            yield Difference("copy", text, (), host=host, listed=digest, live=other, warning=nowhere)
+def _live_pod(facts: HostFacts | Unreachable | None) -> int | None:
+    chips = facts.chips.chips if isinstance(facts, HostFacts) and isinstance(facts.chips, Chips) else ()
+    return next((chip.superpod.value.pod for chip in chips if chip.superpod.value), None)
+
+
+def _copies(digest: str, host_facts: _FactsOfHosts) -> Iterator[_Finding]:
+    """Compare the tables that the hosts' jobs read, since HCCL compares their checksums between ranks.
+
+    If no host has this table, it may not have been copied yet. Then the differences are warnings.
+    """
+    jobs = {host: facts.job for host, facts in host_facts.items() if isinstance(facts, HostFacts)}
+    for host, job in jobs.items():
+        if isinstance(job, Missing):
+            yield f"{host}: the rank table of its jobs: {job.error}"
+    paths = {
+        host: (path, job.files.get(path))
+        for host, job in jobs.items()
+        if isinstance(job, Job) and (path := job.variables.get(_VARIABLE))
+    }
+    nowhere = not any(file and file.digest == digest for _, file in paths.values())
+    for host, (path, file) in paths.items():
+        live = file.digest if file else ""
+        if live != digest:
+            copy = f"another table (sha256 {live[:12]}…)" if live else f"no table that can be read ({_state(file)})"
+            text = f"{host}: {_VARIABLE}={path} is {copy}" + ("; no host has this one" if nowhere else "")
+            yield HostDifference("copy", text, (), host=host, listed=digest, live=live, warning=nowhere)
 
 
 def _state(file: SeenFile | None) -> str:
@@ -135,95 +168,85 @@ def _ranks(server: Server) -> str:
     return f"ranks {ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else "no rank"
 
 
-def network_of(found: HostFacts | Unreachable | None) -> Network | None:
-    """Its addresses, where they were seen."""
-    return found.network if isinstance(found, HostFacts) and isinstance(found.network, Network) else None
-
-
 @dataclass(frozen=True)
-class _Host:
-    """A host that was seen, and its server."""
+class _ServerComparison:
+    """A host with facts, and its server."""
 
     host: Host
     server: Server
     facts: HostFacts
 
-    def devices(self) -> Iterator[Difference]:
-        """Devices that only one of both has."""
-        has = {device.index for device in self.host.devices}
-        if isinstance(self.facts.hccn, Hccn):
-            has = {device.index for device in self.facts.hccn.devices}
+    def devices(self) -> Iterator[HostDifference]:
+        """Yield devices that only the host or only the table has."""
+        devices = self.facts.hccn.devices if isinstance(self.facts.hccn, Hccn) else self.host.devices
+        live = {device.index for device in devices}
         listed = {device.device_id: device for device in self.server.devices}
-        for number in sorted(has - set(listed)):
+        for number in sorted(live - set(listed)):
             text = f"{self.host.name}: device {number} has no rank (server {self.server.id})"
-            yield self._difference(text, (*self.server.path, "device"), number, "", "", warning=True)
-        for number in sorted(set(listed) - has):
-            text = f"{called(self.server, listed[number])}: {self.host.name} has no device {number}"
-            yield self._of(listed[number], text, "device_id", str(number), "")
+            path = (*self.server.path, "device")
+            yield self._place(HostDifference("device", text, path, device=number, warning=True))
+        for number in sorted(set(listed) - live):
+            yield self._difference(listed[number], "device_id", "", f"{self.host.name} has no device {number}")
 
-    def addresses(self, unseen: list[str]) -> Iterator[Difference]:
+    def addresses(self) -> Iterator[_Finding]:
         hccn = self.facts.hccn
         if not isinstance(hccn, Hccn):
-            unseen.append(f"{self.host.name}: device addresses: {_why(hccn)}")
+            yield f"{self.host.name}: device addresses: {_why(hccn)}"
             return
-        for device, has in other_addresses(self.server, hccn):
-            yield self._other_address(device, has)
+        for device, address in other_addresses(self.server, hccn):
+            yield self._other_value(device, "device_ip", address)
         readings = {device.index: device.address for device in hccn.devices}
         for device in self.server.devices:
             reading = readings.get(device.device_id)
             if reading and reading.error:
-                unseen.append(f"{self.host.name}: device {device.device_id}: its address: {reading.error}")
+                yield f"{self.host.name}: device {device.device_id}: its address: {reading.error}"
             elif reading and device.device_ip and not reading.value:
-                yield self._other_address(device, "")
+                yield self._other_value(device, "device_ip", "")
 
-    def wanted(self, table: RankTable) -> Iterator[Difference]:
-        """What the variables of this host's jobs want of its server."""
-        variables = self.facts.job.variables if isinstance(self.facts.job, Job) else {}
-        for rule in (host_ips_of_job, addresses_of_job):
-            for it in rule(table, (self.server,), variables, f"jobs on {self.host.name}"):
-                yield self._difference(it.text, it.path or (), None, "", "", rank=it.rank, rule=it.rule)
-
-    def sdids(self, table: RankTable, unseen: list[str]) -> Iterator[Difference]:
-        """Of version 1.2: the super device ids, as far as npu-smi tells them."""
+    def super_device_ids(self, table: RankTable) -> Iterator[_Finding]:
+        """Yield super device ids of version 1.2 that are not those of npu-smi."""
         if table.version != "1.2":
             return
         if not isinstance(self.facts.chips, Chips):
-            unseen.append(f"{self.host.name}: super device ids: {_why(self.facts.chips)}")
+            yield f"{self.host.name}: super device ids: {_why(self.facts.chips)}"
             return
-        told = {chip.device: chip.superpod for chip in self.facts.chips.chips}
+        readings = {chip.device: chip.superpod for chip in self.facts.chips.chips}
         for device in self.server.devices:
-            found = told.get(device.device_id)
-            if found is None or found.value is None:
-                why = found.error if found else ""
-                unseen.append(f"{self.host.name}: device {device.device_id}: its super device id: {why or 'not told'}")
-            elif device.super_device_id != str(found.value.sdid):
-                live = str(found.value.sdid)
-                text = (
-                    f"{called(self.server, device)}: the table has super_device_id {device.super_device_id or 'none'}, "
-                    f"{self.host.name} has {live}"
-                )
-                yield self._of(device, text, "super_device_id", device.super_device_id, live)
+            reading = readings.get(device.device_id)
+            if reading is None or reading.value is None:
+                why = (reading and reading.error) or "not told"
+                yield f"{self.host.name}: device {device.device_id}: its super device id: {why}"
+            elif device.super_device_id != str(reading.value.sdid):
+                yield self._other_value(device, "super_device_id", str(reading.value.sdid))
 
-    def _other_address(self, device: RankedDevice, has: str) -> Difference:
-        listed = f"the table has device_ip {device.device_ip}"
-        text = f"{called(self.server, device)}: {listed}, {self.host.name} has {has or 'none'}"
-        return self._of(device, text, "device_ip", device.device_ip, has)
+    def job_requirements(self, table: RankTable) -> Iterator[HostDifference]:
+        """Yield requirements that variables of this host's jobs add, and that its server does not meet."""
+        variables = self.facts.job.variables if isinstance(self.facts.job, Job) else {}
+        for rule in (host_ips_of_job, addresses_of_job):
+            for problem in rule(table, (self.server,), variables, f"jobs on {self.host.name}"):
+                yield self._place(HostDifference(**vars(problem)))
 
-    def _of(self, device: RankedDevice, text: str, key: str, listed: str, live: str) -> Difference:
-        path = (*device.path, key)
-        return self._difference(text, path, device.device_id, listed, live, rank=device.rank, rule=_RULES[key])
+    def _other_value(self, device: RankedDevice, key: str, live: str) -> HostDifference:
+        listed = getattr(device, key) or "none"
+        return self._difference(
+            device, key, live, f"the table has {key} {listed}, {self.host.name} has {live or 'none'}"
+        )
 
-    def _difference(
-        self, text: str, path: Path, device: int | None, listed: str, live: str, *, rank: int | None = None,
-        rule: str = "device", warning: bool = False,
-    ) -> Difference:  # fmt: skip
-        return Difference(
-            rule, text, path, rank=rank, warning=warning, host=self.host.name, server=self.server.id, device=device,
-            listed=listed, live=live,
-        )  # fmt: skip
+    def _difference(self, device: RankedDevice, key: str, live: str, text: str) -> HostDifference:
+        return self._place(
+            HostDifference(
+                _RULES[key],
+                f"{format_rank(self.server, device)}: {text}",
+                (*device.path, key),
+                rank=device.rank,
+                device=device.device_id,
+                listed=str(getattr(device, key)),
+                live=live,
+            )
+        )
 
-
-_RULES = {"device_id": "device", "device_ip": "device-ip", "super_device_id": "sdid"}
+    def _place(self, difference: HostDifference) -> HostDifference:
+        return replace(difference, host=self.host.name, server=self.server.id)
 
 
 def _why(section: object) -> str:

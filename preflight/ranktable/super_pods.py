@@ -1,103 +1,119 @@
-"""What version 1.2, of Atlas A3 in super-pods, wants besides: a function a rule. Pure. Sources as in rules.py."""
+"""The further rules of version 1.2, for Atlas A3 in super-pods: each is a function. Pure. Sources as in rules.py."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 from preflight.facts.quote import quote
-from preflight.ranktable.types import Problem, RankedDevice, RankTable, Server, SuperPod, called, spelled
+from preflight.ranktable.types import (
+    RankedDevice,
+    RankTable,
+    Server,
+    SuperPodEntry,
+    TableProblem,
+    format_path,
+    format_rank,
+    rank_problem,
+)
 
 
 def without_sdid(server: Server) -> tuple[RankedDevice, ...]:
-    """Devices without super_device_id, with which HCCL ends in "super_device_id[] is invalid"."""
+    """Return the devices without super_device_id, with which HCCL ends in "super_device_id[] is invalid"."""
     return tuple(device for device in server.devices if not device.super_device_id)
 
 
-def super_device_ids(table: RankTable) -> Iterator[Problem]:
-    """Each a number, of one device of its super-pod alone."""
+def super_device_ids(table: RankTable) -> Iterator[TableProblem]:
+    """A super_device_id is a number, of one device of its super-pod alone."""
     if table.version != "1.2":
         return
     pod_of = {server: pod.id for pod in table.super_pods for server in pod.servers}
     first: dict[tuple[str | None, str], tuple[Server, RankedDevice]] = {}
     for server in table.servers:
         for device in without_sdid(server):
-            text = f"{called(server, device)} has no super_device_id, which version 1.2 wants of every device"
-            yield Problem("sdid", text, device.path, rank=device.rank)
+            text = " has no super_device_id, which version 1.2 wants of every device"
+            yield rank_problem("sdid", server, device, "", text)
         for device in server.devices:
-            sdid, where = device.super_device_id, (*device.path, "super_device_id")
+            sdid = device.super_device_id
             if not sdid:
                 continue
             if not (sdid.isascii() and sdid.isdigit()):
-                text = f"{called(server, device)}: super_device_id {quote(sdid)} is no number"
-                yield Problem("sdid", text, where, rank=device.rank)
+                text = f": super_device_id {quote(sdid)} is no number"
+                yield rank_problem("sdid", server, device, "super_device_id", text)
                 continue
-            other = first.setdefault((pod_of.get(server.id), sdid), (server, device))
-            if (other[0].id, other[1].device_id) != (server.id, device.device_id):
-                text = (
-                    f"{called(server, device)}: super_device_id {sdid} is also that of {called(*other)}, in the same "
-                    "super-pod"
-                )
-                yield Problem("sdid", text, where, rank=device.rank)
+            owner = first.setdefault((pod_of.get(server.id), sdid), (server, device))
+            if (owner[0].id, owner[1].device_id) != (server.id, device.device_id):
+                text = f": super_device_id {sdid} is also that of {format_rank(*owner)}, in the same super-pod"
+                yield rank_problem("sdid", server, device, "super_device_id", text)
 
 
-def super_pods(table: RankTable) -> Iterator[Problem]:
-    """Every server in one super-pod; each pod once, of servers that are there."""
+def super_pods(table: RankTable) -> Iterator[TableProblem]:
+    """Every server is in one super-pod. Each super-pod is listed once, with servers of the table."""
     if table.version != "1.2":
         return
-    known = {server.id for server in table.servers}
-    ids: dict[str, SuperPod] = {}
-    homes: dict[str, SuperPod] = {}
     if not table.super_pods:
-        yield Problem("super-pod", "super_pod_list is missing or empty: version 1.2 wants every server in one", ())
+        text = "super_pod_list is missing or empty: version 1.2 wants every server in one"
+        yield TableProblem("super-pod", text, ())
         return
+    servers = {server.id for server in table.servers}
+    ids: set[str] = set()
+    homes: dict[str, SuperPodEntry] = {}
     for pod in table.super_pods:
         if not pod.id or pod.id in ids:
-            said = f"super_pod_id {pod.id} is given twice" if pod.id else f"{spelled(pod.path)} has no super_pod_id"
-            yield Problem("super-pod", said, (*pod.path, "super_pod_id"))
-        ids.setdefault(pod.id, pod)
-        for number, name in enumerate(pod.servers):
-            where = (*pod.path, "server_list", number, "server_id")
-            if name not in known:
-                text = f"super-pod {pod.id} names server {quote(name)}, which server_list does not have"
-                yield Problem("super-pod", text, where)
-            elif name in homes:
-                text = f"super-pod {pod.id} names server {name}, which is in super-pod {homes[name].id} already"
-                yield Problem("super-pod", text, where)
-            homes.setdefault(name, pod)
+            text = f"super_pod_id {pod.id} is given twice" if pod.id else f"{format_path(pod.path)} has no super_pod_id"
+            yield TableProblem("super-pod", text, (*pod.path, "super_pod_id"))
+        ids.add(pod.id)
+        yield from _pod_servers(pod, servers, homes)
     for server in table.servers:
         if server.id and server.id not in homes:
-            yield Problem("super-pod", f"server {server.id} is in no super-pod", (*server.path, "server_id"))
+            yield TableProblem("super-pod", f"server {server.id} is in no super-pod", (*server.path, "server_id"))
 
 
-def interleaved_pods(table: RankTable) -> Iterator[Problem]:
+def _pod_servers(pod: SuperPodEntry, servers: set[str], homes: dict[str, SuperPodEntry]) -> Iterator[TableProblem]:
+    """Yield problems of a super-pod's servers, and add them to `homes`, the super-pod of each server so far."""
+    for number, name in enumerate(pod.servers):
+        path = (*pod.path, "server_list", number, "server_id")
+        if name not in servers:
+            text = f"super-pod {pod.id} names server {quote(name)}, which server_list does not have"
+            yield TableProblem("super-pod", text, path)
+        elif name in homes:
+            text = f"super-pod {pod.id} names server {name}, which is in super-pod {homes[name].id} already"
+            yield TableProblem("super-pod", text, path)
+        homes.setdefault(name, pod)
+
+
+def interleaved_pods(table: RankTable) -> Iterator[TableProblem]:
     """Servers of a super-pod are listed together."""
-    home = {server: pod.id for pod in table.super_pods for server in pod.servers}
-    seen: dict[str, str] = {}  # super-pod → the last of its servers so far
+    pod_of = {server: pod.id for pod in table.super_pods for server in pod.servers}
+    last: dict[str, str] = {}  # super-pod → the last of its servers so far
     before = ""
     for server in table.servers:
-        pod = home.get(server.id, "")
-        if pod and pod in seen and pod != before:
+        pod = pod_of.get(server.id, "")
+        if pod and pod in last and pod != before:
             text = (
-                f"server {server.id} of super-pod {pod} stands apart from {seen[pod]} of the same: servers of a "
+                f"server {server.id} of super-pod {pod} stands apart from {last[pod]} of the same: servers of a "
                 "super-pod are listed together"
             )
-            yield Problem("super-pod", text, (*server.path, "server_id"))
+            yield TableProblem("super-pod", text, (*server.path, "server_id"))
         before = pod or before
-        seen[pod] = server.id
+        last[pod] = server.id
 
 
-def backups(table: RankTable) -> Iterator[Problem]:
+def backups(table: RankTable) -> Iterator[TableProblem]:
     """backup_device_ip is that of the other die of the same NPU: devices 0 and 1, 2 and 3 …"""
     for server in table.servers:
-        of = {device.device_id: device.device_ip for device in server.devices}
+        addresses = {device.device_id: device.device_ip for device in server.devices}
         for device in server.devices:
-            sibling = of.get(device.device_id ^ 1, "")
-            if device.backup_device_ip and sibling and device.backup_device_ip != sibling:
+            sibling = device.device_id ^ 1
+            expected = addresses.get(sibling)
+            if device.backup_device_ip and expected and device.backup_device_ip != expected:
                 text = (
-                    f"{called(server, device)}: backup_device_ip {quote(device.backup_device_ip)} is not the device_ip "
-                    f"of the other die, which is {sibling} (device {device.device_id ^ 1})"
+                    f": backup_device_ip {quote(device.backup_device_ip)} is not the device_ip of the other die, which "
+                    f"is {expected} (device {sibling})"
                 )
-                yield Problem("backup", text, (*device.path, "backup_device_ip"), rank=device.rank)
+                yield rank_problem("backup", server, device, "backup_device_ip", text)
 
 
-SUPER_POD_RULES: tuple[Callable[[RankTable], Iterable[Problem]], ...] = (
-    super_device_ids, super_pods, interleaved_pods, backups,
-)  # fmt: skip
+SUPER_POD_RULES: tuple[Callable[[RankTable], Iterable[TableProblem]], ...] = (
+    super_device_ids,
+    super_pods,
+    interleaved_pods,
+    backups,
+)

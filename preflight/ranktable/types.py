@@ -1,7 +1,7 @@
-"""A rank table in types, and what can be wrong with one. Sources: HCCL's user guide, cluster_info_config; MindCluster.
+"""Types of a rank table and its problems. Sources: HCCL's user guide, cluster_info_config; MindCluster.
 
-The formats are told by their version: "0" is the old group_list, which has none; "1.0" lists servers; "1.2" has
-super-pods of Atlas A3 besides; "2.0" lists ranks, of which nothing says where they are.
+The version names the format. "0" is the old group_list, which has no version. "1.0" lists servers. "1.2" adds the
+super-pods of Atlas A3. "2.0" lists ranks without their servers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +11,15 @@ from functools import cached_property
 OLD = "0"  # the group_list
 VERSIONS = ("1.0", "1.2", "2.0")
 
-Path = tuple[str | int, ...]  # where a value stands: ("server_list", 1, "device", 3, "rank_id")
+Path = tuple[str | int, ...]  # of a value in the JSON: ("server_list", 1, "device", 3, "rank_id")
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is wrong: `rule` is the name of what is broken (docs/rank-tables.md), `text` a sentence with rank, server,
-    device and values. `path` or `offset` (characters from the beginning) say where it stands in the text. `warning`:
-    works, and is likely not what was meant."""
+class TableProblem:
+    """A broken rule of docs/rank-tables.md: `text` is a sentence with rank, server, device and values.
+
+    `path`, or `offset` in characters, is the place in the text. `warning`: the table works, but is likely a mistake.
+    """
 
     rule: str
     text: str
@@ -29,8 +30,8 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Difference(Problem):
-    """Between the table and a live host: both values, empty where there is none."""
+class HostDifference(TableProblem):
+    """A difference between the table and a live host, with both values, which are empty if there is none."""
 
     host: str = ""  # its name in the inventory
     server: str = ""
@@ -41,7 +42,7 @@ class Difference(Problem):
 
 @dataclass(frozen=True)
 class RankedDevice:
-    """A rank and its device. Texts are as in the table, empty where it has none."""
+    """A rank and its device. Texts are as in the table, empty if it has none."""
 
     rank: int
     device_id: int
@@ -56,8 +57,7 @@ class RankedDevice:
 
 @dataclass(frozen=True)
 class Server:
-    """`names`: whatever it is known by: server_id, host_ip, container_ip. A server of a group_list is a pod's.
-    `hardware_type`: MindCluster's word for its product, which HCCL does not read."""
+    """An entry of server_list, or a pod of a group_list. HCCL does not read `hardware_type`, MindCluster's product."""
 
     id: str
     devices: tuple[RankedDevice, ...]
@@ -72,14 +72,16 @@ class Server:
 
 
 @dataclass(frozen=True)
-class SuperPod:
+class SuperPodEntry:
+    """An entry of super_pod_list."""
+
     id: str
     servers: tuple[str, ...]  # their server_id
     path: Path
 
 
 @dataclass(frozen=True)
-class Address:
+class RankAddress:
     """An address of a rank in version 2.0."""
 
     type: str  # EID, IPV4, IPV6
@@ -88,18 +90,18 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankEntry:
     """A rank of version 2.0, which belongs to no server."""
 
     rank: int
     device_id: int
-    addresses: tuple[Address, ...]
+    addresses: tuple[RankAddress, ...]
     path: Path
 
 
 @dataclass(frozen=True)
 class Count:
-    """A number that the table gives, and how many of what it counts there are. `given` is None where it is left out."""
+    """A number that the table gives (None if it is left out), and the number of things that it counts."""
 
     what: str  # "server_count"
     given: int | None
@@ -109,57 +111,58 @@ class Count:
 
 @dataclass(frozen=True)
 class RankTable:
-    """`servers` of versions 0 to 1.2, `ranks` of 2.0."""
+    """A rank table: `servers` of versions 0 to 1.2, `ranks` of 2.0."""
 
     version: str
     servers: tuple[Server, ...] = ()
-    super_pods: tuple[SuperPod, ...] = ()
-    ranks: tuple[Rank, ...] = ()
+    super_pods: tuple[SuperPodEntry, ...] = ()
+    ranks: tuple[RankEntry, ...] = ()
     counts: tuple[Count, ...] = ()
 
     @property
-    def placed(self) -> Iterator[tuple[Server, RankedDevice]]:
-        """Every rank of `servers`, as the table lists them."""
+    def ranked_devices(self) -> Iterator[tuple[Server, RankedDevice]]:
+        """Every rank of `servers` with its server, in the table's order."""
         return ((server, device) for server in self.servers for device in server.devices)
 
     @cached_property
     def by_name(self) -> Mapping[str, Server]:
-        """Each server by whatever it is known by."""
-        named: dict[str, Server] = {}
-        for server in self.servers:
-            for name in server.names:
-                named.setdefault(name, server)
-        return named
+        """Servers by each of their names. The first one with a name has it."""
+        return {name: server for server in reversed(self.servers) for name in server.names}
 
     @property
     def size(self) -> int:
         return len(self.ranks) + sum(len(server.devices) for server in self.servers)
 
 
-def numbered(
+def number_ranks(
     version: str, servers: Sequence[Server], super_pods: Sequence[tuple[str, tuple[str, ...]]] = ()
 ) -> RankTable:
-    """A table of version 1.0 or 1.2 with ranks in the order given, and everything in its place."""
-    placed: list[Server] = []
+    """Return a table of version 1.0 or 1.2 with ranks in the order given, and the path of every entry."""
+    numbered: list[Server] = []
     rank = 0
-    for number, server in enumerate(servers):
-        path = ("server_list", number)
+    for server_number, server in enumerate(servers):
+        path = ("server_list", server_number)
         devices = []
-        for place, device in enumerate(server.devices):
-            devices.append(replace(device, rank=rank, path=(*path, "device", place)))
+        for number, device in enumerate(server.devices):
+            devices.append(replace(device, rank=rank, path=(*path, "device", number)))
             rank += 1
-        placed.append(replace(server, path=path, devices=tuple(devices)))
-    pods = tuple(SuperPod(id_, names, ("super_pod_list", number)) for number, (id_, names) in enumerate(super_pods))
-    count = Count("server_count", len(placed), len(placed), ("server_count",))
-    return RankTable(version, tuple(placed), pods, counts=(count,))
+        numbered.append(replace(server, path=path, devices=tuple(devices)))
+    pods = tuple(SuperPodEntry(*pod, ("super_pod_list", number)) for number, pod in enumerate(super_pods))
+    count = Count("server_count", len(numbered), len(numbered), ("server_count",))
+    return RankTable(version, tuple(numbered), pods, counts=(count,))
 
 
-def called(server: Server, device: RankedDevice) -> str:
-    """A rank as sentences name it."""
+def rank_problem(rule: str, server: Server, device: RankedDevice, key: str, remark: str) -> TableProblem:
+    """Return a problem of a rank, with `remark` after its name, at a key of its entry or at the entry itself."""
+    path = (*device.path, key) if key else device.path
+    return TableProblem(rule, format_rank(server, device) + remark, path, rank=device.rank)
+
+
+def format_rank(server: Server, device: RankedDevice) -> str:
     return f"rank {device.rank} (server {server.id}, device {device.device_id})"
 
 
-def spelled(path: Path) -> str:
+def format_path(path: Path) -> str:
     """("server_list", 1, "rank_id") → "server_list[1].rank_id"."""
     words = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return "".join(words).removeprefix(".") or "the table"

@@ -1,4 +1,4 @@
-"""A rank table → text: versions 1.0 and 1.2, a device a line, so that a person can read a difference. Pure."""
+"""Rank tables of versions 1.0 and 1.2 as text, with a line for each device, so that people can read a diff. Pure."""
 
 import json
 
@@ -8,8 +8,10 @@ _OPTIONAL = ("super_device_id", "device_ip", "device_port", "backup_device_ip", 
 
 
 def text_of(table: RankTable) -> str:
-    """Pure JSON that HCCL reads; what `read` makes the same table of. `host_nic_ip` is what MindSpore's examples have
-    in version 1.0."""
+    """Return JSON that HCCL reads, and that `read` turns into the same table.
+
+    MindSpore's examples of version 1.0 have a `host_nic_ip`.
+    """
     servers = ",\n".join(_server(server, old_style=table.version == "1.0") for server in table.servers)
     lines = [
         "{",
@@ -27,15 +29,13 @@ def text_of(table: RankTable) -> str:
 
 
 def _server(server: Server, *, old_style: bool) -> str:
-    head = {"server_id": server.id, "host_ip": server.host_ip, "container_ip": server.container_ip}
-    known = {key: value for key, value in head.items() if value or key == "server_id"}
-    before = json.dumps(known)[1:-1]
+    addresses = {key: value for key in ("host_ip", "container_ip") if (value := getattr(server, key))}
+    before = json.dumps({"server_id": server.id, **addresses})[1:-1]
     devices = ",\n".join(f"      {_device(device)}" for device in server.devices)
     after = ', "host_nic_ip": "reserve"' if old_style else ""
     return f'    {{{before}, "device": [\n{devices}\n    ]{after}}}'
 
 
 def _device(device: RankedDevice) -> str:
-    optional = {key: getattr(device, key) for key in _OPTIONAL}
-    known = {key: value for key, value in optional.items() if value}
-    return json.dumps({"device_id": str(device.device_id), **known, "rank_id": str(device.rank)})
+    optional = {key: value for key in _OPTIONAL if (value := getattr(device, key))}
+    return json.dumps({"device_id": str(device.device_id), **optional, "rank_id": str(device.rank)})

@@ -10,7 +10,7 @@ from preflight.model.measure import Observation, RankView, TestOutcome, TestResu
 from preflight.probe.hooks import Hooks
 from preflight.probe.messages import Ready
 from preflight.probe.rounds import Group, Place, Plan, Round
-from preflight.probe.run import Run
+from preflight.probe.run import Deadlines, Run
 
 PASS, HANG, SLOW = TestOutcome.PASS, TestOutcome.HANG, TestOutcome.SLOW
 FULL = 10.0  # GB/s
@@ -98,7 +98,7 @@ def played(
     """A whole run. `leaves`: behind which switch a device is, where that is to be known; `unreached`: hosts of which
     the rehearsal knows that nobody gets through to them."""
     known = {place: leaves(place) for place in plan.places()} if leaves else {}
-    run = Run(plan, fabric, Hooks(leaves=lambda: known), float("inf"), seed)  # type: ignore[arg-type]
+    run = Run(plan, fabric, Hooks(leaves=lambda: known), Deadlines(float("inf"), 180.0), seed)  # type: ignore[arg-type]
     run.unreached = frozenset(unreached)
     run.everything()
     return run

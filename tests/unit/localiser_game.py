@@ -1,21 +1,21 @@
-"""Plays rounds with a localiser: hosts are numbers, and a function says how a test of some of them ends."""
+"""Rounds with a localiser: hosts are numbers, and a function returns the outcome of a test."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from preflight.probe.localise import Localiser, Outcome, Test, Verdict
+from preflight.probe.localise import GroupOutcome, Localiser, Test, Verdict
 
 Members = frozenset[int]
-World = Callable[[Members], Outcome]
-PASS, FAIL, HANG = Outcome.PASS, Outcome.FAIL, Outcome.HANG
+World = Callable[[Members], GroupOutcome]
+PASS, FAIL, HANG = GroupOutcome.PASS, GroupOutcome.FAIL, GroupOutcome.HANG
 
 
 @dataclass
 class Game:
     localiser: Localiser
     rounds: list[list[Test]] = field(default_factory=list)
-    ended: list[tuple[Test, Outcome]] = field(default_factory=list)
+    ended: list[tuple[Test, GroupOutcome]] = field(default_factory=list)
 
     def play(self, world: World, most: int = 99) -> Verdict:
         """Rounds until there are no more. That they are disjoint and end is shown in every game."""
@@ -45,7 +45,7 @@ def world(bad: Collection[int] = (), links: Iterable[Members] = (), parts: Itera
     """Bad hosts and links fail in every test that they are in, and so does what crosses from a part to the rest."""
     bad, links, sides = frozenset(bad), list(links), [frozenset(part) for part in parts]
 
-    def ends(members: Members) -> Outcome:
+    def ends(members: Members) -> GroupOutcome:
         if members & bad or any(0 < len(members & part) < len(members) for part in sides):
             return HANG
         return FAIL if any(link <= members for link in links) else PASS
@@ -56,7 +56,7 @@ def world(bad: Collection[int] = (), links: Iterable[Members] = (), parts: Itera
 def noisy(quiet: World, share: float, seed: int) -> World:
     random = Random(f"noise {seed}")
 
-    def ends(members: Members) -> Outcome:
+    def ends(members: Members) -> GroupOutcome:
         outcome = quiet(members)
         return FAIL if outcome is PASS and random.random() < share else outcome
 
@@ -67,11 +67,11 @@ def sample(hosts: int, count: int, seed: int) -> set[int]:
     return set(Random(f"sample {seed}").sample(range(hosts), count))
 
 
-def judges_fairly(verdict: Verdict, ended: Iterable[tuple[Test, Outcome]]) -> None:
-    """Rule 8: who is convicted failed with two partners who passed with others, and never passed after that."""
+def judges_fairly(verdict: Verdict, ended: Iterable[tuple[Test, GroupOutcome]]) -> None:
+    """Rule 8: a faulty member failed with two partners that passed with others, and never passed after that."""
     ended = list(ended)
     passed = {member for test, outcome in ended if outcome is PASS for member in test.members}
-    for member, tests in verdict.convicted.items():
+    for member, tests in verdict.faulty.items():
         partners = {next(iter(test.members - {member})) for test in tests if len(test.members) == 2}
         assert all(member in test.members for test in tests)
         assert len(partners & passed) >= 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -39,9 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", cases("refused"), ids=lambda case: case["says"][:60])
-def test_what_is_wrong_is_said_with_its_place(
-    case: dict[str, Any], place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_have_a_place(case: dict[str, Any], place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "FILE").write_bytes(bytes_of(case))
     assert main(["inventory", "import", "FILE", *case.get("options", [])]) == 2
     out, err = capsys.readouterr()
@@ -52,7 +50,7 @@ def test_what_is_wrong_is_said_with_its_place(
 
 
 @pytest.mark.parametrize("case", cases("import"), ids=lambda case: case["name"])
-def test_a_list_becomes_the_inventory_that_the_case_says(
+def test_lists_of_the_cases_become_inventories(
     case: dict[str, Any], place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in case.get("environment", {}).items():
@@ -73,7 +71,7 @@ def test_a_list_becomes_the_inventory_that_the_case_says(
     assert err.splitlines()[-1] == "next: save this as hosts.toml, then: preflight check --inventory hosts.toml"
 
 
-def test_a_product_that_is_none_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_product_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["inventory", "import", "list", "--product", "tpu"])
     assert 'product "tpu" is not known; the products are atlas-a1, atlas-a2, atlas-a3, nvidia, cpu' in (
@@ -97,7 +95,7 @@ def test_stdin_is_read(place: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert [host.name for host in load(place / "h.toml").hosts] == ["node01"]
 
 
-def test_nothing_is_written_over_unasked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_not_overwritten(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "list").write_text("node01\n")
     (place / "h.toml").write_text("mine")
     assert main(["inventory", "import", "list", "-o", "h.toml"]) == 2
@@ -122,7 +120,7 @@ def test_nothing_is_written_over_unasked(place: Path, capsys: pytest.CaptureFixt
         (["export", "--to", "names", "-i", "one.toml", "--limit", ""], "--limit '' names no host"),
     ],
 )
-def test_a_wrong_call_is_one_sentence(
+def test_wrong_usage_is_one_sentence(
     arguments: list[str], says: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "one.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
@@ -181,7 +179,7 @@ def test_an_inventory_is_written_as_other_tools_have_it(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_was_exported_is_imported_onto_the_inventory_again(name: str, place: Path) -> None:
+def test_an_exported_list_is_imported_onto_its_inventory(name: str, place: Path) -> None:
     (place / "hosts.toml").write_text(INVENTORY)
     assert main(["inventory", "export", "--to", name, "--limit", "node[01,04]", "-o", "list"]) == 0
     options = ["--base", "hosts.toml", "-o", "again.toml", "--device-prefix", "24"]
@@ -198,7 +196,7 @@ def test_what_was_exported_is_imported_onto_the_inventory_again(name: str, place
         assert new.hosts[1].devices == old.hosts[2].devices
 
 
-def test_addresses_stand_for_names_where_that_is_asked_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_replace_names_on_request(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text(INVENTORY)
     assert main(["inventory", "export", "--to", "horovod", "--addresses"]) == 0
     assert capsys.readouterr().out == "10.1.0.1:2,10.1.0.2:2,10.1.0.4:2\n"
@@ -213,9 +211,7 @@ def test_hosts_that_a_list_calls_by_address_keep_the_names_of_the_inventory(name
     assert load(place / "again.toml").hosts == load(place / "hosts.toml").hosts
 
 
-def test_devices_that_a_plan_by_order_gives_other_addresses_are_told(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_devices_with_other_planned_addresses_are_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text(INVENTORY)
     for hosts, told in (
         ("node01\nnode02\n", ""),
@@ -247,9 +243,7 @@ def test_a_rank_table_calls_hosts_as_preflight_ranktable_does(place: Path, capsy
     assert "! left out, the hosts' names: rank-table has their addresses in the place of them\n" in err
 
 
-def test_a_rank_table_of_super_pods_is_left_to_those_who_ask_the_devices(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_table_of_super_pods_is_not_exported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     super_pods = INVENTORY.replace('"atlas-a2"', '"atlas-a3"\nsuperpod = true')
     (place / "hosts.toml").write_text(super_pods)
     assert main(["inventory", "export", "--to", "rank-table", "-o", "hccl.json"]) == 2
@@ -264,14 +258,14 @@ def test_a_rank_table_of_super_pods_is_left_to_those_who_ask_the_devices(
     assert main(["inventory", "export", "--to", "rank-table"]) == 0
 
 
-def test_ranks_that_do_not_follow_the_lexical_order_are_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_out_of_lexical_order_are_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text(INVENTORY.replace('"10.1.0.4"', '"10.1.0.10"'))
     assert main(["inventory", "export", "--to", "rank-table"]) == 0
     assert "! ranks are in the inventory's order; MindSpore wants the lexical one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "words"), [("rank-table", "export RANK_TABLE_FILE="), ("slurm-env", ". ")])
-def test_where_only_an_absolute_path_will_do_the_next_command_has_one(
+def test_the_next_command_has_an_absolute_path_if_needed(
     name: str, words: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """HCCL wants one in RANK_TABLE_FILE; dash looks for a name without a slash on the PATH."""
@@ -280,7 +274,7 @@ def test_where_only_an_absolute_path_will_do_the_next_command_has_one(
     assert capsys.readouterr().err.splitlines()[-1] == f"next: {words}{shlex.quote(str(place / 'a list'))}"
 
 
-def test_a_format_that_needs_what_is_not_there_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_format_without_its_required_values_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
     assert main(["inventory", "export", "--to", "rank-table"]) == 2
     assert "a rank table wants the address of every device; those of a are not planned" in capsys.readouterr().err
@@ -288,6 +282,6 @@ def test_a_format_that_needs_what_is_not_there_says_so(place: Path, capsys: pyte
     assert "DeepSpeed wants the slots of every host; a has none" in capsys.readouterr().err
 
 
-def test_every_format_stands_in_the_documentation() -> None:
+def test_every_format_is_documented() -> None:
     page = (ROOT / "docs/import-export.md").read_text(encoding="utf-8")
     assert [name for name in FORMATS if f"| `{name}` |" not in page] == []

@@ -426,7 +426,7 @@ def test_devices_are_those_of_the_rank_table_by_their_number_among_the_visible(
     table = read((three / "table.json").read_text()).table
     assert table is not None
     assert table.version == version
-    physical = {device.rank: device.device_id for _, device in table.placed}
+    physical = {device.rank: device.device_id for _, device in table.ranked_devices}
     _, out, _ = said(capsys, "--launcher", "shell", "-o", "json", "--from", "facts.json", *part, *COPY, "--", "t.py")
     found = {}
     for start in json.loads(out)["start"]:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.hostlists.formats import FORMATS, read
-from preflight.hostlists.into_inventory import Wishes, document_of
-from preflight.hostlists.listed import Listed, ListedHost, Source
-from preflight.hostlists.of_cluster import left_out, listed_of
+from preflight.hostlists.host_list import HostList, ListedHost, ListSource
+from preflight.hostlists.inventory_export import host_list_of, left_out
+from preflight.hostlists.inventory_import import ImportOptions, document_of
 from preflight.inventory import dump, parse
 from preflight.inventory.errors import InventoryError
 from preflight.inventory.folding import fold
@@ -39,25 +39,25 @@ LISTS = st.lists(HOSTS, min_size=1, max_size=12, unique_by=(lambda host: host.na
 EMPTY = ListedHost("")
 
 
-def held(listed: Listed, holds: frozenset[str]) -> Listed:
+def held(listed: HostList, holds: frozenset[str]) -> HostList:
     """Only what a format holds."""
     left = {
         field.name: getattr(EMPTY, field.name) for field in fields(ListedHost) if field.name not in holds | {"name"}
     }
-    return Listed(tuple(replace(host, **left) for host in listed.hosts))
+    return HostList(tuple(replace(host, **left) for host in listed.hosts))
 
 
-def sound(hosts: list[ListedHost]) -> Listed:
+def sound(hosts: list[ListedHost]) -> HostList:
     """No host's address is its own or another one's name."""
     names = {host.name for host in hosts}
-    return Listed(tuple(replace(host, address=None) if host.address in names else host for host in hosts))
+    return HostList(tuple(replace(host, address=None) if host.address in names else host for host in hosts))
 
 
-def with_devices(listed: Listed) -> Listed:
+def with_devices(listed: HostList) -> HostList:
     """As many devices as slots, each with an address of its own."""
     used = iter(range(0x0B000001, 0x0B010000))
     slots = [host.slots or 8 for host in listed.hosts]
-    return Listed(
+    return HostList(
         tuple(
             replace(host, slots=count, device_ips=tuple(IPv4Address(next(used)) for _ in range(count)))
             for host, count in zip(listed.hosts, slots, strict=True)
@@ -74,24 +74,24 @@ def test_a_list_is_read_back_from_every_format_that_can_hold_it(name: str, hosts
     if name == "rank-table":
         listed = with_devices(listed)
     if name == "deepspeed":
-        listed = Listed(tuple(replace(host, slots=host.slots or 1) for host in listed.hosts))
+        listed = HostList(tuple(replace(host, slots=host.slots or 1) for host in listed.hosts))
     if name == "horovod" and not all(host.slots for host in listed.hosts):  # all slots or none
-        listed = Listed(tuple(replace(host, slots=None) for host in listed.hosts))
+        listed = HostList(tuple(replace(host, slots=None) for host in listed.hosts))
     if name == "slurm-env":  # all tasks or none; one a node says nothing of devices
-        listed = Listed(tuple(replace(host, slots=(host.slots or 1) + 1) for host in listed.hosts))
+        listed = HostList(tuple(replace(host, slots=(host.slots or 1) + 1) for host in listed.hosts))
     listed = held(listed, form.holds)
     text = form.write(listed)
-    assert form.read(Source("a list", text)).hosts == listed.hosts
-    _, recognised = read(Source("a list", text)) if text.strip() else (name, listed)
+    assert form.read(ListSource("a list", text)).hosts == listed.hosts
+    _, recognised = read(ListSource("a list", text)) if text.strip() else (name, listed)
     assert {host.name for host in recognised.hosts} == {host.name for host in listed.hosts}
 
 
 @settings(max_examples=150, deadline=None)
 @given(hosts=LISTS, product=st.sampled_from(["atlas-a2", "nvidia", "cpu"]))
-def test_an_inventory_holds_all_of_a_list(hosts: list[ListedHost], product: str) -> None:
+def test_a_list_is_read_back_from_an_inventory(hosts: list[ListedHost], product: str) -> None:
     listed = with_devices(sound(hosts)) if product == "atlas-a2" else sound(hosts)
-    document, _ = document_of(listed, Wishes(product=product, prefix=16))
-    back = listed_of(parse(dump(document), Path("hosts.toml")).hosts)
+    document, _ = document_of(listed, ImportOptions(product=product, prefix=16))
+    back = host_list_of(parse(dump(document), Path("hosts.toml")).hosts)
     usual = 8 if product == "nvidia" else None  # where the list said nothing of devices
     assert back.hosts == tuple(replace(host, slots=host.slots or usual) for host in listed.hosts)
 
@@ -104,7 +104,7 @@ def test_names_are_folded_in_their_order(names: list[str]) -> None:
 
 def test_a_large_list_stays_readable() -> None:
     hosts = tuple(ListedHost(f"node{n:04d}", f"10.1.{n // 256}.{n % 256}", 8) for n in range(1, 4097))
-    document, _ = document_of(Listed(hosts), Wishes(product="nvidia"))
+    document, _ = document_of(HostList(hosts), ImportOptions(product="nvidia"))
     text = dump(document)
     assert len(text.splitlines()) < 40
     assert [(host.name, host.address) for host in parse(text, Path("h")).hosts] == [(h.name, h.address) for h in hosts]
@@ -132,23 +132,23 @@ def test_a_large_list_stays_readable() -> None:
     ],
 )
 def test_a_format_is_recognised(text: str, name: str) -> None:
-    assert read(Source("a list", text))[0] == name
+    assert read(ListSource("a list", text))[0] == name
 
 
-def test_a_text_that_may_be_two_things_is_not_guessed() -> None:
+def test_an_ambiguous_text_is_refused() -> None:
     table = '"version": "1.0", "status": "completed", "server_list": [{"server_id": "a", "device": []}]'
     with pytest.raises(InventoryError, match="may be ansible or rank-table; say which with --from"):
-        read(Source("a list", f'{{{table}, "all": {{"hosts": ["b"]}}}}'))
+        read(ListSource("a list", f'{{{table}, "all": {{"hosts": ["b"]}}}}'))
 
 
-def test_what_a_format_has_no_place_for_is_told() -> None:
-    listed = Listed((ListedHost("a", "10.0.0.1", 8, user="u"),))
+def test_fields_without_a_place_in_a_format_are_reported() -> None:
+    listed = HostList((ListedHost("a", "10.0.0.1", 8, user="u"),))
     assert left_out(listed, FORMATS["names"]) == ["the hosts' addresses", "the number of devices", "the users of ssh"]
     assert left_out(listed, FORMATS["ansible"]) == []
 
 
-def test_ssh_itself_understands_what_is_written(tmp_path: Path) -> None:
-    listed = Listed((ListedHost("a", "10.0.0.1", None, "u", 2222, "/k e/y%", "me@jump:22"), ListedHost("b")))
+def test_ssh_reads_the_written_ssh_config(tmp_path: Path) -> None:
+    listed = HostList((ListedHost("a", "10.0.0.1", None, "u", 2222, "/k e/y%", "me@jump:22"), ListedHost("b")))
     config = tmp_path / "config"
     config.write_text(FORMATS["ssh-config"].write(listed))
     told = subprocess.run(["ssh", "-G", "-F", config, "a"], check=True, text=True, capture_output=True).stdout
@@ -172,10 +172,10 @@ Host *
 """
 
 
-def test_an_ssh_config_means_what_ssh_makes_of_it(tmp_path: Path) -> None:
+def test_an_ssh_config_is_read_as_ssh_reads_it(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(SSH)
-    for host in FORMATS["ssh-config"].read(Source("config", SSH)).hosts:
+    for host in FORMATS["ssh-config"].read(ListSource("config", SSH)).hosts:
         command = ["ssh", "-G", "-F", str(config), host.name]
         told = subprocess.run(command, check=True, text=True, capture_output=True).stdout
         said = dict(line.split(" ", 1) for line in told.splitlines())

@@ -10,7 +10,7 @@ import pytest
 from preflight.ranktable.read import read
 from preflight.ranktable.rules import judge
 from preflight.ranktable.syntax import offset_of, places, position
-from preflight.ranktable.types import Problem
+from preflight.ranktable.types import TableProblem
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 
@@ -19,7 +19,7 @@ DEVICES = [{"device_id": "0", "device_ip": "10.20.0.10", "rank_id": "0"}, {"devi
 PLAIN: dict[str, Any] = {"version": "1.0", "server_list": [{"server_id": "10.1.0.1", "device": DEVICES}]}
 
 
-def place(text: str, problem: Problem) -> tuple[int, int]:
+def place(text: str, problem: TableProblem) -> tuple[int, int]:
     """Line and column, as the command tells them."""
     return position(text, offset_of(problem, places(text) if problem.path is not None else {}))
 
@@ -42,7 +42,7 @@ def test_a_table_of_super_pods_names_its_servers_by_host_ip_too() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("good-*")), ids=lambda path: path.stem)
-def test_the_formats_are_read_and_no_rule_is_broken(path: Path) -> None:
+def test_good_tables_break_no_rule(path: Path) -> None:
     found = read(path.read_text())
     assert found.table is not None
     assert found.table.size > 0
@@ -50,7 +50,7 @@ def test_the_formats_are_read_and_no_rule_is_broken(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("bad-*")), ids=lambda path: path.stem)
-def test_what_is_wrong_is_said_with_line_and_column(path: Path) -> None:
+def test_problems_have_line_and_column(path: Path) -> None:
     expected = tomllib.loads((CASES / "expect.toml").read_text())[path.name]
     text = path.read_text()
     [problem] = [problem for problem in judge(read(text)) if not problem.warning]
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said_with_line_and_column(path: Path) -> None:
         ('{"a": "\x1b[2J"}', (1, 8), "invalid control character"),
     ],
 )
-def test_what_is_no_json_is_said_in_one_line(text: str, at: tuple[int, int] | None, says: str) -> None:
+def test_text_that_is_not_json_is_explained_in_one_line(text: str, at: tuple[int, int] | None, says: str) -> None:
     found = read(text)
     [problem] = found.problems
     assert not found.is_json
@@ -115,7 +115,7 @@ def test_what_is_no_json_is_said_in_one_line(text: str, at: tuple[int, int] | No
         ('{"version": "\\u001b[2J"}', "is not read"),
     ],
 )  # fmt: skip
-def test_what_is_no_rank_table_is_said_in_one_line(text: str, says: str) -> None:
+def test_json_that_is_no_rank_table_is_explained_in_one_line(text: str, says: str) -> None:
     found = read(text)
     assert found.is_json
     assert found.table is None
@@ -124,7 +124,7 @@ def test_what_is_no_rank_table_is_said_in_one_line(text: str, says: str) -> None
     assert found.why.isprintable()
 
 
-def test_a_number_where_hccl_wants_a_string_is_named_by_its_path_and_read_all_the_same() -> None:
+def test_a_number_instead_of_a_string_is_a_problem_and_is_read() -> None:
     text = json.dumps(PLAIN, indent=1).replace('"rank_id": "1"', '"rank_id": 1')
     found = read(text)
     [problem] = found.problems
@@ -136,13 +136,13 @@ def test_a_number_where_hccl_wants_a_string_is_named_by_its_path_and_read_all_th
     )
 
 
-def test_version_2_has_numbers_and_a_string_is_named() -> None:
+def test_a_string_instead_of_a_number_is_a_problem_of_version_2() -> None:
     text = (CASES / "good-v2.0.json").read_text().replace('"rank_id": 1,', '"rank_id": "1",')
     [problem] = read(text).problems
     assert problem.text == "rank_list[1].rank_id is a string: it has to be the number 1, as all numbers of this version"
 
 
-def test_a_key_that_is_given_twice_is_named_where_it_stands_again() -> None:
+def test_a_repeated_key_is_reported_at_its_second_place() -> None:
     text = '{"version": "1.0",\n "status": "a", "status": "completed", "server_count": "0", "server_list": []}'
     [problem] = read(text).problems
     assert (problem.text, place(text, problem)) == ("status is given twice; the last one counts", (2, 17))

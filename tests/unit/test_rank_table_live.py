@@ -15,11 +15,11 @@ from preflight.cli.ranktable_push import push, show_briefly
 from preflight.facts.document import dump, load
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.errors import PreflightError
-from preflight.ranktable.build import Built, Order, Wanted, build
+from preflight.ranktable.build import BuildOptions, BuildResult, ServerOrder, build
 from preflight.ranktable.live import compare
 from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import read
-from preflight.ranktable.types import Difference, RankTable
+from preflight.ranktable.types import HostDifference, RankTable
 from preflight.ranktable.write import text_of
 from preflight.transport.types import Transport
 from tests.unit.healthy import Scene, scene
@@ -37,18 +37,18 @@ address = "10.1.0.[1-2]"
 """
 
 
-def built(case: dict[str, Any], wanted: Wanted | None = None) -> Built:
+def built(case: dict[str, Any], wanted: BuildOptions | None = None) -> BuildResult:
     made = scene(case)
-    return build(made.cluster, made.cluster.hosts, made.facts, wanted or Wanted())
+    return build(made.cluster, made.cluster.hosts, made.facts, wanted or BuildOptions())
 
 
-def table_of(case: dict[str, Any], wanted: Wanted | None = None) -> RankTable:
+def table_of(case: dict[str, Any], wanted: BuildOptions | None = None) -> RankTable:
     table = built(case, wanted).table
     assert table is not None
     return table
 
 
-def differences(table: RankTable, case: dict[str, Any]) -> tuple[list[Difference], list[str]]:
+def differences(table: RankTable, case: dict[str, Any]) -> tuple[list[HostDifference], list[str]]:
     made: Scene = scene(case)
     found = compare(table, made.cluster.hosts, made.facts)
     return list(found.differences), list(found.unseen)
@@ -82,7 +82,7 @@ def test_without_a_device_there_is_no_table(case: dict[str, Any], part: str, say
     assert says in sentence
 
 
-def test_servers_of_super_pods_have_their_super_device_ids_and_stand_together() -> None:
+def test_servers_of_a_super_pod_are_listed_together_with_super_device_ids() -> None:
     pod = {"facts": {"node01": {"chips": {"chips": {str(number): {"superpod": {"value": {
         "sdid": number, "pod": 7, "server": 3, "size": 8}}} for number in range(8)}}}}}  # fmt: skip
     table = table_of(SUPER_PODS | pod)
@@ -92,19 +92,19 @@ def test_servers_of_super_pods_have_their_super_device_ids_and_stand_together() 
     assert read(text_of(table)).table == table
 
 
-def test_servers_stand_in_lexical_order_unless_the_inventory_s_is_asked_for() -> None:
+def test_servers_are_in_lexical_order_by_default() -> None:
     case = {"cluster": {"hosts": {"node01": {"address": "10.1.0.20"}, "node02": {"address": "10.1.0.141"}}}}
     assert [server.id for server in table_of(case).servers] == ["10.1.0.141", "10.1.0.20"]
-    kept = table_of(case, Wanted(order=Order.INVENTORY))
+    kept = table_of(case, BuildOptions(order=ServerOrder.INVENTORY))
     assert [server.id for server in kept.servers] == ["10.1.0.20", "10.1.0.141"]
 
 
-def test_a_table_of_what_is_there_is_not_otherwise() -> None:
+def test_a_built_table_has_no_differences() -> None:
     assert differences(table_of({}), {}) == ([], [])
     assert differences(table_of(SUPER_PODS), SUPER_PODS) == ([], [])
 
 
-def test_rank_server_device_and_both_values_are_named() -> None:
+def test_a_difference_has_rank_server_device_and_both_values() -> None:
     [found], unseen = differences(table_of({}), device(3, address={"value": "10.20.3.99"}))
     assert found.text == (
         "rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, node02 has 10.20.3.99"
@@ -117,21 +117,21 @@ def test_rank_server_device_and_both_values_are_named() -> None:
     ("wanted", "case", "says"),
     [
         (None, device(3, address={"value": None}), "the table has device_ip 10.20.3.20, node02 has none"),
-        (Wanted((0, 1)), {}, "node01: device 2 has no rank (server 10.1.0.1)"),
+        (BuildOptions((0, 1)), {}, "node01: device 2 has no rank (server 10.1.0.1)"),
         (None, {"cluster": {"hosts": {"node02": {"address": "10.1.0.9"}}}},
          "node02 (10.1.0.9) is not in the table: no server has one of its addresses"),
         (None, {"cluster": {"hosts": {"node02": {"address": "10.1.0.9"}}}},
          "server 10.1.0.2 (ranks 8-15) is no host of the inventory"),
     ],
 )  # fmt: skip
-def test_what_is_otherwise_is_named(wanted: Wanted | None, case: dict[str, Any], says: str) -> None:
+def test_differences_are_reported(wanted: BuildOptions | None, case: dict[str, Any], says: str) -> None:
     if "cluster" in case:
         case = case | {"facts": {"node02": {"network": {"interfaces": []}}}}
     found, _ = differences(table_of({}, wanted), case)
     assert any(says in one.text for one in found), found
 
 
-def test_a_device_that_the_host_has_not_is_named() -> None:
+def test_a_missing_device_is_a_difference() -> None:
     table = table_of({})
     made = scene({})
     one_less = json.loads(dump(made.facts))
@@ -140,7 +140,7 @@ def test_a_device_that_the_host_has_not_is_named() -> None:
     assert [one.text for one in found.differences] == ["rank 15 (server 10.1.0.2, device 7): node02 has no device 7"]
 
 
-def test_another_super_device_id_is_named_and_a_super_pod_of_two() -> None:
+def test_another_super_device_id_and_a_split_super_pod_are_differences() -> None:
     other = {"facts": {"node02": {"chips": {"chips": {"0": {"superpod": {"value": {
         "sdid": 5, "pod": 3, "server": 2, "size": 384}}}}}}}}  # fmt: skip
     found, _ = differences(table_of(SUPER_PODS), SUPER_PODS | other)
@@ -188,16 +188,14 @@ def copies(**digests: str) -> dict[str, Any]:
           for host in ("node01", "node02")]),
     ],
 )  # fmt: skip
-def test_the_copies_that_jobs_would_read_have_the_same_bytes(
-    case: dict[str, Any], said: list[tuple[str, bool, str]]
-) -> None:
+def test_copies_of_the_table_on_hosts_are_compared(case: dict[str, Any], said: list[tuple[str, bool, str]]) -> None:
     made = scene(case)
     found = compare(table_of({}), made.cluster.hosts, made.facts, digest="d1")
     assert [(one.host, one.warning, one.text) for one in found.differences] == said
     assert all(one.rule == "copy" for one in found.differences)
 
 
-def test_copies_that_nobody_could_look_at_are_said() -> None:
+def test_copies_that_could_not_be_read_are_unseen() -> None:
     made = scene({"facts": {"node02": {"job": {"missing": "no container of this name"}}}})
     found = compare(table_of({}), made.cluster.hosts, made.facts, digest="d1")
     assert (found.differences, found.unseen) == ((), ("node02: the rank table of its jobs: no container of this name",))
@@ -225,9 +223,7 @@ def without(table: RankTable, key: str) -> RankTable:
          "rank 8 (server 10.1.0.2, device 0) has no device_ip, which HCCL_INTER_HCCS_DISABLE=TRUE ("),
     ],
 )  # fmt: skip
-def test_what_a_job_s_variables_want_of_its_table_has_to_be_there(
-    key: str, variables: dict[str, str], rule: str, says: str
-) -> None:
+def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str], rule: str, says: str) -> None:
     table = without(table_of(SUPER_PODS), key)
     assert differences(table, SUPER_PODS) == ([], [])
     found, _ = differences(table, SUPER_PODS | jobs(node02=variables))
@@ -245,7 +241,7 @@ def test_what_a_job_s_variables_want_of_its_table_has_to_be_there(
     assert judge_planned(read(text_of(table_of(SUPER_PODS))), planned) == ()
 
 
-def test_devices_beyond_those_of_a_planned_server_are_named() -> None:
+def test_devices_beyond_those_of_the_inventory_are_problems() -> None:
     planned = scene({}).cluster
     text = text_of(table_of({}))
     assert judge_planned(read(text), planned) == ()
@@ -260,7 +256,7 @@ def test_devices_beyond_those_of_a_planned_server_are_named() -> None:
     ] * 2, "and not that it is above 63, too"
 
 
-def test_what_was_not_seen_is_no_difference() -> None:
+def test_unseen_hosts_are_no_difference() -> None:
     assert differences(table_of({}), AWAY) == ([], ["node02: device addresses: hccn_tool is not there"])
 
 
@@ -291,7 +287,7 @@ def unwrapped(out: str) -> str:
     return " ".join(out.split())
 
 
-def test_a_table_is_written_from_saved_facts_and_is_right(run: Run) -> None:
+def test_a_table_is_written_from_saved_facts(run: Run) -> None:
     assert run("--from", "facts.json", "-o", "table.json")[:2] == (
         0,
         "table.json: version 1.0, 2 servers, 16 ranks\n"
@@ -304,7 +300,7 @@ def test_a_table_is_written_from_saved_facts_and_is_right(run: Run) -> None:
     assert (code, "no rule is broken, and the hosts are so" in out) == (0, True)
 
 
-def test_hosts_that_are_otherwise_end_with_one_and_one_that_was_not_seen_with_three(run: Run) -> None:
+def test_differences_exit_with_one_and_unseen_hosts_with_three(run: Run) -> None:
     assert run("--from", "facts.json", "-o", "table.json")[0] == 0
     code, out, _ = run("--check", "table.json", "--from", "other.json")
     assert code == 1
@@ -318,7 +314,7 @@ def test_hosts_that_are_otherwise_end_with_one_and_one_that_was_not_seen_with_th
     assert not Path("none.json").exists()
 
 
-def test_a_table_that_breaks_a_rule_ends_with_two_and_says_where(run: Run) -> None:
+def test_a_table_that_breaks_a_rule_exits_with_two(run: Run) -> None:
     _, text, _ = run("--from", "facts.json", "-o", "-")
     Path("bad.json").write_text(text.replace('"rank_id": "9"', '"rank_id": "8"'))
     code, out, _ = run("--check", "bad.json")
@@ -334,7 +330,7 @@ def test_a_table_that_breaks_a_rule_ends_with_two_and_says_where(run: Run) -> No
     }  # fmt: skip
 
 
-def test_many_of_a_kind_are_folded(run: Run) -> None:
+def test_many_differences_of_a_kind_are_folded(run: Run) -> None:
     _, text, _ = run("--from", "facts.json", "-o", "-")
     Path("bad.json").write_text(text.replace('"device_ip": "10.', '"device_ip": "x.'))
     code, out, _ = run("--check", "bad.json")
@@ -364,7 +360,7 @@ def test_the_commands_to_run_next_are_quoted(run: Run) -> None:
         assert run("--check", "a b;id.json", "--from", facts, "-i", "my hosts.toml")[1].endswith(says)
 
 
-def test_nothing_is_written_over_unless_that_is_said(run: Run) -> None:
+def test_a_file_is_overwritten_only_with_an_option(run: Run) -> None:
     Path("mine.json").write_text("mine")
     code, _, err = run("--from", "facts.json", "-o", "mine.json")
     assert (code, Path("mine.json").read_text()) == (2, "mine")
@@ -413,7 +409,7 @@ def test_two_or_four_devices_of_a_ring_are_a_table(run: Run) -> None:
     assert "MindSpore's tutorial does not" in err
 
 
-def test_of_a_large_table_the_plan_shows_where_it_goes_and_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_of_a_large_table_shows_path_and_size(capsys: pytest.CaptureFixture[str]) -> None:
     """16 servers of 8 are the most that is shown line by line."""
     names = [f"node{number:02}" for number in range(1, 5)]
     befores = [None, None, None, "{}"]
@@ -427,7 +423,7 @@ def test_of_a_large_table_the_plan_shows_where_it_goes_and_what_it_is(capsys: py
     ]
 
 
-def test_a_table_that_hosts_would_not_take_is_refused_before_anything_is_pushed() -> None:
+def test_a_table_with_problems_is_not_pushed() -> None:
     cluster = scene({}).cluster
     nobody = Session(cluster, cluster.hosts, cast(Transport, None), ProgressLine())
     with pytest.raises(PreflightError, match="the table has more than 8192 KiB: write it with -o"):

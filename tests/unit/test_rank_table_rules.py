@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from preflight.model.cluster import Product
 from preflight.ranktable.read import read
 from preflight.ranktable.rules import judge
-from preflight.ranktable.types import Problem, RankedDevice, RankTable, Server, numbered
+from preflight.ranktable.types import RankedDevice, RankTable, Server, TableProblem, number_ranks
 from preflight.ranktable.write import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def table(version: str, servers: int, devices: int) -> RankTable:
     ]
     names = [server.id for server in made]
     pods = [("0", tuple(names[:-1])), ("1", tuple(names[-1:]))] if version == "1.2" else []
-    return numbered(version, made, pods)
+    return number_ranks(version, made, pods)
 
 
 def _device(version: str, server: int, device: int) -> RankedDevice:
@@ -46,7 +46,7 @@ SIZES = st.tuples(st.sampled_from(["1.0", "1.2"]), st.integers(3, 5), st.sampled
 
 @given(SIZES)
 @settings(deadline=None)
-def test_what_is_written_is_read_again_and_breaks_no_rule(size: tuple[str, int, int]) -> None:
+def test_written_tables_are_read_back_and_break_no_rule(size: tuple[str, int, int]) -> None:
     made = table(*size)
     found = read(text_of(made))
     assert found.table == made
@@ -59,14 +59,12 @@ words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 
 @given(st.lists(st.tuples(words, st.lists(st.tuples(st.integers(0, 99), words), max_size=4)), max_size=4), words)
 @settings(deadline=None)
-def test_whatever_stands_in_a_table_is_written_and_read_as_it_is(
-    servers: list[tuple[str, list[tuple[int, str]]]], pod: str
-) -> None:
+def test_any_text_in_a_table_is_read_back(servers: list[tuple[str, list[tuple[int, str]]]], pod: str) -> None:
     made = [
         Server(name, tuple(RankedDevice(0, number, (), address, "7") for number, address in devices), (), host_ip=name)
         for name, devices in servers
     ]
-    written = numbered("1.2", made, [(pod, tuple(name for name, _ in servers))])
+    written = number_ranks("1.2", made, [(pod, tuple(name for name, _ in servers))])
     assert read(text_of(written)).table == written
 
 
@@ -166,7 +164,7 @@ ALSO = {"another family": {"backup"}, "no address": {"backup"}, "the same addres
 @pytest.mark.parametrize(("version", "name", "do", "rule", "says"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
 @given(servers=st.integers(3, 5), devices=st.sampled_from([2, 4, 8]))
 @settings(deadline=None, max_examples=10)
-def test_one_thing_wrong_is_named_by_its_rule_and_by_no_other(
+def test_one_mistake_breaks_one_rule(
     version: str, name: str, do: Callable[[Document], None], rule: str, says: str, servers: int, devices: int
 ) -> None:
     document = json.loads(text_of(table(version, servers, devices)))
@@ -176,27 +174,27 @@ def test_one_thing_wrong_is_named_by_its_rule_and_by_no_other(
     assert {problem.rule for problem in found} - {rule} <= ALSO.get(name, set()), found
 
 
-def said(document: Document, product: Product | None = None) -> list[Problem]:
+def said(document: Document, product: Product | None = None) -> list[TableProblem]:
     return list(judge(read(json.dumps(document)), product))
 
 
 def test_servers_out_of_lexical_order_are_a_warning_about_mindspore() -> None:
     """172.30.209.20 comes after 172.30.209.141 in this order."""
     hosts = (("172.30.209.20", "10.0.0.1"), ("172.30.209.141", "10.0.0.2"))
-    made = numbered("1.0", [Server(name, (RankedDevice(0, 0, (), address),), ()) for name, address in hosts])
+    made = number_ranks("1.0", [Server(name, (RankedDevice(0, 0, (), address),), ()) for name, address in hosts])
     [problem] = judge(read(text_of(made)))
     assert (problem.rule, problem.warning) == ("order", True)
     assert problem.text.startswith("server 172.30.209.141 has its ranks after server 172.30.209.20: MindSpore")
 
 
 def test_a_name_of_the_loopback_is_a_warning() -> None:
-    made = numbered("1.0", [Server("127.0.1.1", (RankedDevice(0, 0, (), "10.0.0.1"),), ())])
+    made = number_ranks("1.0", [Server("127.0.1.1", (RankedDevice(0, 0, (), "10.0.0.1"),), ())])
     assert [(problem.rule, problem.warning) for problem in judge(read(text_of(made)))] == [("server-id", True)]
 
 
 @pytest.mark.parametrize("name", ["10.*.*.*", "xx.xx.xx.xx", "xx-xx-xx-xx", "10.1.0.X", "10.1.0.300", "<server ip>"])
 def test_a_placeholder_of_a_manual_is_a_warning(name: str) -> None:
-    made = numbered("1.0", [Server(name, (RankedDevice(0, 0, (), "10.0.0.1"),), ())])
+    made = number_ranks("1.0", [Server(name, (RankedDevice(0, 0, (), "10.0.0.1"),), ())])
     [problem] = judge(read(text_of(made)))
     assert (problem.rule, problem.warning) == ("server-id", True)
     assert problem.text == f"server_id '{name}' is no address, but what a manual may have in the place of one"
@@ -204,11 +202,11 @@ def test_a_placeholder_of_a_manual_is_a_warning(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["10.1.0.1", "fd00::1", "node_0", "max-3.example", "xx", "1-2", "node-1-2-3-4"])
 def test_any_other_name_of_a_server_is_taken(name: str) -> None:
-    assert judge(read(text_of(numbered("1.0", [Server(name, (RankedDevice(0, 63, (), "10.0.0.1"),), ())])))) == ()
+    assert judge(read(text_of(number_ranks("1.0", [Server(name, (RankedDevice(0, 63, (), "10.0.0.1"),), ())])))) == ()
 
 
 def test_a_device_that_no_server_has_is_a_warning() -> None:
-    [problem] = judge(read(text_of(numbered("1.0", [Server("a", (RankedDevice(0, 64, (), "10.0.0.1"),), ())]))))
+    [problem] = judge(read(text_of(number_ranks("1.0", [Server("a", (RankedDevice(0, 64, (), "10.0.0.1"),), ())]))))
     assert (problem.rule, problem.warning) == ("device", True)
     assert problem.text == "rank 0 (server a, device 64): the last device that a server can have is 63"
 
@@ -222,7 +220,7 @@ def test_a_device_that_no_server_has_is_a_warning() -> None:
 )  # fmt: skip
 def test_a_server_of_atlas_a1_takes_devices_of_one_ring_or_all(devices: tuple[int, ...], says: str) -> None:
     ranked = tuple(RankedDevice(0, number, (), f"10.0.0.{number + 1}") for number in devices)
-    text = text_of(numbered("1.0", [Server("10.1.0.1", ranked, ())]))
+    text = text_of(number_ranks("1.0", [Server("10.1.0.1", ranked, ())]))
     found = judge(read(text), Product.ATLAS_A1)
     assert [problem.rule for problem in found] == (["device-set"] if says else [])
     assert all(says in problem.text for problem in found)
@@ -232,7 +230,7 @@ def test_a_server_of_atlas_a1_takes_devices_of_one_ring_or_all(devices: tuple[in
 def test_servers_of_atlas_a1_have_the_same_number_and_elsewhere_it_is_recommended() -> None:
     ranked = tuple(RankedDevice(0, number, (), "") for number in range(8))
     servers = [Server("10.1.0.1", ranked, ()), Server("10.1.0.2", ranked, ()), Server("10.1.0.3", ranked[:4], ())]
-    found = read(text_of(numbered("1.2", servers, [("0", ("10.1.0.1", "10.1.0.2", "10.1.0.3"))])))
+    found = read(text_of(number_ranks("1.2", servers, [("0", ("10.1.0.1", "10.1.0.2", "10.1.0.3"))])))
     [sets] = [problem for problem in judge(found, Product.ATLAS_A2) if problem.rule == "device-set"]
     assert (sets.text, sets.warning) == (
         "server 10.1.0.3 has 4 devices, others have 8: the same number of each is recommended", True,
@@ -241,7 +239,7 @@ def test_servers_of_atlas_a1_have_the_same_number_and_elsewhere_it_is_recommende
     assert not sets.warning
 
 
-def test_ranks_with_ports_of_their_own_share_a_device_but_on_atlas_a1() -> None:
+def test_ranks_with_different_ports_may_share_a_device() -> None:
     found = read((RANK_TABLES / "good-v1.0-several-ranks-a-device.json").read_text())
     assert judge(found, Product.ATLAS_A2) == ()
     assert [problem.text for problem in judge(found, Product.ATLAS_A1)] == [
@@ -251,7 +249,11 @@ def test_ranks_with_ports_of_their_own_share_a_device_but_on_atlas_a1() -> None:
 
 def test_the_page_has_every_rule() -> None:
     sources = (ROOT / "preflight" / "ranktable").glob("*.py")
-    rules = {rule for source in sources for rule in re.findall(r'Problem\(\s*"([a-z-]+)"', source.read_text())}
+    rules = {
+        rule
+        for source in sources
+        for rule in re.findall(r'(?:TableP|rank_p)roblem\(\s*"([a-z-]+)"', source.read_text())
+    }
     page = (ROOT / "docs" / "rank-tables.md").read_text()
     assert len(rules) > 15
     assert [rule for rule in sorted(rules) if f"| `{rule}` |" not in page] == []
@@ -308,7 +310,7 @@ def test_an_address_that_two_ranks_of_version_2_have_is_only_a_warning() -> None
 
 
 def test_an_address_that_atlas_a1_needs_may_be_left_out_of_one_server_of_atlas_a2() -> None:
-    text = text_of(numbered("1.0", [Server("10.1.0.1", (RankedDevice(0, 0, ()),), ())]))
+    text = text_of(number_ranks("1.0", [Server("10.1.0.1", (RankedDevice(0, 0, ()),), ())]))
     assert judge(read(text), Product.ATLAS_A2) == ()
     [problem] = judge(read(text), Product.ATLAS_A1)
     assert problem.text.endswith("has no device_ip, which those of Atlas A1 have to have")

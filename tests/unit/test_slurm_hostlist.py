@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.hostlists.listed import TextError
-from preflight.hostlists.slurm_names import expand, fold
+from preflight.hostlists.host_list import TextError
+from preflight.hostlists.slurm_nodelist import expand, fold
 
 CASES = Path(__file__).parents[1] / "cases/lists/slurm.tsv"
 VECTORS = "gpu-slurm2205-hostlist-vectors.tsv"  # expression → names by commas, or an error of Slurm's
@@ -36,7 +36,7 @@ def cases() -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("expression", "expected"), [case[:2] for case in cases()])
-def test_a_node_list_is_what_the_case_says(expression: str, expected: str) -> None:
+def test_node_lists_of_the_cases(expression: str, expected: str) -> None:
     text = expression.replace("\x00", "\t")
     if expected.partition(":")[0].isdigit():
         with pytest.raises(TextError) as refused:
@@ -46,7 +46,7 @@ def test_a_node_list_is_what_the_case_says(expression: str, expected: str) -> No
         assert names(text) == expected.split()
 
 
-def test_the_real_vectors_are_expanded_as_slurm_did(request: pytest.FixtureRequest) -> None:
+def test_real_node_lists_are_expanded_as_by_slurm(request: pytest.FixtureRequest) -> None:
     directory: Path | None = request.config.getoption("--captures")
     if directory is None:
         pytest.skip("not run: captures of real tools are not in this repository; give them with --captures DIR")
@@ -90,7 +90,7 @@ def test_slurm_itself_agrees(tmp_path: Path) -> None:
 
 
 @given(NAMES)
-def test_what_is_folded_is_read_back_in_its_order(wanted: list[str]) -> None:
+def test_folded_names_are_read_back_in_order(wanted: list[str]) -> None:
     assert names(fold(wanted)) == wanted
 
 
@@ -112,7 +112,7 @@ def test_folding_is_slurms(wanted: list[str], text: str) -> None:
     assert fold(wanted) == text
 
 
-def test_a_list_of_too_many_names_is_refused_before_it_is_written_out() -> None:
+def test_a_list_of_too_many_names_is_refused_before_expansion() -> None:
     with pytest.raises(TextError, match="more than 65536"):
         expand("n[1-999999999]x[1-999999999]")
     assert len(expand("n[1-65536]")) == 65536

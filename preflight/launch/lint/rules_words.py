@@ -143,7 +143,7 @@ def half_addresses(script: Script) -> Iterator[Fault]:
     for address, _, word in addresses(script):
         if re.fullmatch(r"[0-9xX*.]+", address) and "." in address and not is_address(address):
             yield Fault(
-                script.path, word.spot, f"{address} is no address", address, "the address of the host of rank 0",
+                script.path, word.spot, f"{address[:60]} is no address", address, "the address of the host of rank 0",
                 "write the address out",
             )  # fmt: skip
 

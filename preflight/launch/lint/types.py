@@ -109,7 +109,8 @@ class Script:
 
     @property
     def name(self) -> str:
-        return f"{self.path} on {self.host}" if self.host else str(self.path)
+        host = self.host[:253]  # as long as a host name may be
+        return f"{self.path} on {host}" if host else str(self.path)
 
     @property
     def of_hosts(self) -> "Iterator[Script]":

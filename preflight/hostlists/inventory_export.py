@@ -1,9 +1,9 @@
-"""A cluster → its hosts as a list, and what a format has no place for. Pure."""
+"""A cluster's hosts as a host list, and the fields that a format has no place for. Pure."""
 
 from collections.abc import Sequence
 
 from preflight.hostlists.formats import Format
-from preflight.hostlists.listed import Listed, ListedHost
+from preflight.hostlists.host_list import HostList, ListedHost
 from preflight.model.cluster import Bastion, Host
 
 _WORDS = {
@@ -18,17 +18,17 @@ _WORDS = {
 }
 
 
-def listed_of(hosts: Sequence[Host], *, by_address: bool = False, superpod: bool = False) -> Listed:
-    """`by_address`: a host's address in the place of its name; `superpod`: they stand in super-pods."""
-    return Listed(tuple(_host(host, by_address) for host in hosts), superpod=superpod)
+def host_list_of(hosts: Sequence[Host], *, by_address: bool = False, superpod: bool = False) -> HostList:
+    """Return the hosts as a list. `by_address`: with their addresses as names. `superpod`: they are in super-pods."""
+    return HostList(tuple(_host(host, by_address) for host in hosts), superpod=superpod)
 
 
-def left_out(listed: Listed, form: Format) -> list[str]:
-    """What the hosts have, and the format cannot hold, in words."""
+def left_out(host_list: HostList, form: Format) -> list[str]:
+    """Return the fields that the hosts have and the format cannot hold, in words."""
     return [
         words
         for field, words in _WORDS.items()
-        if field not in form.holds and any(getattr(host, field) not in (None, ()) for host in listed.hosts)
+        if field not in form.holds and any(getattr(host, field) not in (None, ()) for host in host_list.hosts)
     ]
 
 

@@ -43,6 +43,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/structure.py
 
 # MkDocs' theme warns of what comes after it, at every build.
 docs: $(VENV)/.ready

@@ -5,11 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests import structure
+
 PACKAGE = Path(__file__).parents[2] / "preflight"
 REMOTE = sorted((PACKAGE / "remote").rglob("*.py"))
 FOREIGN = {"worker": {"torch", "torch_npu"}}
 SENT_TOGETHER = {
-    "agent": {"agent", "worker"},
+    "agent": {"agent", "collect", "worker"},
+    "fetch_logs": {"collect", "fetch_logs"},
     "rehearse": {"agent", "collect", "rehearse"},
     "step": {"agent", "step"},
     "publish": {"gate", "publish"},
@@ -52,3 +57,21 @@ def test_host_programs_call_nothing_that_python_3_6_does_not_have(tmp_path: Path
     assert vermin(newer).returncode != 0
     done = vermin(*REMOTE)
     assert done.returncode == 0, done.stdout
+
+
+def test_every_figure_of_the_structure_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "preflight" / "bad.py"
+    module.parent.mkdir()
+    branches = "".join(f"    if a == {number}:\n        return {number}\n" for number in range(10))
+    module.write_text(
+        f"class Same: ...\n\n\ndef bad(a, b, c, d, e, f):  # noqa\n    import os\n    found = os\n{branches}\n"
+        "class Same: ...\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(structure, "PACKAGE", module.parent)
+    over = {figure for figure, value, _ in structure.measure([module]) if value > figure.threshold}
+    assert over == set(structure.FIGURES) - {structure.LARGE_FOLDERS}
+    modules = [module.with_name(f"module{number}.py") for number in range(26)]
+    for path in modules:
+        path.touch()
+    assert (structure.LARGE_FOLDERS, 26, "preflight") in set(structure.measure(modules))

@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from preflight.bounded_file import read_bounded
 from preflight.model.places import cache_home
 
 FOLDER = Path(__file__).parent
+_LARGEST = 16 << 20  # bytes of what is kept; all checks have 130 KB
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def catalogue() -> dict[str, Entry]:
     sources = sorted([entry.name, entry.stat().st_mtime_ns, entry.stat().st_size] for entry in _modules())
     kept = cache_home() / f"checks-{zlib.crc32(bytes(FOLDER)):08x}.json"  # of this installation
     try:
-        saved = json.loads(kept.read_bytes())
+        saved = json.loads(read_bounded(kept, _LARGEST))
         if saved["sources"] == sources:
             return {row["id"]: Entry(**row) for row in saved["entries"]}
     except (OSError, ValueError, KeyError, TypeError):

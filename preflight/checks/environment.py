@@ -8,13 +8,16 @@ from preflight.checks.registry import NPU, Here, host_check
 from preflight.checks.setup_files import (
     HOSTS_FILE,
     LIMITS_FILE,
+    LIMITS_LINE,
     PROFILE_FILE,
+    PROFILE_LINE,
     BlockDamagedError,
     limits_file,
     lower_limits,
     ours,
     profile_file,
     with_block,
+    with_others,
 )
 from preflight.facts.environment import Environment
 from preflight.facts.types import Network
@@ -78,7 +81,8 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
             remedy=f"nofile = {environment.nr_open} in [host_setup], or sysctl -w fs.nr_open={setup.nofile}, for good",
         )  # fmt: skip
         return
-    yield from _own_file(here, LIMITS_FILE, environment.limits_files.get(LIMITS_FILE), limits_file(setup))
+    found = environment.limits_files.get(LIMITS_FILE)
+    yield from _own_file(here, LIMITS_FILE, found, with_others(found, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
         yield here.warn(
             f"{name}: {path} sets a lower limit, which counts before ours: {line}", found=line,
@@ -105,14 +109,15 @@ def profile_for_hccl(here: Here, environment: Environment, network: Network) -> 
         )
         return
     wanted = profile_file(here.cluster, interfaces[0] if interfaces else "")
-    yield from _own_file(here, PROFILE_FILE, environment.profile, wanted)
+    after = with_others(environment.profile, wanted, PROFILE_LINE)
+    yield from _own_file(here, PROFILE_FILE, environment.profile, after)
 
 
 def _own_file(here: Here, path: str, found: str | None, wanted: str | None) -> Iterator[Finding]:
-    """A file that is ours as a whole; `wanted` None: the inventory does not ask for it."""
-    if wanted is None and ours(found):
-        yield _left_behind(here, path, _change(here, path, found, None))
-    elif wanted is None:
+    """A file of ours; `wanted` without our mark: the inventory does not ask for it."""
+    if not ours(wanted) and ours(found):
+        yield _left_behind(here, path, _change(here, path, found, wanted))
+    elif not ours(wanted):
         yield here.skip(_NOT_ASKED)
     elif found != wanted:
         state = "does not exist" if found is None else "is not what the inventory asks for"

@@ -11,6 +11,7 @@ from preflight.checks.place import Place
 from preflight.checks.rules import Rule
 from preflight.facts import iptables as iptables_facts
 from preflight.facts.firewall import IptablesChain
+from preflight.facts.nft import is_ours
 from preflight.model.change import Kind
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
@@ -66,11 +67,19 @@ def _needs_ours(gate: Gate) -> bool:
 # nftables: our rules stand in a file of their own, and one line at the end of /etc/nftables.conf includes it.
 
 
-def own_file(rules: dict[str, tuple[str, ...]]) -> str:
-    """The whole of our file: `rules` by "FAMILY TABLE CHAIN". Inserted at the top, so the last goes in first."""
-    return _HEADER + "".join(
-        f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)
-    )
+def own_file(rules: dict[str, tuple[str, ...]], now: str | None = None) -> str:
+    """The whole of our file: `rules` by "FAMILY TABLE CHAIN". Inserted at the top, so the last goes in first. What
+    somebody has added to the file, as it is `now`, stays behind them."""
+    lines = [f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)]
+    return _HEADER + "".join(lines) + "".join(_others(now or ""))
+
+
+def _others(text: str) -> Iterator[str]:
+    """The lines of our file that preflight would not write."""
+    for line in text.splitlines(keepends=True):
+        match = _INSERTED.fullmatch(line.rstrip())
+        if line != _HEADER and not (match and is_ours(match[2])):
+            yield line
 
 
 def _made_at_boot(place: Place) -> dict[str, tuple[str, ...]]:
@@ -114,16 +123,17 @@ def _of_nftables(place: Place) -> Iterator[BootFile]:
         target: tuple(rule.text for rule in together(map(nft.parse, made.get(target, ())), logins.get(target, ())))
         for target in {**made, **logins}
     }
-    if made and own != own_file(kept):
+    wanted = own_file(kept, own)
+    if made and own != wanted:
         says = "is not there" if own is None else "does not hold the rules"
-        yield BootFile(NFT_OWN_FILE, own, own_file(kept), lacks=True, says=says)
+        yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
     if made and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
         after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
         yield BootFile(
             NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"lacks the line {NFT_INCLUDE}"
         )
-    if not made and own not in (None, own_file(kept)):
-        yield BootFile(NFT_OWN_FILE, own, own_file(kept), lacks=False, says="holds rules that nothing needs any more")
+    if not made and own not in (None, wanted) and own != "".join(_others(own or "")):
+        yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says="holds rules that nothing needs any more")
 
 
 # iptables: where a service loads a file at boot, our lines stand in it.

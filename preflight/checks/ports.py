@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from preflight.checks.loading import LONGEST, Way
 from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import Here, host_check
-from preflight.checks.reserving import KEY, Edit, Repair, repair, unread, winner
+from preflight.checks.reserving import KEY, Edit, Repair, repair, unread, unreadable, winner
+from preflight.facts.quote import quote
 from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import Os, Socket, Sockets, Sysctl
 from preflight.model.change import Area, Change, Kind
@@ -74,8 +75,21 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield here.skip(f"/proc/sys of {here.host.name} is read-only: no file that is seen there decides (PRT101)")
         return
     wanted = here.cluster.ports
-    for path, error in unread(sysctl):
-        yield here.unknown(f"{here.host.name}: it is not known what {path} reserves at boot: {error}")
+    unknown = unread(sysctl)
+    for path, error in unknown:
+        yield here.unknown(
+            f"{here.host.name}: it is not known what {path} reserves at boot: {error}; no file is changed"
+        )
+    odd = [] if unknown else unreadable(sysctl)
+    for path, value in odd:
+        yield here.bad(
+            f"{here.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
+            "refuses: no file is changed",
+            expected="a list like 8080,60000-60031", found=quote(value),
+            remedy=f"correct that line of {path}, then: preflight configure-ports",
+        )  # fmt: skip
+    if unknown or odd:
+        return
     mending = repair(sysctl, wanted)
     if len(str(mending.united)) > LONGEST:
         yield _too_long(here, mending.united)

@@ -16,8 +16,8 @@ when one of them could not be collected:
 
 A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
 also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, whom these have `located`, `hccl_test`; for
-what ports counted during the tests (`link_counts`); for the saved `baseline` of observations, and for `causes`: what
-the checks of the facts found on hosts that are located.
+what ports counted during the tests (`link_counts`); for what a budget did to the probe's deadlines (`limit`); for the
+saved `baseline` of observations, and for `causes`: what the checks of the facts found on hosts that are located.
 A check that asks for what is `known` gets the findings of the checks with smaller ids.
 The check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
@@ -48,6 +48,7 @@ ROUNDS = (
     "hccl_test",
     "baseline",
     "link_counts",
+    "limit",
 )  # inputs that are no sections of the facts
 KNOWN = "known"  # the input of a check that names a cause which other checks may have found: their findings
 

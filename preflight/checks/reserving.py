@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.checks.loading import CONF, Way, accepted, after, read_in_order
+from preflight.checks.loading import CONF, Way, accepted, after, in_one_write, read_in_order
 from preflight.facts import sysctl as facts_sysctl
-from preflight.facts.sysctl import OWN_FILE, settings
+from preflight.facts.sysctl import OWN_FILE, intended_ports, settings
 from preflight.facts.types import Sysctl, SysctlFile, Tuned
 from preflight.model.ports import PortSet
 
@@ -38,9 +38,9 @@ def repair(sysctl: Sysctl, wanted: PortSet) -> Repair:
     the files say. Ours is written only where that is not enough."""
     united = wanted | (accepted(sysctl.reserved_ports) or PortSet())
     for file in counting(sysctl):
-        united |= _last(file)
+        united |= _last(file) or PortSet()
     if sysctl.tuned:
-        united |= accepted(sysctl.tuned.value) or PortSet()
+        united |= intended_ports(sysctl.tuned.value) or PortSet()
     short = _missing(sysctl, wanted)
     edits, mended = _edited(sysctl, wanted, united)
     left = _missing(mended, wanted)
@@ -66,6 +66,14 @@ def unread(sysctl: Sysctl) -> list[tuple[str, str]]:
     return found + (
         [(sysctl.tuned.source or "tuned", sysctl.tuned.error)] if sysctl.tuned and sysctl.tuned.error else []
     )
+
+
+def unreadable(sysctl: Sysctl) -> list[tuple[str, str]]:
+    """Files whose value the kernel refuses and no person understands either, with that value: no list that is written
+    in its place could be known to hold what it should."""
+    odd = [(file.path, file.value or "") for file in counting(sysctl) if _last(file) is None]
+    tuned = sysctl.tuned
+    return odd + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
 
 
 def winner(way: Way, sysctl: Sysctl) -> SysctlFile | None:
@@ -101,17 +109,32 @@ def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[Way, PortSet]:
     return {way: wanted - ports for way, ports in ends.items() if wanted - ports}
 
 
-def _last(file: SysctlFile) -> PortSet:
+def _last(file: SysctlFile) -> PortSet | None:
+    """What the last line means that the kernel takes, and those after it that it refuses; None where that is no list of
+    ports."""
+    ports = PortSet()
+    for setting in reversed(settings(file.text)):
+        intended = intended_ports(setting.value or "")
+        if intended is None:
+            return None
+        ports |= intended
+        if setting.value is not None and accepted(setting.value) is not None:
+            break
+    return ports
+
+
+def _loaded(file: SysctlFile) -> PortSet:
+    """What the last line makes the kernel reserve, whoever loads the file."""
     found = settings(file.text)
-    return (found and accepted(found[-1].value or "")) or PortSet()
+    return (found and accepted(in_one_write(found[-1].value or ""))) or PortSet()
 
 
 def _edited(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
     """The edits of files that set the key to less than is wanted, and the facts after them."""
     edits: dict[str, Edit] = {}  # by the file behind a link: 99-sysctl.conf is mostly /etc/sysctl.conf
     for file in counting(sysctl):
-        if settings(file.text) and wanted - _last(file) and file.writable:
-            text = own_file(united) if file.path == OWN_FILE else with_value(file.text, united)
+        if settings(file.text) and wanted - _loaded(file) and file.writable:
+            text = with_value(file.text, united)
             edits[file.target or file.path] = Edit(file.path, file.text, text, f"sets {file.value or 'nothing'}")
     files = tuple(
         replace(file, text=edits[real].after, value=str(united))
@@ -144,6 +167,7 @@ def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
         why = "does not set the key, and no other file that is read at boot does"
     else:
         why = "does not exist, and no file that is read at boot sets the key"
-    edit = Edit(OWN_FILE, present.text if present else None, own_file(united), why)
+    text = with_value(present.text, united) if present and present.text else own_file(united)
+    edit = Edit(OWN_FILE, present.text if present else None, text, why)
     others = tuple(file for file in sysctl.reserved_files if file is not present)
     return edit, replace(sysctl, reserved_files=(facts_sysctl.file(OWN_FILE, edit.after), *others))

@@ -1,6 +1,7 @@
 """The texts that [host_setup] asks for: our block in /etc/hosts, our file of limits.d, our file of profile.d. Pure."""
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.model.cluster import Cluster, HostSetup
@@ -11,6 +12,8 @@ PROFILE_FILE = "/etc/profile.d/preflight-hccl.sh"
 MARK = "# Written by preflight"
 BEGIN = "# BEGIN preflight: the cluster's hosts, from its inventory"
 END = "# END preflight"
+LIMITS_LINE = re.compile(rf"{MARK}.*|(?:\*|root) (?:soft|hard) (?:memlock|nofile) \S+")
+PROFILE_LINE = re.compile(rf"{MARK}.*|export HCCL_\w+='.*'")
 _UNLIMITED = ("unlimited", "infinity", "-1")
 
 
@@ -21,6 +24,14 @@ class BlockDamagedError(ValueError):
 def ours(text: str | None) -> bool:
     """Whether a file holds, or is, what preflight has written."""
     return text is not None and (text.startswith(MARK) or BEGIN in text.splitlines())
+
+
+def with_others(found: str | None, wanted: str | None, own: re.Pattern[str]) -> str | None:
+    """What a file of ours should hold: `wanted`, and behind it the lines of `found` that preflight would not write.
+
+    `own`: the form of ours."""
+    lines = (found or "").splitlines(keepends=True)
+    return (wanted or "") + "".join(line for line in lines if not own.fullmatch(line.rstrip("\r\n"))) or None
 
 
 def with_block(text: str, lines: Sequence[str]) -> str:

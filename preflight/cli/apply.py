@@ -7,12 +7,17 @@ stale, and nothing is changed anywhere. Devices that a job uses by now are left 
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from preflight.bounded_file import read_bounded
 from preflight.cli.changing import PENDING, add_change_arguments, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.cli.common import Session, add_inventory_arguments, session
 from preflight.cli.next_command import plan_anew
 from preflight.model.change import Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
+
+if TYPE_CHECKING:
+    from preflight.provision.document import SavedPlan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +38,14 @@ def run(args: argparse.Namespace) -> int:
     args.inventory = args.inventory or Path(saved.inventory)
     refuse_what_cannot_be_asked(args)
     with session(args) as s:
-        _refuse_strangers(args, s, saved.cluster, saved.plan)
+        _refuse_strangers(args, s, saved)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
         left, held, more = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
         notes = saved.held_back + held + more
         away = _refuse_stale(args, s, left) if left.changes else ()
         plan = limited(left, [host for host in left.hosts if host not in {result.change.host for result in away}])
         if args.output == "console":
-            shown(show_plan, s, plan, notes)
+            shown(show_plan, s, plan, notes, whole=True)
         if plan.changes and not agreed(args, plan):
             return PENDING
         short = bool(held or away)
@@ -51,22 +56,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> bytes:
+    from preflight.provision.document import LARGEST
+
     try:
-        return path.read_bytes()
+        return read_bounded(path, LARGEST)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file; make a plan first: preflight plan --out {path}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; to write a plan: preflight plan --out plan.json") from None
 
 
-def _refuse_strangers(args: argparse.Namespace, s: Session, cluster: str, plan: Plan) -> None:
+def _refuse_strangers(args: argparse.Namespace, s: Session, saved: "SavedPlan") -> None:
     """Raises UsageError where the plan is not one for this inventory: nothing was contacted yet."""
     known = {host.name for host in s.cluster.hosts}
-    stranger = next((name for name in plan.hosts if name not in known), None)
-    if cluster != s.cluster.name:
-        raise UsageError(f"{args.plan} is for cluster {cluster}, and {args.inventory} describes {s.cluster.name}")
-    if stranger:
-        raise UsageError(f"{args.plan} changes {stranger}, which {args.inventory} does not name")
+    if saved.cluster != s.cluster.name:
+        raise UsageError(f"{args.plan} is for cluster {saved.cluster}, and {args.inventory} describes {s.cluster.name}")
+    for change, line in zip(saved.plan.changes, saved.lines, strict=True):
+        if change.host not in known:
+            raise UsageError(f"{args.plan}:{line}: changes {change.host}, which {args.inventory} does not name")
 
 
 def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[StepResult, ...]:

@@ -1,13 +1,18 @@
 """What the commands that change hosts share: their options, the question, and the run with its journal."""
 
 import argparse
+import select
 import shlex
 import sys
+import termios
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
-from preflight.cli.common import Session
+from preflight.cli.common import ProgressLine, Session
 from preflight.cli.pipe import silence_stdout
 from preflight.model.change import Plan
 from preflight.model.errors import PreflightError, UsageError
@@ -95,10 +100,10 @@ def _without_asking(args: argparse.Namespace) -> str:
     return f"to change the hosts without a question: {typed} -y\nto only see the changes: {shows}"
 
 
-def shown(show: Callable[..., None], *arguments: object) -> None:
+def shown(show: Callable[..., None], *arguments: object, **options: object) -> None:
     """Show the plan on stdout. Raises PreflightError where its reader goes away: nothing is changed that nobody saw."""
     try:
-        show(*arguments)
+        show(*arguments, **options)
         sys.stdout.flush()
     except BrokenPipeError:
         silence_stdout()
@@ -118,6 +123,29 @@ def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool
         return True
     print("nothing was changed", file=sys.stderr)
     return False
+
+
+def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
+    """Return whether a person says on the terminal, within `seconds`, that a new login to this machine works."""
+    back = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+    with progress.paused():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # only what is typed after the change counts
+        print(
+            f"\n{name}: the firewall is changed. It is changed back at {back}, in {seconds:g} s.\n"
+            "To keep the change: log in to this machine again, from another machine.\n"
+            "If that login works, type yes and press Enter. Any other answer undoes the\n"
+            "change now.\n"
+            "Does a new login work? [yes/N] ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        keep = bool(ready) and sys.stdin.readline().strip().lower() == "yes"
+        if not keep:
+            why = "" if ready else "\nno answer in time: "
+            print(f"{why}the firewall is changed back", file=sys.stderr, flush=True)
+    return keep
 
 
 def rollout(args: argparse.Namespace) -> Rollout:
@@ -165,11 +193,15 @@ def carry_out(
     journal = RunJournal(run)
     journal.start(args.command, args.inventory, plan, undoes=undone, asked=asked)
     way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, undone)
+    if sys.stdin.isatty():
+        way = replace(way, person=partial(ask_for_login, s.progress))
     try:
         applied = apply(plan, way, journal, rollout(args))
         journal.finish(1 if short or failed_hosts(applied.results) else 0)
     except (KeyboardInterrupt, PreflightError):  # the latter: the journal's disk is full
         s.progress.clear()
+        if way.person:
+            print(file=sys.stderr)  # a question may stand on the line
         print(
             "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
             f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "

@@ -38,11 +38,13 @@ def say(s: Session, *sentences: str) -> None:
     _show(s, [*map(Line, first), Line(last, "next")])
 
 
-def show_plan(s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change") -> None:
-    """The plan as a diff; `nothing`: what to say of an empty one."""
+def show_plan(
+    s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change", *, whole: bool = False
+) -> None:
+    """The plan as a diff; `nothing`: what to say of an empty one; `whole`: with all that files will hold."""
     from preflight.inventory import fold
 
-    lines = render(plan, notes, fold=fold)
+    lines = render(plan, notes, fold=fold, whole=whole)
     if not plan.changes:
         apart = ", apart from what is said above" if notes and nothing != NOBODY else ""
         lines.append(Line(nothing + apart))

@@ -8,6 +8,7 @@ import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
+from preflight.bounded_file import read_bounded
 from preflight.cli.changing import add_permission_arguments, shown
 from preflight.cli.common import add_inventory_arguments, again, refuse_place, session, write_whole
 from preflight.cli.next_command import look
@@ -61,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_to_overwrite(path: Path) -> None:
     """Raises UsageError where `path` holds something else than a plan: that would be lost."""
-    from preflight.provision.document import is_plan
+    from preflight.provision.document import LARGEST, is_plan
 
     try:
-        held = path.read_bytes() if path.is_file() else b""
+        held = read_bounded(path, LARGEST) if path.is_file() else b""
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name another file for the plan") from None
     free = is_plan(held) or not held if path.is_file() else not path.exists()

@@ -38,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.cli.configure_output import finish_run, say, show_plan
     from preflight.cli.planning import device_facts, safe
+    from preflight.gate.install import undoing_allowed
     from preflight.provision.apply import Way
+    from preflight.provision.journal import past_runs
+    from preflight.provision.lost_journals import what_is_left
     from preflight.provision.rollback import undoing, undoing_in_order
     from preflight.report.build import new_run_id
 
@@ -52,10 +55,15 @@ def run(args: argparse.Namespace) -> int:
     with session(args) as s:
         hosts = [host for host in s.hosts if past is None or host.name in past.hosts]
         way = Way(hosts, s.transport, args.pool, s.progress, args.confirm_within)
-        undo = (undoing if args.dry_run else undoing_in_order)(args.run_id, way, new_run_id(started))
-        plan, held, more = safe(s, undo.plan, device_facts(s, undo.plan.changes, args.pool), args)
-        away = (*_gone(past, s), *undo.away)
-        notes = (*away, *undo.notes, *undo.keeps, *held, *more)
+        undo = (undoing if args.dry_run else undoing_in_order)(
+            args.run_id, way, new_run_id(started), past.changes if past else ()
+        )  # fmt: skip
+        allowed, started_by = undoing_allowed(undo.plan, way)
+        plan, held, more = safe(s, allowed, device_facts(s, allowed.changes, args.pool), args)
+        held += started_by
+        unknown = what_is_left(args.run_id, undo, tuple(past_runs()), way, new_run_id(started))
+        away = (*_gone(past, s), *undo.away, *unknown.away)
+        notes = (*away, *unknown.notes, *undo.notes, *undo.keeps, *held, *more)
         if args.dry_run:
             notes += tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
         if args.output == "console":

@@ -116,7 +116,7 @@ def _firewalld(raw: RawFirewalld) -> Firewalld:
         zone
         for zone in _sure(firewalld.zones(raw.zones.out, services))
         if zone.interfaces or zone.sources or zone.name == default
-        or zone.ours or firewalld.is_ours(own.get(zone.name, ""))
+        or zone.ours or str(firewalld.PRIORITY) in own.get(zone.name, "")
     )  # fmt: skip
     return Firewalld(
         version=firewalld.version(raw.module or ""),

@@ -1,7 +1,7 @@
 """firewalld: what `firewall-cmd --list-all-zones` prints, and its files of zones and services.
 
-A rich rule has no comment. Ours are known by their priority, a number that nobody takes by chance; below zero they
-also come before what a zone rejects.
+A rich rule has no comment. Ours are known by their priority, a number that nobody takes by chance, and by their form,
+which remote/apply/firewalld.py has, too; below zero they also come before what a zone rejects.
 """
 
 import re
@@ -12,7 +12,10 @@ from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
 PRIORITY = -29517
-_OURS = re.compile(rf'\bpriority="?{PRIORITY}\b')
+_OURS = re.compile(
+    r"accept address=[0-9a-fA-F.:]{2,45}(?:/\d{1,3})? family=ipv[46] port port=[\d-]{1,11} "
+    rf"priority={PRIORITY} protocol=tcp rule source"
+)
 _HEAD = re.compile(r"([\w-]{1,40})(?: \(.{1,60}\))?")
 _PORT = re.compile(r'<port\b(?=[^>]{0,200}\bport="([\d-]{1,11})")(?=[^>]{0,200}\bprotocol="(\w{1,8})")')
 _VERSION = re.compile(r"""^VERSION[ \t]{0,9}=[ \t]{0,9}['"](\d{1,4}(?:\.\d{1,4}){1,3})""", re.MULTILINE)
@@ -22,7 +25,8 @@ _SSH = '<service><port protocol="tcp" port="22"/></service>'
 
 
 def is_ours(rich_rule: str) -> bool:
-    return _OURS.search(rich_rule) is not None
+    """Whether a rich rule is one that preflight has made, in whatever order its words are."""
+    return _OURS.fullmatch(" ".join(sorted(rich_rule.replace('"', "").split()))) is not None
 
 
 def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, ...] | Missing:

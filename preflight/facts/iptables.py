@@ -8,7 +8,12 @@ from preflight.facts.firewall import IptablesChain
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
-TAG = re.compile(r'--comment "?preflight"?(?: |$)')  # how a rule says that it is ours
+# A rule of ours: our comment, and the form that our rules have (also in remote/apply/iptables.py). One of the site with
+# this comment that is anything else is the site's.
+_OURS = re.compile(
+    r"-s [0-9a-fA-F.:]{2,45}(?:/\d{1,3})? -p tcp -m multiport --dports [0-9,:]{1,200} "
+    r'-m comment --comment "?preflight"? -j ACCEPT'
+)
 _KNOWN = re.compile(r"#.*|\*\w+|COMMIT|:\S+ \S+.*|-[PNA] .*")
 _COUNTERS = re.compile(r"\[\d{1,20}:\d{1,20}\] ")
 _POLICY = re.compile(r"(?:-P |:)INPUT (\w{1,20})(?: \[.*\])?")
@@ -17,7 +22,8 @@ _IN_NAT = re.compile(r"-A (\S{1,40}) .*-j (?:MASQUERADE|[SD]NAT|NETMAP|REDIRECT)
 
 
 def is_ours(rule: str) -> bool:
-    return TAG.search(rule) is not None
+    """Whether a rule, without `-A INPUT`, is one that preflight has made."""
+    return _OURS.fullmatch(rule) is not None
 
 
 def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:

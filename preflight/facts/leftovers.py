@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 
-from preflight.facts.anonymous import IPV4, IPV6, MAC, Pseudonyms, is_word, kept_bits
+from preflight.facts.anonymous import IPV4, IPV6, MAC, Pseudonyms, is_our_key, is_word, kept_bits
+from preflight.facts.encodings import decoded
 
 
 def left(document: Any, pseudonyms: Pseudonyms) -> Iterator[str]:
@@ -24,13 +25,20 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             inside = f"{place}.{key}" if place else key
-            if "/" in key:  # a path; other keys are words of ours
+            if not is_our_key(key):
                 yield inside, key
             if not is_word(key, item):
                 yield from _texts(item, inside)
 
 
 def _kinds(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
+    yield from _kinds_of_plain(text, pseudonyms)
+    for word in decoded(text):
+        if any(_kinds_of_plain(word, pseudonyms)):
+            yield "something known in another encoding"
+
+
+def _kinds_of_plain(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
     known = pseudonyms.known
     if text.lower() in known.names or pseudonyms.names.stand_in(text):
         yield "the name of a machine or a domain"

@@ -9,7 +9,12 @@ from preflight.facts.firewall import NftChain
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
-TAG = ' comment "preflight"'  # how a rule says that it is ours
+# A rule of ours: our comment, and the form that our rules have (also in remote/apply/nftables.py). One of the site with
+# this comment that is anything else is the site's.
+_OURS = re.compile(
+    r"ip6? saddr (?:\{ [0-9a-fA-F.:/, ]+ \}|[0-9a-fA-F.:/]+) tcp dport (?:\{ [0-9, -]+ \}|[0-9-]+) accept "
+    r'comment "preflight"'
+)
 _TABLE = re.compile(r"table (\w{1,10}) (\S{1,200}) \{")
 _CHAIN = re.compile(r"chain (\S{1,200}) \{")
 _HOOK = re.compile(r"type \w+ hook (\w+) (?:devices? .*? )?priority [^;]{1,60};(?: policy (\w+);)?")
@@ -69,6 +74,11 @@ def _chains(text: str) -> Iterator[_Chain]:
         raise ValueError("the listing is cut")
 
 
+def is_ours(rule: str) -> bool:
+    """Whether a rule is one that preflight has made."""
+    return _OURS.fullmatch(rule) is not None
+
+
 def ruleset(text: str) -> tuple[NftChain, ...] | Missing:
     """The base chains with hook input, with their rules as nft prints them; no policy printed means accept."""
     try:
@@ -78,7 +88,7 @@ def ruleset(text: str) -> tuple[NftChain, ...] | Missing:
     return tuple(
         NftChain(
             chain.family, chain.table, chain.name, chain.policy, tuple(chain.rules),
-            tuple(rule for rule in chain.rules if rule.endswith(TAG)),
+            tuple(filter(is_ours, chain.rules)),
         )
         for chain in chains
     )  # fmt: skip

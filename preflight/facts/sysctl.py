@@ -6,15 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from preflight.facts.types import Reading, SysctlFile
+from preflight.model.ports import PortSet
 
 OWN_FILE = "/etc/sysctl.d/90-preflight.conf"
 # A line about the key, as sysctl.d(5) and sysctl.conf(5) write it: dots or slashes, but not both, blanks around, and
 # "-" in front for "ignore errors". "-key" with no value takes the key out again. "#" and ";" start comments.
 _LINE = re.compile(
-    r"^[ \t]{0,40}(?P<dash>-?)[ \t]{0,40}net([./])ipv4\2ip_local_reserved_ports[ \t]{0,40}"
-    r"(?:=[ \t]*(?P<value>[^\r\n]*))?(?=\r?$)",
+    r"^[ \t]*+(?P<dash>-?)[ \t]*+net([./])ipv4\2ip_local_reserved_ports[ \t]*+"
+    r"(?:=[ \t]*+(?P<value>[^\r\n]*))?(?=\r?$)",
     re.MULTILINE,
 )
+# A number as the kernel reads it (strtoul with base 0, in at most 20 characters).
+_NUMBER = re.compile(r"(?=.{1,20}$)(?:0[xX](?P<hex>[0-9a-fA-F]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*))")
+_LAST = 65535
 _DISTRIBUTION = ("/usr/lib/", "/lib/")
 
 
@@ -38,6 +42,39 @@ def settings(text: str) -> tuple[Setting, ...]:
         elif line["dash"]:
             found.append(Setting(None, line.end(), line.end()))
     return tuple(found)
+
+
+def port_list(text: str) -> PortSet:
+    """Read the value of a line as the kernel does: 0x50 is port 80, and 0120 too.
+
+    Raises ValueError for what the kernel refuses, such as blanks inside, 08, or a range that descends (measured on
+    Linux 6.18).
+    """
+    text = text.strip()
+    return PortSet.of(map(_port_range, text.removesuffix(",").split(","))) if text else PortSet()
+
+
+def intended_ports(text: str) -> PortSet | None:
+    """The ports of a value, also where the kernel refuses the whole: for blanks between them, a range that descends, a
+    number above 65535. None where a part of it is no number."""
+    try:
+        ranges = [sorted(_port_range(item)) for item in re.split(r"[,\s]+", text) if item]
+    except ValueError:
+        return None
+    return PortSet.of((low, min(high, _LAST)) for low, high in ranges if low <= _LAST)
+
+
+def _port_range(item: str) -> tuple[int, int]:
+    low, dash, high = item.partition("-")
+    return _number(low), _number(high if dash else low)
+
+
+def _number(text: str) -> int:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no number to the kernel")
+    base = {"hex": 16, "octal": 8, "decimal": 10}[match.lastgroup or ""]
+    return int(match[match.lastgroup or ""], base)
 
 
 def reserved_ports(text: str) -> Reading:

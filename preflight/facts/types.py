@@ -59,6 +59,7 @@ class Os:
     remove_ipc: bool | None = None  # logind removes a user's shared memory at its last logout; None: not known
     refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
     preflight: tuple[OwnProcess, ...] = ()  # preflight's processes on the host, without the collector's own
+    printed: str = ""  # the last line that the login shell or Python printed before the answer
 
 
 @dataclass(frozen=True)

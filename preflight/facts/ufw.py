@@ -7,6 +7,8 @@ from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
 TAG = "preflight"
+# The form that our rules have, also in remote/apply/ufw.py. One with our comment that is anything else is the site's.
+_OURS = re.compile(r"allow tcp [0-9,:]{1,200} from [0-9a-fA-F.:/]{2,50}")
 _ANYWHERE = ("0.0.0.0/0", "::/0")
 
 
@@ -20,7 +22,7 @@ class Rule:
 
     @property
     def ours(self) -> bool:
-        return self.comment == TAG
+        return self.comment == TAG and _OURS.fullmatch(self.text) is not None
 
 
 def enabled(text: str) -> bool | Missing:

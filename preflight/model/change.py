@@ -59,7 +59,10 @@ class Phase(StrEnum):
     KEPT = "kept"  # makes the firewall's changes permanent, once they are confirmed
 
 
-_KEPT = frozenset({Kind.FILE, Kind.FIREWALLD_PERMANENT, Kind.SERVICE_AT_BOOT})  # of the firewall's changes
+# Kinds that change the live firewall, and kinds that make it permanent, whatever else a change says of itself.
+_GUARDED = frozenset({Kind.NFT_RULES, Kind.NFT_INPUT, Kind.IPTABLES_RULES, Kind.IPTABLES_INPUT, Kind.FIREWALLD_RULES,
+                      Kind.UFW_RULES, Kind.UFW_ENABLED, Kind.SERVICE})  # fmt: skip
+_KEPT = frozenset({Kind.FIREWALLD_PERMANENT, Kind.SERVICE_AT_BOOT})
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,10 @@ class Change:
 
     @property
     def phase(self) -> Phase:
-        if self.area is not Area.FIREWALL:
-            return Phase.PLAIN
-        return Phase.KEPT if self.kind in _KEPT else Phase.GUARDED
+        if self.kind in _GUARDED:
+            return Phase.GUARDED
+        boot_file = self.kind is Kind.FILE and self.area is Area.FIREWALL
+        return Phase.KEPT if boot_file or self.kind in _KEPT else Phase.PLAIN
 
 
 class StepState(StrEnum):

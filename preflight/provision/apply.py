@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from preflight.facts.framed import NoAnswer
 from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.cluster import Host
-from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRun, Refused, lost
+from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRun, Person, Refused, lost
 from preflight.provision.journal import RunJournal
 from preflight.provision.rollout import Rollout, failed_hosts
 from preflight.transport import fan_out
@@ -33,6 +33,7 @@ class Way:
     progress: Callable[[Progress], None] | None = None
     confirm_seconds: float = CONFIRM_SECONDS
     undoes: str = ""
+    person: Person | None = None  # who confirms the firewall changes of this machine; None: they are not made
 
 
 def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applied:
@@ -63,7 +64,7 @@ def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> di
     def one_host(host: Host) -> HostOutcome:
         changes = plan.of_host(host.name)
         journal.begin(host.name, changes)
-        run = HostRun(host, way.transport, journal.run, confirm_seconds=way.confirm_seconds)
+        run = HostRun(host, way.transport, journal.run, confirm_seconds=way.confirm_seconds, person=way.person)
         outcome = run.carry_out(changes, undoes=way.undoes)
         journal.end(outcome.results)
         return outcome

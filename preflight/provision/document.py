@@ -4,16 +4,20 @@
 are those of preflight/model/change.py, in the order in which they are applied.
 """
 
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 import msgspec
 
-from preflight.facts.refused_document import PLAN, refusal, schema_of
+from preflight.facts.refused_document import KINDS, PLAN, refusal, schema_of
 from preflight.model.change import Change, Plan
 from preflight.model.errors import UsageError
+from preflight.provision.accept import doubled, plan_refusal
 
 SCHEMA = "preflight.plan/1"
+LARGEST = 1 << 28  # bytes; 4,096 hosts with 8 devices, 4 changes each, have 50 MB
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,16 @@ class SavedPlan:
     inventory: str
     plan: Plan
     held_back: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()  # of each change, in the file that it was read from
+
+
+def _strict(type_: type, **types: object) -> type[msgspec.Struct]:
+    """Return a dataclass as a type that takes no other field, with some fields of other types."""
+    parts = [
+        (part.name, types.get(part.name, part.type), *(() if part.default is MISSING else (part.default,)))
+        for part in fields(type_)
+    ]
+    return msgspec.defstruct(type_.__name__, parts, forbid_unknown_fields=True)
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,9 @@ class _Document:
     held_back: list[str]
 
 
+_StrictDocument = _strict(_Document, changes=list[_strict(Change)])  # type: ignore[misc]  # made when it is imported
+
+
 def dump(saved: SavedPlan) -> str:
     changes = list(saved.plan.changes)
     document = _Document(SCHEMA, saved.created, saved.cluster, saved.inventory, changes, list(saved.held_back))
@@ -44,16 +61,65 @@ def dump(saved: SavedPlan) -> str:
 
 
 def load(text: bytes, name: str) -> SavedPlan:
-    """The plan of the file `name`. Raises UsageError with what is wrong and where."""
+    """The plan of the file `name`. Raises UsageError with what is wrong and where: also for a change that no check of
+    preflight makes."""
     try:
         document = msgspec.json.decode(text, type=_Document) if schema_of(text) == SCHEMA else None
         if document is None:
             msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             raise UsageError(refusal(name, PLAN, SCHEMA, text))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(refusal(name, PLAN, SCHEMA, text, error)) from None
-    plan = Plan(tuple(document.changes))
-    return SavedPlan(document.created, document.cluster, document.inventory, plan, tuple(document.held_back))
+        msgspec.json.decode(text, type=_StrictDocument)
+        json.loads(text, object_pairs_hook=_each_once)
+        lines = _lines(text.decode(), len(document.changes))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UsageError(refusal(f"{name}{_line_of(error, text)}", PLAN, SCHEMA, text, error)) from None
+    _refuse_strange(document.changes, lines, name)
+    plan, held_back = Plan(tuple(document.changes)), tuple(document.held_back)
+    return SavedPlan(document.created, document.cluster, document.inventory, plan, held_back, lines)
+
+
+def _refuse_strange(changes: Sequence[Change], lines: Sequence[int], name: str) -> None:
+    """Raises UsageError for the first change that preflight does not make."""
+    anew = f"to make a plan: {KINDS[PLAN].command}"
+    for change, line in zip(changes, lines, strict=True):
+        if objection := plan_refusal(change):
+            raise UsageError(f"{name}:{line}: {objection}\n{anew}")
+    if (number := next(doubled(changes), None)) is not None:
+        kind, target, host = changes[number].kind, changes[number].target, changes[number].host
+        raise UsageError(f"{name}:{lines[number]}: {kind} {target} of {host} is changed a second time\n{anew}")
+
+
+def _each_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Raises ValueError where a key stands twice: readers differ in which of them counts."""
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f'it has "{next(key for key in keys if keys.count(key) > 1)}" twice in one object')
+    return dict(pairs)
+
+
+def _line_of(error: Exception, text: bytes) -> str:
+    """ ":LINE" of the change that a decoder complains about, empty where it names none."""
+    match = re.search(r"- at `\$\.changes\[(\d+)\]", str(error))
+    try:
+        return f":{_lines(text.decode(), int(match[1]) + 1)[-1]}" if match else ""
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _lines(text: str, count: int) -> tuple[int, ...]:
+    """The lines on which the first `count` changes begin."""
+    decoder = json.JSONDecoder()
+    start = re.search(r'"changes"\s*:\s*\[', text)
+    if start is None:
+        raise ValueError('its list of changes is not called "changes" in so many letters')
+    end, line, lines = start.end(), 1, []
+    counted = 0
+    for _ in range(count):
+        begin = text.index("{", end)
+        line, counted = line + text.count("\n", counted, begin), begin
+        lines.append(line)
+        end = decoder.raw_decode(text, begin)[1]
+    return tuple(lines)
 
 
 def is_plan(text: bytes) -> bool:

@@ -14,6 +14,7 @@ The files may hold what hosts' files held; only their owner reads them.
 import errno
 import getpass
 import os
+import re
 import socket
 import tempfile
 import threading
@@ -26,11 +27,13 @@ from typing import Any
 
 import msgspec
 
-from preflight.model.change import Change, Plan, StepResult, StepState
+from preflight.bounded_file import read_bounded
+from preflight.model.change import DEVICE_KINDS, Change, Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.places import state_home
 
 _LONGEST = 200  # characters of a found value
+_LARGEST = 1 << 30  # bytes of a file that is read; the plan of 4,096 hosts may hold a long file of each
 _ROOM = 1 << 16  # bytes that a small run needs; the plan of a large one is written before any host is begun
 
 
@@ -130,6 +133,7 @@ class PastRun:
     states: dict[StepState, int] = field(default_factory=dict)  # how many changes ended how, as far as was heard
     maybe: int = 0  # of those that are not done: how many may have changed something all the same
     begun: tuple[str, ...] = ()  # hosts
+    made: tuple[Change, ...] = ()  # those that are done, or may be
     exit: int | None = None  # None: the run was cut off, or is at work
 
     @property
@@ -184,28 +188,97 @@ def past_run(run: str) -> PastRun | None:
     return _read(path) if os.path.isfile(path) else None  # noqa: PTH113 - that one raises at a long name
 
 
+# A line of a journal, as RunJournal writes it; other fields and events are passed over.
+
+
+class _Line(msgspec.Struct, tag_field="event"):
+    """One line, whatever it says."""
+
+
+class _Start(_Line, tag="start"):
+    run: str
+    command: str
+    time: str
+    inventory: str
+    owner: str
+    changes: tuple[Change, ...]
+    undoes: str = ""
+    asked: frozenset[str] = frozenset()
+
+
+class _Begin(_Line, tag="begin"):
+    host: str
+
+
+class _End(_Line, tag="end"):
+    host: str
+    step: int
+    kind: str
+    target: str
+    state: StepState
+    maybe: bool = False
+
+
+class _Finish(_Line, tag="finish"):
+    exit: int
+
+
+def _may_be_made(end: _End | None) -> bool:
+    """Whether a change of a host that was begun is done, or may be: `end` None: nothing was heard of it."""
+    return end is None or end.state is StepState.DONE or end.maybe
+
+
 def _read(path: Path) -> PastRun | None:
-    lines = []
-    for line in path.read_bytes().splitlines():
-        try:
-            lines.append(msgspec.json.decode(line))
-        except msgspec.MsgspecError:
-            continue  # cut, where the machine went down
-    if not lines or lines[0].get("event") != "start":
+    """The run that a file tells of, None for one that is no journal of a run, or damaged in its first line."""
+    try:
+        content = read_bounded(path, _LARGEST)
+    except OSError:
         return None
-    start = lines[0]
-    ends = {(line["host"], line["step"]): line for line in lines if line["event"] == "end"}  # the last word counts
+    first, *others = content.splitlines() or [b""]
+    start = _line(first)
+    if not isinstance(start, _Start) or not _is_sound(start, path.stem):
+        return None
+    hosts = {change.host for change in start.changes}
+    lines = [line for line in map(_line, others) if line]
+    ends = {(line.host, line.step): line for line in lines if isinstance(line, _End)}  # the last word counts
+    begun = tuple(line.host for line in lines if isinstance(line, _Begin) and line.host in hosts)
+    ended = {(line.host, line.kind, line.target): line for line in ends.values()}
     return PastRun(
-        run=start["run"],
-        command=start["command"],
-        started=start["time"],
-        inventory=start["inventory"],
-        owner=start["owner"],
-        changes=tuple(msgspec.convert(start["changes"], list[Change])),
-        undoes=start["undoes"],
-        asked=frozenset(start["asked"]),
-        states=dict(Counter(StepState(line["state"]) for line in ends.values())),
-        maybe=sum(line.get("maybe", False) for line in ends.values()),
-        begun=tuple(line["host"] for line in lines if line["event"] == "begin"),
-        exit=next((line["exit"] for line in lines if line["event"] == "finish"), None),
+        run=start.run,
+        command=start.command,
+        started=start.time,
+        inventory=start.inventory,
+        owner=start.owner,
+        changes=start.changes,
+        undoes=start.undoes,
+        asked=start.asked,
+        states=dict(Counter(line.state for line in ends.values())),
+        maybe=sum(line.maybe for line in ends.values()),
+        begun=begun,
+        made=tuple(
+            change
+            for change in start.changes
+            if change.host in begun and _may_be_made(ended.get((change.host, change.kind, change.target)))
+        ),
+        exit=next((line.exit for line in lines if isinstance(line, _Finish)), None),
     )
+
+
+def _is_sound(start: _Start, run: str) -> bool:
+    """Whether a first line is of this run, and can be shown."""
+    texts = (start.command, start.time, start.inventory, start.owner, start.undoes)
+    devices = (change.target for change in start.changes if change.kind in DEVICE_KINDS)
+    return (
+        start.run == run
+        and all(map(str.isprintable, texts))
+        and all(change.host.isprintable() for change in start.changes)
+        and all(re.match(r"[0-9]{1,3}(?: |$)", device) for device in devices)
+    )
+
+
+def _line(text: bytes) -> _Start | _Begin | _End | _Finish | None:
+    """One line, None for one that was cut, where the machine went down, or that tells nothing of a run."""
+    try:
+        return msgspec.json.decode(text, type=_Start | _Begin | _End | _Finish)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

@@ -38,8 +38,11 @@ class Line:
     style: str = ""
 
 
-def render(plan: Plan, notes: Sequence[str], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
-    """The plan's diff, then what was left out of it and why. `fold` names a set of hosts: `node[01-16]`.
+def render(
+    plan: Plan, notes: Sequence[str], *, fold: Callable[[Iterable[str]], str], whole: bool = False
+) -> list[Line]:
+    """The plan's diff, then what was left out of it and why. `fold` names a set of hosts: `node[01-16]`. `whole`: the
+    files in full, not only what differs.
 
     Lines stay within 80 columns, except those of files and firewall rules, which are never cut.
     """
@@ -48,7 +51,7 @@ def render(plan: Plan, notes: Sequence[str], *, fold: Callable[[Iterable[str]], 
         count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
         lines.append(Line(f"{fold(hosts)}{count}", "title"))
         for change in changes:
-            lines += _of_change(change)
+            lines += _of_change(change, whole=whole)
         lines.append(Line(""))
     table = _device_table(plan)
     if table:
@@ -87,26 +90,35 @@ def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
             yield first
 
 
-def _of_change(change: Change) -> list[Line]:
-    whole = change.kind in (Kind.FILE, Kind.PROGRAM)  # other targets are there before and after
-    sign = "+" if whole and change.before is None else "-" if whole and change.after is None else "~"
+def _of_change(change: Change, *, whole: bool) -> list[Line]:
+    is_file = change.kind in (Kind.FILE, Kind.PROGRAM)  # other targets are there before and after
+    sign = "+" if is_file and change.before is None else "-" if is_file and change.after is None else "~"
     name = f"  {sign} {printable(subject(change))}"
     if change.kind is Kind.FILE:
-        lines = [Line(name), *file_diff(change.before, change.after)]
+        lines = [Line(name), *file_diff(change.before, change.after, whole=whole)]
     elif change.kind is Kind.PROGRAM:
         size = len((change.after or change.before or "").encode("utf-8", "replace")) / 1024  # too long to be shown
         lines = [Line(f"{name}: a program of {size:.0f} KiB, mode 0755")]
     elif change.kind in _RULES:
         lines = [Line(name), *_rules_diff(change.before, change.after)]
     elif change.kind is Kind.NFT_INPUT:
-        lines = [Line(f"{name}: {'put back' if change.after else 'deleted, with all its rules'}", "remove")]
+        lines = _chain(name, "deleted, with all its rules", change.after)
     elif change.kind is Kind.IPTABLES_INPUT:
-        lines = [Line(f"{name}: {'put back' if change.after else 'emptied; its policy: ACCEPT'}", "remove")]
+        lines = _chain(name, "emptied; its policy: ACCEPT", change.after)
     else:
         lines = _value(name, change.before, change.after)
     remarks = [_RISKS[change.risk]] if change.risk in _RISKS else []
     remarks += [change.note] if change.note else []
     return lines + [Line(text, "warn") for remark in remarks for text in wrapped(remark, "      ! ", "        ")]
+
+
+def _chain(name: str, opened: str, after: str | None) -> list[Line]:
+    """Return what becomes of a chain as a whole: `opened`, or all the lines with which it is put back."""
+    text = (after or "").splitlines()
+    return [
+        Line(f"{name}: {'put back' if after else opened}", "remove"),
+        *(Line(f"      +{printable(line)}", "add") for line in text),
+    ]
 
 
 def _value(name: str, before: str | None, after: str | None) -> list[Line]:
@@ -121,10 +133,13 @@ def _value(name: str, before: str | None, after: str | None) -> list[Line]:
     return lines
 
 
-def file_diff(before: str | None, after: str | None) -> list[Line]:
+def file_diff(before: str | None, after: str | None, *, whole: bool = False) -> list[Line]:
+    """The lines that differ, with those around them; `whole`: all lines."""
     old, new = ((text or "").splitlines(keepends=True) for text in (before, after))
     lines: list[Line] = []
-    for text in list(difflib.unified_diff(old, new, n=2))[2:]:  # without the names, which stand above
+    for text in list(difflib.unified_diff(old, new, n=len(old) + len(new) if whole else 2))[
+        2:
+    ]:  # without the names, which stand above
         style = {"+": "add", "-": "remove", "@": "dim"}.get(text[0], "")
         if text[0] == "@" and (before is None or after is None):
             continue

@@ -1,11 +1,12 @@
 """A run → the plan that takes it back, from what the hosts themselves wrote down."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from preflight.facts import framed
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.model.cluster import Host
+from preflight.provision.accept import undo_refusal
 from preflight.provision.apply import Way, put_in_order
 from preflight.provision.host_run import HostRun, HostUndo, Refused
 from preflight.provision.keeps import keeping
@@ -20,7 +21,8 @@ class Undoing:
     """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: what was not
     to be had, and why; `unfinished`: the hosts on which a run is at work, or was cut off, with a sentence about it, so
     that what is planned for them may not be all; `at_work`: those that were waited for in vain, and whose run it is;
-    `notes`: what else is to be said; `known`: whether any host has seen the run."""
+    `notes`: what else is to be said; `known`: whether any host has seen the run; `strangers`: hosts that have no
+    journal of it; `damaged`: hosts where lines of it cannot be read, and how many."""
 
     plan: Plan
     keeps: tuple[str, ...] = ()
@@ -29,21 +31,27 @@ class Undoing:
     at_work: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     known: bool = True
+    strangers: tuple[str, ...] = ()
+    damaged: Mapping[str, int] = field(default_factory=dict)
 
 
-def undoing(run: str, way: Way, this_run: str) -> Undoing:
-    """Ask every host of `way` what `run` did there. `this_run` is the asking run's id, for others to see."""
+def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
+    """Ask every host of `way` what `run` did there. `this_run` is the asking run's id, for others to see; `begun`: what
+    this machine knows the run to have changed."""
+    pushed = {name: [change.target for change in begun if change.host == name] for name in {c.host for c in begun}}
 
     def one_host(host: Host) -> HostUndo | str:
         try:
-            return HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds).undo_of(run)
+            undo = HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds).undo_of(run)
         except (Refused, framed.NoAnswer) as error:
             return f"{host.name}: {error}"
+        strange = next(filter(None, (undo_refusal(c, pushed.get(host.name, ())) for c in undo.changes or ())), "")
+        return f"{host.name}: its journal is not to be trusted, nothing is taken back: {strange}" if strange else undo
 
     seconds = HostRun.seconds((), way.confirm_seconds)
     told = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
     changes: list[Change] = []
-    away, strangers, left, unfinished = [], [], [], {}
+    away, strangers, left, unfinished, damaged = [], [], [], {}, {}
     for name, answer in told.items():
         if isinstance(answer, TransportError | str):
             away.append(str(answer))
@@ -54,23 +62,32 @@ def undoing(run: str, way: Way, this_run: str) -> Undoing:
         left += [(name, file) for file in answer.left]
         if answer.unfinished:
             unfinished[name] = answer.unfinished
-    few = f"{', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}"
-    notes = [f"run {run} has not been on {few}"] if strangers else []
-    notes += [f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
+        if answer.damaged:
+            damaged[name] = answer.damaged
+    notes = [f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
               for host, file in left]  # fmt: skip
     plan, keeps = plan_of(changes)
     known = len(strangers) + len(away) < len(told)
-    return Undoing(plan, keeps, tuple(away), unfinished, notes=tuple(notes), known=known)
+    return Undoing(
+        plan,
+        keeps,
+        tuple(away),
+        unfinished,
+        notes=tuple(notes),
+        known=known,
+        strangers=tuple(strangers),
+        damaged=damaged,
+    )
 
 
-def undoing_in_order(run: str, way: Way, this_run: str) -> Undoing:
+def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
     """The same, to be carried out. Where a run was cut off, what it did may still take itself back: such hosts are put
     in order first and asked again; one that is not in order then is left out."""
-    undo = undoing(run, way, this_run)
+    undo = undoing(run, way, this_run, begun)
     if not undo.unfinished:
         return undo
     put = put_in_order(undo.unfinished, way, this_run)
-    undo = undoing(run, way, this_run)
+    undo = undoing(run, way, this_run, begun)
     left_out = tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
     plan = Plan(tuple(change for change in undo.plan.changes if change.host not in undo.unfinished))
     at_work = {name: owner for name, owner in put.at_work.items() if name in undo.unfinished}

@@ -209,7 +209,7 @@ def _prepare(place: Host, public_key: str) -> None:
     """The host's files above the tree: who it is, what its firewall lets in, and who may log in."""
     files = place.directory / "files"
     for path in (place.directory / "root", place.directory / "files.work", files / "root" / ".ssh"):
-        path.mkdir(parents=True)
+        path.mkdir(parents=True, exist_ok=True)  # the lab has made `root`
     for path in (files / "root", files / "root" / ".ssh"):
         path.chmod(0o700)
     (files / "root" / ".ssh" / "authorized_keys").write_text(public_key)

@@ -31,8 +31,10 @@ class LocalHost:
     def __init__(self, directory: Path) -> None:
         self.journal = directory / "journal"
         self.lock = directory / "lock"
+        self.watch = directory / "watch"
         self.inside: tuple[str, ...] = ()
         self.path = os.environ["PATH"]
+        self.guarded_seconds = 30.0
         self.program = directory / "apply.py"
         self.program.write_text(source("apply"))
 
@@ -44,15 +46,20 @@ class LocalHost:
             env={**os.environ, "PATH": self.path},
         )
         assert process.stdin
-        process.stdin.write(json.dumps({**self.settings(), **request}).encode())
+        request = {**self.settings(), **request}
+        changes = [change for phase in ("plain", "guarded", "kept") for change in request[phase]]
+        named = [change["target"] for change in changes if change["kind"] in ("file", "program")]
+        process.stdin.write(json.dumps({"named": named, **request}).encode())
         process.stdin.close()
         process.stdin = None
         return process
 
     def settings(self) -> dict[str, Any]:
         """What every request says."""
-        common = {"marker": "MARK", "journal": str(self.journal), "lock": str(self.lock), "owner": "a test"}
-        return {**common, "go_on": False, "undoes": "", "patience": 0, "plain": [], "guarded": [], "kept": []}
+        places = {"journal": str(self.journal), "lock": str(self.lock), "watch": str(self.watch)}
+        common = {"marker": "MARK", "limit": 60, "guarded_seconds": self.guarded_seconds, "owner": "a test"}
+        changes: dict[str, Any] = {"plain": [], "guarded": [], "kept": []}
+        return {**places, **common, "go_on": False, "undoes": "", "patience": 0, "heard": True, **changes}
 
     def ask(self, **request: Any) -> dict[str, Any]:
         return answer_of(self.start(request))
@@ -61,7 +68,7 @@ class LocalHost:
         return self.ask(action="apply", run=run, seconds=seconds, **by_phase(changes))
 
     def confirm(self, run: str = "r1", kept: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-        return self.ask(action="confirm", run=run, kept=list(kept))
+        return self.ask(action="confirm", run=run, kept=list(kept), patience=40)
 
     def undo_of(self, run: str = "r1") -> Any:
         return self.ask(action="undo-of", run=run)["changes"]
@@ -107,10 +114,14 @@ def reserved(host: LocalHost) -> str:
 def holders(path: Path) -> set[int]:
     """The processes that have a file open."""
     held = set()
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            if descriptor.readlink() == path:
-                held.add(int(descriptor.parts[2]))
+    for process in Path("/proc").glob("[0-9]*"):
+        descriptors: list[Path] = []
+        with suppress(OSError):  # it has ended meanwhile
+            descriptors = list((process / "fd").iterdir())
+        for descriptor in descriptors:
+            with suppress(OSError):
+                if descriptor.readlink() == path:
+                    held.add(int(process.name))
     return held
 
 

@@ -39,6 +39,61 @@ def test_every_step_is_in_the_journal_before_and_after(host: LocalHost, tmp_path
     assert stat.S_IMODE(host.journal.stat().st_mode) == 0o700
 
 
+DAMAGED = (b"\xff\n", b"\x00\x80", b"[]\n", b"1\n", b'{"event": []}\n', b'{"event": "begin"}\n', b"[" * 100_000)
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_line_that_cannot_be_read_stops_no_rollback(host: LocalHost, tmp_path: Path, line: bytes) -> None:
+    host.apply(change("file", tmp_path / "a", None, "1"))
+    (host.journal / "r0.jsonl").write_bytes(line)
+    own = host.journal / "r1.jsonl"
+    own.write_bytes(line + (b"" if line.endswith(b"\n") else b"\n") + own.read_bytes())
+    answer = host.ask(action="undo-of", run="r1")
+    assert [back["target"] for back in answer["changes"]] == [str(tmp_path / "a")]
+    assert answer["damaged"] == (0 if line in (b"[]\n", b"1\n", b"[" * 100_000) else 1)
+    assert states(host.apply(*answer["changes"], run="r2")) == ["done"]
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("whole", "spoilt"),
+    [
+        (b'"state": "done"', b'"state": "donf"'),
+        (b'"others": []', b'"others": [["fime", "x", null]]'),
+        (b'"others": []', b'"others": [["file"]]'),
+        (b'"others": []', b'"others": 7'),
+        (b'"before": null', b'"before": 7'),
+        (b'"found": null', b'"found": 7'),
+        (b'"step": 0', b'"step": [0]'),
+        (b'"area": "ports"', b'"area": "portz"'),
+    ],
+)
+def test_a_line_that_is_json_and_damaged_stops_no_rollback(
+    host: LocalHost, tmp_path: Path, whole: bytes, spoilt: bytes
+) -> None:
+    host.apply(change("file", tmp_path / "a", None, "1"), change("file", tmp_path / "b", None, "2"))
+    own = host.journal / "r1.jsonl"
+    assert whole in own.read_bytes()
+    own.write_bytes(own.read_bytes().replace(whole, spoilt, 1))
+    answer = host.ask(action="undo-of", run="r1")
+    assert answer["damaged"] == 1
+    assert str(tmp_path / "b") in [back["target"] for back in answer["changes"]]
+    (host.journal / "open").symlink_to("r1")
+    assert "recovered" in host.ask(action="recover", run="r2", patience=0)
+    assert not (host.journal / "open").is_symlink()
+
+
+def test_a_damaged_line_of_a_step_is_counted_and_a_cut_one_is_not(host: LocalHost, tmp_path: Path) -> None:
+    host.apply(change("file", tmp_path / "a", None, "1"), change("file", tmp_path / "b", None, "2"))
+    own = host.journal / "r1.jsonl"
+    whole = own.read_bytes()
+    own.write_bytes(whole.replace(b"begin", b"beg\xffn", 1))
+    answer = host.ask(action="undo-of", run="r1")
+    assert ([back["target"] for back in answer["changes"]], answer["damaged"]) == ([str(tmp_path / "b")], 1)
+    own.write_bytes(whole + whole[:50])
+    assert host.ask(action="undo-of", run="r1")["damaged"] == 0
+
+
 def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=2)  # its guardian waits, and holds the lock
@@ -52,28 +107,26 @@ def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) ->
 
 def test_a_tool_that_a_killed_program_leaves_behind_holds_the_lock(netns: LocalHost, tmp_path: Path) -> None:
     """It still writes: who went on before its end would take its step for one that was not made."""
-    inside(netns, "nft", "-f", "-", stdin=RULESET)
-    fifo, hanging, tools = (tmp_path / name for name in ("hangs", "hanging", "bin"))
+    fifo, hanging, tools, state = (tmp_path / name for name in ("hangs", "hanging", "bin", "state"))
     os.mkfifo(fifo)
     tools.mkdir()
-    waits = f'rules=$(cat); touch {hanging}; cat {fifo}; printf "%s\\n" "$rules" | exec {NFT} -f -'  # has been told all
-    script(tools / "nft", f'case "$*" in "-f -") {waits};; *) exec {NFT} "$@";; esac')
-    path, netns.path = netns.path, f"{tools}:{netns.path}"
-    process = netns.start(
-        {"action": "apply", "run": "r1", "seconds": 1, "plain": [change("nft-rules", CHAIN, None, RULE)]}
-    )
+    state.write_text("enabled\n")
+    waits = f"touch {hanging}; cat {fifo}; echo disabled >{state}"
+    script(tools / "systemctl", f'case "$1" in disable) {waits};; *) exec cat {state};; esac')
+    netns.path = f"{tools}:{netns.path}"
+    service = change("service-at-boot", "firewalld", "enabled", "disabled")
+    process = netns.start({"action": "apply", "run": "r1", "seconds": 1, "kept": [service]})
     while not hanging.exists():
         time.sleep(0.01)
     process.kill()
     process.communicate()
-    netns.path = path
     assert netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2")["at_work"] == "a test"
     assert reserved(netns) == ""
     next_run = netns.start({"action": "recover", "run": "r3", "patience": 20})
     fifo.write_text("")
     assert "was put in order" in answer_of(next_run)["recovered"]
-    assert RULE in inside(netns, "nft", "list", "ruleset")
-    assert [back["before"] for back in netns.undo_of()] == [RULE]
+    assert state.read_text() == "disabled\n"
+    assert [back["before"] for back in netns.undo_of()] == ["disabled"]
 
 
 def test_a_run_that_comes_twice_is_refused(host: LocalHost, tmp_path: Path) -> None:

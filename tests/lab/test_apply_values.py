@@ -38,6 +38,42 @@ def test_a_file_keeps_owner_mode_and_every_byte_it_was_told_to_keep(host: LocalH
     assert os.getxattr(path, "security.selinux") == label
 
 
+def test_the_directories_that_a_run_made_go_with_the_file(host: LocalHost, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    path = tmp_path / "theirs/made/preflight/new.conf"
+    assert states(host.apply(change("file", path, None, "a\n"))) == ["done"]
+    assert states(host.apply(*host.undo_of(), run="r2")) == ["done"]
+    assert list(tmp_path.glob("theirs/**/*")) == []
+    assert (tmp_path / "theirs").is_dir(), "the run has not made it"
+
+
+def test_the_directories_that_a_run_made_go_where_the_file_cannot_be_written(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "made/preflight" / ("x" * 250)  # too long for the name of its part
+    assert states(host.apply(change("file", path, None, "a\n"))) == ["failed"]
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_directory_that_holds_something_else_by_now_stays(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "made/new.conf"
+    host.apply(change("file", path, None, "a\n"))
+    (tmp_path / "made/theirs").touch()
+    assert states(host.apply(*host.undo_of(), run="r2")) == ["done"]
+    assert [file.name for file in path.parent.iterdir()] == ["theirs"]
+
+
+def test_a_file_with_other_names_is_not_split_from_them(host: LocalHost, tmp_path: Path) -> None:
+    path, other = tmp_path / "a.conf", tmp_path / "other"
+    path.write_text("before")
+    os.link(path, other)
+    answer = host.apply(change("file", path, "before", "after"))
+    assert states(answer) == ["failed"]
+    message = answer["results"][0]["message"]
+    assert f"{path} has 2 hard links" in message
+    assert message.endswith(f"find / -xdev -samefile {path}")
+    assert (path.read_text(), path.stat().st_ino) == ("before", other.stat().st_ino)
+    assert [file.name for file in tmp_path.glob(".*")] == []
+
+
 def test_a_file_that_is_already_right_is_not_written(host: LocalHost, tmp_path: Path) -> None:
     path = tmp_path / "a.conf"
     path.write_text("after")
@@ -164,13 +200,16 @@ def test_a_value_longer_than_one_write_takes_fails_and_says_so(netns: LocalHost)
 def test_our_rules_go_in_at_the_top_and_replace_only_ours(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     assert states(netns.apply(change("nft-rules", CHAIN, None, RULE))) == ["done"]
+    netns.confirm()
     second = RULE.replace("/16", "/12") + "\n" + RULE.replace("{ 29500, 60000-60031 }", "{ 29501 }")
     assert states(netns.apply(change("nft-rules", CHAIN, RULE, second), run="r2")) == ["done"]
+    netns.confirm("r2")
     rules = [line.strip() for line in inside(netns, "nft", "list", "chain", *CHAIN.split()).splitlines()[3:-2]]
     assert rules[0] == RULE.replace("/16", "/12")
     assert rules[1] == RULE.replace("{ 29500, 60000-60031 }", "29501")
     assert len(rules) == 4
     assert states(netns.apply(change("nft-rules", CHAIN, second, None), run="r3")) == ["done"]
+    netns.confirm("r3")
     assert "60031" not in inside(netns, "nft", "list", "ruleset")
 
 
@@ -185,12 +224,15 @@ def test_a_chain_of_iptables_comes_back_whole_or_not_at_all(netns: LocalHost) ->
         inside(netns, "iptables-nft", *rule.split())
     before = inside(netns, "iptables-nft", "-S", "INPUT")
     assert states(netns.apply(change("iptables-input", "iptables-nft", "present", None))) == ["done"]
+    netns.confirm()
     assert inside(netns, "iptables-nft", "-S", "INPUT") == "-P INPUT ACCEPT\n"
     (back,) = netns.undo_of()
     inside(netns, "iptables-nft", "-X", "guests")
     answer = netns.apply(back, run="r2")
     assert states(answer) == ["failed"]
+    netns.confirm("r2")
     assert inside(netns, "iptables-nft", "-S", "INPUT") == "-P INPUT ACCEPT\n"
     inside(netns, "iptables-nft", "-N", "guests")
     assert states(netns.apply(back, run="r3")) == ["done"]
+    netns.confirm("r3")
     assert inside(netns, "iptables-nft", "-S", "INPUT") == before

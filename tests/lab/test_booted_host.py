@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -209,6 +209,64 @@ def test_firewalld_that_is_only_stopped_is_back_after_a_reboot(unwanted: tuple[L
     assert firewalld(host) == "inactive disabled"
 
 
+# ---- the two ways back
+
+
+def guardians(host: BootedHost) -> list[int]:
+    """The processes that hold the host's lock."""
+    lock = host.place.root / "run/preflight.lock"
+    return [process.pid for process in kernel.processes_in([host.place.netns]) if holds(process.pid, lock)]
+
+
+def holds(pid: int, path: Path) -> bool:
+    try:
+        return any(os.path.samestat(file.stat(), path.stat()) for file in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def test_the_timer_and_the_guardian_each_take_the_changes_back_alone(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="nftables")
+    with whole_system(lab, "node01") as host:
+        before = host.place.run("nft", "list", "ruleset")
+        for end in (kill_guardian, stop_timer):
+            journal = host.place.directory / "files/var/lib/preflight/journal"
+            earlier = set(journal.glob("*.jsonl"))
+            arguments = ("configure-firewall", "-y", "--limit", "node01", "--confirm-within", "2")
+            with started(lab, *arguments) as process:
+                wait_for('"event": "end".*"phase": "guarded"', journal, process, earlier)
+                process.kill()
+                end(host)
+            assert "preflight" in host.place.run("nft", "list", "ruleset")
+            kernel.wait_until(lambda: host.place.run("nft", "list", "ruleset") == before, 90, end.__name__)
+            kernel.wait_until(lambda: not guardians(host), 10, "the host's lock is still held")
+            assert "preflight-guard-" not in host.place.run("systemctl", "list-timers", "--all")
+
+
+def kill_guardian(host: BootedHost) -> None:
+    """Kill the guardian, and the program where it has not ended yet."""
+    killed = guardians(host)
+    assert len(killed) in (1, 2)
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert "preflight-guard-" in host.place.run("systemctl", "list-timers", "--all")
+
+
+def stop_timer(host: BootedHost) -> None:
+    host.place.run("sh", "-c", "systemctl stop 'preflight-guard-*.timer'")
+    assert "preflight-guard-" not in host.place.run("systemctl", "list-timers", "--all")
+    assert guardians(host)
+
+
+def test_a_confirmation_cancels_the_timer(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall="nftables")
+    with whole_system(lab, "node01") as host:
+        done = run(lab, "configure-firewall", "-y")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "preflight-guard-" not in host.place.run("systemctl", "list-units", "--all")
+        assert [path.name for path in (host.place.root / "run/preflight").iterdir()] == [f"{run_id(done)}.verdict"]
+
+
 # ---- a host that goes down while it is being changed
 
 WRITTEN = ("etc/sysctl.d/90-preflight.conf", "etc/preflight/nftables.nft", "etc/nftables.conf")
@@ -226,7 +284,7 @@ CUT_OFF = "what was done there until then, if anything, stands in"
     [
         pytest.param('"event": "begin".*"phase": "plain"', CUT_OFF, id="a file is written"),
         pytest.param(
-            '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|its guardian was killed", id="the firewall changes"
+            '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|or the host was restarted", id="the firewall changes"
         ),
         pytest.param('"event": "confirmed"', "closes ports", id="the firewall is made permanent"),
     ],
@@ -264,9 +322,9 @@ def started(lab: LabHandle, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=both, text=True, env=environment)
 
 
-def wait_for(pattern: str, journal: Path, process: "subprocess.Popen[str]") -> None:
-    """Wait until a line of the host's journal, seen from outside, matches."""
-    while not any(re.search(pattern, path.read_text()) for path in journal.glob("*.jsonl")):
+def wait_for(pattern: str, journal: Path, process: "subprocess.Popen[str]", earlier: Collection[Path] = ()) -> None:
+    """Wait until a line of the host's journal, seen from outside, matches; `earlier` are those of other runs."""
+    while not any(re.search(pattern, path.read_text()) for path in {*journal.glob("*.jsonl")}.difference(earlier)):
         assert process.poll() is None, f"it ended before {pattern}: {process.communicate()[0]}"
 
 

@@ -46,7 +46,7 @@ class Site:
         self.host = host
         self.place = place
         place.mkdir()
-        host.journal, host.lock = place / "journal", place / "lock"
+        host.journal, host.lock, host.watch = place / "journal", place / "lock", place / "watch"
         self.theirs, self.ours, self.boot = place / "sysctl.conf", place / "preflight/ports.conf", place / "boot.nft"
         self.theirs.write_text(THEIRS)
         self.theirs.chmod(0o640)
@@ -68,7 +68,7 @@ class Site:
         looks = {
             str(path.relative_to(self.place)): (path.read_bytes(), path.stat().st_mode, path.stat().st_uid)
             for path in sorted(self.place.rglob("*"))
-            if path.is_file() and self.host.journal not in path.parents and path != self.host.lock
+            if path.is_file() and not {self.host.journal, self.host.watch} & {*path.parents} and path != self.host.lock
         }
         ports = inside(self.host, "sysctl", "-n", RESERVED)
         return {"files": looks, "ports": ports, "rules": inside(self.host, "nft", "list", "ruleset")}

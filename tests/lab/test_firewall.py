@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from preflight.provision.apply import Way, apply
 from preflight.provision.journal import RunJournal, require_directory
 from preflight.provision.rollout import Rollout
 from preflight.transport import Options, open_transport
+from tests.lab.booted import lab_host
 from tests.lab.conftest import LabHandle, MakeLab, preflight
 from tests.lab.test_cut_off import Place
 
@@ -165,6 +167,51 @@ def test_taking_it_back_leaves_everything_as_it_was(two: Firewalled) -> None:
     assert {host: on(two.lab, host, EVERYTHING) for host in two.before} == two.before
 
 
+# Rules of the site that carry our mark, live and for the next boot. preflight would never make them.
+MARKED = {
+    "nftables": """\
+nft insert rule inet filter input ip saddr 10.66.0.0/16 tcp dport 9999 drop comment '"preflight"'
+nft insert rule inet filter input tcp dport 9998 counter accept comment '"preflight"'
+mkdir -p /etc/preflight && echo 'insert rule inet filter input tcp dport 9998 drop' > /etc/preflight/nftables.nft""",
+    "ufw": """\
+ufw prepend deny proto tcp from 10.66.0.0/16 to any port 9999 comment preflight
+ufw allow proto udp from 10.66.0.0/16 to any port 9998 comment preflight
+ufw limit 9997/tcp comment preflight""",
+    "firewalld": "\n".join(
+        f"firewall-cmd {when} --add-rich-rule='rule priority={PRIORITY} family=ipv4 source address=10.66.0.0/16 {rest}'"
+        for when in ("", "--permanent")
+        for rest in (
+            "port port=9999 protocol=tcp drop",
+            "port port=9998 protocol=tcp reject",
+            "port port=9997 protocol=tcp log prefix=x accept",
+            "service name=ftp accept",
+        )
+    ),
+    "iptables": """\
+iptables -I INPUT -s 10.66.0.0/16 -p tcp -m tcp --dport 9999 -m comment --comment preflight -j DROP
+iptables -I INPUT -s 10.66.0.0/16 -p udp -m udp --dport 9998 -m comment --comment preflight -j ACCEPT
+mkdir -p /etc/iptables && iptables-save > /etc/iptables/rules.v4""",
+}
+
+
+@pytest.mark.parametrize("kind", list(MARKED))
+def test_rules_of_the_site_that_carry_our_mark_are_the_sites(make_lab: MakeLab, kind: str) -> None:
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall=kind)
+    on(lab, "node01", MARKED[kind])
+    before = on(lab, "node01", EVERYTHING)
+    marked = [line for line in before.splitlines() if re.search("999[789]|ftp", line)]
+    assert len(marked) >= 2
+    body = report("configure-firewall", lab.inventory, "-y")
+    assert (body["verdict"], {change["state"] for change in body["changes"]}) == ("pass", {"done"})
+    assert not any("999" in (change["before"] or "") for change in body["changes"] if change["kind"] != "file")
+    now = on(lab, "node01", EVERYTHING).splitlines()
+    assert sorted(line for line in now if line in marked) == sorted(marked), "firewalld lists rules in any order"
+    assert "9998" in on(lab, "node01", "cat /etc/preflight/nftables.nft 2>/dev/null || echo 9998")
+    assert report("configure-firewall", lab.inventory, "-y")["changes"] == []
+    preflight("rollback", body["run"], "-y", "--inventory", lab.inventory)
+    assert sorted(on(lab, "node01", EVERYTHING).splitlines()) == sorted(before.splitlines())
+
+
 # Nobody is locked out. On these hosts only a rule of ours lets ssh in.
 
 NET = "198.18.0.0/15"
@@ -200,23 +247,32 @@ ONLY_OURS = {
 }
 
 
-def cut_off(lab: LabHandle, change: Change) -> tuple[StepState, int]:
-    """How the change ends that nobody can confirm, and how many times a login was tried in vain meanwhile."""
+def cut_off(
+    lab: LabHandle, change: Change, meanwhile: Callable[[], object] = bool, after: str = "end"
+) -> tuple[StepState, int]:
+    """Return how the change ends that nobody can confirm, and how many times a login was tried in vain until then.
+
+    `meanwhile`: called as soon as the host's journal has the event `after`.
+    """
+    require_directory()
     cluster = load(lab.inventory)
     states: list[StepState] = []
+    run = f"cut-{time.time_ns()}"
 
     def carry_out() -> None:
         transport = open_transport(cluster, Options())
         try:
             way = Way(cluster.hosts, transport, confirm_seconds=3)
-            states.append(
-                apply(Plan((change,)), way, RunJournal(f"cut-{lab.dir.parent.name}"), Rollout()).results[0].state
-            )
+            states.append(apply(Plan((change,)), way, RunJournal(run), Rollout()).results[0].state)
         finally:
             transport.close()
 
     working = threading.Thread(target=carry_out)
     working.start()
+    host = lab_host(lab, "node01")
+    journal = host.root / f"var/lib/preflight/journal/{run}.jsonl"
+    kernel.wait_until(lambda: journal.exists() and f'"{after}"' in journal.read_text(), 30, "nothing was changed")
+    meanwhile()
     in_vain = 0
     while working.is_alive():
         try:
@@ -227,13 +283,148 @@ def cut_off(lab: LabHandle, change: Change) -> tuple[StepState, int]:
     return states[0], in_vain
 
 
-@pytest.mark.parametrize("kind", list(ONLY_OURS))
-def test_a_change_that_cuts_ssh_is_taken_back_by_the_host_itself(make_lab: MakeLab, kind: str) -> None:
-    prepare, change_kind, target, ours = ONLY_OURS[kind]
-    lab = make_lab(hosts=2, devices=0, product="cpu", firewall=kind)
+@dataclass(frozen=True)
+class OnlyOurs:
+    """A host whose ssh is open by one rule of ours alone, and the change that takes it away."""
+
+    lab: LabHandle
+    change: Change
+
+
+@pytest.fixture(scope="module", params=list(ONLY_OURS))
+def only_ours(request: pytest.FixtureRequest, make_lab: MakeLab) -> OnlyOurs:
+    prepare, change_kind, target, ours = ONLY_OURS[request.param]
+    lab = make_lab(hosts=2, devices=0, product="cpu", firewall=request.param)
     on(lab, "node01", prepare)
+    return OnlyOurs(lab, Change("node01", Area.FIREWALL, change_kind, target, ours, None, "FWL103"))
+
+
+# What another program puts there meanwhile: a rule of its own (of 203.0.113.9, or fail2ban's), and one in our form.
+MEANWHILE = {
+    "nftables": """\
+nft insert rule inet filter input ip saddr 203.0.113.9 quota 25 mbytes drop
+nft insert rule inet filter input ip saddr 10.66.0.0/16 tcp dport 9999 accept comment '"preflight"'""",
+    "ufw": """\
+ufw prepend deny from 203.0.113.9
+ufw prepend allow proto tcp from 10.66.0.0/16 to any port 9999 comment preflight""",
+    "firewalld": f"""\
+firewall-cmd --add-rich-rule='rule family=ipv4 source address=203.0.113.9 reject'
+firewall-cmd --add-rich-rule='rule priority="{PRIORITY}" family="ipv4" source address="10.66.0.0/16" \
+    port port="9999" protocol="tcp" accept'""",
+    "iptables": """\
+iptables -N f2b-sshd
+iptables -I INPUT -p tcp -m quota --quota 25000000 -j f2b-sshd
+iptables -I INPUT -s 10.66.0.0/16 -p tcp -m multiport --dports 9999 -m comment --comment preflight -j ACCEPT""",
+}
+OTHERS = r"203\.0\.113\.9|f2b-sshd"
+# In the place of a tool: it fails as often as the file `failures` has lines, where its command line matches.
+FAILS = """\
+mkdir -p /run/broken
+cp -L {tool} /run/broken/real
+cat > /run/broken/tool <<'END'
+#!/bin/bash
+case "$0 $*" in {calls})
+    if [ -s /run/broken/failures ]; then
+        sed -i 1d /run/broken/failures
+        echo "{tool} is out of order" >&2
+        exit 4
+    fi ;;
+esac
+exec -a "$0" /run/broken/real "$@"
+END
+chmod +x /run/broken/tool
+mount --bind /run/broken/tool "$(readlink -f {tool})"
+"""
+
+
+# Tools and those of their calls that fail; ufw has written its files when it calls iptables-restore.
+BROKEN = {
+    "nftables": [("/usr/sbin/nft", "*")],
+    "ufw": [("/usr/sbin/ufw", "*"), ("/usr/sbin/iptables", "*restore*")],
+    "firewalld": [("/usr/bin/firewall-cmd", "*")],
+    "iptables": [("/usr/sbin/iptables", "*")],
+}
+
+
+def test_ssh_opens_again_whatever_fails_and_whatever_others_change_meanwhile(only_ours: OnlyOurs) -> None:
+    lab, host = only_ours.lab, lab_host(only_ours.lab, "node01")
+    for tool, calls in BROKEN[host.spec.firewall]:
+        before = rules_in(on(lab, "node01", EVERYTHING))
+        on(lab, "node01", FAILS.format(tool=tool, calls=calls))
+        then = f"{MEANWHILE[host.spec.firewall]}\nprintf '\\n\\n\\n' > /run/broken/failures"
+        state, in_vain = cut_off(lab, only_ours.change, partial(host.run, "bash", "-c", then))
+        host.run("sh", "-c", f"umount $(readlink -f {tool})")
+        assert state is StepState.REVERTED
+        assert in_vain > 0, "the new rules did cut ssh"
+        assert (host.root / "run/broken/failures").read_text() == "", "the tool did fail"
+        now = rules_in(on(lab, "node01", EVERYTHING))
+        added = [line for line in now if line not in before]
+        assert [line for line in before if line not in now] == []
+        assert all(re.search(OTHERS, line) for line in added), added
+        assert re.search(OTHERS, "\n".join(now)), "the rule of the other program stays"
+
+
+def rules_in(everything: str) -> list[str]:
+    """Return the live rules of EVERYTHING, without its lines about files."""
+    return [line for line in everything.splitlines() if not re.match(r"/etc/|[0-9a-f]{64} ", line)]
+
+
+# In the place of nft: it changes the rules and does not end.
+HANGS = """\
+mkdir -p /run/broken
+cp -L /usr/sbin/nft /run/broken/real
+printf '#!/bin/sh\\n/run/broken/real "$@"\\ncase "$*" in -f*) touch /run/broken/changed; exec sleep 1000;; esac\\n' \
+    > /run/broken/tool
+chmod +x /run/broken/tool
+mount --bind /run/broken/tool /usr/sbin/nft
+"""
+
+
+@pytest.mark.parametrize("only_ours", ["nftables"], indirect=True)
+def test_ssh_opens_again_where_every_process_of_the_session_is_killed(only_ours: OnlyOurs) -> None:
+    lab, host = only_ours.lab, lab_host(only_ours.lab, "node01")
     before = on(lab, "node01", EVERYTHING)
-    state, in_vain = cut_off(lab, Change("node01", Area.FIREWALL, change_kind, target, ours, None, "FWL103"))
+    on(lab, "node01", HANGS)
+
+    def kill_all() -> None:
+        kernel.wait_until((host.root / "run/broken/changed").exists, 20, "nft was not called")
+        end_sessions(lab)
+        host.run("umount", "/usr/sbin/nft")
+
+    state, _ = cut_off(lab, only_ours.change, kill_all, after="begin")
+    assert state is StepState.FAILED, "nothing is known of it here"
+    kernel.wait_until(
+        lambda: "dport 22" in host.run("nft", "list", "chain", "inet", "filter", "input"), 20, "still shut"
+    )
+    assert on(lab, "node01", EVERYTHING) == before
+
+
+def end_sessions(lab: LabHandle) -> None:
+    """Kill every process below the sshd of node01, and every other one of their sessions."""
+    processes = {process.pid for process in kernel.processes_in([lab_host(lab, "node01").netns])}
+    parents = {pid: int(stat_of(pid)[1]) for pid in processes}
+    sessions = {pid: int(stat_of(pid)[3]) for pid in processes}
+    listeners = {pid for pid in processes if b"listener" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    assert listeners
+    below: set[int] = set()
+    while more := {pid for pid in processes if parents[pid] in listeners | below} - below:
+        below |= more
+    ended = below | {pid for pid in processes if sessions[pid] in {sessions[one] for one in below}}
+    assert any(b"python" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below), "the program is among them"
+    for pid in ended - listeners:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def stat_of(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat behind the name: state, parent, group, session, …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def test_a_change_that_cuts_ssh_is_taken_back_by_the_host_itself(only_ours: OnlyOurs) -> None:
+    lab = only_ours.lab
+    before = on(lab, "node01", EVERYTHING)
+    state, in_vain = cut_off(lab, only_ours.change)
     assert state is StepState.REVERTED
     assert in_vain > 0, "the new rules did cut ssh"
     assert on(lab, "node01", EVERYTHING) == before

@@ -27,6 +27,10 @@ def on(lab: LabHandle, host: str, command: str) -> str:
     return done.stdout
 
 
+def on_bytes(lab: LabHandle, host: str, command: str) -> bytes:
+    return subprocess.run(lab.ssh_command(host, command), capture_output=True, check=True).stdout
+
+
 def run(*arguments: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
     return preflight(*arguments, check=False, stdin=subprocess.DEVNULL, **options)
 
@@ -297,6 +301,15 @@ def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None
     again = run("apply", tmp_path / "plan.json", "-y")
     assert again.returncode == 0
     assert "taken back by" not in again.stdout
+    shown, told, _ = again.stdout.partition(f"{len(document['changes'])} changes not needed")
+    assert told
+    written = [change["after"] for change in document["changes"] if change["kind"] == "file" and change["after"]]
+    assert len(written) >= 4
+    lines = {line.strip() for line in shown.splitlines()}
+    for text in written:  # the whole text, also of lines that stay
+        assert {line.replace("\t", " ").strip().lstrip("+") for line in text.splitlines()} <= {
+            line.lstrip("+") for line in lines
+        }
     listed = run("history", "-n", "2").stdout
     count = len(document["changes"])
     assert f"nothing changed ({count} were so already)" in listed
@@ -369,6 +382,7 @@ def test_a_rollback_leaves_alone_what_somebody_changed_since(lab: LabHandle) -> 
     assert on(lab, "node01", "cat /etc/sysctl.conf") == mine
     assert on(lab, "node01", f"cat {RESERVED}") == "\n", "the rest is taken back all the same"
     assert "preflight" not in on(lab, "node01", "nft list ruleset; cat /etc/nftables.conf; ls /etc")
+    on(lab, "node01", "sed -i 's/# mine now/\\n&/' /etc/sysctl.conf")  # the kernel refuses the line as it was
 
 
 def test_a_run_from_elsewhere_is_taken_back_from_the_hosts_journals(lab: LabHandle, tmp_path: Path) -> None:
@@ -433,13 +447,53 @@ def test_a_run_whose_journals_were_deleted_is_not_said_to_be_taken_back(lab: Lab
     assert done.returncode == 0, done.stdout
     run_id = last_run()
     on(lab, "node03", f"mkdir /tmp/kept; mv /var/lib/preflight/journal/{run_id}.* /tmp/kept")
+    shown = run("rollback", run_id, "--dry-run")
+    assert shown.returncode == 3
     done = run("rollback", run_id, "-y")
     assert done.returncode == 1
-    assert f"run {run_id} has not been on node03" in " ".join(done.stdout.split())
+    gone = f"node03: /var/lib/preflight/journal/{run_id}.jsonl is gone there; still as the run left it: {RESERVED_KEY}"
+    assert gone in " ".join(shown.stdout.split())
+    assert gone in " ".join(done.stdout.split())
+    assert f"{run_id}.jsonl on this machine" in " ".join(done.stdout.split())
     assert "; taken back" not in run("history", "-n", "2").stdout
     on(lab, "node03", "mv /tmp/kept/* /var/lib/preflight/journal")
     assert run("rollback", run_id, "-y").returncode == 0
     assert on(lab, "node03", f"cat {RESERVED}") == "\n"
+
+
+def test_a_host_without_a_journal_is_named_though_the_others_are_taken_back(lab: LabHandle) -> None:
+    done = run("configure-ports", "--inventory", lab.inventory, "-y")
+    assert done.returncode == 0, done.stdout
+    run_id = last_run()
+    on(lab, "node02", "mv /var/lib/preflight /var/lib/away")
+    done = run("rollback", run_id, "-y")
+    assert done.returncode == 1
+    assert f"node02: /var/lib/preflight/journal/{run_id}.jsonl is gone there" in " ".join(done.stdout.split())
+    assert [on(lab, host, f"cat {RESERVED}") for host in ("node01", "node03")] == ["\n", "\n"]
+    assert on(lab, "node02", f"cat {RESERVED}") != "\n"
+    assert "; taken back" not in run("history", "-n", "2").stdout
+    on(lab, "node02", "rm -rf /var/lib/preflight; mv /var/lib/away /var/lib/preflight")
+    assert run("rollback", run_id, "-y").returncode == 0
+    assert on(lab, "node02", f"cat {RESERVED}") == "\n"
+
+
+def test_a_damaged_line_in_a_journal_hides_no_step_in_silence(lab: LabHandle) -> None:
+    done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
+    assert done.returncode == 0, done.stdout
+    run_id, journals = last_run(), "/var/lib/preflight/journal"
+    on(lab, "node01", f"printf '\\377\\n' > {journals}/00-other.jsonl")  # of another run: no step of this one
+    on(lab, "node01", f"cp {journals}/{run_id}.jsonl /tmp/whole; "
+                      f"sed -i '/begin/s/{RESERVED_KEY}/\\xff/' {journals}/{run_id}.jsonl")  # fmt: skip
+    assert b"\xff" in on_bytes(lab, "node01", f"cat {journals}/{run_id}.jsonl")
+    done = run("rollback", run_id, "-y")
+    assert done.returncode == 1, done.stdout
+    told = " ".join(done.stdout.split())
+    assert f"node01: lines of {journals}/{run_id}.jsonl cannot be read there; still as the run left it: " in told
+    assert on(lab, "node01", f"cat {RESERVED}") != "\n"
+    on(lab, "node01", f"cp /tmp/whole {journals}/{run_id}.jsonl")
+    assert run("rollback", run_id, "-y").returncode == 0
+    assert on(lab, "node01", f"cat {RESERVED}") == "\n"
+    on(lab, "node01", f"rm {journals}/00-other.jsonl")
 
 
 def test_a_run_that_no_host_knows_is_most_likely_a_slip(lab: LabHandle) -> None:

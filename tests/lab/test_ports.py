@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.loading import Way, after
+from preflight.checks.loading import Way, accepted, after
 from preflight.facts.collect import collect
 from preflight.facts.types import HostFacts, Sysctl
 from preflight.inventory import load
@@ -36,6 +36,10 @@ class Layout:
     story: str
     files: dict[str, str] = field(default_factory=dict)
     left: frozenset[Way] = frozenset()
+
+
+def singles(count: int, step: int = 2) -> str:
+    return ",".join(str(port) for port in range(1000, 1000 + step * count, step))
 
 
 LINK = {f"{ETC}/99-sysctl.conf": "-> ../sysctl.conf"}
@@ -67,6 +71,22 @@ LAYOUTS = (
         {f"{ETC}/a.conf": f"net/ipv4.ip_local_reserved_ports=1\nnet.ipv4/ip_local_reserved_ports=1\n#{KEY}=2\n"},
     ),
     Layout("two links to one file", {f"{ETC}/10-a.conf": "-> 20-b.conf", f"{ETC}/20-b.conf": f"{KEY}=7000\n"}),
+    Layout("100 single ports", {f"{ETC}/50-site.conf": f"{KEY} = {singles(100)}\n"}),
+    Layout(
+        "1,000 single ports, of which sysctl loads a part",
+        {f"{ETC}/50-site.conf": f"{KEY} = {singles(1000)}\n"},
+        frozenset({Way.BOOT, Way.SYSTEM}),
+    ),
+    Layout(
+        "10,000 single ports in the file of others that sysctl -p loads",
+        {f"{ETC}/50-site.conf": f"{KEY} = 7000\n", "/etc/sysctl.conf": f"{KEY} = {singles(10_000)}\n"},
+        frozenset({Way.BOOT, Way.SYSTEM, Way.CONF}),
+    ),
+    Layout("10,000 neighbours one by one", {f"{ETC}/50-site.conf": f"{KEY} = {singles(10_000, 1)}\n"}),
+    Layout("a number in hexadecimal, and one in octal", {f"{ETC}/50-site.conf": f"{KEY} = 0x50,0x52-0x54,0130,\n"}),
+    Layout("far to the right", {f"{ETC}/50-site.conf": f"{' ' * 60}{KEY}{' ' * 60}= 7000\n"}),
+    Layout("a comment", {f"{ETC}/50-site.conf": f"{KEY} = 7000 # of the proxy\n"}, frozenset({Way.BOOT})),
+    Layout("a continued line", {f"{ETC}/50-site.conf": f"{KEY} = 7000,\\\n8000\n"}, frozenset({Way.BOOT})),
     Layout("everything is well", {OWN: f"{KEY} = {WANTED}\n", **LINK, "/etc/sysctl.conf": "# empty\n"}),
 )
 
@@ -154,7 +174,7 @@ def configured(lab: LabHandle, before: tuple[Ends, Ends]) -> dict[str, Any]:
     """The report of `configure-ports` on all hosts."""
     assert before
     done = preflight("configure-ports", "--inventory", lab.inventory, "-y", "-o", "json", check=False)
-    assert done.returncode == 1, "one layout cannot be mended"
+    assert done.returncode == 1, "some layouts cannot be mended"
     body: dict[str, Any] = json.loads(done.stdout)
     return body
 
@@ -175,12 +195,34 @@ def test_afterwards_every_way_of_loading_reserves_the_ports(
     assert short == NAMES[host].left
 
 
+@HOSTS
+def test_what_was_reserved_by_any_way_of_loading_still_is(
+    before: tuple[Ends, Ends], afterwards: tuple[Ends, Ends], host: str
+) -> None:
+    for way, ports in before[1][host].items():
+        assert PortSet.parse(ports) - BEFORE <= PortSet.parse(afterwards[1][host][way])
+
+
 def test_what_cannot_be_mended_is_said_with_the_file_and_the_way_out(configured: dict[str, Any]) -> None:
-    failed = [finding for finding in configured["findings"] if finding["outcome"] == "fail"]
-    (host,) = (host for host, layout in NAMES.items() if layout.left)
-    assert [(finding["check"], finding["host"]) for finding in failed] == [("PRT102", host)]
-    assert f"{LIB}/99-vendor.conf decides" in failed[0]["summary"]
-    assert f"copy {LIB}/99-vendor.conf to {ETC} under the same name" in failed[0]["remedy"]
+    failed = {finding["host"]: finding for finding in configured["findings"] if finding["outcome"] == "fail"}
+    assert set(failed) == {host for host, layout in NAMES.items() if layout.left}
+    assert {finding["check"] for finding in failed.values()} == {"PRT102"}
+    of_story = {layout.story: failed[host] for host, layout in NAMES.items() if layout.left}
+    vendors = of_story["a vendor's list behind ours"]
+    assert f"{LIB}/99-vendor.conf decides" in vendors["summary"]
+    assert f"copy {LIB}/99-vendor.conf to {ETC} under the same name" in vendors["remedy"]
+    too_long = of_story["1,000 single ports, of which sysctl loads a part"]
+    assert "the kernel takes 4094 in one write: nothing is changed" in too_long["summary"]
+    comment = of_story["a comment"]
+    assert f"{ETC}/50-site.conf sets {KEY} to '7000 # of the proxy', which is no list of ports" in comment["summary"]
+    assert f"correct that line of {ETC}/50-site.conf" in comment["remedy"]
+
+
+@HOSTS
+def test_a_file_that_was_refused_is_as_it_was(lab: LabHandle, configured: dict[str, Any], host: str) -> None:
+    assert configured
+    for path, text in NAMES[host].files.items() if NAMES[host].left else ():
+        assert lab.ssh(host, f"cat {path}").stdout == text
 
 
 @pytest.mark.usefixtures("configured")
@@ -228,14 +270,14 @@ def test_a_list_that_one_write_cannot_take_is_refused_before_anything_is_written
 
 
 @pytest.mark.usefixtures("configured")
-def test_what_cannot_be_read_is_named_and_the_rest_goes_on(lab: LabHandle) -> None:
+def test_what_cannot_be_read_is_named_and_no_file_is_written(lab: LabHandle) -> None:
     lab.ssh("node01", f"head -c 1100000 /dev/zero > {ETC}/95-big.conf; rm {OWN}")
     try:
         done = configure(lab, "node01")
         assert done.returncode == 3
         said = " ".join(done.stdout.split())
         assert f"it is not known what {ETC}/95-big.conf reserves at boot: {ETC}/95-big.conf is larger" in said
-        assert lab.ssh("node01", f"cat {OWN}").stdout.endswith(f"{KEY} = {BEFORE}\n")
+        assert lab.ssh("node01", f"cat {OWN} || echo absent").stdout == "absent\n"
     finally:
         lab.ssh("node01", f"rm {ETC}/95-big.conf")
 
@@ -246,6 +288,22 @@ def test_a_range_that_reserving_would_eat_up_is_a_warning(lab: LabHandle) -> Non
     done = preflight("check", "--inventory", lab.inventory, "--limit", "node01", "--only", "PRT104", check=False)
     lab.ssh("node01", "echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range")
     assert "9 of the 41 ports of 60000-60040 are left for outgoing connections" in " ".join(done.stdout.split())
+
+
+@pytest.mark.usefixtures("configured")
+def test_the_kernel_reads_numbers_as_they_are_computed(lab: LabHandle) -> None:
+    values = ["0x50", "0X50,0x52-0x54", "0120", "00", "08", "0x", "5,,6", ",5", "5,6,", "5 6", "6-5", "5-", "65536",
+              "0x10000", "+5", "0" * 16 + "120", "0" * 18 + "120", "60000-0xEA70", "5\t", "5;6"]  # fmt: skip
+    script = "\n".join(
+        f"echo > {KERNEL}; printf %s {shlex.quote(value)} > {KERNEL} 2>&- && cat {KERNEL} || echo refused"
+        for value in values
+    )
+    kernel = dict(zip(values, lab.ssh("node02", script).stdout.splitlines(), strict=True))
+    lab.ssh("node02", f"echo {BEFORE} > {KERNEL}")
+    ours = {value: accepted(value) for value in values if value.strip() == value}  # blanks around it no loader writes
+    assert {value: "refused" if ports is None else str(ports) for value, ports in ours.items()} == {
+        value: kernel[value] for value in ours
+    }
 
 
 # A range of HCCL's own.

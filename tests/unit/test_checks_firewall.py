@@ -7,8 +7,12 @@ import pytest
 from preflight.checks import connections
 from preflight.checks.dialects import firewalld, iptables, nft, ufw
 from preflight.checks.rules import EVERY_PORT, Rule, judge
+from preflight.facts import firewalld as facts_firewalld
+from preflight.facts import nft as facts_nft
+from preflight.facts import ufw as facts_ufw
 from preflight.facts.firewall import Arrival, IptablesChain, Zone
 from preflight.facts.iptables import chain as read_chain
+from preflight.facts.types import Missing
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_facts import zone_file
 
@@ -306,11 +310,95 @@ def test_our_rules_in_a_zone_file_are_told_from_all_else_there(text: str) -> Non
     assert list(firewalld.rules_in(zone_file(text, ours))) == ours
 
 
-def test_a_rule_of_our_priority_with_parts_that_ours_never_have_is_told_too() -> None:
-    """Somebody has edited it: it is to be replaced, not overlooked."""
-    xml = '<zone><rule priority="-29517"><source address="10.8.0.0/16"/><accept/></rule></zone>'
-    (rule,) = firewalld.rules_in(xml)
-    assert 'source address="10.8.0.0/16" port port="?"' in rule
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("<accept/>", "<drop/>"),
+        ("<accept/>", '<reject type="icmp-host-prohibited"/>'),
+        ("<accept/>", '<log prefix="x"/><accept/>'),
+        ("<accept/>", '<accept><limit value="1/m"/></accept>'),
+        ('<source address="10.1.0.0/16"/>', ""),
+        ('<source address="10.1.0.0/16"/>', '<source address="10.1.0.0/16" invert="yes"/>'),
+        ('<source address="10.1.0.0/16"/>', '<source ipset="cluster"/>'),
+        ('protocol="tcp"', 'protocol="udp"'),
+        ("<port ", "<source-port "),
+        (' family="ipv4"', ""),
+    ],
+)
+def test_a_rule_of_our_priority_that_preflight_never_makes_is_the_sites(ours: str, theirs: str) -> None:
+    xml = (
+        '<zone><rule family="ipv4" priority="-29517"><source address="10.1.0.0/16"/><port port="29500" '
+        'protocol="tcp"/><accept/></rule></zone>'
+    )
+    assert firewalld.rules_in(xml) == tuple(firewalld.ours(NET, PortSet.parse("29500")))
+    assert ours in xml
+    assert firewalld.rules_in(xml.replace(ours, theirs)) == ()
+
+
+IPTABLES = iptables.ours(NET, PORTS)[0]
+NFT = nft.ours((NET,), PORTS)
+UFW = ufw.ours(NET, PORTS)[0]
+RICH = firewalld.ours(NET, PORTS)[0]
+
+
+@pytest.mark.parametrize("ours", [IPTABLES, IPTABLES.replace("preflight", '"preflight"')])
+@pytest.mark.parametrize(
+    ("word", "theirs"),
+    [("ACCEPT", "DROP"), ("ACCEPT", "LOG"), ("-s 10.1.0.0/16 ", ""), ("-p tcp", "-i eth1 -p tcp"), ("-s", "! -s"),
+     ("-p tcp -m multiport --dports 29500,60000:60031", "-p udp"), ("preflight", "preflight-site")],
+)  # fmt: skip
+def test_a_rule_of_iptables_with_our_comment_that_preflight_never_makes_is_the_sites(
+    ours: str, word: str, theirs: str
+) -> None:
+    saved = SAVED.replace("-A INPUT -i lo", f"-A INPUT {ours.replace(word, theirs)}\n-A INPUT -i lo")
+    chain = read_chain(saved)
+    assert isinstance(chain, IptablesChain)
+    assert (ours.replace(word, theirs) in chain.rules, chain.ours) == (True, ())
+    assert iptables.with_rules(saved, []) == saved
+    chain = read_chain(saved.replace(ours.replace(word, theirs), ours))
+    assert isinstance(chain, IptablesChain)
+    assert chain.ours == (ours,)
+
+
+@pytest.mark.parametrize(
+    "ours", [NFT, nft.ours((NET, IPv4Network("10.7.0.9/32")), PORTS), nft.ours((SIX,), PortSet.parse("29500"))]
+)
+@pytest.mark.parametrize(
+    ("word", "theirs"),
+    [("accept", "drop"), ("accept", "counter packets 0 bytes 0 accept"), ("accept", "reject"), ("saddr", "saddr !="),
+     ("saddr", "daddr"), ("tcp dport", "udp dport"), ("ip", 'iifname "eth1" ip'), ('"preflight"', '"preflight site"')],
+)  # fmt: skip
+def test_a_rule_of_nftables_with_our_comment_that_preflight_never_makes_is_the_sites(
+    ours: str, word: str, theirs: str
+) -> None:
+    assert facts_nft.is_ours(ours)
+    assert not facts_nft.is_ours(ours.replace(word, theirs, 1))
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "deny tcp 22 0.0.0.0/0 any 10.1.0.0/16 in",
+        "allow udp 22 0.0.0.0/0 any 10.1.0.0/16 in",
+        "allow_log tcp 22 0.0.0.0/0 any 10.1.0.0/16 in",
+        "allow tcp 22 10.1.0.1 any 10.1.0.0/16 in",
+        "limit tcp 22 0.0.0.0/0 any 10.1.0.0/16 in",
+        "allow tcp 22 0.0.0.0/0 any 10.1.0.0/16 in_eth0",
+        "allow any any 0.0.0.0/0 any 10.1.0.0/16 in",
+    ],
+)
+def test_a_rule_of_ufw_with_our_comment_that_preflight_never_makes_is_the_sites(theirs: str) -> None:
+    comment = b"preflight".hex()
+    rules = facts_ufw.rules(f"### tuple ### {theirs} comment={comment}\n")
+    assert not isinstance(rules, Missing)
+    assert [rule.ours for rule in rules] == [False]
+
+
+@pytest.mark.parametrize("word", ["accept", 'protocol="tcp"', 'port="29500"'])
+def test_the_words_of_a_rich_rule_may_have_any_order(word: str) -> None:
+    assert facts_firewalld.is_ours(RICH)
+    assert facts_firewalld.is_ours(RICH.replace(f" {word}", "").replace("rule", f"rule {word}"))
+    assert not facts_firewalld.is_ours(RICH.replace("accept", "drop"))
 
 
 # Connections.

@@ -3,13 +3,14 @@
 import json
 import resource
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from preflight.model.change import Area, Change, Kind, Plan, StepState
-from preflight.model.cluster import Host
+from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
+from preflight.model.cluster import Host, Ssh
 from preflight.model.errors import PreflightError
 from preflight.provision import host_run as module
 from preflight.provision.apply import Way, apply
@@ -81,7 +82,7 @@ def applied(*steps: dict[str, Any], guarded: bool = False) -> dict[str, Any]:
 
 
 def verdict(word: str, *left: str) -> dict[str, Any]:
-    return {"verdict": word, "left": list(left), "results": []}
+    return {"verdict": word, "left": list(left), "trying": False, "results": []}
 
 
 def sent_changes(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -93,6 +94,28 @@ def test_every_host_gets_its_own_changes_and_a_result_for_each() -> None:
     assert results(transport, sysctl(), sysctl("node02")) == [(StepState.DONE, ""), (StepState.DONE, "")]
     sent = [[change["host"] for change in sent_changes(request)] for request in transport.requests]
     assert sorted(sent) == [["node01"], ["node02"]]
+
+
+def test_results_belong_to_their_changes_whatever_the_order_of_a_plan_file() -> None:
+    def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
+        if request["action"] == "confirm":
+            return verdict("reverted")
+        return applied({"state": "already", "found": None, "message": ""}, DONE, guarded=True)
+
+    plan, journal = Plan((rule(), sysctl())), RunJournal("r1")
+    journal.start("apply", Path("hosts.toml"), plan)
+    done = apply(plan, Way(hosts("node01"), Scripted(reply), confirm_seconds=0.0), journal, Rollout()).results
+    assert {result.change.kind: result.state for result in done} == {
+        Kind.SYSCTL: StepState.ALREADY,
+        Kind.NFT_RULES: StepState.REVERTED,
+    }
+
+
+def test_a_host_has_more_time_for_more_firewall_rules() -> None:
+    transport = Scripted(lambda *_: applied(DONE))
+    results(transport, replace(rule(), after="\n".join(["accept"] * 1000)), rule("node02"))
+    few, many = sorted(request["guarded_seconds"] for request in transport.requests)
+    assert 60 <= few < 70 < 500 < many
 
 
 def test_a_host_that_cannot_be_reached_fails_with_the_reason_and_the_others_go_on() -> None:
@@ -142,7 +165,60 @@ def test_what_could_not_be_taken_back_has_failed() -> None:
 
     ((state, why),) = results(Scripted(reply), rule())
     assert state is StepState.FAILED
-    assert "could not be" in why
+    assert "could not take it back" in why
+
+
+def test_a_host_that_still_tries_is_not_called_open_and_its_console_opens_it() -> None:
+    def reply(_: str, request: dict[str, Any]) -> dict[str, Any]:
+        if request["action"] == "confirm":
+            return {**verdict("reverted", "inet filter input"), "trying": True}
+        return applied(DONE, guarded=True)
+
+    ((state, why),) = results(Scripted(reply), rule())
+    assert state is StepState.FAILED
+    assert "the host is still trying" in why
+    assert why.endswith("on its console: nft insert rule inet filter input tcp dport 22 accept")
+
+
+def this_machine(transport: Scripted, person: Callable[[str, float], bool] | None) -> list[StepResult]:
+    plan, journal = Plan((sysctl(), rule(), kept())), RunJournal("r1")
+    journal.start("configure", Path("hosts.toml"), plan)
+    here = [replace(host, ssh=Ssh(transport="local")) for host in hosts("node01")]
+    way = Way(here, transport, confirm_seconds=1.0, person=person)
+    return list(apply(plan, way, journal, Rollout()).results)
+
+
+def answering(_: str, request: dict[str, Any]) -> dict[str, Any]:
+    if request["action"] == "confirm":
+        return {**verdict("confirmed" if request["heard"] else "reverted"), "results": [DONE] * len(request["kept"])}
+    return applied(*[DONE] * len(request["plain"] + request["guarded"]), guarded=bool(request["guarded"]))
+
+
+def test_this_machine_does_not_confirm_itself() -> None:
+    """Without a person to log in anew its firewall is left alone; the rest is done."""
+    transport = Scripted(answering)
+    done = this_machine(transport, None)
+    assert [result.state for result in done] == [StepState.DONE, StepState.FAILED, StepState.NOT_RUN]
+    assert "cannot show that others still get in" in done[1].message
+    assert [len(request["guarded"] + request["kept"]) for request in transport.requests] == [0]
+
+
+@pytest.mark.parametrize(
+    ("works", "ends"),
+    [
+        (True, [StepState.DONE, StepState.DONE, StepState.DONE]),
+        (False, [StepState.DONE, StepState.REVERTED, StepState.NOT_RUN]),
+    ],
+)
+def test_a_person_confirms_the_firewall_of_this_machine(works: bool, ends: list[StepState]) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def person(name: str, seconds: float) -> bool:
+        asked.append((name, seconds))
+        return works
+
+    assert [result.state for result in this_machine(Scripted(answering), person)] == ends
+    assert asked == [("node01", 1.0)]
 
 
 def test_a_host_that_is_cut_off_is_asked_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +256,8 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
 
     ((state, why),) = results(Scripted(reply), rule())
     assert state is StepState.FAILED
-    assert "node01: nobody listens; the host takes it back in 0 s, unless it was heard" in why
+    assert why.startswith("not known whether it stays or was taken back: node01: nobody listens. ")
+    assert why.endswith("To find out: preflight rollback r1 --dry-run")
 
 
 @pytest.mark.parametrize(

@@ -342,11 +342,15 @@ def test_a_chain_of_iptables_is_said_to_be_emptied_and_one_of_nftables_deleted()
 
     lines = shown(
         off(Kind.IPTABLES_INPUT, "iptables-nft"), off(Kind.NFT_INPUT, "inet filter input"),
-        off(Kind.IPTABLES_INPUT, "ip6tables-nft", "-P INPUT DROP"),
+        off(Kind.IPTABLES_INPUT, "ip6tables-nft", "-P INPUT DROP\n-A INPUT -j LOG"),
+        off(Kind.NFT_INPUT, "ip a b", "table ip a {\n\tchain b {\n\t}\n}\n"),
     )  # fmt: skip
     assert "  ~ iptables-nft chain INPUT: emptied; its policy: ACCEPT" in lines
     assert "  ~ nftables chain inet filter input: deleted, with all its rules" in lines
-    assert "  ~ ip6tables-nft chain INPUT: put back" in lines
+    put_back = lines.index("  ~ ip6tables-nft chain INPUT: put back")
+    assert lines[put_back + 1 : put_back + 3] == ["      +-P INPUT DROP", "      +-A INPUT -j LOG"]
+    put_back = lines.index("  ~ nftables chain ip a b: put back")
+    assert lines[put_back + 1 : put_back + 5] == ["      +table ip a {", "      + chain b {", "      + }", "      +}"]
 
 
 def test_files_that_differ_in_the_hosts_own_addresses_are_folded() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.loading import LONGEST, Way, accepted, after
-from preflight.checks.reserving import repair, with_value
+from preflight.checks.loading import Way, accepted, after, in_one_write
+from preflight.checks.reserving import repair, unreadable, with_value
 from preflight.facts import sysctl, tuned
-from preflight.facts.sysctl import OWN_FILE, settings
+from preflight.facts.sysctl import OWN_FILE, intended_ports, port_list, settings
 from preflight.facts.types import Reading, Sysctl, Tuned
 from preflight.model.ports import PortSet
 from tests.unit.collector import section
@@ -58,21 +58,82 @@ def test_lines_that_are_about_the_key(text: str, values: list[str | None]) -> No
 @pytest.mark.parametrize("blank", [" " * 500_000, "\t" * 500_000])
 def test_a_line_of_blanks_costs_no_more_than_its_length(blank: str) -> None:
     """Host output is hostile: a pattern that goes back and forth would take hours here."""
-    assert len(settings(f"{KEY} ={blank}5{blank}x{blank}\n{blank}{KEY}=1\n")) == 1
-    assert accepted(f"5{blank}") is None
+    assert len(settings(f"{KEY} ={blank}5{blank}x{blank}\n{blank}{KEY}x=1\n{blank}-{blank}{blank}x")) == 1
+    assert accepted(f"5{blank}x") is None
 
 
-@pytest.mark.parametrize("value", ["", " ", ",", "5,", "5-", "-", "x", "70000", "5-3", "1 2", "٣", "0x10", "5" * 5000])
-def test_no_value_of_a_file_or_of_the_kernel_is_too_odd(value: str) -> None:
+@pytest.mark.parametrize("value", ["", " ", ",", "5,", "70000", "5-3", "1 2", "0x10"])
+def test_a_value_that_is_understood_is_kept_whether_the_kernel_takes_it_or_not(value: str) -> None:
     host = facts({"/etc/sysctl.conf": f"{KEY} = {value}\n", OWN_FILE: f"{KEY} = {value}\n"}, now=value)
     mending = repair(host, WANTED)
     assert mending.left == {}
     assert {edit.path for edit in mending.edits} == {"/etc/sysctl.conf", OWN_FILE}
+    assert mending.united == (intended_ports(value) or PortSet()) | WANTED
 
 
-def test_the_longest_list_is_what_one_write_takes() -> None:
-    assert accepted("0" * (LONGEST - 1) + "5") == PortSet.parse("5")
-    assert accepted("0" * LONGEST + "5") is None
+@pytest.mark.parametrize("value", ["5-", "-", "x", "٣", "5" * 5000, "8080 # proxy", "8080,\\", '"8080"', "8080;9090"])
+def test_a_value_that_is_not_understood_is_named(value: str) -> None:
+    host = facts({"/etc/sysctl.conf": f"{KEY} = {value}\n"})
+    assert unreadable(host) == [("/etc/sysctl.conf", value)]
+
+
+@pytest.mark.parametrize(
+    ("text", "ports"),
+    [
+        ("0x50", "80"), ("0X50,0x52-0x54", "80,82-84"), ("0120", "80"), ("00", "0"), ("60000-0xEA70", "60000-60016"),
+        (" 5,6,\n", "5-6"), ("0" * 16 + "120", "80"),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_as_the_kernel_reads_them(text: str, ports: str) -> None:
+    """Tried on the kernel itself in tests/lab/test_ports.py."""
+    assert str(port_list(text)) == ports
+
+
+@pytest.mark.parametrize(
+    "text", ["08", "0x", "5,,6", ",5", "5 6", "6-5", "5-", "65536", "0x10000", "+5", "0" * 18 + "120"]
+)
+def test_numbers_that_the_kernel_refuses_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        port_list(text)
+
+
+SINGLES = [",".join(str(port) for port in range(1000, 1000 + 2 * count, 2)) for count in (100, 1000, 10_000)]
+
+
+@pytest.mark.parametrize("value", SINGLES)
+@pytest.mark.parametrize("path", ["/etc/sysctl.conf", "/etc/sysctl.d/50-site.conf", "/etc/sysctl.d/99-site.conf"])
+def test_a_list_of_any_length_counts_in_full(value: str, path: str) -> None:
+    mending = repair(facts({path: f"{KEY} = {value}\n"}), WANTED)
+    assert mending.united == PortSet.parse(value) | WANTED
+    assert after(Way.BOOT, facts({"/etc/sysctl.d/1.conf": f"{KEY}={value}"}), WANTED) == PortSet.parse(value)
+
+
+def test_a_long_list_of_neighbours_is_merged() -> None:
+    value = ",".join(map(str, range(1000, 5000)))
+    (edit, *_) = repair(facts({OWN_FILE: f"{KEY} = {value}\n"}), WANTED).edits
+    assert edit.after == f"{KEY} = 1000-4999,{WANTED}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "taken"),
+    [(4088, "60000", True), (4089, "60000", False), (4083, "60000-60001", True), (4084, "60000-60001", False)],
+)
+def test_procps_gets_as_much_to_the_kernel_as_one_write_takes(before: int, last: str, taken: bool) -> None:
+    start = "0" * (before % 3) + "10," * (before // 3)
+    assert in_one_write(f"{start}{last},10005,10005") == (start + last if taken else start[:-1])
+
+
+def test_lines_that_somebody_added_to_our_file_stay() -> None:
+    text = f"# ours\n{KEY} = 29500\nvm.swappiness = 1  # of the site\n"
+    (edit, *_) = repair(facts({OWN_FILE: text}), WANTED).edits
+    assert edit.after == text.replace("= 29500", f"= {WANTED}")
+    (edit, *_) = repair(facts({OWN_FILE: "vm.swappiness = 1\n"}), WANTED).edits
+    assert edit.after == f"vm.swappiness = 1\n{KEY} = {WANTED}\n"
+
+
+@pytest.mark.parametrize("blank", [" " * 41, "\t" * 500])
+def test_blanks_around_a_key_hide_it_from_nobody(blank: str) -> None:
+    assert [setting.value for setting in settings(f"{blank}{KEY}{blank}=5\n")] == ["5"]
 
 
 def test_a_key_that_was_taken_out_is_set_on_a_line_of_its_own() -> None:

@@ -97,20 +97,21 @@ def command(zone: str, rules: Sequence[str]) -> str:
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _RULE = re.compile(r"<rule\b.*?</rule>", re.DOTALL)
+_WORD = re.compile(r'<(\w[\w-]*)|([\w-]+)="([^"]*)"')
+_ORDER = ("rule", "priority=", "family=", "source", "address=", "port", "port=", "protocol=", "accept")
 
 
 def rules_in(xml: str) -> tuple[str, ...]:
     """Our rules in a zone's file, as rich rules. A program on the host reads the same: remote/apply/firewalld.py."""
-    return tuple(_rich(block) for block in _RULE.findall(_COMMENT.sub("", xml)) if is_ours(block.partition(">")[0]))
+    return tuple(filter(is_ours, map(_rich, _RULE.findall(_COMMENT.sub("", xml)))))
 
 
 def _rich(block: str) -> str:
-    def attribute(element: str, name: str) -> str:
-        match = re.search(rf'<{element}\b[^>]*\b{name}="([^"]*)"', block)
-        return match[1] if match else "?"
+    """A rule of a zone's file in the words of a rich rule; one of ours to the character."""
+    words = [name or f'{key}="{value}"' for name, key, value in _WORD.findall(block)]
+    return " ".join(sorted(words, key=_place))
 
-    return (
-        f'rule priority="{PRIORITY}" family="{attribute("rule", "family")}" '
-        f'source address="{attribute("source", "address")}" port port="{attribute("port", "port")}" '
-        f'protocol="{attribute("port", "protocol")}" accept'
-    )
+
+def _place(word: str) -> int:
+    name, equals, _ = word.partition("=")
+    return _ORDER.index(name + equals) if name + equals in _ORDER else len(_ORDER)

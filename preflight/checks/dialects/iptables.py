@@ -96,7 +96,7 @@ def with_rules(saved: str, rules: Sequence[str]) -> str:
         if line.startswith("*"):
             table = line[1:].strip()
         if table == "filter" and "INPUT" in words[:3]:
-            if is_ours(line):
+            if is_ours(line.strip().rpartition("-A INPUT ")[2]):
                 continue
             if "-A" in words and place is None:
                 place, counters = len(lines), "[0:0] " if line.startswith("[") else ""

@@ -5,9 +5,11 @@ import os
 import re
 import stat
 
+from apply.allowed import is_target
 from apply.kinds import Kind
 from apply.tools import TAG, StepError
 
+MADE = "trusted.preflight"  # the attribute of a directory that a run has made; a rollback removes it once it is empty
 FILE_LIMIT = 8 << 20  # bytes; the rank table of 4,000 hosts of 8 devices has 3 MiB
 # How bytes that are no UTF-8 stand in a file's text: as in collect/tools.py.
 KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
@@ -15,10 +17,12 @@ GIVEN_BACK = {kept: surrogate for surrogate, kept in KEPT.items()}
 
 
 def real_path(path):
-    """Where the file really is. A link is kept and written through, as long as it stays under the same top directory:
-    one that leads out of /etc belongs to something that manages the file elsewhere."""
+    """Where the file really is. A link is kept and written through, as long as it leads to another of the files that we
+    change, as /etc/sysctl.d/99-sysctl.conf does; that of a file which the operator has named, under the same top
+    directory. Any other belongs to something that manages the file elsewhere."""
     real = os.path.realpath(path)
-    if real.split("/")[1] != path.split("/")[1]:
+    known = is_target("file", path)
+    if not (is_target("file", real) if known and real != path else real.split("/")[1] == path.split("/")[1]):
         raise StepError("%s is a link to %s; change that by hand" % (path, real))
     return real
 
@@ -43,15 +47,52 @@ def write_file(path, text, looks=None):
     directory = os.path.dirname(path)
     if text is None:
         os.unlink(path)
-        if os.path.basename(directory) == TAG and not os.listdir(directory):
-            os.rmdir(directory)  # a directory of ours, made for the file
-            directory = os.path.dirname(directory)
+        directory = remove_made(directory)
     else:
+        refuse_hard_links(path)
         try:
             replace_file(path, text.translate(GIVEN_BACK).encode("utf-8", "surrogateescape"), looks)
         except OSError as error:
+            remove_made(directory)
             raise StepError("%s cannot be written: %s" % (path, error.strerror or error)) from None
     sync_directory(directory)
+
+
+def refuse_hard_links(path):
+    """A rename gives one name a new file and leaves the others with the old one."""
+    links = os.stat(path).st_nlink if os.path.exists(path) else 1
+    if links > 1:
+        message = (
+            "%s has %d hard links, which a new file in its place would split; find them: find / -xdev -samefile %s"
+        )
+        raise StepError(message % (path, links, path))
+
+
+def make_directory(path):
+    """Make the directory, with those above it, and mark it as made by us where the file system can."""
+    if os.path.isdir(path):
+        return
+    make_directory(os.path.dirname(path))
+    os.mkdir(path, 0o755)
+    try:
+        os.setxattr(path, MADE, b"")
+    except OSError:
+        pass
+
+
+def remove_made(path):
+    """Remove the directory, and those above it, as far as they are empty and were made by us; the first that stays."""
+    while os.path.isdir(path) and is_made(path) and not os.listdir(path):
+        os.rmdir(path)
+        path = os.path.dirname(path)
+    return path
+
+
+def is_made(path):
+    try:
+        return os.path.basename(path) == TAG or MADE in os.listxattr(path)
+    except OSError:
+        return False
 
 
 def sync_directory(directory):
@@ -77,10 +118,15 @@ def remove_partial(path):
         pass
 
 
+def clean_up(path):
+    """Remove what a run that was cut off may have left in the place of a file: a part of it, an empty directory."""
+    remove_partial(path)
+    remove_made(os.path.dirname(real_path(path)))
+
+
 def replace_file(path, data, looks=None):
     directory = os.path.dirname(path)
-    if not os.path.isdir(directory):
-        os.makedirs(directory, 0o755)
+    make_directory(directory)
     partial = partial_path(path)
     remove_partial(path)
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -9,16 +9,24 @@ import re
 from xml.etree import ElementTree
 
 from apply.files import partial_path, read_file, remove_partial, sync_directory, write_file
-from apply.kinds import Kind
-from apply.tools import StepError, call, must
+from apply.kinds import Kind, after_alone
+from apply.tools import GoneError, StepError, call, must
 
 PRIORITY = "-29517"  # how a rich rule says that it is ours, as it has no comment
-FORM = 'rule priority="%s" family="%s" source address="%s" port port="%s" protocol="%s" accept'
-RULE = re.compile(FORM % (PRIORITY, "ipv[46]", r"[0-9a-fA-F.:]+(?:/[0-9]+)?", "[0-9-]+", "tcp") + "$")
-OURS = re.compile(r'\bpriority="?%s\b' % PRIORITY)
+RULE = re.compile(
+    r'rule priority="%s" family="ipv[46]" source address="[0-9a-fA-F.:]+(?:/[0-9]+)?" port port="[0-9-]+" '
+    r'protocol="tcp" accept$' % PRIORITY
+)
+# The same form with its words sorted; nothing else of our priority is ours.
+FORM_SORTED = re.compile(
+    r"accept address=[0-9a-fA-F.:]+(?:/[0-9]+)? family=ipv[46] port port=[0-9-]+ priority=%s protocol=tcp rule source$"
+    % PRIORITY
+)
+ORDER = ("rule", "priority=", "family=", "source", "address=", "port", "port=", "protocol=", "accept")
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
 BACKUP = ZONE_FILE + ".old"  # firewalld's copy of the file as it was before its last change
 NOT_RUNNING = 252  # how firewall-cmd ends then
+NO_SUCH_ZONE = 112
 ROOM = 256 << 10  # bytes, more than a zone's file and its copy take
 
 
@@ -28,13 +36,20 @@ def zone_option(target):
     return "--zone=" + target
 
 
+def is_ours(rule):
+    """Whether a rich rule is one that our writer makes, in whatever order its words are."""
+    return FORM_SORTED.match(one_rule(rule))
+
+
 def ours(text):
-    return "\n".join(line for line in text.splitlines() if OURS.search(line)) or None
+    return "\n".join(filter(is_ours, text.splitlines())) or None
 
 
 def ask(*words):
     """What firewall-cmd prints, None where firewalld does not run."""
     code, text, err = call("firewall-cmd", *words)
+    if code == NO_SUCH_ZONE:
+        raise GoneError("firewalld has no such zone: %s" % err.strip()[:500])
     if code and code != NOT_RUNNING:
         raise StepError("firewall-cmd %s failed: %s" % (" ".join(words), err.strip()[:500]))
     return None if code else text
@@ -89,15 +104,20 @@ def read_permanent(target):
     except ElementTree.ParseError as error:
         message = "%s is not whole (%s); %s.old may be: put it right by hand"
         raise StepError(message % (path, error, path)) from None
-    rules = [rich(rule) for rule in zone.iter("rule") if rule.get("priority") == PRIORITY]
-    return "\n".join(rules) or None
+    return "\n".join(filter(is_ours, map(rich, zone.iter("rule")))) or None
 
 
 def rich(rule):
-    """A rule of a zone's file as firewall-cmd has it, as far as it is one of ours."""
-    source, port = (({} if found is None else found.attrib) for found in map(rule.find, ("source", "port")))
-    values = (rule.get("family"), source.get("address"), port.get("port"), port.get("protocol"))
-    return FORM % (PRIORITY, *(value or "?" for value in values))
+    """A rule of a zone's file in the words of a rich rule; one of ours as firewall-cmd has it."""
+    words = []
+    for part in rule.iter():
+        words += [part.tag] + ['%s="%s"' % pair for pair in part.attrib.items()]
+    return " ".join(sorted(words, key=place))
+
+
+def place(word):
+    name, equals, _ = word.partition("=")
+    return ORDER.index(name + equals) if name + equals in ORDER else len(ORDER)
 
 
 def write_permanent(target, value):
@@ -144,6 +164,6 @@ def try_to_write(path):
 
 
 KINDS = {
-    "firewalld-rules": Kind(read_rules, write_rules, same_rules, lines=True),
+    "firewalld-rules": Kind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
     "firewalld-permanent": Kind(read_permanent, write_permanent, same_rules, lines=True, rewrites=(ZONE_FILE, BACKUP)),
 }

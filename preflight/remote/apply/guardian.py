@@ -1,37 +1,52 @@
-"""The dead man's switch: changes of the live firewall take themselves back unless somebody gets in and confirms them.
+"""The dead man's switch: changes of the live firewall are taken back by the host unless a new connection confirms them.
 
-The verdict on a guarded run is a symbolic link, because making one is atomic and fails where there is one already:
-either the confirmation or the guardian comes first, never both.
+Before the first of them there are two ways back that do not depend on each other: a guardian process in its own
+session, and a timer of systemd, or where there is none a second guardian. The first to find the deadline passed takes
+the changes back. What they need is in the record:
+
+    run, watch, journal, lock    as in the request of the program
+    undo         the changes that lead back, last first
+    deadline     of time.monotonic(): when they are taken back, whatever the program does
+    seconds      how long a confirmation is waited for once the program has ended, if that comes first
+    program      [process id, start time]
 """
 
+import errno
 import os
+import select
 import signal
 import time
 
 from apply.journal import Journal
 from apply.kinds import kind_of
-from apply.steps import WELL, step
-from apply.tools import StepError, sentence
+from apply.limits import unbind
+from apply.lock import take_lock
+from apply.revert import take_back
+from apply.tools import KILL_SECONDS, MARK, StepError, must, sentence
+from apply.watch import (
+    claim,
+    drop,
+    held,
+    is_owed,
+    note_guardian,
+    start_time,
+    timer_name,
+    verdict_path,
+    write_program,
+    write_record,
+)
+
+WAYS = 2
+TRY_SECONDS = 6 * 3600.0  # for which a firewall is taken back that does not let itself be
+LOOK_SECONDS = 0.1  # between two looks for a verdict
+RUN_COPY = "import sys; sys.path.insert(0, %r); from apply.main import main; main()"
 
 
-def verdict_path(directory, run):
-    return os.path.join(directory, run + ".verdict")
+def post_guards(changes, request, journal):
+    """Have `changes` taken back unless the verdict says `confirmed` in time. Raises where there are not two ways back.
 
-
-def claim(path, verdict):
-    """Set the verdict if there is none yet; the one that holds."""
-    try:
-        os.symlink(verdict, path)
-    except FileExistsError:
-        pass
-    return os.readlink(path)
-
-
-def post_guardian(changes, seconds, journal):
-    """Start a process that outlives this one and takes `changes` back unless the verdict says `confirmed` in time.
-
-    The countdown begins when the last writer of a pipe is gone, which is this process: so it begins at its end, however
-    it ends, and the guardian never works against it. The guardian inherits the lock and holds it until it is done.
+    The deadline is absolute, so that a program that hangs does not put it off. The guardians inherit the host's lock
+    and hold it until they are done.
     """
     undo = []
     for change in reversed(changes):
@@ -40,10 +55,43 @@ def post_guardian(changes, seconds, journal):
         except (StepError, OSError):
             continue  # its step will fail on the same, before it writes
         undo.append(dict(change, before=change["after"], after=found))
+    record = {name: request[name] for name in ("run", "watch", "journal", "lock", "seconds")}
+    record.update(action="revert", marker="", limit=0, undo=undo, program=[os.getpid(), start_time(os.getpid())])
+    record["deadline"] = time.monotonic() + request["guarded_seconds"] + request["seconds"]
     read_end, write_end = os.pipe()  # programs that are called do not inherit these
+    try:
+        write_record(record)
+        for _ in range(WAYS - start_timer(record)):
+            start_guardian(record, read_end, write_end, journal)
+    except BaseException:
+        claim(record["watch"], record["run"], "called-off")
+        drop(record["watch"], record["run"])
+        raise
+    finally:
+        os.close(read_end)
+
+
+def start_timer(record):
+    """Have systemd take the changes back; False where it does not run, or refuses."""
+    folder = os.path.join(record["watch"], record["run"])
+    if not os.path.isdir("/run/systemd/system"):
+        return False
+    seconds = "--on-active=%.1fs" % max(0.1, record["deadline"] - time.monotonic())
+    words = ["--unit=" + timer_name(record["run"]), seconds, "--timer-property=AccuracySec=100ms"]
+    python = os.path.realpath("/proc/self/exe")
+    program = ["/bin/sh", "-c", 'exec "$0" -IBc "$1" < "$2"', python, RUN_COPY % folder, os.path.join(folder, "record")]
+    try:
+        write_program(folder)
+        must("systemd-run", *words, *program)
+    except (StepError, OSError):
+        return False
+    return True
+
+
+def start_guardian(record, read_end, write_end, journal):
+    """Start a process that outlives this one and its session."""
     middle = os.fork()
     if middle:
-        os.close(read_end)
         if os.waitpid(middle, 0)[1]:
             raise StepError("the guardian could not be started; the host's journal says why")
         return
@@ -52,7 +100,8 @@ def post_guardian(changes, seconds, journal):
         os.setsid()  # a session of its own: the end of the connection does not reach it
         if os.fork() == 0:
             os.close(write_end)
-            guard(undo, read_end, seconds, journal)
+            note_guardian(record["watch"], record["run"])
+            guard(record, read_end)
         status = 0
     except BaseException as error:
         journal.note("guardian failed", message=sentence(error))
@@ -60,38 +109,92 @@ def post_guardian(changes, seconds, journal):
         os._exit(status)
 
 
-def guard(undo, read_end, seconds, journal):
+def guard(record, read_end):
+    """Wait for the verdict, or for the time for it to be over."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # sshd waits for everybody who holds these
         os.dup2(null, descriptor)
-    os.read(read_end, 1)  # comes back at end-of-file
-    path = verdict_path(journal.directory, journal.run)
-    deadline = time.monotonic() + seconds
+    unbind()
+    path, deadline = verdict_path(record["watch"], record["run"]), record["deadline"]
+    program = select.poll()
+    program.register(read_end, select.POLLIN)
     while time.monotonic() < deadline and not os.path.islink(path):
-        time.sleep(0.1)
+        if program.poll(LOOK_SECONDS * 1000):  # end-of-file: the program has ended
+            deadline = min(deadline, time.monotonic() + record["seconds"])
+            program = select.poll()
+    decide(record)
+
+
+def decide(record):
+    """Take the changes back, unless they are confirmed or another process has taken them back."""
+    watch, run = record["watch"], record["run"]
+    was_owed = is_owed(watch, run)
     try:
-        verdict = claim(path, "reverted")
-    except OSError:  # then nobody else's verdict is there either
-        verdict = "reverted"
-    if verdict == "reverted":  # else the one who confirms goes on from here, see main.py
-        take_back(undo, as_it_is(journal))
+        verdict, is_new = claim(watch, run, "reverted")
+    except OSError:  # then there is no other verdict either
+        verdict, is_new = "reverted", True
+    if verdict != "reverted":  # the program that confirms goes on from here, see main.py
+        return
+    with held(watch, run):
+        if is_owed(watch, run) or (is_new and not was_owed):
+            revert(record)
 
 
-def as_it_is(journal):
-    """The journal with what was written since the guardian was started."""
+def revert(record):
+    """Open the host again before anything else, and write it down when that is done."""
+    stop_program(record)
+    result = take_back(record["undo"], time.monotonic() + TRY_SECONDS)
+    if not result.left:
+        drop(record["watch"], record["run"])
     try:
-        return Journal.resume(journal.directory, journal.run)
-    except (StepError, OSError):  # somebody has removed it
-        return journal
+        result.write_to(Journal.resume(record["journal"], record["run"]))
+    except (StepError, OSError):
+        pass  # it has been removed
 
 
-def take_back(undo, journal):
-    """The live firewall as it was: every change of it, even where one before it failed."""
-    journal.optional = True  # a full disk must not keep a host locked out
-    journal.note("reverted")
-    for number, change in enumerate(undo):
-        if step(change, journal, partly=True, undo=number)["state"] not in WELL:
-            journal.note("left", target=change["target"])
-    journal.finish()
+def revert_by_timer(record):
+    """Do it as the timer of systemd, which has inherited no lock."""
+    unbind()
+    try:
+        take_lock(record["lock"])
+    except (StepError, OSError):
+        pass  # a guardian has it, or a run that takes the changes back itself: see `held`
+    decide(record)
+    return {}
+
+
+def stop_program(record):
+    """Kill the program of the run, be it stopped, and the tools that it has called: they work against the revert."""
+    pid, started = record["program"]
+    killed = [pid] if started is not None and start_time(pid) == started else []
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    killed += kill_tools(record["run"])
+    deadline = time.monotonic() + KILL_SECONDS
+    while any(map(is_alive, killed)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def kill_tools(run):
+    mark = ("%s=%s" % (MARK, run)).encode()
+    killed = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/environ" % pid, "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed.append(int(pid))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM):
+                raise
+    return killed
+
+
+def is_alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

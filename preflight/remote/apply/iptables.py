@@ -4,12 +4,11 @@ chains are never touched: a whole iptables-restore would lose or freeze what doc
 import os
 import re
 
-from apply.kinds import Kind, same_chain
+from apply.kinds import Kind, after_alone, merge_rules, same_chain
 from apply.tools import ENVIRONMENT, TAG, StepError, must
 
 PROGRAMS = ("iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy")
-OURS = re.compile(r'--comment "?%s"?(?: |$)' % TAG)
-# What our rules are made of; nothing else is ever given to iptables.
+# What our rules are made of. Nothing else is ever given to iptables, and nothing else with our comment is ours.
 RULE = re.compile(
     r"-s [0-9a-fA-F.:]+(?:/[0-9]+)? -p tcp -m multiport --dports [0-9,:]+ "
     r'-m comment --comment "?%s"? -j ACCEPT$' % TAG
@@ -51,7 +50,7 @@ def rules(target):
 
 
 def read_rules(target):
-    return "\n".join(filter(OURS.search, rules(target))) or None
+    return "\n".join(filter(RULE.match, rules(target))) or None
 
 
 def write_rules(target, value):
@@ -64,7 +63,7 @@ def write_rules(target, value):
     for rule in reversed((value or "").splitlines()):
         if one_rule(rule) not in there:
             must(path, "-w", "-I", "INPUT", *words(rule))
-    for rule in filter(OURS.search, rules(target)):
+    for rule in filter(RULE.match, rules(target)):
         if one_rule(rule) not in wanted:
             must(path, "-w", "-D", "INPUT", *words(rule))
 
@@ -96,7 +95,16 @@ def write_input(target, value):
     must(program(target) + "-restore", "-w", "--noflush", stdin="\n".join(table))
 
 
+def merge_input(found, before, after):
+    """The policy is that of `after`."""
+    if after == "present":
+        return after
+    chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (found, before, after)]
+    merged = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
+    return None if merged == ["-P INPUT ACCEPT"] else "\n".join(merged)
+
+
 KINDS = {
-    "iptables-rules": Kind(read_rules, write_rules, same_rules, lines=True),
-    "iptables-input": Kind(read_input, write_input, same_chain),
+    "iptables-rules": Kind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
+    "iptables-input": Kind(read_input, write_input, same_chain, merge=merge_input),
 }

@@ -19,12 +19,64 @@ import errno
 import fcntl
 import json
 import os
+import re
 import time
 
 from apply.files import sync_directory
+from apply.kinds import MODULES
 from apply.tools import StepError
 
 OPEN = "open"
+# What the lines have on which others rely.
+FIELDS = {
+    "start": ("owner",),
+    "begin": ("kind", "target", "area", "before", "after", "others"),
+    "end": ("kind", "target", "state", "found"),
+    "left": ("target",),
+}
+STATES = ("already", "moved", "done", "failed", "did-not-stick")
+AREAS = ("ports", "device-ips", "firewall", "environment")
+
+
+def is_text(value):
+    return isinstance(value, str)
+
+
+def is_text_or_none(value):
+    return value is None or isinstance(value, str)
+
+
+def is_number(value):
+    return isinstance(value, int)
+
+
+def are_others(value):
+    return isinstance(value, list) and all(
+        isinstance(item, list)
+        and len(item) == 3
+        and item[0] in MODULES
+        and is_text(item[1])
+        and is_text_or_none(item[2])
+        for item in value
+    )
+
+
+# Field → whether it may have this value.
+VALUES = {
+    "owner": is_text,
+    "undoes": is_text,
+    "target": is_text,
+    "message": is_text,
+    "before": is_text_or_none,
+    "after": is_text_or_none,
+    "found": is_text_or_none,
+    "step": is_number,
+    "undo": is_number,
+    "kind": MODULES.__contains__,
+    "area": AREAS.__contains__,
+    "state": STATES.__contains__,
+    "others": are_others,
+}
 
 
 def journal_path(directory, run):
@@ -34,9 +86,10 @@ def journal_path(directory, run):
 def open_run(directory):
     """The run that has begun here and not finished, or an empty text."""
     try:
-        return os.readlink(os.path.join(directory, OPEN))
+        run = os.readlink(os.path.join(directory, OPEN))
     except OSError:
         return ""
+    return run if re.match(r"[A-Za-z0-9_.-]+$", run) else ""
 
 
 def close_run(directory):
@@ -71,18 +124,36 @@ def being_confirmed(directory):
 
 
 def records(directory, run):
-    """A run's journal, line by line; a line cut by a full disk or a lost host is left out. None: no such run here."""
-    found = []
+    """A run's journal, line by line; a line that cannot be read is left out. None: no such run here."""
+    lines = journal_lines(directory, run)
+    return None if lines is None else list(filter(None, map(record_of, lines)))
+
+
+def journal_lines(directory, run):
     try:
-        with open(journal_path(directory, run), encoding="utf-8") as file:
-            for line in file:
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    continue
+        with open(journal_path(directory, run), "rb") as file:
+            return file.read().split(b"\n")
     except FileNotFoundError:
         return None
-    return found
+
+
+def record_of(line):
+    """The record of a line. None: it was cut, or damaged. A byte beyond ASCII shows that, or a value of another type:
+    none is ever written."""
+    try:
+        record = json.loads(line.decode("ascii"))
+        complete = all(name in record for name in FIELDS.get(record["event"], ()))
+        sound = all(VALUES[name](value) for name, value in record.items() if name in VALUES)
+        return record if complete and sound else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def count_damaged(directory, run):
+    """Count the lines of a run's journal that cannot be read. One cut by a full disk, or with the host, is none of
+    them: what it would have told of had not begun."""
+    lines = journal_lines(directory, run) or ()
+    return sum(record_of(line) is None and (line.endswith(b"}") or max(line) > 127) for line in filter(None, lines))
 
 
 class Journal:

@@ -4,18 +4,24 @@ Standard library only, Python 3.6 syntax. The modules of this package are sent t
 request, a JSON object:
 
     marker     word that frames the answer; banners before it and noise after it do no harm
-    action     "compare", "recover", "apply", "confirm" or "undo-of"
+    action     "compare", "recover", "apply", "confirm" or "undo-of"; "revert" is systemd's timer, see guardian.py
+    limit      seconds after which the program ends itself
     run        the run's id, a file name
-    journal    directory of the journals, and of the verdicts on guarded runs
+    journal    directory of the journals
+    watch      directory under /run for what guardians need, and for the verdicts on guarded runs
     lock       file whose flock makes this the only run on the host
     owner      who runs it, for the message that others see meanwhile                      (recover, apply)
-    patience   seconds to wait for a run that is at work                                   (recover)
+    patience   seconds to wait for a run that is at work                                   (recover, confirm)
     undoes     the run that this one takes back, or ""                                     (apply)
     seconds    how long the guardian waits for the confirmation                            (apply)
+    guarded_seconds  how long the guarded changes may take                                 (apply)
+    heard      whether they are confirmed: off, they are taken back at once                (confirm)
     go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
     plain      [{"area", "kind", "target", "before", "after"}, …] in order                 (apply, compare)
     guarded    the same: changes of the live firewall, taken back unless confirmed         (apply, compare)
     kept       the same: what makes those permanent, done once they are confirmed          (apply, confirm, compare)
+               Changes of the firewall in another list are moved, see phases.py; results are in the new order.
+    named      files that the operator himself has named, beside those that this program knows
 
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
@@ -24,9 +30,12 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
     recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
     apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it;
                 a result may have "maybe", too (see steps.py)}
-    confirm    {"verdict": "confirmed" | "reverted", "left": [targets that could not be taken back], "results": of kept}
+    confirm    {"verdict": "confirmed" | "reverted", "results": of kept,
+                "left": [targets of guarded changes that were to be taken back and are still there],
+                "trying": whether the host is still at it}
     undo-of    {"changes": [what leads back to before the run] or null if it was not here,
                 "left": [files in which only our lines are undone, since somebody has changed them],
+                "damaged": how many lines of its journal cannot be read, so that a step may be missing,
                 "open": the run that has begun here and not finished, or "",
                 "at_work": the owner of the run that is at work here now, or ""}
     any        {"error": "one sentence", "at_work": where that is the reason: its owner}
@@ -36,14 +45,21 @@ import json
 import os
 import re
 import sys
+import time
 
-from apply.guardian import claim, post_guardian, verdict_path
-from apply.journal import Journal, hold_journal, open_run, records
-from apply.lock import AtWorkError, is_locked, own_lock, take_lock, who_is_at_work
-from apply.recovery import recover, settle, undo_of
+from apply.allowed import refuse_strange
+from apply.guardian import post_guards, revert_by_timer
+from apply.journal import Journal, count_damaged, hold_journal, open_run, records
+from apply.limits import MEMORY, bind
+from apply.lock import AtWorkError, own_lock, take_lock, who_is_at_work
+from apply.phases import by_phase
+from apply.recovery import guarded_of, recover, settle, undo_of, verdict_on
+from apply.revert import still_changed
 from apply.steps import NOT_RUN, compare, failed, run_steps, stops
-from apply.tools import TOOL_SECONDS, StepError, sentence
+from apply.tools import ENVIRONMENT, MARK, StepError, sentence
+from apply.watch import drop, is_owed, read_record
 
+START_SECONDS = 60.0  # for the request to arrive
 PUT_IN_ORDER = "another run has put this one in order before it could go on: run the same command again"
 
 
@@ -60,7 +76,7 @@ def apply(request):
     plain, guarded, kept = request["plain"], request["guarded"], request["kept"]
     go_on = request["go_on"]
     own_lock(request)
-    recovered = recover(request["journal"])
+    recovered = recover(request["journal"], request["watch"])
     if recovered:
         raise StepError("%s; the plan was made before that: run the same command again" % recovered)
     about = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
@@ -69,11 +85,12 @@ def apply(request):
     stop = stops(results, go_on)
     if guarded and not stop:
         try:
-            post_guardian(guarded, request["seconds"], journal)
+            post_guards(guarded, request, journal)
         except (StepError, OSError) as error:  # then the firewall is left alone
             results += [failed(sentence(error))] + [NOT_RUN] * (len(guarded) - 1)
             stop = True
         else:
+            bind(request["guarded_seconds"])
             results += run_steps(guarded, journal, "guarded", len(plain), go_on=go_on)
             return {"results": results, "guarded": True}
     elif guarded:
@@ -84,27 +101,56 @@ def apply(request):
 
 
 def confirm(request):
-    directory, run = request["journal"], request["run"]
+    directory, watch, run = request["journal"], request["watch"], request["run"]
     hold_journal(directory, run)
-    # The guardian holds the lock as long as it waits. Where it is gone the host went down meanwhile: that a connection
-    # comes through to the firewall of a fresh boot proves nothing about the one that was to be confirmed.
-    verdict = claim(verdict_path(directory, run), "confirmed" if is_locked(request["lock"]) else "reverted")
-    results = [NOT_RUN] * len(request["kept"])
-    if open_run(directory) == run:
-        take_lock(request["lock"], patience=2 * TOOL_SECONDS)  # the guardian has done what the verdict says
-    if open_run(directory) != run:  # its guardian has finished it, or this was asked before, or another run came first
+    # Where the record is gone the host went down meanwhile: that a connection comes through to the firewall of a fresh
+    # boot proves nothing about the one that was to be confirmed.
+    guard = read_record(watch, run)
+    in_time = request["heard"] and guard is not None and time.monotonic() < guard["deadline"]
+    verdict = verdict_on(records(directory, run), watch, run, "confirmed" if in_time else "reverted")
+    if verdict == "confirmed":
+        drop(watch, run)
+    trying = open_run(directory) == run and not take_over(request, verdict)
+    results = [NOT_RUN] * len(request["kept"]) if trying else follow(request, verdict)
+    left = left_of(request) if verdict == "reverted" else []
+    return {"verdict": verdict, "left": left, "trying": trying and bool(left), "results": results}
+
+
+def left_of(request):
+    """Return the targets of the run's guarded changes that are not as they were; all, while a guardian is at it and
+    they only read so."""
+    undo = guarded_of(records(request["journal"], request["run"]))
+    trying = is_owed(request["watch"], request["run"])
+    return still_changed(undo) or list(dict.fromkeys(change["target"] for change in undo if trying))
+
+
+def take_over(request, verdict):
+    """Whether the guardians have done what the verdict says, and this program has the lock now."""
+    try:
+        take_lock(request["lock"], request["patience"])
+    except AtWorkError:
         if verdict == "confirmed":
-            heard = any(record["event"] == "confirmed" for record in records(directory, run))
-            results = [compare(change) if heard else failed(PUT_IN_ORDER) for change in request["kept"]]
-    elif verdict == "confirmed":
-        results = make_permanent(request)
-    else:
+            raise
+        return False
+    return True
+
+
+def follow(request, verdict):
+    """Do what the verdict leaves to this program; the results of `kept`."""
+    directory, run = request["journal"], request["run"]
+    is_open = open_run(directory) == run
+    if verdict != "confirmed":
         try:
-            recover(directory)  # its guardian could not, or is gone
+            if is_open:
+                recover(directory, request["watch"])  # its guardians could not, or are gone
         except StepError:  # the disk is full: it is taken back all the same, and the next run writes it down
             pass
-    left = [record["target"] for record in records(directory, run) if record["event"] == "left"]
-    return {"verdict": verdict, "left": left, "results": results}
+        return [NOT_RUN] * len(request["kept"])
+    if is_open:
+        return make_permanent(request)
+    # This was asked before, or another run came first.
+    heard = any(record["event"] == "confirmed" for record in records(directory, run))
+    return [compare(change) if heard else failed(PUT_IN_ORDER) for change in request["kept"]]
 
 
 def make_permanent(request):
@@ -124,15 +170,23 @@ def make_permanent(request):
 
 def put_in_order(request):
     own_lock(request, request["patience"])
-    return {"recovered": recover(request["journal"])}
+    return {"recovered": recover(request["journal"], request["watch"])}
 
 
 def undo(request):
-    changes, left = undo_of(request["journal"], request["run"])
-    return dict(under_way(request), changes=changes, left=left)
+    directory, run = request["journal"], request["run"]
+    changes, left = undo_of(directory, run)
+    return dict(under_way(request), changes=changes, left=left, damaged=count_damaged(directory, run))
 
 
-ACTIONS = {"compare": look, "recover": put_in_order, "apply": apply, "confirm": confirm, "undo-of": undo}
+ACTIONS = {
+    "compare": look,
+    "recover": put_in_order,
+    "apply": apply,
+    "confirm": confirm,
+    "undo-of": undo,
+    "revert": revert_by_timer,
+}
 
 
 def answer_to(request):
@@ -141,7 +195,9 @@ def answer_to(request):
             raise StepError('changing a host needs root; set ssh.user = "root" or ssh.sudo = true in the inventory')
         if not re.match(r"[\w.-]+$", request["run"]) or request["run"].startswith("."):
             raise StepError("%r is not the id of a run" % request["run"])
-        return ACTIONS[request["action"]](request)
+        refuse_strange(request)
+        ENVIRONMENT[MARK] = request["run"]
+        return ACTIONS[request["action"]](by_phase(request))
     except AtWorkError as other:
         return {"error": sentence(other), "at_work": other.owner}
     except (StepError, OSError) as error:
@@ -150,6 +206,11 @@ def answer_to(request):
 
 def main():
     os.umask(0o022)
-    request = json.loads(sys.stdin.buffer.read().decode())
-    text = json.dumps(answer_to(request))
+    bind(START_SECONDS)
+    try:
+        request = json.loads(sys.stdin.buffer.read().decode())
+        bind(request["limit"] or START_SECONDS)
+        text = json.dumps(answer_to(request))
+    except MemoryError:
+        sys.exit("the program on the host needs more than %d MiB of memory and has ended itself" % (MEMORY >> 20))
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

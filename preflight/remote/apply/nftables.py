@@ -2,10 +2,16 @@
 
 import re
 
-from apply.kinds import Kind, same_chain
-from apply.tools import TAG, StepError, call, must
+from apply.allowed import is_nft_chain, nft_head
+from apply.kinds import Kind, after_alone, merge_rules, same_chain
+from apply.tools import TAG, GoneError, StepError, call, must
 
 OUR_COMMENT = ' comment "%s"' % TAG
+# What our rules are made of; nothing else with our comment is ours.
+RULE = re.compile(
+    r"ip6? saddr (?:\{ [0-9a-fA-F.:/, ]+ \}|[0-9a-fA-F.:/]+) tcp dport (?:\{ [0-9, -]+ \}|[0-9-]+) accept%s$"
+    % OUR_COMMENT
+)
 
 
 def chain_words(target):
@@ -16,12 +22,14 @@ def chain_words(target):
 
 
 def our_handles(target):
-    """[(rule, handle)] of the rules in the chain that carry our comment."""
-    listing = must("nft", "-a", "list", "chain", *chain_words(target))
+    """[(rule, handle)] of our rules in the chain. Raises GoneError where there is no such chain."""
+    listing = list_chain(target, "-a")
+    if listing is None:
+        raise GoneError("there is no chain %s" % target)
     found = []
     for line in listing.splitlines():
         rule, _, handle = line.strip().rpartition(" # handle ")
-        if rule.endswith(OUR_COMMENT):
+        if RULE.match(rule):
             found.append((rule, handle))
     return found
 
@@ -37,6 +45,8 @@ def write_nft_rules(target, value):
     for rule in reversed((value or "").splitlines()):
         if not rule.endswith(OUR_COMMENT):
             rule += OUR_COMMENT
+        if not RULE.match(rule):
+            raise StepError("%r is no rule of ours" % rule)
         script.append("insert rule %s %s" % (chain, rule))
     must("nft", "-f", "-", stdin="\n".join(script) + "\n")
 
@@ -55,20 +65,39 @@ def same_rules(value):
 
 def read_nft_input(target):
     """The chain as nft lists it: what puts it back."""
-    code, out, err = call("nft", "list", "chain", *chain_words(target))
+    return list_chain(target)
+
+
+def list_chain(target, *options):
+    """Return what nft prints of the chain; None where there is no such chain."""
+    code, out, err = call("nft", *options, "list", "chain", *chain_words(target))
     if code and "No such file or directory" not in err:
         raise StepError("nft list chain %s failed: %s" % (target, err.strip()[:500]))
     return None if code else out
 
 
 def write_nft_input(target, value):
+    """In one transaction, also where a chain of that name is there."""
     if value == "present":
         raise StepError("how chain %s looked is not known here; load the host's own rules again" % target)
     chain = " ".join(chain_words(target))
-    must("nft", "-f", "-", stdin=value or "flush chain %s\ndelete chain %s\n" % (chain, chain))
+    listing = read_nft_input(target)
+    if listing and not value and not is_nft_chain(listing, target):
+        raise StepError("chain %s is not deleted: its listing has parts that preflight could not put back" % target)
+    delete = "flush chain %s\ndelete chain %s\n" % (chain, chain)
+    must("nft", "-f", "-", stdin=(delete if listing else "") + (value or ""))
+
+
+def merge_nft_input(found, before, after):
+    """A chain of a listing ends with two lines that close it and its table."""
+    if found is None or after in (None, "present"):
+        return after
+    chains = [(value or "").splitlines() for value in (found, before, after)]
+    head, tail = chains[-1][: nft_head(chains[-1])], chains[-1][-2:]
+    return "\n".join(head + merge_rules(*(lines[nft_head(lines) : -2] for lines in chains)) + tail) + "\n"
 
 
 KINDS = {
-    "nft-rules": Kind(read_nft_rules, write_nft_rules, same_rules),
-    "nft-input": Kind(read_nft_input, write_nft_input, same_chain),
+    "nft-rules": Kind(read_nft_rules, write_nft_rules, same_rules, merge=after_alone),
+    "nft-input": Kind(read_nft_input, write_nft_input, same_chain, merge=merge_nft_input),
 }

@@ -1,17 +1,20 @@
 """A run that was cut off is finished or undone by the next one; and what a run did is read from its journal."""
 
-import json
 import os
+import time
 
-from apply.files import remove_partial
-from apply.guardian import claim, take_back, verdict_path
-from apply.journal import Journal, close_run, open_run, records
+from apply.files import clean_up
+from apply.journal import Journal, close_run, count_damaged, open_run, record_of, records
 from apply.kinds import kind_of, value_of
+from apply.revert import take_back
 from apply.steps import between
 from apply.tools import StepError, sentence
+from apply.watch import claim, drop, held, is_owed
+
+TRY_SECONDS = 10.0  # for which a firewall is taken back that does not let itself be
 
 
-def recover(directory):
+def recover(directory, watch):
     """Put in order what a run left that was killed, or whose host went down; a sentence about it, empty if there was
     none. To be called by who holds the host's lock, so that no process of that run is alive.
 
@@ -32,15 +35,38 @@ def recover(directory):
     journal.optional = True  # a full disk is told at the end
     for record in list(journal.begun.values()):
         settle(record, journal)
-    guarded = [record for record in done if record["event"] == "begin" and record.get("phase") == "guarded"]
-    if guarded and claim(verdict_path(directory, run), "reverted") == "reverted":
-        take_back([back(record) for record in reversed(guarded)], journal)
-    else:
-        journal.finish()
+    guarded, left = guarded_of(done), []
+    with held(watch, run):  # a guardian that is at it has the time to end
+        if guarded and verdict_on(done, watch, run, "reverted") == "reverted":
+            # After a reboot there is nothing of the run in the live firewall, and nothing is forced upon it.
+            forced = is_owed(watch, run)
+            result = take_back(guarded, time.monotonic() + TRY_SECONDS * forced, forced)
+            result.write_to(journal)
+            left = result.left
+        else:
+            journal.finish()
+    if not left:
+        drop(watch, run)
     if journal.lost and open_run(directory) == run:
         raise StepError("%s cannot be written: %s" % (journal.path, journal.lost.strerror))
     owner = next((record["owner"] for record in done if record["event"] == "start"), run)
-    return "an earlier run (%s) was cut off here and was put in order" % owner
+    damaged = count_damaged(directory, run)
+    but = ", but for %d lines of %s that cannot be read" % (damaged, journal.path) if damaged else ""
+    return "an earlier run (%s) was cut off here and was put in order%s" % (owner, but)
+
+
+def guarded_of(done):
+    """The changes that take the guarded steps of a run back, last first, from its records."""
+    guarded = [record for record in done if record["event"] == "begin" and record.get("phase") == "guarded"]
+    return [back(record) for record in reversed(guarded)]
+
+
+def verdict_on(done, watch, run, verdict):
+    """Return the verdict that holds; `verdict`, if there is none yet. A confirmation is known for good by the journal,
+    the rest for as long as the host runs."""
+    if any(record["event"] == "confirmed" for record in done):
+        return "confirmed"
+    return claim(watch, run, verdict)[0]
 
 
 def back(record):
@@ -60,7 +86,7 @@ def settle(record, journal):
     problem, found = "", None
     try:
         if record["kind"] in ("file", "program"):
-            remove_partial(target)
+            clean_up(target)
         found = kind.read(target)
         ends = (kind.same(record["before"]), kind.same(record["after"]))
         if kind.same(found) not in ends and between(kind, found, record):
@@ -122,20 +148,13 @@ def rollbacks_of(directory, run):
     starts = []
     for name in os.listdir(directory):
         if name.endswith(".jsonl"):
-            with open(os.path.join(directory, name), encoding="utf-8") as file:
-                starts.append((file.readline(), name[: -len(".jsonl")]))
-    undoes = {name: read(line).get("undoes") for line, name in starts if '"start"' in line}
+            with open(os.path.join(directory, name), "rb") as file:
+                starts.append((record_of(file.readline()) or {}, name[: -len(".jsonl")]))
+    undoes = {name: start.get("undoes") for start, name in starts if start.get("event") == "start"}
     family = [run]
     for member in family:  # grows meanwhile
         family += [name for name, undone in undoes.items() if undone == member and name not in family]
     return sorted(family[1:])  # a run's id begins with its time
-
-
-def read(line):
-    try:
-        return json.loads(line)
-    except ValueError:
-        return {}
 
 
 def numbered(done, run):

@@ -5,7 +5,7 @@ import sys
 import time
 
 from apply.kinds import kind_of
-from apply.tools import StepError, sentence
+from apply.tools import GoneError, StepError, sentence
 
 WELL = ("done", "already")
 NOT_RUN = {"state": "not-run", "found": None, "message": ""}
@@ -15,10 +15,10 @@ def failed(message):
     return {"state": "failed", "found": None, "message": message}
 
 
-def step(change, journal, partly=False, **number):
+def step(change, journal, partly=False, forced=False, **number):
     """One change: {"state", "found", "message"}, and "maybe" where it was begun and is not made: whether it may have
     changed something. `number` is `step` and `phase`, or `undo`, for the journal. `partly`: what a writer that was cut
-    off may have left is as good as `before`."""
+    off may have left is as good as `before`. `forced`: so is whatever is found of the live firewall."""
     kind, target, after = kind_of(change["kind"]), change["target"], change["after"]
     which = dict(number, kind=change["kind"], target=target, area=change["area"])
 
@@ -29,11 +29,17 @@ def step(change, journal, partly=False, **number):
 
     try:
         found = kind.read(target)
+    except GoneError as error:
+        if not forced:
+            return ended("failed", message="could not be read: " + sentence(error))
+        return ended("already", after=after, message="nothing is left to take back: " + sentence(error))
     except (StepError, OSError) as error:
         return ended("failed", message="could not be read: " + sentence(error))
+    forced = forced and kind.merge is not None
+    after = kind.aim(found, change) if forced else after
     if kind.same(found) == kind.same(after):
         return ended("already", after=after)
-    if kind.same(found) != kind.same(expected(change, journal)) and not (partly and between(kind, found, change)):
+    if not forced and is_moved(kind, found, change, journal, partly):
         return ended("moved", found)
     were = (kind.same(found), kind.others(target))
     journal.note("begin", before=found, after=after, others=were[1], **which)
@@ -53,6 +59,12 @@ def step(change, journal, partly=False, **number):
         return ended("done", message=problem, others=others)
     result = ended("failed" if problem else "did-not-stick", found, problem, others=others)
     return dict(result, maybe=(kind.same(found), others) != were)
+
+
+def is_moved(kind, found, change, journal, partly):
+    """Whether something else is there than what the change hopes to find."""
+    hoped = kind.same(found) == kind.same(expected(change, journal))
+    return not hoped and not (partly and between(kind, found, change))
 
 
 def expected(change, journal):

@@ -3,8 +3,11 @@
 import os
 import re
 
+from apply.allowed import is_port_list
 from apply.kinds import Kind
 from apply.tools import StepError
+
+LONGEST = 1 << 20  # bytes; the longest list of reserved ports has a third
 
 
 def sysctl_path(key):
@@ -14,8 +17,12 @@ def sysctl_path(key):
 
 
 def read_sysctl(key):
-    with open(sysctl_path(key)) as file:
-        return file.read().strip()
+    """Read in one read(2): what the kernel does not give to that, it gives to none."""
+    handle = os.open(sysctl_path(key), os.O_RDONLY)
+    try:
+        return os.read(handle, LONGEST).decode().strip()
+    finally:
+        os.close(handle)
 
 
 def write_sysctl(key, value):
@@ -35,13 +42,20 @@ def write_sysctl(key, value):
 def same_sysctl(value):
     """The kernel sorts and merges port lists: the ports are compared, not the text."""
     words = (value or "").split()
-    if len(words) != 1 or not re.match(r"[0-9,-]+$", words[0]):
+    if len(words) != 1 or not is_port_list(words[0]):
         return words
-    ports = set()
-    for item in filter(None, words[0].split(",")):
-        low, _, high = item.partition("-")
-        ports.update(range(int(low), int(high or low) + 1))
-    return ports
+    ranges = []  # sorted, without overlaps
+    for low, high in sorted(map(port_range, filter(None, words[0].split(",")))):
+        if ranges and low <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], high))
+        else:
+            ranges.append((low, high))
+    return ranges
+
+
+def port_range(item):
+    low, _, high = item.partition("-")
+    return int(low), int(high or low)
 
 
 KINDS = {"sysctl": Kind(read_sysctl, write_sysctl, same_sysctl)}

@@ -2,17 +2,26 @@
 
 import os
 import select
+import signal
 import subprocess
 import time
 
 TAG = "preflight"  # the comment that marks a firewall rule as ours
 TOOL_SECONDS = 20  # a single call of nft, ufw or hccn_tool
+KILL_SECONDS = 2  # for one that is killed to be gone
 OUTPUT_LIMIT = 4 << 20  # bytes; the ruleset of a host full of containers is a tenth of it
+MARK = "PREFLIGHT_RUN"  # in the environment of each tool: the run that it works for
 ENVIRONMENT = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
+
+running = set()  # process groups of the tools that run now
 
 
 class StepError(Exception):
     """Why something could not be read or written: one sentence."""
+
+
+class GoneError(StepError):
+    """What was to be changed is not there any more, such as a chain."""
 
 
 def sentence(error):
@@ -34,15 +43,21 @@ def call(*argv, stdin=""):
             stderr=pipe,
             env=ENVIRONMENT,
             close_fds=False,
+            start_new_session=True,
         )
     except FileNotFoundError:
         raise StepError("%s is not installed" % argv[0]) from None
+    running.add(process.pid)
     try:
         out, err = _exchange(process, stdin.encode(), name, time.monotonic() + TOOL_SECONDS)
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        if process.returncode is None:
+            kill(process.pid)
+            try:
+                process.wait(KILL_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass  # it hangs in the kernel
+        running.discard(process.pid)
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
                 stream.close()
@@ -89,6 +104,19 @@ def _given(descriptor, data):
         return data[os.write(descriptor, data[: select.PIPE_BUF]) :]
     except BrokenPipeError:
         return b""  # it ended without reading: its exit and its words say why
+
+
+def kill(group):
+    """End a tool and what it has started."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass  # it ended by itself in between
+
+
+def kill_running():
+    for group in tuple(running):
+        kill(group)
 
 
 def must(*argv, stdin=""):

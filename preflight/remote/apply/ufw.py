@@ -3,12 +3,16 @@
 import re
 
 from apply.files import read_file
-from apply.kinds import Kind
+from apply.kinds import Kind, after_alone
 from apply.nftables import same_rules
 from apply.tools import TAG, StepError, must
 
 UFW_TUPLES = ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")
 UFW_TUPLE = re.compile(r"### tuple ### (\S+) (\S+) (\S+) (?:0\.0\.0\.0/0|::/0) any (\S+) in comment=(\S+)$")
+
+
+# What our rules are made of; nothing else with our comment is ours.
+RULE = re.compile(r"(allow) (tcp) ([0-9,:]+) from ([0-9a-fA-F.:/]+)$")
 
 
 def read_ufw_rules(_):
@@ -19,12 +23,12 @@ def read_ufw_rules(_):
             match = UFW_TUPLE.match(line)
             if match and match.group(5) == TAG.encode().hex():
                 rules.append("%s %s %s from %s" % match.groups()[:4])
-    return "\n".join(rules) or None
+    return "\n".join(filter(RULE.match, rules)) or None
 
 
 def ufw_words(rule):
     """`allow tcp PORTS from CIDR` → the words ufw wants."""
-    match = re.match(r"(allow) (tcp|udp) ([0-9,:]+) from ([0-9a-fA-F.:/]+)$", rule)
+    match = RULE.match(rule)
     if not match:
         raise StepError("%r is not a rule like `allow tcp 60000:60031 from 10.0.0.0/8`" % rule)
     action, protocol, ports, source = match.groups()
@@ -55,7 +59,38 @@ def write_ufw_enabled(_, value):
     must("ufw", *(["--force", "enable"] if value == "yes" else ["disable"]))
 
 
+# ufw writes its files first: where it fails then, or is killed, the live rules are still the old ones.
+
+
+def load_rules(_):
+    """Make the live rules those of ufw's files, each family in one transaction, as ufw itself does."""
+    if read_ufw_enabled(_) == "no":
+        return
+    must("iptables-restore", "-w", "--noflush", stdin=read_file(UFW_TUPLES[0]) or "")
+    if uses_ipv6():
+        must("ip6tables-restore", "-w", "--noflush", stdin=read_file(UFW_TUPLES[1]) or "")
+
+
+def uses_ipv6():
+    return re.search(r"^[ \t]*IPV6[ \t]*=[ \t]*\"?yes", read_file("/etc/default/ufw") or "", re.MULTILINE) is not None
+
+
+def load_enabled(_):
+    if read_ufw_enabled(_) == "no":
+        must("ufw", "disable")
+
+
 KINDS = {
-    "ufw-rules": Kind(read_ufw_rules, write_ufw_rules, same_rules, lines=True, rewrites=UFW_TUPLES),
-    "ufw-enabled": Kind(read_ufw_enabled, write_ufw_enabled, rewrites=("/etc/ufw/ufw.conf",)),
+    "ufw-rules": Kind(
+        read_ufw_rules,
+        write_ufw_rules,
+        same_rules,
+        lines=True,
+        rewrites=UFW_TUPLES,
+        merge=after_alone,
+        load=load_rules,
+    ),
+    "ufw-enabled": Kind(
+        read_ufw_enabled, write_ufw_enabled, rewrites=("/etc/ufw/ufw.conf",), merge=after_alone, load=load_enabled
+    ),
 }

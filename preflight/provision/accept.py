@@ -1,0 +1,265 @@
+"""Which changes may be made at all: each kind's targets and values, as checks, `gate install` and `ranktable --push`
+make them. Pure.
+
+A plan file may have been edited, and a host's journal is the host's word: neither is trusted. The tables come first. A
+program on the host keeps the same targets: preflight/remote/apply/allowed.py.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from preflight.checks.hccn_conf import KEYS
+from preflight.checks.kept import NFT_BOOT_FILE, NFT_OWN_FILE
+from preflight.checks.reserving import KEY
+from preflight.checks.setup_files import HOSTS_FILE, LIMITS_FILE, LIMITS_LINE, PROFILE_FILE, PROFILE_LINE
+from preflight.model.change import Area, Change, Kind, Risk
+from preflight.provision.change_files import (
+    has_block,
+    includes_ours,
+    inserts_rules,
+    is_export,
+    is_limit,
+    own_lines,
+    saves_rules,
+    sets_ports,
+)
+from preflight.provision.change_values import (
+    CHAIN,
+    FIREWALLD_RULE,
+    IPTABLES_RULE,
+    NFT_RULE,
+    SETTINGS,
+    UFW_RULE,
+    are_statements,
+    is_address,
+    is_interface,
+    is_iptables_listing,
+    is_mtu,
+    is_nft_listing,
+    is_port_list,
+    is_ports,
+    keeps_ports,
+    one_of,
+    rules_of,
+)
+
+LARGEST_VALUE = 8 << 20  # bytes; a program on the host reads and writes no larger file
+_NAME = r"(?!\.)[A-Za-z0-9_.@+-]{1,200}"
+
+
+@dataclass(frozen=True)
+class _File:
+    """`path`: what the whole path matches. `makes`: whether preflight makes `after` of `before`; None: no
+    plan file has it, and only a rollback puts it back."""
+
+    area: Area
+    path: re.Pattern[str]
+    makes: Callable[[str | None, str | None], bool] | None = None
+
+
+_DEVICE = r"(?:0|[1-9][0-9]?)"
+FILES = (
+    _File(Area.PORTS, re.compile(r"/etc/sysctl\.conf"), sets_ports),
+    _File(Area.PORTS, re.compile(rf"(?:/etc|/run|/usr/local/lib)/sysctl\.d/{_NAME}\.conf"), sets_ports),
+    _File(Area.PORTS, re.compile(rf"/etc/tuned/(?:profiles/)?{_NAME}/tuned\.conf"), sets_ports),
+    _File(Area.ENVIRONMENT, re.compile(re.escape(HOSTS_FILE)), has_block),
+    _File(Area.ENVIRONMENT, re.compile(re.escape(LIMITS_FILE)), own_lines(is_limit, LIMITS_LINE)),
+    _File(Area.ENVIRONMENT, re.compile(re.escape(PROFILE_FILE)), own_lines(is_export, PROFILE_LINE)),
+    _File(Area.ENVIRONMENT, re.compile(r"/etc/preflight/gate\.json")),
+    _File(Area.FIREWALL, re.compile(re.escape(NFT_BOOT_FILE)), includes_ours),
+    _File(Area.FIREWALL, re.compile(re.escape(NFT_OWN_FILE)), inserts_rules),
+    _File(Area.FIREWALL, re.compile(r"/etc/(?:iptables|sysconfig)/(?:rules\.v[46]|ip6?tables)"), saves_rules),
+    _File(Area.FIREWALL, re.compile(r"/etc/firewalld/zones/[A-Za-z0-9_-]{1,40}\.xml(?:\.old)?")),
+    _File(Area.FIREWALL, re.compile(r"/etc/ufw/(?:user6?\.rules|ufw\.conf)")),
+    _File(Area.ADDRESSES, re.compile(r"/etc/hccn\.conf")),
+)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A kind of change but for files. `target`: what the whole target matches. `plans`: whether a plan file may hold
+    this value to be set; `puts_back`: the same for a rollback, where it is not that. `may_unset`: whether a plan file
+    may hold none."""
+
+    area: Area
+    target: re.Pattern[str]
+    plans: Callable[[str], bool] | None
+    puts_back: Callable[[str], bool] | None = None
+    may_unset: bool = False
+    disturbs: bool = False
+
+
+_ONLY_UFW = re.compile("ufw")
+_PROGRAMS = re.compile(r"ip6?tables-(?:nft|legacy)")
+_ZONE = re.compile(r"[\w-]{1,40}", re.ASCII)
+_INDEX = re.compile(_DEVICE)
+_INDEX_AND_KEYS = re.compile(rf"{_DEVICE}(?: (?:{'|'.join(KEYS)})){{1,{len(KEYS)}}}")
+_BOOT_SERVICES = re.compile("firewalld|nftables|netfilter-persistent|ip6?tables")
+_GATE = re.compile(r"/usr/local/sbin/preflight-gate|/usr/local/lib/preflight/gate")
+_FIREWALL, _ADDRESSES = Area.FIREWALL, Area.ADDRESSES
+FORMS: Mapping[Kind, _Form] = {
+    Kind.PROGRAM: _Form(Area.ENVIRONMENT, _GATE, None, bool),
+    Kind.SYSCTL: _Form(Area.PORTS, re.compile(re.escape(KEY)), is_ports, is_port_list),
+    Kind.NFT_RULES: _Form(_FIREWALL, CHAIN, rules_of(NFT_RULE), are_statements, may_unset=True),
+    Kind.NFT_INPUT: _Form(_FIREWALL, CHAIN, None, may_unset=True, disturbs=True),
+    Kind.IPTABLES_RULES: _Form(_FIREWALL, _PROGRAMS, rules_of(IPTABLES_RULE), may_unset=True),
+    Kind.IPTABLES_INPUT: _Form(_FIREWALL, _PROGRAMS, None, is_iptables_listing, may_unset=True, disturbs=True),
+    Kind.FIREWALLD_RULES: _Form(_FIREWALL, _ZONE, rules_of(FIREWALLD_RULE), may_unset=True),
+    Kind.FIREWALLD_PERMANENT: _Form(_FIREWALL, _ZONE, rules_of(FIREWALLD_RULE), may_unset=True),
+    Kind.UFW_RULES: _Form(_FIREWALL, _ONLY_UFW, rules_of(UFW_RULE), may_unset=True),
+    Kind.UFW_ENABLED: _Form(_FIREWALL, _ONLY_UFW, one_of("no"), one_of("yes", "no"), disturbs=True),
+    Kind.SERVICE: _Form(
+        _FIREWALL, re.compile("firewalld"), one_of("inactive"), one_of("active", "inactive"), disturbs=True
+    ),
+    Kind.SERVICE_AT_BOOT: _Form(
+        _FIREWALL, _BOOT_SERVICES, one_of("disabled"), one_of("enabled", "disabled"), disturbs=True
+    ),
+    Kind.DEVICE_ADDRESS: _Form(_ADDRESSES, _INDEX, is_interface),
+    Kind.DEVICE_GATEWAY: _Form(_ADDRESSES, _INDEX, is_address),
+    Kind.DEVICE_DETECT: _Form(_ADDRESSES, _INDEX, is_address),
+    Kind.DEVICE_MTU: _Form(_ADDRESSES, _INDEX, is_mtu),
+    Kind.DEVICE_SAVED: _Form(_ADDRESSES, _INDEX_AND_KEYS, None),
+    Kind.DEVICE_RECOVERY: _Form(_ADDRESSES, _INDEX_AND_KEYS, None, disturbs=True),
+}
+_SPELLED = (Kind.DEVICE_SAVED, Kind.DEVICE_RECOVERY)  # their values name the target's keys
+
+
+# Judgement.
+
+
+def plan_refusal(change: Change) -> str:
+    """Return why a change of a plan file is not accepted, as a clause; empty: it is one that checks make."""
+    if objection := _text_refusal(change) or _target_refusal(change):
+        return objection
+    if not re.fullmatch(r"[A-Z]{3}[0-9]{3}", change.why):
+        return f'"why" is {_quoted(change.why)}, which is no check'
+    form = FORMS.get(change.kind)
+    if form is None:
+        file = _file(change.target)
+        fits = bool(file and file.makes and file.makes(change.before, change.after))
+    elif change.kind in _SPELLED:
+        fits = _is_spelled(change.target, change.after)
+    elif change.after is None:
+        fits = form.may_unset
+    elif change.kind is Kind.SYSCTL:
+        fits = is_ports(change.after) and keeps_ports(change.before, change.after)
+    else:
+        fits = bool(form.plans and form.plans(change.after))
+    if not fits:
+        return f"preflight plans no such value for {_name(change)}: {_quoted(change.after)}"
+    if form is not None and form.disturbs and change.risk is not Risk.DISTURBING:
+        return f'{_name(change)} may disturb what runs there, and "risk" is {change.risk}'
+    return ""
+
+
+def undo_refusal(change: Change, pushed: Collection[str] = ()) -> str:
+    """Return why a change that a host's journal asks for is not accepted, as a clause; empty: preflight may put that
+    back. `pushed`: files that the run put there by `ranktable --push`, as this machine knows."""
+    if objection := _text_refusal(change):
+        return objection
+    if change.kind is Kind.FILE and _file(change.target) is None:
+        return _push_refusal(change, pushed)
+    if objection := _target_refusal(change):
+        return objection
+    form = FORMS.get(change.kind)
+    if form is None or change.after is None:
+        return ""
+    if change.kind is Kind.NFT_INPUT:
+        fits = is_nft_listing(change.after, change.target)
+    elif change.kind in _SPELLED:
+        fits = _is_spelled(change.target, change.after)
+    else:
+        judge = form.puts_back or form.plans
+        fits = bool(judge and judge(change.after))
+    return "" if fits else f"preflight puts no such value back for {_name(change)}: {_quoted(change.after)}"
+
+
+def operators_files(changes: Collection[Change]) -> list[str]:
+    """Return the files of `changes` that stand where the operator wanted them: those of `ranktable --push`."""
+    files = (change for change in changes if change.kind is Kind.FILE and _file(change.target) is None)
+    return sorted({file.target for file in files if _is_rank_table(file.before) or _is_rank_table(file.after)})
+
+
+def _push_refusal(change: Change, pushed: Collection[str]) -> str:
+    held = [value for value in (change.before, change.after) if value is not None]
+    tables = [value for value in held if _is_rank_table(value)]
+    known = tables == held or (change.target in pushed and tables)
+    if change.area is Area.ENVIRONMENT and held and known and _is_plain_path(change.target):
+        return ""
+    return f"preflight never changes {_name(change)}"
+
+
+def _is_rank_table(text: str | None) -> bool:
+    try:
+        held = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(held, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(held)
+
+
+def _is_plain_path(path: str) -> bool:
+    parts = path.split("/")
+    return len(path) <= 1024 and parts[0] == "" and not {"", ".", ".."} & set(parts[1:])
+
+
+def _file(path: str) -> _File | None:
+    return next((file for file in FILES if file.path.fullmatch(path) and _is_plain_path(path)), None)
+
+
+def _text_refusal(change: Change) -> str:
+    for name in ("host", "target", "why", "note"):
+        text = getattr(change, name)
+        if len(text) > 1024 or not text.isprintable():
+            return f'"{name}" is {_quoted(text)}, which is no plain text of at most 1,024 characters'
+    for value in (change.before, change.after):
+        if value is not None and ("\0" in value or len(value.encode("utf-8", "replace")) > LARGEST_VALUE):
+            return f"a value of {_name(change)} has a NUL byte, or more than {LARGEST_VALUE >> 20} MiB"
+    return ""
+
+
+def _target_refusal(change: Change) -> str:
+    form = FORMS.get(change.kind)
+    file = _file(change.target) if form is None else None
+    matches = file is not None if form is None else form.target.fullmatch(change.target) is not None
+    if not matches or (change.kind in _SPELLED and not _has_keys_once(change.target)):
+        return f"preflight never changes {_name(change)}"
+    owner = file or form
+    if owner is not None and change.area is not owner.area:
+        return f'{_name(change)} belongs to the area {owner.area}, and "area" is {change.area}'
+    return ""
+
+
+def _has_keys_once(target: str) -> bool:
+    keys = target.split(" ")[1:]
+    return keys == [key for key in KEYS if key in keys]
+
+
+def _is_spelled(target: str, value: str | None) -> bool:
+    """Return whether `value` says something of each key that `target` names: "address 10.0.0.1/24 gateway none"."""
+    words, keys = (value or "").split(" "), target.split(" ")[1:]
+    pairs = zip(words[::2], words[1::2], strict=False)
+    fit = all(text == "none" or SETTINGS[key](text) for key, text in pairs if key in SETTINGS)
+    return words[::2] == keys and len(words) == 2 * len(keys) and fit
+
+
+def _name(change: Change) -> str:
+    return f"{change.kind} {_quoted(change.target)}"
+
+
+def _quoted(text: str | None) -> str:
+    """Return `text`, cut and harmless for a terminal."""
+    if text is None:
+        return "no value"
+    return ascii(text if len(text) <= 60 else f"{text[:60]}…")
+
+
+def doubled(changes: Collection[Change]) -> Iterator[int]:
+    """Yield the places of changes whose host, kind and target an earlier one has."""
+    known: set[tuple[str, Kind, str]] = set()
+    for number, change in enumerate(changes):
+        key = (change.host, change.kind, change.target)
+        if key in known:
+            yield number
+        known.add(key)

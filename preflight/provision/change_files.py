@@ -1,0 +1,113 @@
+"""Files of hosts, and what preflight makes of the text that stands there. Pure.
+
+Each function tells whether `after` is what preflight writes where `before` stood.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import ip_address
+
+from preflight.checks.dialects import iptables
+from preflight.checks.kept import NFT_INCLUDE
+from preflight.checks.kept import own_file as nft_own_file
+from preflight.checks.reserving import own_file as sysctl_own_file
+from preflight.checks.reserving import with_value
+from preflight.checks.setup_files import BEGIN, END, MARK, ours, with_block, with_others
+from preflight.facts.sysctl import intended_ports, settings
+from preflight.model.ports import PortSet
+from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
+
+# The values of memlock (KiB) and nofile that an inventory may ask for: preflight/inventory/fields.py.
+_LIMIT = re.compile(r"(?:\*|root) (?:soft|hard) (memlock|nofile) (unlimited|[1-9][0-9]{0,18})")
+_NOFILE = range(1024, 2**31 + 1)
+_EXPORT = re.compile(r"export HCCL_[A-Z0-9_]{1,100}='(?:[^'\n\0]|'\\''){0,4096}'")
+_HOST_LINE = re.compile(rf"{ADDRESS}(?:[ \t]+[A-Za-z0-9][\w.-]{{0,252}}){{1,8}}", re.ASCII)
+_INSERTED = re.compile(r"insert rule ((?:ip|ip6|inet) \S+ \S+) (.+)")
+
+
+def sets_ports(before: str | None, after: str | None) -> bool:
+    lines = settings(after or "")
+    if after is None or not lines or not is_ports(lines[-1].value or ""):
+        return False
+    ports = PortSet.parse(lines[-1].value or "")
+    earlier = settings(before or "")
+    if earlier and not (intended_ports(earlier[-1].value or "") or PortSet()) <= ports:
+        return False
+    return after in (sysctl_own_file(ports), with_value(before or "", ports))
+
+
+def has_block(before: str | None, after: str | None) -> bool:
+    lines = (after or "").splitlines()
+    block = lines[lines.index(BEGIN) + 1 : lines.index(END)] if BEGIN in lines and END in lines else []
+    try:
+        return all(map(_is_host_line, block)) and after == with_block(before or "", block)
+    except ValueError:
+        return False
+
+
+@lru_cache(8192)  # hosts have the same lines
+def _is_host_line(line: str) -> bool:
+    return _HOST_LINE.fullmatch(line) is not None and _is_host(line.split()[0])
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_limit(line: str) -> bool:
+    match = _LIMIT.fullmatch(line)
+    return match is not None and (match[1] == "memlock" or (match[2].isdigit() and int(match[2]) in _NOFILE))
+
+
+def is_export(line: str) -> bool:
+    return _EXPORT.fullmatch(line) is not None
+
+
+def own_lines(is_line: Callable[[str], bool], own: re.Pattern[str]) -> Callable[[str | None, str | None], bool]:
+    """Return what tells a file of ours: a comment, lines of this form, then what others have added to it.
+
+    `own`: the form of lines that are ours, of any version."""
+
+    def is_own(before: str | None, after: str | None) -> bool:
+        others = with_others(before, None, own) or ""
+        text = after or ""
+        if not text.endswith(others):
+            return False
+        part = text.removesuffix(others)
+        if not part:
+            return ours(before) and (after is None or bool(others))
+        first, *lines = part.split("\n")[:-1] or [""]
+        return (
+            part.endswith("\n") and first.startswith(f"{MARK}: ") and first.isprintable() and all(map(is_line, lines))
+        )
+
+    return is_own
+
+
+def includes_ours(before: str | None, after: str | None) -> bool:
+    text = before or ""
+    return after == text + ("" if not text or text.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
+
+
+def inserts_rules(before: str | None, after: str | None) -> bool:
+    header = nft_own_file({})
+    others = nft_own_file({}, before).removeprefix(header)
+    if after is None or not after.startswith(header) or not after.endswith(others):
+        return False
+    part = after.removeprefix(header).removesuffix(others)
+    lines = [_INSERTED.fullmatch(line) for line in part.split("\n")[:-1]]
+    return (part == "" or part.endswith("\n")) and all(
+        line is not None and CHAIN.fullmatch(line[1]) is not None and is_rule(line[2], NFT_RULE) for line in lines
+    )
+
+
+def saves_rules(before: str | None, after: str | None) -> bool:
+    if before is None or after is None:
+        return False
+    rules = [line.partition("-A INPUT ")[2] for line in after.splitlines() if "-A INPUT " in line]
+    return after == iptables.with_rules(before, [rule for rule in rules if is_rule(rule, IPTABLES_RULE)])

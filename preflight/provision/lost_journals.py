@@ -1,0 +1,94 @@
+"""Hosts that have no journal of a run any more, or a damaged one: what the journal on this machine knows of them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from preflight.model.change import Change, Kind, Plan, StepState
+from preflight.provision.apply import Way, compare
+from preflight.provision.host_run import JOURNAL
+from preflight.provision.journal import PastRun, directory
+from preflight.provision.plan import subject
+from preflight.provision.rollback import Undoing
+
+_MOST = 6  # targets that a sentence names
+Place = tuple[str, Kind, str]  # host, kind and target of a change
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """`away`: a sentence for each host on which something is, or may be, as the run left it although no host's journal
+    tells of it; `notes`: what else is to be said."""
+
+    away: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def what_is_left(run: str, undo: Undoing, known: Sequence[PastRun], way: Way, this_run: str) -> Unknown:
+    """Compare the hosts whose journal does not tell of all of `run` with what this machine wrote down of it.
+
+    `known`: the runs of which this machine has a journal. Nothing is written.
+    """
+    planned = {_place(change) for change in undo.plan.changes}
+    hosts = {*undo.strangers, *undo.damaged}
+    untold = [change for change in made_by(run, known) if change.host in hosts and _place(change) not in planned]
+    results = compare(Plan(tuple(untold)), way, this_run) if untold else ()
+    away, told = [], set()
+    for host in dict.fromkeys(change.host for change in untold):
+        of_host = [result for result in results if result.change.host == host]
+        still = [subject(result.change) for result in of_host if result.state is StepState.ALREADY]
+        other = [
+            subject(result.change) for result in of_host if result.state not in (StepState.ALREADY, StepState.PENDING)
+        ]
+        if still or other:
+            told.add(host)
+            away.append(_sentence(host, run, still, other, damaged=host in undo.damaged))
+    notes = list(_not_told(run, [name for name in undo.strangers if name not in told]))
+    is_recorded = any(past.run == run for past in known)
+    for host, count in undo.damaged.items():
+        text = f"{host}: {count} line{'s' if count > 1 else ''} of {JOURNAL}/{run}.jsonl cannot be read there"
+        if is_recorded:
+            notes += [] if host in told else [f"{text}; no step that this machine knows of is missing"]
+        else:
+            away.append(f"{text}, so something may stay as the run left it")
+    return Unknown(tuple(away), tuple(notes))
+
+
+def made_by(run: str, known: Iterable[PastRun]) -> tuple[Change, ...]:
+    """The changes that `run` made, or may have, without those that a later run took back. Pure."""
+    left: dict[Place, Change] = {}
+    first: dict[Place, Change] = {}
+    depth: dict[str, int] = {}  # 0: the run; 1: took it back; 2: took that back …
+    for past in sorted(known, key=lambda past: past.run):  # what undoes comes later
+        if past.run == run:
+            depth[run] = 0
+            left = first = {_place(change): change for change in past.made}
+        elif past.undoes in depth:
+            depth[past.run] = depth[past.undoes] + 1
+            places = {_place(change) for change in past.made}
+            left = (
+                {place: change for place, change in left.items() if place not in places}
+                if depth[past.run] % 2
+                else {**left, **{place: first[place] for place in places if place in first}}
+            )
+    return tuple(left.values())
+
+
+def _place(change: Change) -> Place:
+    return change.host, change.kind, change.target
+
+
+def _not_told(run: str, strangers: Sequence[str]) -> Iterator[str]:
+    if strangers:
+        yield f"run {run} has not been on {', '.join(strangers[:5])}{' …' if len(strangers) > 5 else ''}"
+
+
+def _sentence(host: str, run: str, still: Sequence[str], other: Sequence[str], *, damaged: bool) -> str:
+    journal = f"{JOURNAL}/{run}.jsonl"
+    parts = [f"{host}: lines of {journal} cannot be read there" if damaged else f"{host}: {journal} is gone there"]
+    parts += [f"still as the run left it: {_some(still)}"] if still else []
+    parts += [f"changed since, or not to be read: {_some(other)}"] if other else []
+    return "; ".join([*parts, f"what was there before is in {directory()}/{run}.jsonl on this machine"])
+
+
+def _some(items: Sequence[str]) -> str:
+    return ", ".join(items[:_MOST]) + (f" and {len(items) - _MOST} more" if len(items) > _MOST else "")

@@ -1,0 +1,46 @@
+"""What became of firewall changes that were not confirmed, in sentences. Pure."""
+
+import shlex
+
+from preflight.model.change import Change, Kind
+
+NO_PERSON = (
+    "the firewall is not changed: this machine cannot show that others still get in. Run the same command on a "
+    'terminal and confirm it there, or run preflight on another machine, with ssh.transport = "openssh"'
+)
+
+
+def done(seconds: float, local: bool) -> str:
+    """Return what is said where the host has taken it back and read it back as before."""
+    why = "no person confirmed it" if local else "no new connection came through"
+    return f"{why} within {seconds:g} s, or the host was restarted. The host took it back and found it as before"
+
+
+def unknown(why: str, run: str) -> str:
+    """Return what is said where no answer came."""
+    return f"not known whether it stays or was taken back: {why}. To find out: preflight rollback {run} --dry-run"
+
+
+def left(change: Change, trying: bool, port: int | None) -> str:
+    """Return what is said where the host still finds it."""
+    begin = (
+        "not confirmed, and not taken back yet: the host is still trying"
+        if trying
+        else ("not confirmed, and the host could not take it back; its journal says why")
+    )
+    return f"{begin}. To let ssh in, on its console: {opening(change, port or 22)}"
+
+
+def opening(change: Change, port: int) -> str:
+    """Return the command that lets ssh in, to be pasted on the host's console."""
+    match change.kind:
+        case Kind.NFT_RULES | Kind.NFT_INPUT:
+            return f"nft insert rule {change.target} tcp dport {port} accept"
+        case Kind.IPTABLES_RULES | Kind.IPTABLES_INPUT:
+            return f"{change.target} -I INPUT -p tcp --dport {port} -j ACCEPT"
+        case Kind.UFW_RULES | Kind.UFW_ENABLED:
+            return f"ufw prepend allow {port}/tcp"
+        case Kind.FIREWALLD_RULES:
+            return f"firewall-cmd --zone={shlex.quote(change.target)} --add-port={port}/tcp"
+        case _:
+            return f"systemctl stop {shlex.quote(change.target)}"

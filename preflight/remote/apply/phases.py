@@ -1,0 +1,35 @@
+"""When on this host a change is made, by its kind alone, whatever a request says: the live firewall is changed only
+under a guardian, and made permanent only once that is confirmed. The same as `Change.phase` in
+preflight/model/change.py."""
+
+from apply.allowed import FIREWALL_FILES
+from apply.tools import StepError
+
+PHASES = ("plain", "guarded", "kept")  # in this order
+GUARDED = {
+    "nft-rules", "nft-input", "iptables-rules", "iptables-input", "firewalld-rules", "ufw-rules", "ufw-enabled",
+    "service",
+}  # fmt: skip
+KEPT = {"firewalld-permanent", "service-at-boot"}
+
+
+def phase_of(change):
+    kind = change["kind"]
+    if kind in GUARDED:
+        return "guarded"
+    boot_file = kind == "file" and FIREWALL_FILES.fullmatch(change["target"])
+    return "kept" if boot_file or kind in KEPT else "plain"
+
+
+def by_phase(request):
+    """Return the request with each change of the firewall in its own phase; one that is sent as guarded stays there,
+    and is taken back unless confirmed. Raises StepError for a confirmation that would change the live firewall."""
+    sorted_ = {phase: [] for phase in PHASES}
+    for sent in PHASES:
+        for change in request.get(sent, ()):
+            own = phase_of(change)
+            stays = own == "plain" or (own == "kept" and sent == "guarded")
+            sorted_[sent if stays else own].append(change)
+    if request["action"] == "confirm" and sorted_["guarded"]:
+        raise StepError("a confirmation makes changes permanent, and never changes the live firewall")
+    return dict(request, **sorted_)

@@ -26,7 +26,7 @@ def ask():
         [GATE, "--local", "--context", "prolog"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.DEVNULL,
         timeout=SECONDS,
     )
     return done.returncode, done.stdout.decode("utf-8", "replace").strip()[:400]
@@ -37,7 +37,7 @@ def decide(event):
         code, said = ask()
     except Exception as error:
         code, said = 0, f"the gate has not answered: {error}"
-    if code in (1, 3):
+    if code in (1, 3) and said:  # a gate that is damaged ends with 1, too, and says nothing on stdout
         if code == 1 and OFFLINE:
             host = event.vnode_list[pbs.get_local_nodename()]
             host.state, host.comment = pbs.ND_OFFLINE, "preflight: " + said

@@ -142,12 +142,12 @@ def _in_the_job(args: argparse.Namespace, s: Session) -> Session:
     if args.via != "slurm":
         return s
     from preflight.hostlists import names, slurm_environment
-    from preflight.hostlists.listed import Source
+    from preflight.hostlists.host_list import ListSource
     from preflight.inventory import fold
     from preflight.transport.engine.slurm import job_of
 
     here = job_of(os.environ, len(s.hosts), "exec")
-    nodes = names.read(Source(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", here.nodes))
+    nodes = names.read(ListSource(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", here.nodes))
     called = here.names(s.hosts)
     if not called:
         raise UsageError(f"job {here.number} has the nodes {here.nodes}, and none of the hosts of {args.inventory}")
@@ -230,7 +230,7 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
     """Probe until nobody fails any more: whoever did took part in the others' tests."""
     from preflight.cli.probe import probed
     from preflight.cli.probed import finish_probe, judged
-    from preflight.gate.exec_choice import Choice, choose, met
+    from preflight.gate.exec_choice import Choice, choose
     from preflight.inventory import fold
 
     out: dict[str, str] = {}
@@ -246,7 +246,7 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
             return replace(choose(names, (), {}, wanted), out=out)
         findings = judged(s, seen)
         not_tested = {**seen.refused, **seen.alone}  # the report has them
-        choice = choose(names, findings, not_tested, wanted, met(seen.observations))
+        choice = choose(names, findings, not_tested, wanted, seen.observations)
         left += [f"left out: {host}: {why}" for host, why in choice.out.items() if host not in not_tested]
         with redirect_stdout(sys.stderr):
             finish_probe(args, s, started, seen, findings, [*left, *_decided(choice)])
@@ -287,12 +287,12 @@ def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
     """Raises PreflightError and NotSeenError where there can be no table of these hosts."""
     from preflight.cli.ranktable_look import look
     from preflight.gate.exec_step import Table
-    from preflight.ranktable.build import Wanted, build, version_of
+    from preflight.ranktable.build import BuildOptions, build, version_of
     from preflight.ranktable.read import read
     from preflight.ranktable.rules import judge
     from preflight.ranktable.write import text_of
 
-    wanted = Wanted(args.devices or ())
+    wanted = BuildOptions(args.devices or ())
     facts = look(s, args.pool, version_of(s.cluster, wanted))
     built = build(s.cluster, s.hosts, facts, wanted)
     without = "; --no-rank-table starts the command without one"

@@ -21,6 +21,7 @@ _ACTIONS = {
     "install": ("bring the gate's program and policy to the hosts", "preflight.cli.gate_install"),
     "manifest": ("Kubernetes manifests that run the gate before a job", "preflight.cli.gate_manifest"),
     "controller": ("Slurm's PrologSlurmctld: prove a job's nodes before it starts", "preflight.cli.gate_controller"),
+    "clear": ("clear published failures of fixed hosts", "preflight.cli.gate_clear"),
 }
 _OUTPUTS = ("text", "json", "nagios", "npd")
 

@@ -16,10 +16,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from preflight.bounded_file import read_bounded
 from preflight.cli.common import DEFAULT_INVENTORY, write_whole
 from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 
+_LARGEST_KEY = 1 << 16  # bytes
 _LEAST = 10  # seconds: importing torch and leaving take a few of them
 
 
@@ -74,7 +76,7 @@ def _authorize(args: argparse.Namespace) -> int:
         raise UsageError("--authorize needs --key FILE, whose public half is FILE.pub")
     public = Path(f"{args.key}.pub")
     try:
-        line = forced_command.authorized_key(public.read_text(encoding="utf-8", errors="replace"))
+        line = forced_command.authorized_key(read_bounded(public, _LARGEST_KEY).decode("utf-8", "replace"))
         for host in cluster.hosts:
             (args.authorize / host.name).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -4,13 +4,16 @@
   preflight gate install slurm --conf /etc/slurm/slurm.conf  # what is wrong
 
 Touches nothing. With --conf: 0 nothing is wrong, 1 something would open the gate or drain good nodes, 2 the file
-cannot be read. Programs are looked for on this machine, so check it where slurmd runs.
+cannot be read. Programs are looked for on this machine, so check it where slurmd runs; and where slurmctld runs, which
+has to be restarted before it calls PrologSlurmctld.
 """
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from preflight.bounded_file import read_bounded
 from preflight.model.errors import UsageError
 
 _LARGEST = 8 << 20  # bytes of a file
@@ -34,7 +37,22 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'wrong' if problem.severe else 'note'}: {problem}")
     if not found:
         print(f"{args.conf}: the gate stands as it should")
-    return int(any(problem.severe for problem in found))
+    confs = slurm_conf.calls_controller(str(args.conf), text, _here)
+    called = _called(confs) if confs else True
+    return int(any(problem.severe for problem in found) or not called)
+
+
+def _called(confs: Sequence[str]) -> bool:
+    """Tell whether the running slurmctld calls the gate."""
+    from preflight.gate import slurm_running
+
+    controller = slurm_running.running(confs)
+    if controller is None:
+        print("note: no slurmctld runs here; whether it calls PrologSlurmctld is seen on the controller")
+        return True
+    called, sentence = slurm_running.told(controller)
+    print(sentence if called else f"wrong: {sentence}")
+    return called
 
 
 class _Here:
@@ -42,8 +60,7 @@ class _Here:
 
     def text(self, path: str) -> str | None:
         try:
-            with Path(path).open("rb") as file:
-                return file.read(_LARGEST).decode("utf-8", "replace")
+            return read_bounded(Path(path), _LARGEST, pipes=True).decode("utf-8", "replace")
         except FileNotFoundError:
             return None
         except OSError as error:

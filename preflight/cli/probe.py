@@ -218,7 +218,7 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
     baseline = baseline_of(setting_of(s.cluster, request.backend))
     rounds = {
         "rehearsal": rehearsed, "observations": observations, "baseline": baseline, "located": proof.located,
-        "link_counts": counts, "causes": causes(s, tested, proof, before, rehearsed, until=end),
+        "link_counts": counts, "limit": proof.limit, "causes": causes(s, tested, proof, before, rehearsed, until=end),
     }  # fmt: skip
     return Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone)
 

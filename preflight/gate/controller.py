@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.gate.convicted import convicted
-from preflight.hostlists.slurm_names import expand
+from preflight.hostlists.slurm_nodelist import expand
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
@@ -60,7 +60,7 @@ def document(proof: Proof, cluster: Cluster) -> dict[str, object]:
 def nodes_of_job(environment: Mapping[str, str]) -> list[str]:
     """The job's nodes by their names in Slurm, which a PrologSlurmctld is told in SLURM_JOB_NODELIST. Raises
     UsageError."""
-    from preflight.hostlists.listed import TextError
+    from preflight.hostlists.host_list import TextError
 
     text = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
     try:
@@ -120,7 +120,12 @@ def prove(
         rehearsal = pool.submit(rehearse, cluster, hosts, transport, backend, until=until)
         hooks = Hooks(begin=taken, ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
         seen = probe(cluster, hosts, transport, request, hooks)
-    rounds = {"rehearsal": rehearsal.result(), "observations": seen.observations, "located": seen.located}
+    rounds = {
+        "rehearsal": rehearsal.result(),
+        "observations": seen.observations,
+        "located": seen.located,
+        "limit": seen.limit,
+    }
     return judged(**rounds), seen.observations
 
 

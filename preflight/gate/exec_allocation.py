@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from preflight.hostlists import slurm_environment
-from preflight.hostlists.into_inventory import Wishes, document_of
-from preflight.hostlists.listed import Source
+from preflight.hostlists.host_list import ListSource
+from preflight.hostlists.inventory_import import ImportOptions, document_of
 from preflight.inventory import dump, parse
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
@@ -20,7 +20,7 @@ def cluster_of(
     """The hosts of a job of Slurm by their names, and what was assumed of them. `product`, `devices` (a host): empty or
     None where Slurm's variables are to tell; `resolve`: name → address, OSError. Raises InventoryError for variables
     that are missing or malformed, UsageError where they do not tell enough."""
-    source = Source(slurm_environment.ENVIRONMENT, slurm_environment.text_of(environment))
+    source = ListSource(slurm_environment.ENVIRONMENT, slurm_environment.text_of(environment))
     listed = slurm_environment.read(source)
     if not (product or listed.product):
         raise UsageError(
@@ -28,7 +28,7 @@ def cluster_of(
             f"make an inventory and look it over: {_HOW}"
         )
     hosts = tuple(replace(host, address=host.address or _address(host.name, resolve)) for host in listed.hosts)
-    document, assumed = document_of(replace(listed, hosts=hosts), Wishes(product=product, devices=devices))
+    document, assumed = document_of(replace(listed, hosts=hosts), ImportOptions(product=product, devices=devices))
     return parse(dump(document), Path("the job's hosts")), assumed
 
 

@@ -1,9 +1,9 @@
-"""The gate's two files for each host, and what of them is not there yet: a plan like any other."""
+"""The gate's files for each host, and what of them is not there yet: a plan like any other."""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from preflight import __version__
@@ -13,11 +13,13 @@ from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepSta
 from preflight.model.cluster import Cluster
 from preflight.provision.apply import Way, compare
 from preflight.report.build import new_run_id
-from preflight.transport.programs import source
+from preflight.report.text import printable
+from preflight.transport.programs import front, source
 
-PROGRAM = "/usr/local/sbin/preflight-gate"
+FRONT = "/usr/local/sbin/preflight-gate"  # what schedulers' configurations name
+PROGRAM = "/usr/local/lib/preflight/gate"
 POLICY = "/etc/preflight/gate.json"
-_KINDS = {PROGRAM: Kind.PROGRAM, POLICY: Kind.FILE}
+_KINDS = {PROGRAM: Kind.PROGRAM, FRONT: Kind.PROGRAM, POLICY: Kind.FILE}
 _OURS = "# preflight-gate "  # how the program's second line begins
 
 
@@ -27,6 +29,7 @@ class Site:
 
     python: str
     kinds: dict[str, str]
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,14 @@ def program_text(python: str) -> str:
     return f"#!{python} -IS\n{_OURS}{__version__}; preflight gate install puts it here\n{source('gate')}"
 
 
+def front_text() -> str:
+    """Return what schedulers start: it runs the program, and opens where that does not answer."""
+    return front().replace("@VERSION@", __version__)
+
+
 def is_ours(path: str, text: str) -> bool:
     """Whether a file that stands there was put there by us, in whatever version."""
-    if path == PROGRAM:
+    if path in (FRONT, PROGRAM):
         return any(line.startswith(_OURS) for line in text.split("\n", 3)[:3])  # one more where its mode is another
     try:
         held = json.loads(text)
@@ -54,9 +62,10 @@ def is_ours(path: str, text: str) -> bool:
     return isinstance(held, dict) and str(held.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/")
 
 
-def sites(way: Way) -> dict[str, Site | str]:
-    """Host → what stands where the gate's files go; or why that is not known, in a sentence."""
-    request = {"paths": [PROGRAM, POLICY]}
+def sites(way: Way, *, front: str = "") -> dict[str, Site | str]:
+    """Host → what stands where the gate's files go; or why that is not known, in a sentence. `front`: what to look for
+    in the configuration of schedulers, nothing without."""
+    request = {"paths": list(_KINDS), "front": front}
     return ask(
         way.hosts, way.transport, source("gate_look"), lambda _: request, Site, pool=way.pool, progress=way.progress
     )
@@ -74,15 +83,43 @@ def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
         elif hindrance := _hindrance(site):
             kept_off[name] = hindrance
         else:
-            texts = {PROGRAM: program_text(site.python), POLICY: policies[name]}
+            texts = {PROGRAM: program_text(site.python), FRONT: front_text(), POLICY: policies[name]}
             wanted += [_change(name, path, None, text) for path, text in texts.items()]
     return _against_what_is_there(Plan(tuple(wanted)), way, kept_off, force=force)
 
 
 def removing(way: Way, *, force: bool) -> Planned:
-    """What takes the gate from the hosts. The verdict stays, which harms nobody."""
-    wanted = [_change(host.name, path, None, None) for host in way.hosts for path in _KINDS]
-    return _against_what_is_there(Plan(tuple(wanted)), way, {}, force=force)
+    """What takes the gate from the hosts where no scheduler starts it. The verdict stays, which harms nobody."""
+    kept_off = still_named(way)
+    hosts = [host for host in way.hosts if host.name not in kept_off]
+    # The front last: without its program it opens.
+    wanted = [_change(host.name, path, None, None) for host in hosts for path in (POLICY, PROGRAM, FRONT)]
+    return _against_what_is_there(Plan(tuple(wanted)), way, kept_off, force=force)
+
+
+def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan of a rollback without the hosts from which it would take a front that a scheduler starts, and a
+    sentence for each of them."""
+    losing = {change.host for change in plan.changes if change.target == FRONT and change.after is None}
+    kept_off = still_named(replace(way, hosts=[host for host in way.hosts if host.name in losing])) if losing else {}
+    left = tuple(change for change in plan.changes if change.host not in kept_off)
+    return Plan(left), tuple(f"{name}: {why}" for name, why in kept_off.items())
+
+
+def still_named(way: Way) -> dict[str, str]:
+    """Return, of the hosts on which a scheduler still starts the gate or on which that is not known, why it stays."""
+    kept_off: dict[str, str] = {}
+    for name, site in sites(way, front=FRONT).items():
+        if isinstance(site, str):
+            kept_off[name] = site
+        elif site.named:
+            live = [line for line in site.named if line.startswith("scontrol ")]  # what the files will change, if any
+            lines = "; ".join(printable(line)[:200] for line in [one for one in site.named if one not in live] or live)
+            kept_off[name] = (
+                f"Slurm still starts the gate, and drains every node on which it is missing. First take out: {lines}. "
+                "Then run: scontrol reconfigure"
+            )
+    return kept_off
 
 
 def _change(host: str, path: str, before: str | None, after: str | None) -> Change:

@@ -42,3 +42,15 @@ def publish(
     todo = [host for host in hosts if looks.get(host.name)]
     heard = ask(todo, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
     return {name: Taken(it) if isinstance(it, str) else it for name, it in heard.items()}
+
+
+def clear(
+    cluster: Cluster, hosts: Sequence[Host], transport: Transport, *, pool: int, progress: Callable[[Progress], None]
+) -> dict[str, Taken]:
+    """Take the looks that failed away from each of these hosts. Raises nothing that a host could cause."""
+
+    def request(host: Host) -> dict[str, object]:
+        return {"host": host.name, "config": config_digest(cluster, host), "looks": {}, "clear": True}
+
+    heard = ask(hosts, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
+    return {name: Taken(it) if isinstance(it, str) else it for name, it in heard.items()}

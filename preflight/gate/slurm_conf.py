@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 GATE = "/usr/local/sbin/preflight-gate"
+PROGRAM = "/usr/local/lib/preflight/gate"  # which GATE runs
 LINES = f"""\
 # preflight's gate. One program in all roles; Slurm tells it which one by SLURM_SCRIPT_CONTEXT.
 Prolog={GATE}
@@ -17,7 +18,7 @@ Epilog={GATE}
 PrologFlags=Alloc,DeferBatch
 # A job whose node failed is requeued, not held.
 SchedulerParameters=nohold_on_prolog_fail
-# A Prolog takes 8 s at most, the proof of a job's nodes 75 s. Without this nothing ends one that hangs.
+# A Prolog takes 9 s at most, the proof of a job's nodes 105 s. Without this nothing ends one that hangs.
 PrologEpilogTimeout=120
 # Idle nodes, every five minutes. Slurm does not look at its exit code: it drains by itself.
 HealthCheckProgram={GATE}
@@ -25,7 +26,8 @@ HealthCheckInterval=300
 HealthCheckNodeState=IDLE
 """
 CONTROLLER_LINES = f"""\
-# All nodes of a job, proved together before anything runs on them; needs /etc/preflight/controller.json.
+# All nodes of a job, proved together before anything runs on them; needs /etc/preflight/controller.json, and a restart
+# of slurmctld: scontrol reconfigure does not take it.
 PrologSlurmctld={GATE}
 """
 EXPIRY_LINES = """\
@@ -33,8 +35,8 @@ EXPIRY_LINES = """\
 # more than this, or a slurmd that is busy for longer, then refuses jobs ("Job credential expired").
 #AuthInfo=cred_expire=30
 """
-NODE_SECONDS = 8  # a Prolog takes that at most
-PROOF_SECONDS = 75  # the controller's proof: 60 s, and 15 to leave
+NODE_SECONDS = 9  # a Prolog takes that at most
+PROOF_SECONDS = 105  # the controller's proof: 60 s, and 45 to ask Slurm and to leave
 _DEFAULTS = {"MessageTimeout": 10, "BatchStartTimeout": 10}
 _SCRIPTS = ("Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld", "TaskProlog", "TaskEpilog", "HealthCheckProgram")
 _OURS = re.compile(r"\bpreflight")
@@ -101,6 +103,14 @@ def problems(file: str, text: str, files: Files) -> list[Problem]:
     return sorted(found, key=lambda one: (one.file != file, one.file, one.line))
 
 
+def calls_controller(file: str, text: str, files: Files) -> tuple[str, ...]:
+    """Return the files of which this slurm.conf is made where the gate is its PrologSlurmctld, nothing otherwise."""
+    said = list(_with_included(file, text, files, []))
+    last = {setting.key: setting for setting in said}
+    ours = "prologslurmctld" in last and _OURS.search(last["prologslurmctld"].value)
+    return tuple(dict.fromkeys(setting.file for setting in said)) if ours else ()
+
+
 def _with_included(file: str, text: str, files: Files, found: list[Problem], depth: int = 0) -> Iterator[Setting]:
     for setting in settings(file, text):
         yield setting
@@ -145,6 +155,11 @@ def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
             yield Problem(
                 setting.file, setting.line, f"{role}: {setting.value} {why}",
                 "then it fails on every node, and Slurm drains them all; preflight gate install first",
+            )  # fmt: skip
+        elif setting.value == GATE and (why := files.why_not_run(PROGRAM)):
+            yield Problem(
+                setting.file, setting.line, f"{role}: {PROGRAM}, which it runs, {why}",
+                "then it opens on every node; preflight gate install",
             )  # fmt: skip
         if role in ("EpilogSlurmctld", "TaskEpilog"):
             yield Problem(

@@ -50,7 +50,7 @@ class Agents:
         training step will be done."""
         self._ports_free = ports_free or (lambda: None)
         self._orders: dict[str, queue.SimpleQueue[bytes]] = {host.name: queue.SimpleQueue() for host in hosts}
-        nonce, text = secrets.token_hex(16), source("agent", "worker")
+        nonce, text = secrets.token_hex(16), source("agent", "worker", "collect.tools")
         programs = [(host, _program(cluster, host, text, nonce, backend, trains)) for host in hosts]
         self._speakers: Speakers[Message] = Speakers(
             launcher, programs, partial(read, nonce=nonce), "its agent", CONNECT, self._begin

@@ -1,6 +1,9 @@
 """How long the probe takes, told before it starts: a rule of thumb for a healthy cluster. Pure."""
 
+from collections.abc import Sequence
+
 from preflight.model.measure import Scope
+from preflight.probe.operation import Operation
 from preflight.probe.request import SCOPES
 from preflight.probe.rounds import Plan, Round
 
@@ -14,6 +17,16 @@ _RATE = {"gloo": 0.3e9, "nccl": 10e9, "hccl": 10e9}  # bytes a second
 def seconds(plan: Plan) -> float:
     """Of all rounds that are sure to come: those that try again what failed are not among them."""
     return sum(_round(plan, round_) for round_ in _rounds(plan))
+
+
+def seconds_ahead(plan: Plan, round_: Round, later: Sequence[Scope]) -> float:
+    """Return how long `round_` and the rounds of the scopes after it take where nothing hangs."""
+    return _round(plan, round_) + sum(_round(plan, next_) for scope in later for next_ in _of_scope(plan, scope))
+
+
+def longest_test(plan: Plan, round_: Round) -> float:
+    """Return how long the longest test of a round takes on a healthy cluster."""
+    return max((_test(plan, test) for group in round_.groups for test in group.tests), default=0.0)
 
 
 def without_groups(plan: Plan) -> list[Scope]:
@@ -50,11 +63,14 @@ def _round(plan: Plan, round_: Round) -> float:
     meet = _MEET[backend] + (_CROWDED_RANK * ranks if plan.crowded else 0.0)
     groups = []
     for group in round_.groups:
-        calls = sum(test.iterations + test.warmup for test in group.tests)
-        moved = sum(test.bytes * (test.iterations + test.warmup) for test in group.tests)
         shared = len(group.members) if plan.crowded else 1
-        groups.append(shared * (calls * _CALL + moved / _RATE[backend]))
+        groups.append(shared * sum(_test(plan, test) for test in group.tests))
     return meet + (sum(groups) / round_.lanes if len(groups) > round_.lanes else max(groups))
+
+
+def _test(plan: Plan, test: Operation) -> float:
+    calls = test.iterations + test.warmup
+    return calls * (_CALL + test.bytes / _RATE[plan.request.backend])
 
 
 def sentence(plan: Plan, deadline: float) -> str:

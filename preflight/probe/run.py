@@ -9,10 +9,20 @@ from functools import partial
 from preflight.checks import nccl_networks
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
-from preflight.model.measure import STAGES, Located, Observation, Scope, TestOutcome, TestResult, kept_waiting
+from preflight.model.measure import (
+    STAGES,
+    Located,
+    Observation,
+    Scope,
+    TestOutcome,
+    TestResult,
+    TimeLimit,
+    kept_waiting,
+)
 from preflight.probe.agents import Agents
+from preflight.probe.budget import FREE, Ahead, enough, hanging_rounds, least
 from preflight.probe.conductor import Conductor
-from preflight.probe.estimate import sentence
+from preflight.probe.estimate import longest_test, seconds_ahead, sentence
 from preflight.probe.hooks import Hooks
 from preflight.probe.lines import FAREWELL, Launcher
 from preflight.probe.observe import absent, with_printed
@@ -36,13 +46,14 @@ TOGETHER = 0.6  # of the slowest pair's bandwidth: what all together should have
 @dataclass(frozen=True)
 class Seen:
     """What was observed, test by test, in the order of rounds; whom it names; the seed of who met whom; the hosts that
-    had to be left out, and those that were left out of all tests with others, and why."""
+    had to be left out, and those that were left out of all tests with others, and why; what a budget did to it."""
 
     observations: tuple[Observation, ...]
     located: tuple[Located, ...] = ()
     seed: int = 0
     busy: Mapping[str, str] = field(default_factory=dict)
     alone: Mapping[str, str] = field(default_factory=dict)
+    limit: TimeLimit | None = None
 
 
 def probe(
@@ -63,13 +74,13 @@ def probe(
         conductor = Conductor(agents, request.backend, hooks.progress, Venue.of(cluster))
         conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]
-        conductor.deadline = step_deadline(cluster.probe, request.backend, cluster.product, variables)
+        usual = step_deadline(cluster.probe, request.backend, cluster.product, variables)
         free = tuple(host for host in hosts if host.name not in conductor.busy)
         called = _roll_called(Plan(cluster, free, request), conductor)
         taken = hooks.begin(conductor.present(hosts))
         if not taken:
             return Seen(called, seed=seed, busy=conductor.busy)
-        run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, until, seed)
+        run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, Deadlines(until, usual), seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in taken}
         if run.apart:
             hooks.note(
@@ -80,11 +91,11 @@ def probe(
                 "send_recv was not run over all ranks: on a direct fabric rails do not reach each other "
                 "(along them: preflight probe --scope rail)"
             )
-        hooks.announce(sentence(run.plan, conductor.deadline))
+        hooks.announce(sentence(run.plan, run.step(run.plan.devices(0))))
         run.everything()
         if told := nccl_networks.sentence(run.seen):
             hooks.note(told)
-        return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run))
+        return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run), run.limit)
 
 
 def _alone(run: "Run") -> dict[str, str]:
@@ -101,13 +112,24 @@ def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
     return tuple(with_printed([called], conductor.printed))
 
 
+@dataclass(frozen=True)
+class Deadlines:
+    """`until`: the moment, of the monotonic clock, at which a run has to stop. `step`: seconds that one step of a rank
+    may take where the run's time is not limited."""
+
+    until: float
+    step: float
+
+
 class Run:
     """The rounds of one run, one after the other. `plan` loses hosts and devices on the way."""
 
-    def __init__(self, plan: Plan, conductor: Conductor, hooks: Hooks, until: float, seed: int) -> None:
+    def __init__(self, plan: Plan, conductor: Conductor, hooks: Hooks, deadlines: Deadlines, seed: int) -> None:
         self._conductor = conductor
         self._hooks = hooks
-        self._until = until
+        self._until, self._usual = deadlines.until, deadlines.step
+        self._later: tuple[Scope, ...] = ()  # the scopes after the one whose rounds are played
+        self.limit: TimeLimit | None = None
         self._seed = seed
         self._rounds = 0
         self.unreached: frozenset[str] = frozenset()
@@ -123,9 +145,10 @@ class Run:
 
     def everything(self) -> None:
         """What is cheap and needs least first; in the end, whether those do well whom nobody blames."""
-        for scope in SCOPES:
-            if scope in self.plan.request.scopes:
-                self._over(scope)
+        scopes = [scope for scope in SCOPES if scope in self.plan.request.scopes]
+        for number, scope in enumerate(scopes, 1):
+            self._later = tuple(scopes[number:])
+            self._over(scope)
         self._everybody_else()
 
     def _over(self, scope: Scope) -> None:
@@ -244,12 +267,35 @@ class Run:
     def _perform(self, round_: Round) -> list[Observation]:
         """Play it; devices that killed workers have kept are left out from here on."""
         hopeless = self.apart and any(len({m.host for m in group.members}) > 1 for group in round_.groups)
-        seen = self._conductor.play(round_, 0.0 if hopeless else self._until) if round_.groups else []
+        if not round_.groups:
+            return []
+        self._conductor.deadline = self.step(round_)
+        seen = self._conductor.play(round_, 0.0 if hopeless else self._until)
         # Once the backend has said of a failure what it has to say, nobody waits so long for its words again.
         self._conductor.hurried |= any(part.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for part in seen)
         kept = {view.member for part in seen for view in part.ranks if view.held}
         self.plan = self.plan.without((member.host, member.device) for member in kept)
         return seen
+
+    def step(self, round_: Round) -> float:
+        """Return the seconds that one step of a rank may take in a round; note what the budget does to them."""
+        budget = self.plan.request.budget
+        if budget is None or not round_.groups:
+            return self._usual
+        left, largest = self._until - time.monotonic(), max(round_.groups, key=lambda group: len(group.members))
+        backend, expected = self.plan.request.backend, longest_test(self.plan, round_)
+        ahead = Ahead(
+            left,
+            seconds_ahead(self.plan, round_, self._later),
+            hanging_rounds(largest.scope, self._later),
+            FREE[backend],
+            least(backend, largest.scope, len(largest.members), expected),
+        )
+        step = ahead.step(self._usual)
+        before = self.limit or TimeLimit(budget, 0.0, shortened=False)
+        needed = max(before.enough, enough(budget - left, ahead, self._usual))
+        self.limit = TimeLimit(budget, needed, before.shortened or step < self._usual)
+        return step
 
     def _forget_the_gone(self) -> None:
         self.plan = replace(self.plan, hosts=tuple(self._conductor.present(self.plan.hosts)))

@@ -14,6 +14,7 @@ from tests.lab.conftest import LabHandle, preflight
 HEAD = "node05"
 NODES = ("node01", "node02", "node03", "node04")
 GATE = "/usr/local/sbin/preflight-gate"
+PROGRAM = "/usr/local/lib/preflight/gate"
 CONF = "/etc/slurm/slurm.conf"
 # Without munge: everybody on these networks is believed. The configuration is for tests alone.
 CONFIGURATION = """

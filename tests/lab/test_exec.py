@@ -101,6 +101,33 @@ def test_each_node_has_its_rank_and_the_table_and_the_exit_code_is_the_command_s
     assert not any(site.lab.ssh(host, "ls /tmp/preflight-rank-table-*").stdout for host in site.lab.addresses)
 
 
+def test_one_dead_device_of_four_leaves_three_nodes_that_are_proved(site: Site) -> None:
+    """Three ranks are too few for a median of the hosts' processors (PRB118), which speaks against none of them."""
+    with broken(site.lab, "device-dead") as bad:
+        code, out, err = ran(site, "--quick", "--sizes", "8", "--nodes", "3", "--", "echo", "it ran")
+    assert (code, out) == (0, "it ran\n" * 3), err
+    assert f"left out: {bad}\n" in err
+
+
+@pytest.mark.parametrize(("fault", "seconds"), [("stuck-open", 60), ("stuck-collective", 150)])
+def test_a_hung_device_is_left_out_within_the_budget(site: Site, fault: str, seconds: int) -> None:
+    """With the deadlines that hccl has by default, which are longer than the budget."""
+    budget = ("--quick", "--budget", f"{seconds}s", "--sizes", "64K")
+    with broken(site.lab, fault) as bad:
+        code, out, err = ran(site, *budget, "--nodes", "3", "--", "echo", "it ran")
+    assert (code, out) == (0, "it ran\n" * 3), err
+    assert f"left out: {bad}\n" in err
+    assert "PRB101" in err
+
+
+@pytest.mark.parametrize(("command", "expected"), [("/no/such/program", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_be_run_ends_with_its_shell_s_code(site: Site, command: str, expected: int) -> None:
+    """On all nodes at the same time; the first to end has the others ended."""
+    for _ in range(3):
+        code, _, err = ran(site, *ALONE, "--backend", "gloo", "--nodes", "4", "--", command)
+        assert code == expected, err
+
+
 @contextmanager
 def started(site: Site, *hosts: str) -> "Iterator[subprocess.Popen[str]]":
     """Its command runs on these."""

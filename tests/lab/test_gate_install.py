@@ -14,6 +14,7 @@ from tests.lab.test_probe_engines import by_mpirun
 pytestmark = pytest.mark.lab
 
 PROGRAM, POLICY = "/usr/local/sbin/preflight-gate", "/etc/preflight/gate.json"
+BEHIND = "/usr/local/lib/preflight/gate"  # which PROGRAM runs
 FOLDER = "/var/lib/preflight"
 VERDICT = f"{FOLDER}/verdict.json"
 HOSTS = ("node01", "node02")
@@ -83,7 +84,7 @@ def test_the_gate_is_brought_once_answers_and_is_taken_back(lab: LabHandle) -> N
     assert (again.returncode, "every host has it already" in again.stdout) == (0, True)
     assert preflight("rollback", run_id(done), "-y", stdin=subprocess.DEVNULL).returncode == 0
     for host in HOSTS:
-        assert on(lab, host, f"ls -d {PROGRAM} {POLICY} /etc/preflight 2>/dev/null || echo gone") == "gone\n"
+        assert on(lab, host, f"ls -d {PROGRAM} {BEHIND} {POLICY} /etc/preflight 2>/dev/null || echo gone") == "gone\n"
 
 
 def test_an_older_one_with_another_mode_is_replaced_and_put_back_as_it_was(lab: LabHandle) -> None:
@@ -162,6 +163,26 @@ def test_a_fault_closes_the_host_that_has_it_and_no_other(lab: LabHandle) -> Non
         assert {(one["check"], one["device"]) for one in problems if one["outcome"] == "fail"} == {("NPU107", 1)}
     finally:
         lab.lab("mend")
+
+
+def test_a_failure_is_cleared_by_an_operator_who_names_the_host(lab: LabHandle) -> None:
+    lab.lab("break", "health-alarm", "--host", "node02", "--device", "0")
+    try:
+        assert publish(lab).returncode == 1
+    finally:
+        lab.lab("mend")
+    ask = f"{PROGRAM} --local --context prolog -o json"
+    answer = json.loads(lab.ssh("node02", ask).stdout)
+    assert (answer["outcome"], answer["open"]) == ("fail", False)
+    assert answer["sentence"].endswith("ago; once fixed: preflight gate clear --limit node02)")
+    before = verdict(lab, "node01")
+    assert (run(lab, "gate", "clear").returncode, verdict(lab, "node02")["looks"] != {}) == (2, True)
+    done = run(lab, "gate", "clear", "--limit", "node02")
+    assert (done.returncode, "cleared on node02\n" in done.stdout) == (0, True), done.stdout + done.stderr
+    answer = json.loads(lab.ssh("node02", ask).stdout)
+    assert (answer["outcome"], answer["open"]) == ("unknown", True)
+    assert "no check of this host is published" in answer["sentence"]
+    assert verdict(lab, "node01") == before
 
 
 def test_a_probe_stands_beside_the_check(lab: LabHandle) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.conftest import MakeLab, preflight
-from tests.lab.slurm_cluster import GATE, NODES, SlurmCluster, publish, running
+from tests.lab.slurm_cluster import GATE, NODES, PROGRAM, SlurmCluster, publish, running
 
 pytestmark = pytest.mark.lab
 
@@ -125,13 +125,13 @@ def broken(slurm: SlurmCluster, how: str, node: str) -> None:
         case "its verdict is damaged":
             slurm.put(node, "/var/lib/preflight/verdict.json", "\0" * 4096)
         case "its program raises":
-            text = slurm.lab.ssh(node, f"cat {GATE}").stdout
+            text = slurm.lab.ssh(node, f"cat {PROGRAM}").stdout
             assert "def decide(" in text
-            slurm.put(node, GATE, text.replace("def decide(", "def no_decide("), "755")
+            slurm.put(node, PROGRAM, text.replace("def decide(", "def no_decide("), "755")
         case "its program hangs":
-            text = slurm.lab.ssh(node, f"cat {GATE}").stdout
+            text = slurm.lab.ssh(node, f"cat {PROGRAM}").stdout
             hang = "def decide(*_, **__):\\n    import time\\n    time.sleep(600)\\n\\ndef no_decide("
-            slurm.put(node, GATE, text.replace("def decide(", hang), "755")
+            slurm.put(node, PROGRAM, text.replace("def decide(", hang), "755")
 
 
 HOW = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.conftest import LabHandle, preflight
+from tests.lab.conftest import LabHandle, MakeLab, preflight
 
 pytestmark = pytest.mark.lab
 
@@ -69,3 +69,43 @@ def test_the_log_of_a_rank_that_failed_is_evidence(two_by_two: LabHandle, probe:
         two_by_two.lab("mend", "link-down")
     assert (finding["host"], finding["device"]) == ("node02", 1)
     assert any(line.startswith("node02/1 log: [ERROR] HCCL(") and "EJ0002" in line for line in finding["evidence"])
+
+
+@pytest.fixture(scope="module")
+def four(make_lab: MakeLab) -> LabHandle:
+    lab = make_lab(hosts=4, devices=1, firewall="none")
+    lab.configure_devices()
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("fault", "options"),
+    [
+        ("stuck-import", ()),  # the default: 60 s
+        ("stuck-open", ()),
+        ("stuck-collective", ("--seconds", "150")),  # 60 do on an idle machine
+    ],
+)
+def test_the_controller_s_gate_names_a_hung_device(four: LabHandle, fault: str, options: tuple[str, ...]) -> None:
+    """With the deadlines that hccl has by default, which are longer than the time that there is."""
+    nodes = ("--nodes", "node[01-04]")
+    four.lab("break", fault, "--host", "node02", "--device", "0")
+    try:
+        done = preflight("gate", "controller", "--inventory", four.inventory, *nodes, *options, check=False)
+    finally:
+        four.lab("mend", fault)
+    answer = json.loads(done.stdout)
+    assert [(bad["node"], bad["check"]) for bad in answer["bad"]] == [("node02", "PRB101")], answer
+
+
+def test_a_probe_with_a_budget_names_a_hung_device(four: LabHandle) -> None:
+    four.lab("break", "stuck-open", "--host", "node02", "--device", "0")
+    try:
+        done = preflight(
+            "probe", "--inventory", four.inventory, "--quick", "--budget", "60s", "-o", "json", check=False
+        )
+    finally:
+        four.lab("mend", "stuck-open")
+    failures = [finding for finding in json.loads(done.stdout)["findings"] if finding["outcome"] == "fail"]
+    assert [(finding["check"], finding["host"]) for finding in failures] == [("PRB101", "node02")]
+    assert done.returncode == 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from preflight.gate.exec_choice import Choice, Wanted, choose, met, named
+from preflight.gate.exec_choice import Choice, Wanted, are_proved, choose, met, named
 from preflight.model.finding import Finding
 from preflight.model.gate import Unknown
 from preflight.model.measure import Culprit, Member, Observation, TestOutcome, TestResult
@@ -28,7 +28,52 @@ def chosen(
     met: Sequence[str] = HOSTS,
     **left_out: str,
 ) -> Choice:
-    return choose(HOSTS, findings, left_out, Wanted(nodes, policy), met)
+    return choose(HOSTS, findings, left_out, Wanted(nodes, policy), [observed("r2-0", *met)])
+
+
+def observed(id_: str, *places: str, outcome: TestOutcome = TestOutcome.PASS) -> Observation:
+    """A test of these hosts, or devices as `node01/1`."""
+    split = [place.partition("/") for place in places]
+    members = tuple(Member(host, int(device or 0), rank) for rank, (host, _, device) in enumerate(split))
+    return Observation(TestResult(id_, "all_reduce", "int32", 8, None, members, outcome, "closed"), ())
+
+
+ALONE = [observed(f"r1-{number}", host) for number, host in enumerate(HOSTS)]
+DEAD = [*ALONE[:3], observed("r1-3", "node04", outcome=TestOutcome.FAIL)]
+TOGETHER = observed("r2-0", *HOSTS[:3])
+NOT_RUN = observed("r2-1", *HOSTS[:3], outcome=TestOutcome.NOT_RUN)
+
+
+@pytest.mark.parametrize(
+    ("observations", "proved"),
+    [
+        ([*DEAD, TOGETHER], True),
+        (DEAD, True),  # nobody was to meet
+        ([*DEAD, observed("r2-0", "node01", "node02"), observed("r2-1", "node02", "node03")], True),
+        ([*DEAD, TOGETHER, observed("r0-0", *HOSTS, outcome=TestOutcome.FAIL)], True),  # the roll-call
+        ([*DEAD, TOGETHER, observed("r3-0", *HOSTS, outcome=TestOutcome.HANG)], True),  # node04 took part
+        ([*DEAD, TOGETHER, observed("r2-1", *HOSTS[:3], outcome=TestOutcome.REFUSED)], True),
+        ([], False),
+        ([*DEAD, TOGETHER, NOT_RUN], False),
+        ([*DEAD, observed("r2-0", "node01", "node02")], False),  # node03 met nobody
+        ([*DEAD, observed("r2-0", "node01", "node04"), observed("r2-1", "node02", "node03")], False),
+        ([*DEAD, TOGETHER, observed("r2-1", "node01/1", "node04/1")], False),  # its device 1 has passed nothing
+        ([*DEAD, TOGETHER, observed("r1-4", "node01/1", outcome=TestOutcome.WRONG_DATA)], False),
+    ],
+)  # fmt: skip
+def test_what_proves_hosts_completely(observations: Sequence[Observation], proved: bool) -> None:
+    assert are_proved(HOSTS[:3], observations) is proved
+
+
+def test_an_unknown_without_a_host_does_not_outweigh_a_complete_proof_of_the_others() -> None:
+    dead = bad("device", "node04/0", test="r1-3")
+    few = Finding("PRB118", Outcome.UNKNOWN, "fewer than 4 of 4 ranks brought a time")
+    choice = choose(HOSTS, [dead, few], {}, Wanted(3), [*DEAD, TOGETHER])
+    assert (choice.take, choice.code, choice.problem) == (HOSTS[:3], 0, "")
+    assert choice.out == {"node04": "PRB101, it stops"}
+    doubtful = choose(HOSTS, [dead, few], {}, Wanted(3), [*DEAD, TOGETHER, NOT_RUN])
+    assert (doubtful.take, doubtful.code) == ((), 3)
+    assert "PRB118, fewer than 4 of 4 ranks" in doubtful.problem
 
 
 @pytest.mark.parametrize(
@@ -74,13 +119,9 @@ def test_who_met_nobody_has_disturbed_nobody() -> None:
 
 
 def test_who_has_met() -> None:
-    def seen(id_: str, *hosts: str, outcome: TestOutcome = TestOutcome.PASS) -> Observation:
-        members = tuple(Member(host, 0, rank) for rank, host in enumerate(hosts))
-        return Observation(TestResult(id_, "all_reduce", "int32", 8, None, members, outcome, "closed"), ())
-
     tests = [
-        seen("r0-0", *HOSTS, outcome=TestOutcome.HANG), seen("r1-0", "node01", "node01"),
-        seen("r2-0", "node02", "node03"), seen("r2-1", "node02", "node04", outcome=TestOutcome.NOT_RUN),
+        observed("r0-0", *HOSTS, outcome=TestOutcome.HANG), observed("r1-0", "node01/0", "node01/1"),
+        observed("r2-0", "node02", "node03"), observed("r2-1", "node02", "node04", outcome=TestOutcome.NOT_RUN),
     ]  # fmt: skip
     assert met(tests) == {"node02", "node03"}
 
@@ -114,7 +155,7 @@ def test_too_few_are_good() -> None:
 
 
 def test_what_is_unknown_of_everybody_closes_unless_the_policy_is_open() -> None:
-    closed = chosen(unknown(None, "12 tests did not run"), nodes=2)
+    closed = chosen(unknown(None, "12 tests did not run"), nodes=2, met=())
     assert (closed.take, closed.code) == ((), 3)
     assert "PRB114, 12 tests did not run; --unknown open runs it all the same" in closed.problem
     assert chosen(unknown(None), policy=Unknown.OPEN) == Choice(HOSTS)

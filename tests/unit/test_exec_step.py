@@ -187,9 +187,22 @@ def test_the_table_of_one_that_runs_is_left_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_signal_after_its_own_end_changes_no_exit_code() -> None:
+    """Of an engine that has seen another node fail at the same time. The failure is told a second after the start."""
+    argv, environment = on_node("echo $$; exit 127")
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stdout
+        gone(running.stdout.readline().decode().strip())
+        time.sleep(0.1)
+        running.terminate()
+        assert running.wait() == 127
+
+
 def test_told_to_end_it_ends_all_and_its_code_is_the_least(tmp_path: Path) -> None:
     fork = f"(setsid sh -c 'echo $$ > {tmp_path}/far; exec sleep 60' &)"
-    argv, environment = on_node(f"{fork}; trap 'exit 9' TERM; while [ ! -s {tmp_path}/far ]; do :; done; echo up; wait")
+    argv, environment = on_node(
+        f"{fork}; trap 'exit 9' TERM; while [ ! -s {tmp_path}/far ]; do :; done; echo up; sleep 60 & wait"
+    )
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, start_new_session=True) as running:
         assert running.stdout
         running.stdout.readline()

@@ -11,9 +11,19 @@ from pathlib import Path
 import pytest
 
 from preflight.cli.main import main
-from preflight.gate.install import POLICY, PROGRAM, installing, is_ours, program_text, removing
+from preflight.gate.install import (
+    FRONT,
+    POLICY,
+    PROGRAM,
+    front_text,
+    installing,
+    is_ours,
+    program_text,
+    removing,
+    undoing_allowed,
+)
 from preflight.gate.policy import gate_json
-from preflight.model.change import Kind
+from preflight.model.change import Kind, Plan
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import UsageError
 from preflight.model.gate import GatePolicy
@@ -23,7 +33,7 @@ from preflight.transport.types import Answer, Channel, Program, TransportError, 
 
 HOST = Host("node01", "192.0.2.1")
 CLUSTER = Cluster("c", Product.CPU, (HOST,))
-OURS = {PROGRAM: program_text("/usr/bin/python3"), POLICY: gate_json(CLUSTER, HOST)}
+OURS = {PROGRAM: program_text("/usr/bin/python3"), FRONT: front_text(), POLICY: gate_json(CLUSTER, HOST)}
 
 
 @dataclass
@@ -34,6 +44,7 @@ class There:
     odd: Mapping[str, str] = field(default_factory=dict)
     python: str = "/usr/bin/python3"
     at_work: str = ""
+    named: tuple[str, ...] = ()  # lines of Slurm's configuration
     trouble: TransportError | None = None
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
@@ -45,7 +56,8 @@ class There:
         answer: dict[str, object]
         if "paths" in asked:
             kinds = {path: "file" if path in self.files else "missing" for path in asked["paths"]}
-            answer = {"python": self.python, "kinds": {**kinds, **self.odd}}
+            named = self.named if asked["front"] == FRONT else ()
+            answer = {"python": self.python, "kinds": {**kinds, **self.odd}, "named": named}
         else:
             assert asked["action"] == "compare"
             results = [self.met(change["target"], change["after"]) for change in asked["plain"]]
@@ -81,16 +93,17 @@ def kept_off(there: There) -> str:
     return found.kept_off["node01"]
 
 
-def test_both_files_are_brought_to_a_host_that_has_none() -> None:
+def test_all_files_are_brought_to_a_host_that_has_none() -> None:
     plan = installing(CLUSTER, way(There()), force=False).plan
     assert [(change.kind, change.target) for change in plan.changes] == [
+        (Kind.PROGRAM, "/usr/local/lib/preflight/gate"),
         (Kind.PROGRAM, "/usr/local/sbin/preflight-gate"),
         (Kind.FILE, "/etc/preflight/gate.json"),
     ]
     assert planned(There()) == {path: (None, text) for path, text in OURS.items()}
 
 
-def test_a_host_that_has_both_is_left_alone() -> None:
+def test_a_host_that_has_all_is_left_alone() -> None:
     found = installing(CLUSTER, way(There(OURS)), force=False)
     assert (found.plan.changes, found.kept_off) == ((), {})
 
@@ -109,7 +122,7 @@ def test_an_older_version_is_replaced_and_the_way_back_is_known(old: str) -> Non
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        (PROGRAM, "#!/bin/sh\nexit 0\n"),
+        (FRONT, "#!/bin/sh\nexit 0\n"),
         (PROGRAM, ""),
         (POLICY, "max_age: 3\n"),
         (POLICY, "[1]"),
@@ -133,10 +146,36 @@ def test_what_is_removed_is_ours_and_the_way_back_is_known() -> None:
     assert removing(way(There()), force=False).plan.changes == ()
 
 
+NAMED = "/etc/slurm/slurm.conf:12: Prolog=/usr/local/sbin/preflight-gate"
+
+
+def test_the_front_goes_last_and_stays_while_slurm_starts_it() -> None:
+    plan = removing(way(There(OURS)), force=False).plan
+    assert [change.target for change in plan.changes] == [POLICY, PROGRAM, FRONT]
+    for force in (False, True):
+        found = removing(way(There(OURS, named=(NAMED,))), force=force)
+        assert found.plan.changes == ()
+        assert f"First take out: {NAMED}. Then run: scontrol reconfigure" in found.kept_off["node01"]
+
+
+def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
+    plan = removing(way(There(OURS)), force=False).plan
+    assert undoing_allowed(plan, way(There(OURS))) == (plan, ())
+    left, (why,) = undoing_allowed(plan, way(There(OURS, named=(NAMED,))))
+    assert left.changes == ()
+    assert why.startswith("node01: Slurm still starts the gate")
+    assert NAMED in why
+    older = replace(plan, changes=tuple(replace(change, after="#!/usr/bin/python3\n") for change in plan.changes))
+    assert undoing_allowed(older, way(There(OURS, named=(NAMED,)))) == (older, ()), "one that takes none away"
+    away = There(trouble=TransportError(Trouble.REFUSED, "node01: nobody listens", "start sshd"))
+    assert undoing_allowed(plan, way(away)) == (Plan(), ("node01: nobody listens",))
+
+
 @pytest.mark.parametrize(
     ("there", "says"),
     [
         (There(odd={PROGRAM: "link"}), f"{PROGRAM} is a link there; remove it"),
+        (There(odd={FRONT: "link"}), f"{FRONT} is a link there; remove it"),
         (There(odd={POLICY: "folder"}), f"{POLICY} is a folder there; remove it"),
         (There(python=""), "no Python 3.6 or newer starts there that could run the gate"),
         (There(python="/opt/a b/python3"), "no Python 3.6 or newer starts there that could run the gate"),

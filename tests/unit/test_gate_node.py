@@ -19,6 +19,7 @@ jobs = importlib.import_module("gate.jobs")
 answers = importlib.import_module("gate.answer")
 files = importlib.import_module("gate.files")
 
+FOUND = " (found 60 min ago; once fixed: preflight gate clear --limit node01)"
 OUR_LINKS = """
 case "$*" in
 *-link*) echo "link status: UP" ;;
@@ -489,7 +490,7 @@ def test_what_a_look_found_and_is_not_looked_at_here_stands(node: Node) -> None:
     answer = node.ask()
     assert [one["outcome"] for one in answer.reasons] == ["fail", "fail", "unknown", "warn"]
     assert says(answer) == {*found, ("PRB103", "unknown", 1)}
-    assert answer.sentence == "node01 is broken: NPU117: NPU117 has fail (and 1 more)"
+    assert answer.sentence == (f"node01 is broken: NPU117: NPU117 has fail{FOUND} (and 1 more)")
     assert len(answer.text().splitlines()) == 5
 
 
@@ -523,7 +524,7 @@ def test_the_operators_rules(node: Node, case: str) -> None:
     assert answer.outcome == outcome
     assert answer.open is (outcome in ("pass", "warn"))
     if outcome == "warn":
-        assert "NPU117 has fail (fail, and not required)" in answer.sentence
+        assert f"NPU117 has fail{FOUND} (fail, and not required)" in answer.sentence
 
 
 def test_a_check_that_is_off_is_not_looked_at(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,7 +543,7 @@ def test_switches_that_others_can_write_switch_nothing_off(node: Node) -> None:
 
 
 def test_a_probe_is_needed_only_where_the_operator_says_so(node: Node) -> None:
-    old = node.look(("PRB101", "fail", 0), time=NOW - 400 * HOUR)
+    old = node.look(time=NOW - 400 * HOUR)
     node.verdict(None, old)
     assert node.ask().outcome == "pass"
     node.policy(need_probe=True)
@@ -551,6 +552,51 @@ def test_a_probe_is_needed_only_where_the_operator_says_so(node: Node) -> None:
     assert "no probe of this host is published; preflight probe --publish" in node.ask().sentence
     node.verdict(None, node.look())
     assert node.ask().outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    ("changes", "age"),
+    [
+        ({"time": NOW - 30 * HOUR}, "30 h"),
+        ({"expires": NOW - 1}, "60 min"),
+        ({"time": NOW + 7200}, "0 s"),
+        ({"state": {"boot": "", "kernel": "another", "driver": "", "nics": {}}}, "60 min"),
+    ],
+)
+def test_a_failure_holds_until_a_newer_run_takes_its_place(node: Node, changes: dict[str, Any], age: str) -> None:
+    """A run that passed does not: its other problems go with it."""
+    node.policy({"product": "cpu"})
+    node.verdict(node.look(("NPU117", "fail", 0), ("HST106", "warn", None), **changes))
+    answer = node.ask()
+    assert (answer.outcome, answer.open) == ("fail", False)
+    failures = [one for one in answer.reasons if one["check"] != "verdict"]
+    words = f"NPU117 has fail (found {age} ago; once fixed: preflight gate clear --limit node01)"
+    assert [(one["check"], one["summary"]) for one in failures] == [("NPU117", words)]
+    assert words in answer.sentence
+    assert node.ask(SLURM_JOB_GPUS="1").outcome == "unknown", "it is another device than this job's"
+    node.verdict()
+    assert node.ask().outcome == "pass"
+
+
+def test_an_old_failure_of_the_probe_holds_beside_a_new_check(node: Node) -> None:
+    node.verdict(None, node.look(("PRB101", "fail", 0), time=NOW - 400 * HOUR))
+    assert says(node.ask()) == {("PRB101", "fail", 0)}
+    assert node.ask().age == 400 * HOUR
+
+
+def test_an_old_failure_that_the_live_checks_do_not_see_any_more_is_gone(node: Node) -> None:
+    node.policy({"product": "cpu"})
+    node.verdict(node.look(("PRT101", "fail", None), time=NOW - 30 * HOUR))
+    assert says(node.ask()) == {("verdict", "unknown", None)}
+
+
+def test_a_long_failure_keeps_its_age_and_what_clears_it(node: Node) -> None:
+    look = node.look(("NPU117", "fail", 0))
+    look["problems"][0]["summary"] = "x" * 300
+    node.verdict(look)
+    (reason,) = node.ask().reasons
+    assert reason["summary"].endswith("x" + FOUND)
+    assert len(reason["summary"]) == 300
 
 
 def test_unknown_is_what_the_policy_says_of_each_context(node: Node) -> None:

@@ -142,7 +142,7 @@ def test_with_an_empty_environment_it_answers_and_writes_that_down(gate: Gate) -
     done = gate(*LOCAL)
     assert (done.code, done.err, done.answer["outcome"], done.answer["open"]) == (0, "", "pass", True)
     done = gate(environment=PROLOG)
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out, done.err) == (0, "preflight-gate: open\n", "")
     by_hand, prolog = gate.recorded()
     assert (by_hand["context"], prolog["context"], prolog["job"]) == ("job", "prolog", "77")
     assert gate.node.file(records.PLACE).stat().st_mode & 0o777 == 0o600

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from preflight.cli.main import main
-from preflight.gate.slurm_conf import CONTROLLER_LINES, EXPIRY_LINES, GATE, LINES, problems, settings
+from preflight.gate.slurm_conf import CONTROLLER_LINES, EXPIRY_LINES, GATE, LINES, PROGRAM, problems, settings
 
 GOOD = LINES + CONTROLLER_LINES
 
@@ -13,14 +13,14 @@ GOOD = LINES + CONTROLLER_LINES
 class Machine:
     """Files by their paths; of programs the gate alone."""
 
-    def __init__(self, files: dict[str, str] | None = None) -> None:
-        self.files = files or {}
+    def __init__(self, files: dict[str, str] | None = None, programs: tuple[str, ...] = (GATE, PROGRAM)) -> None:
+        self.files, self.programs = files or {}, programs
 
     def text(self, path: str) -> str | None:
         return self.files.get(path)
 
     def why_not_run(self, path: str) -> str:
-        return "" if path == GATE else "is not there"
+        return "" if path in self.programs else "is not there"
 
 
 def without(key: str) -> str:
@@ -38,11 +38,11 @@ TRAPS = {
     "DeferBatch alone": (instead("PrologFlags", "DeferBatch"), "without PrologFlags=Alloc"),
     "no limit": (without("PrologEpilogTimeout"), "no PrologEpilogTimeout"),
     "no limit by number": (instead("PrologEpilogTimeout", "65534"), "no PrologEpilogTimeout"),
-    "a short limit": (instead("PrologEpilogTimeout", "60"), "less than the gate may take (75 s)"),
+    "a short limit": (instead("PrologEpilogTimeout", "60"), "less than the gate may take (105 s)"),
     "jobs held": (without("SchedulerParameters"), "requeued and held"),
     "jobs held, other parameters": (instead("SchedulerParameters", "bf_interval=5"), "requeued and held"),
     "MessageTimeout": (GOOD + "MessageTimeout=5\n", "MessageTimeout=5 is not more than a Prolog may take"),
-    "BatchStartTimeout": (GOOD + "BatchStartTimeout=8\n", "BatchStartTimeout=8 is not more than"),
+    "BatchStartTimeout": (GOOD + "BatchStartTimeout=9\n", "BatchStartTimeout=9 is not more than"),
     "two Prologs": (GOOD + "prolog=/opt/site/prolog\n", "Prolog was set in line 2, to /usr/local/sbin/preflight-gate"),
     "another's Prolog": (
         "Prolog=/opt/site/prolog\nPrologFlags=Alloc,DeferBatch\nSchedulerParameters=nohold_on_prolog_fail\n"
@@ -88,15 +88,21 @@ def test_our_own_lines_have_none(text: str) -> None:
     assert problems("/etc/slurm/slurm.conf", text, Machine()) == []
 
 
+def test_a_front_without_its_program_opens_and_is_named() -> None:
+    found = problems("/etc/slurm/slurm.conf", GOOD, Machine(programs=(GATE,)))
+    assert len(found) == 4
+    assert all(one.severe and f"{PROGRAM}, which it runs, is not there; then it opens" in str(one) for one in found)
+
+
 def test_a_problem_names_its_line() -> None:
     (found,) = problems("/etc/slurm/slurm.conf", instead("PrologFlags", "Alloc"), Machine())
-    assert str(found).startswith("/etc/slurm/slurm.conf:15: PrologFlags without DeferBatch")
+    assert str(found).startswith("/etc/slurm/slurm.conf:16: PrologFlags without DeferBatch")
 
 
 def test_what_is_included_counts_and_has_its_own_lines() -> None:
     machine = Machine({"/etc/slurm/gate.conf": without("PrologFlags") + "PrologFlags=Alloc\n"})
     (found,) = problems("/etc/slurm/slurm.conf", "ClusterName=x\nInclude gate.conf\n", machine)
-    assert (found.file, found.line) == ("/etc/slurm/gate.conf", 15)
+    assert (found.file, found.line) == ("/etc/slurm/gate.conf", 16)
 
 
 LINES_OF = {
@@ -145,3 +151,8 @@ def test_a_file_is_checked_on_the_machine(tmp_path: Path, capsys: pytest.Capture
 def test_a_file_that_cannot_be_read_ends_with_2(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate", "install", "slurm", "--conf", str(tmp_path / name)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_a_slurm_conf_without_an_end_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", "install", "slurm", "--conf", "/dev/zero"]) == 2
+    assert "/dev/zero cannot be read: this is no ordinary file" in capsys.readouterr().err

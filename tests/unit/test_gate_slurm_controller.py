@@ -202,7 +202,7 @@ def test_those_with_another_s_reason_are_left_as_they_are(site: Site) -> None:
 def test_where_too_many_would_be_out_nobody_is_and_the_job_starts(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site.nodes(node1="", node2="", node3="preflight: old", node4="")
+    site.nodes(node1="", node2="", node3="preflight: NPU107 old", node4="")
     assert (site.run(), site.done) == (0, [])
     assert "systemic: 3 of 4 nodes would be out" in capsys.readouterr().err
 

@@ -13,6 +13,8 @@ from gate.slurm_nodes import Scontrol, SlurmError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from preflight.checks.registry import all_checks
+
 OURS = "preflight: NPU107 device 3: its link is down"
 LINE = "NodeName={} Arch=x86_64 CPUAlloc=0 Gres=(null) OS=Linux 6.1 #1 SMP State={} Partitions=main  AllocTRES= {}"
 LIMIT = {"nodes": None, "percent": 10.0}
@@ -269,6 +271,14 @@ def test_a_reason_is_one_short_line_of_ascii() -> None:
     assert len(said) == slurm_nodes.REASON
 
 
+def test_a_long_reason_keeps_its_age_and_what_clears_it() -> None:
+    age = " (found 26 h ago; once fixed: preflight gate clear --limit node02)"
+    said = slurm_nodes.reason("NPU117", "y" * 300 + age)
+    assert said.startswith("preflight: NPU117 yyy")
+    assert said.endswith("y" + age)
+    assert len(said) == slurm_nodes.REASON
+
+
 def test_an_unknown_that_the_policy_closes_is_a_reason_too(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": ""}))
     scontrol = stand_in(f'case "$*" in *show*) cat {tmp_path}/nodes;; esac')
@@ -282,7 +292,19 @@ GIVEN_BACK = {
     "preflight: PRB101 device 0 came as far as store": "",  # a node alone cannot tell
     "dead fan": "",
     "": "",
+    # An administrator's, which only begin as ours do.
+    "preflight: keep out until Monday, jo": "",
+    "preflight:": "",
+    "preflight: NPU107": "",
+    "preflight: NPU1070 is on order": "",
+    "preflight: ABC107 no check of ours": "",
+    "preflight:NPU107 device 3": "",
+    "Preflight: NPU107 device 3": "",
 }
+
+
+def test_a_reason_of_ours_names_a_check() -> None:
+    assert all(slurm_nodes.is_ours(slurm_nodes.reason(check, "x")) for check in (*all_checks(), "verdict", "gate"))
 
 
 @pytest.mark.parametrize(("why", "call"), GIVEN_BACK.items())

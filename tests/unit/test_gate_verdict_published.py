@@ -239,3 +239,15 @@ def test_who_is_not_root_is_told_what_to_do(root: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(publish, "publish", refused)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert error(request(root)).endswith('it needs root: set ssh.user = "root" or ssh.sudo = true in the inventory')
+
+
+def test_an_operator_clears_failures_and_nothing_else(tmp_path: Path) -> None:
+    clear = request(tmp_path, looks={}, clear=True)
+    assert error(clear) == ""
+    assert error(request(tmp_path, "check", looks={"check": look("r1", "fail")})) == ""
+    assert error(request(tmp_path, "probe", run="r2")) == ""
+    assert set(gate.load(Policy, str(tmp_path), os.getuid())) == {"check", "probe"}
+    for _ in range(2):
+        assert error(clear) == ""
+        (kept,) = gate.load(Policy, str(tmp_path), os.getuid()).items()
+        assert (kept[0], kept[1]["run"]) == ("probe", "r2")

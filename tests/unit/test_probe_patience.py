@@ -1,7 +1,7 @@
 """How long the probe waits for HCCL's own words, and for devices whose workers it killed."""
 
+import importlib
 import runpy
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from preflight.probe.messages import Message, Settled
 from preflight.probe.observe import with_held
 from preflight.probe.patience import DEADLINES, hccl_waits, late, step_deadline
 
-SETTLE = Path(__file__).parents[2] / "preflight/remote/agent/settle.py"
+REMOTE = Path(__file__).parents[2] / "preflight/remote"
 A1, A2, A3 = Product.ATLAS_A1, Product.ATLAS_A2, Product.ATLAS_A3
 DFS = "HCCL_DFS_CONFIG"
 
@@ -60,17 +60,20 @@ def test_hccl_s_own_time_outs_count_as_waiting() -> None:
 
 def waiting(monkeypatch: pytest.MonkeyPatch, answers: dict[int, list[str | Exception]]) -> tuple[Any, list[float]]:
     """`settle` with an hccn_tool that gives these answers, the last of them for ever; and how long it has slept."""
-    program = runpy.run_path(str(SETTLE))
     slept: list[float] = []
 
-    def run(command: list[str], **_: Any) -> Any:
+    monkeypatch.syspath_prepend(str(REMOTE))
+    tools = importlib.import_module("collect.tools")
+
+    def run(command: list[str], *_: Any, **__: Any) -> Any:
         left = answers[int(command[2])]
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Exception):
-            raise answer
-        return subprocess.CompletedProcess(command, 0, answer.encode())
+            raise tools.LookError(str(answer))
+        return {"out": answer, "err": "", "code": 0}
 
-    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr(tools, "command", run)
+    program = runpy.run_path(str(REMOTE / "agent/settle.py"))
     monkeypatch.setattr("time.sleep", slept.append)
     monkeypatch.setattr("time.monotonic", lambda: sum(slept))
     return program["settle"], slept

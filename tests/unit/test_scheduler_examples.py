@@ -12,6 +12,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples" / "schedulers"
 GATE = "/usr/local/sbin/preflight-gate"
 GOOD, BROKEN, CLOSED = "exit 0", "exit 1", "exit 3"
+DAMAGED = "echo SyntaxError >&2; exit 1"  # as Python ends where the program is no Python
 OWN_TROUBLE = ("exit 2", "exit 42", "exit 127", "kill -9 $$")
 STAND_IN_PBS = '''
 """A stand-in of the module that PBS gives its hooks: accept and reject end the hook, as the real ones do."""
@@ -56,7 +57,8 @@ def logmsg(level, text):
 def with_gate(name: str, folder: Path, does: str) -> Path:
     """The script, with a gate that `does` this."""
     gate = folder / "preflight-gate"
-    gate.write_text(f'#!/bin/sh\n[ "$*" = "--local --context prolog" ] || exit 2\necho "node01 is so"\n{does}\n')
+    says = "" if does == DAMAGED else 'echo "node01 is so"'
+    gate.write_text(f'#!/bin/sh\n[ "$*" = "--local --context prolog" ] || exit 2\n{says}\n{does}\n')
     gate.chmod(0o755)
     text = (EXAMPLES / name).read_text()
     assert text.count(GATE) == 1
@@ -126,3 +128,10 @@ def test_the_pbs_hook_takes_a_broken_host_alone_out_of_service_and_only_where_it
 def test_the_pbs_hook_is_python_3_6() -> None:
     """PBS brings a Python of its own."""
     ast.parse((EXAMPLES / "pbs_preflight.py").read_text(), feature_version=(3, 6))
+
+
+def test_a_damaged_gate_lets_jobs_begin(tmp_path: Path) -> None:
+    for name in ("lsf-preflight", "flux-preflight"):
+        script = with_gate(name, tmp_path, DAMAGED)
+        assert subprocess.run(["sh", str(script)], capture_output=True, check=False).returncode == 0, name
+    assert hook(tmp_path, DAMAGED)[0] == "accepted"

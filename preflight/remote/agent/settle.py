@@ -5,8 +5,9 @@ Runs in a process of its own, since a call of hccn_tool takes its time and the a
 
 import os
 import re
-import subprocess
 import time
+
+from collect.tools import LookError, command
 
 SECONDS = 30  # as long as a device is waited for
 QUIET = 10  # seconds that are waited where hccn_tool cannot be asked: as long as a device usually takes
@@ -38,15 +39,12 @@ def settle(devices):
 def ask(device):
     """exist, not exist, busy (the tool, which is asked again), or what it said instead."""
     environment = dict(os.environ, LC_ALL="C", PATH=":".join((os.environ.get("PATH", ""), *NOT_THERE)))
-    command = ["hccn_tool", "-i", str(device), "-process", "-g"]
+    asked = ["hccn_tool", "-i", str(device), "-process", "-g"]
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=CALL,
-            env=environment,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = command(asked, time.monotonic() + CALL, environment=environment)
+    except LookError as error:
         return str(error)[:200]
-    text = done.stdout.decode("utf-8", "replace")
+    text = done["out"] + done["err"]
     if "hccn_tool is busy" in text:
         return "busy"
     found = re.search(r"hccp process ?: ?(exist|not exist)\s*$", text)

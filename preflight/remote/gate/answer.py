@@ -2,6 +2,7 @@
 
 WORST_FIRST = ("fail", "unknown", "warn", "pass")
 SENTENCE = 400  # characters at most; summaries come from verdicts and tools
+FOUND = " (found "  # begins what says how old a failure of a verdict is
 JOB_CONTEXTS = ("job", "init")  # a policy that nobody can read leaves these closed, and the scheduler's open
 
 

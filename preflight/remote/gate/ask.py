@@ -21,6 +21,9 @@ def working(work, descriptor):
         os.write(descriptor, json.dumps(words).encode() + b"\n")
 
     os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)  # whoever reads our parent's output must not wait for a child that the kernel holds
+    os.dup2(nothing, 2)
     for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

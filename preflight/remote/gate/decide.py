@@ -9,10 +9,9 @@ from gate.jobs import job_devices
 from gate.live import Host, closed_nodes, device_nodes, free_ports, host_nic, leftovers, reserved_ports
 from gate.policy import load
 from gate.state import own_nics
-from gate.verdict import known
+from gate.verdict import LONGEST, known
 
 MOST = 50  # reasons of an answer
-LONGEST = 300  # characters of one's summary
 VENDOR_SECONDS = 2.5  # for all calls of hccn_tool together: what Slurm is then to be told takes time, too
 LINKS = ("NPU107", "NPU101")  # what hccn_tool is started for
 AGAIN = ("PRT101", *LINKS)  # what the live checks look at as thoroughly as a look does: the later one counts
@@ -41,7 +40,7 @@ def decide(context, environment, say=None, root="/", owner=0, now=None):
     reasons += verdict.troubles
     if context == "init" and mine is None:  # a container's devices are those that it was given
         host.devices = {device for device in devices if os.path.exists(host.path(host.node(device)))}
-    problems = [one for look in verdict.looks.values() for one in of_look(look) if counts(one, mine)]
+    problems = [one for one in verdict.problems(now, policy.host) if counts(one, mine)]
     host.processes = context != "init"  # a container sees its own, unless it has its node's
     if context == "init" and not own_nics(root):
         host.network = False
@@ -79,14 +78,6 @@ def looks(context, host, links):
         yield "NPU107", lambda: vendor.links(host.devices, until)
         if policy.addresses:
             yield "NPU101", lambda: vendor.addresses(host.devices, policy.addresses, until)
-
-
-def of_look(look):
-    """A look's problems; its outcome itself, where no problem accounts for it."""
-    problems = [one for one in look["problems"] if one["outcome"] != "pass"]
-    if look["outcome"] in ("fail", "unknown") and all(one["outcome"] != look["outcome"] for one in problems):
-        problems.append(reason("verdict", look["outcome"], "run %s ended so, and does not say why" % look.get("run")))
-    return problems
 
 
 def counts(problem, mine):

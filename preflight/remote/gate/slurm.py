@@ -77,7 +77,7 @@ def drained(answer, name, scontrol, limit):
     if nodes[name]:
         ours = "is drained already" if slurm.is_ours(nodes[name]) else "left as it is, its reason is not ours"
         return 1, "%s: %s" % (ours, nodes[name])
-    first = answer.reasons[0] if answer.reasons else {"check": "", "summary": answer.sentence}
+    first = answer.reasons[0] if answer.reasons else {"check": "gate", "summary": answer.sentence}
     why = slurm.take_out(scontrol, nodes, [name], slurm.reason(first["check"], first["summary"]), limit)
     return (0, why) if why else (1, "drained")
 
@@ -88,9 +88,9 @@ def taken_back(answer, name, scontrol):
 
     try:
         reason = scontrol.nodes(name).get(name, "")
-        check = reason[len(slurm.MARK) :].split(" ")[1:2] if slurm.is_ours(reason) else []
+        check = slurm.check_of(reason)
         still = {one["check"] for one in answer.reasons}
-        if not check or check[0].startswith(NEVER_RETURNED) or check[0] in still:
+        if not check or check.startswith(NEVER_RETURNED) or check in still:
             return 0, ""
         scontrol.undrain([name])
     except slurm.SlurmError as error:

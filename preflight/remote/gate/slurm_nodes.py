@@ -6,13 +6,20 @@ together have, because slurmctld may be slow just when many nodes are bad.
 """
 
 import os
+import re
 import subprocess
 import time
 
-MARK = "preflight:"  # reasons that begin so are ours; all others are left alone
+from gate.answer import FOUND
+
+MARK = "preflight:"
+# The form of our reasons: a check of ours, or what else an answer's reason may name. All others are left alone, also an
+# administrator's that begins with our mark.
+OURS = re.compile(MARK + r" ((?:ENV|FWL|GPU|HST|NIC|NPU|PNG|PRB|PRT|RDM|VER)[0-9]{3}|verdict|gate) \S")
 REASON = 160  # characters of a reason at most
 CALL = 2.0  # seconds of one call at most
 ANSWER = 16 << 20  # characters read of an answer: 20,000 nodes with 800 each
+ANCESTORS = 8  # processes above us that may be Slurm's daemon
 PLACES = (
     "/usr/bin/scontrol",
     "/usr/local/bin/scontrol",
@@ -76,16 +83,25 @@ class Scontrol(object):
 
 def found():
     """Where scontrol is: beside the slurmd or slurmctld that runs us, else in a usual place; "" if nowhere."""
-    try:
-        daemon = os.path.realpath("/proc/%d/exe" % os.getppid())
-    except OSError:
-        daemon = "/"
-    beside = os.path.join(os.path.dirname(os.path.dirname(daemon)), "bin", "scontrol")
-    is_slurm = os.path.basename(daemon).startswith("slurm")
-    for place in ((beside,) if is_slurm else ()) + PLACES:
+    for place in (*beside_daemon(), *PLACES):
         if os.access(place, os.X_OK):
             return place
     return ""
+
+
+def beside_daemon():
+    """Yield the scontrol of the Slurm that runs us. Between it and us are the front's shell and timeout."""
+    pid = os.getppid()
+    for _ in range(ANCESTORS):
+        try:
+            daemon = os.path.realpath("/proc/%d/exe" % pid)
+            if os.path.basename(daemon).startswith("slurm"):
+                yield os.path.join(os.path.dirname(os.path.dirname(daemon)), "bin", "scontrol")
+                return
+            with open("/proc/%d/stat" % pid, "rb") as file:
+                pid = int(file.read(4096).rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return
 
 
 def reasons(text):
@@ -102,7 +118,13 @@ def reasons(text):
 
 
 def is_ours(reason):
-    return reason.startswith(MARK)
+    return bool(OURS.match(reason))
+
+
+def check_of(reason):
+    """The check that a reason of ours names, "" of anybody else's."""
+    match = OURS.match(reason)
+    return match.group(1) if match else ""
 
 
 def most(limit, total):
@@ -163,9 +185,13 @@ def undone(scontrol, names):
 
 
 def reason(check, sentence):
-    """As Slurm is given it: it goes through its log, sinfo and people's scripts, so in plain ASCII."""
-    words = "%s %s %s" % (MARK, check, sentence)
-    return one_line(words.encode("ascii", "replace").decode())[:REASON].rstrip(' "')  # scontrol takes a last " away
+    """As Slurm is given it: it goes through its log, sinfo and people's scripts, so in plain ASCII. Where it is too
+    long, what says how old it is stays."""
+    words = one_line(("%s %s %s" % (MARK, check, sentence)).encode("ascii", "replace").decode())
+    head, found, age = words.rpartition(FOUND)
+    if found and len(age) < REASON // 2:
+        return head[: REASON - len(found + age)] + found + age
+    return words[:REASON].rstrip(' "')  # scontrol takes a last " away
 
 
 def one_line(text):

@@ -2,7 +2,7 @@
 
 import os
 
-from gate.answer import reason, span
+from gate.answer import FOUND, reason, span
 from gate.files import NotBelieved, is_number, parsed
 from gate.state import sha256, state, text
 
@@ -10,6 +10,8 @@ PLACE = "var/lib/preflight/verdict.json"
 LIMIT = 1024 * 1024  # bytes
 CLOCKS = 300  # seconds that the clock of the machine that wrote it may have been ahead of this host's
 AGAIN = {"check": "preflight check --publish", "probe": "preflight probe --publish"}
+CLEAR = "preflight gate clear --limit %s"
+LONGEST = 300  # characters of a summary
 OUTCOMES = ("pass", "warn", "fail", "unknown")
 
 
@@ -19,30 +21,44 @@ class Known:
     looks     {"check" or "probe": LOOK} that are this host's, fresh, and of the driver that runs
     troubles  reasons: why nobody knows
     rebooted  whether the host has booted since it was checked, or was not checked at all
+    failed    {"check" or "probe": LOOK} that are not fresh any more and failed: their failures count until a newer one
+              takes their place, or an operator clears them
     """
 
-    def __init__(self, looks, troubles, rebooted):
+    def __init__(self, looks, troubles, rebooted, failed):
         self.looks = looks
         self.troubles = troubles
         self.rebooted = rebooted
+        self.failed = failed
 
     def age(self, now):
-        return max((max(0, int(now - look["time"])) for look in self.looks.values()), default=None)
+        """Return the seconds since the oldest run that counts, None where none does."""
+        looks = (*self.looks.values(), *self.failed.values())
+        return max((since(look, now) for look in looks), default=None)
+
+    def problems(self, now, host):
+        """Return the problems that count; a failure says how old it is, and which command clears it."""
+        found = [dated(one, look, now, host) for look in self.looks.values() for one in of_look(look)]
+        old = [dated(one, look, now, host) for look in self.failed.values() for one in of_look(look)]
+        return found + [one for one in old if one["outcome"] == "fail"]
 
 
 def known(policy, now, root="/", owner=0):
     try:
         found = load(policy, root, owner)
     except NotBelieved as error:
-        return Known({}, [reason("verdict", "unknown", str(error))], True)
+        return Known({}, [reason("verdict", "unknown", str(error))], True, {})
     here = state(root)
-    looks, troubles = {}, []
+    looks, troubles, failed = {}, [], {}
     limits = {"check": policy.max_age, "probe": policy.probe_max_age}
     for name, look in sorted(found.items()):
         trouble = stale(name, look, limits[name], now, here)
         if not trouble:
             looks[name] = look
-        elif name == "check" or policy.need_probe:
+            continue
+        if look["outcome"] == "fail":
+            failed[name] = look
+        if name == "check" or policy.need_probe:
             troubles.append(reason("verdict", "unknown", "%s; %s" % (trouble, AGAIN[name])))
     troubles += [
         reason("verdict", "unknown", "no %s of this host is published; %s" % (name, AGAIN[name]))
@@ -53,7 +69,26 @@ def known(policy, now, root="/", owner=0):
     rebooted = checked is None or checked["state"]["boot"] != here["boot"]
     if checked and not rebooted:
         troubles += carriers(checked["state"]["nics"], here["nics"])
-    return Known(looks, troubles, rebooted)
+    return Known(looks, troubles, rebooted, failed)
+
+
+def of_look(look):
+    """A look's problems; its outcome itself, where no problem accounts for it."""
+    problems = [one for one in look["problems"] if one["outcome"] != "pass"]
+    if look["outcome"] in ("fail", "unknown") and all(one["outcome"] != look["outcome"] for one in problems):
+        problems.append(reason("verdict", look["outcome"], "run %s ended so, and does not say why" % look.get("run")))
+    return problems
+
+
+def since(look, now):
+    return max(0, int(now - look["time"]))
+
+
+def dated(problem, look, now, host):
+    if problem["outcome"] != "fail":
+        return problem
+    age = FOUND + "%s ago; once fixed: %s)" % (span(since(look, now)), CLEAR % host)
+    return dict(problem, summary=problem["summary"][: LONGEST - len(age)] + age)
 
 
 def load(policy, root="/", owner=0):

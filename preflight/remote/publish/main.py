@@ -7,6 +7,7 @@ The rest of stdin is the request, a JSON object:
     host     the host's name in the inventory
     config   sha256 of what the inventory says of it
     looks    {"check" or "probe": a LOOK (docs/gate.md) without time and state, with "max_age", seconds}
+    clear    whether looks that failed are taken away, which an operator says
     root     for tests: where the host's files stand
 
 The answer is `\\n<marker> <length>\\n<json>\\n`: {"error": why nothing was written, in a sentence, or "", "outdated":
@@ -58,6 +59,8 @@ def verdict(request, root):
     """The file's text."""
     now, here = int(time.time()), state(root)
     looks = published(request, root)
+    if request.get("clear"):
+        looks = {name: look for name, look in looks.items() if look["outcome"] != "fail"}
     for name, look in request["looks"].items():
         max_age = look.pop("max_age")
         looks[name] = dict(look, time=now, expires=now + int(max_age), state=here)

@@ -11,7 +11,8 @@ that nobody holds.
 
 Should the step be told to end (SIGTERM of an engine that has seen another node fail), the command is told, too, has
 GRACE to end, and the exit code is 1: engines report the highest code, and that is to be the first node's. For the same
-reason a failure is told a second after the start at the earliest, when this runs on all other nodes, too.
+reason a failure is told a second after the start at the earliest, when this runs on all other nodes, too; and once the
+command has ended by itself, its exit code stays, whatever signal comes.
 """
 
 import base64
@@ -32,6 +33,7 @@ from agent.processes import adopt_orphans, end_descendants
 
 STARTED = time.monotonic()
 ALL_STARTED = 1.0  # seconds
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE = 20  # seconds; Slurm's own (KillWait) are 30
 
 
@@ -85,12 +87,14 @@ def main():
         os.killpg(0, number)
         signal.alarm(GRACE)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, pass_on)
     signal.signal(signal.SIGALRM, lambda *_: end_descendants(os.getpid()))
     table = write(told["table"]) if told["table"] else None
     try:
         code = subprocess.Popen(["bash", "-c", told["scripts"][node]], stdin=subprocess.DEVNULL).wait()
+        for number in ENDING:  # the exit code is known: a signal that comes now must not take its place
+            signal.signal(number, signal.SIG_IGN)
     finally:
         end_descendants(os.getpid())
         if table:

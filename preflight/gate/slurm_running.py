@@ -1,0 +1,107 @@
+"""Whether the slurmctld that runs on this machine calls the gate as PrologSlurmctld.
+
+Slurm 22.05 takes PrologSlurmctld when slurmctld starts. After `scontrol reconfigure` alone `scontrol show config` shows
+the line, and nothing calls it. So the proof is a call since slurmctld's start, which the gate has recorded.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+RECORDS = "/var/lib/preflight/gate.jsonl"
+_SECONDS = 10  # for journalctl
+
+
+@dataclass(frozen=True)
+class Controller:
+    """The slurmctld of this machine. Times are seconds since 1970; `called` is the gate's last call, None without any
+    since `started`."""
+
+    started: float
+    configured: float  # the last change of slurm.conf or of what it includes
+    called: float | None
+
+
+def running(confs: Iterable[str], proc: str = "/proc", records: str = RECORDS) -> Controller | None:
+    """Return the slurmctld of this machine, None where there is none. `proc` and `records` are for tests."""
+    started = _started(Path(proc))
+    if started is None:
+        return None
+    called = _recorded(Path(records)) or _logged(started)
+    changed = max((Path(conf).stat().st_mtime for conf in confs), default=0.0)
+    return Controller(started, changed, called if called and called >= started else None)
+
+
+def told(controller: Controller) -> tuple[bool, str]:
+    """Return whether PrologSlurmctld is called, as far as is known, and a sentence about it."""
+    since = _moment(controller.started)
+    if controller.called is not None:
+        return True, f"slurmctld, running since {since}, called PrologSlurmctld at {_moment(controller.called)}"
+    if controller.started >= controller.configured:
+        return True, f"slurmctld was started at {since}, after the last change; no job has shown yet that it calls it"
+    return False, (
+        f"slurmctld runs since {since}, from before the last change at {_moment(controller.configured)}, and has not "
+        "called it since; scontrol reconfigure is not enough: systemctl restart slurmctld"
+    )
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _started(proc: Path) -> float | None:
+    """Return when the oldest slurmctld of this machine was started."""
+    try:
+        boot = next(
+            int(line.split()[1]) for line in (proc / "stat").read_text().splitlines() if line.startswith("btime ")
+        )
+    except (OSError, StopIteration, ValueError):
+        return None
+    ticks = os.sysconf("SC_CLK_TCK")
+    times = []
+    for entry in proc.glob("[0-9]*/stat"):
+        try:
+            head, _, rest = entry.read_text(errors="replace").rpartition(")")
+        except OSError:
+            continue  # it has ended
+        if head.endswith("(slurmctld"):
+            times.append(boot + int(rest.split()[19]) / ticks)
+    return min(times, default=None)
+
+
+def _recorded(path: Path) -> float | None:
+    """Return when the gate last recorded a call by slurmctld."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and record.get("context") == "controller":
+            moment = record.get("time")
+            return float(moment) if isinstance(moment, int | float) else None
+    return None
+
+
+def _logged(since: float) -> float | None:
+    """Return when the system's journal last has a call: a SlurmUser other than root cannot write the gate's record."""
+    command = ["journalctl", "-q", "-t", "preflight-gate", f"--since=@{int(since)}", "-o", "json", "--no-pager"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    for line in reversed(done.stdout.splitlines()):
+        try:
+            entry = json.loads(line)
+            if str(entry["MESSAGE"]).startswith(("preflight: job ", "controller: ")):
+                return int(entry["__REALTIME_TIMESTAMP"]) / 1e6
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None

@@ -20,12 +20,17 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from preflight.bounded_file import read_bounded
 from preflight.cli.common import write_whole
 from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.bundle/1"
 ABOUT, FACTS, REPORT, INVENTORY = "bundle.json", "facts.json", "report.json", "inventory.toml"
-_READ = {ABOUT: 16 << 20, FACTS: 1 << 30, REPORT: 256 << 20, INVENTORY: 16 << 20}  # name → bytes at most
+_READ = {ABOUT: 16 << 20, FACTS: 512 << 20, REPORT: 256 << 20, INVENTORY: 16 << 20}  # name → bytes at most
+_LARGEST = 512 << 20  # bytes of the whole file
+_LARGEST_LIST = 16 << 20  # bytes of its list of members
+_SMALL, _RATIO = 64 << 20, 100  # a larger member is at most so many times as large as it is packed: facts are 30 times
+_END, _END_OF_64 = b"PK\x05\x06", b"PK\x06\x07"
 _MOST_MEMBERS = 50_000
 _MAGIC = b"PK\x03\x04"
 _BAD = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError, OverflowError)
@@ -48,11 +53,11 @@ def write(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether it begins like one."""
+    """Whether it is an ordinary file that begins like one."""
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if path.is_file() else io.BytesIO() as file:
             return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -61,14 +66,14 @@ def read(path: Path) -> dict[str, bytes]:
     trusted."""
     found: dict[str, bytes] = {}
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        packed = read_bounded(path, _LARGEST)
+        _refuse_long_list(path, packed)
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             entries = archive.infolist()
             _refuse_strange(path, entries)
-            for name in _READ.keys() & {entry.filename for entry in entries}:
-                with archive.open(name) as member:
-                    found[name] = member.read(_READ[name] + 1)
-                if len(found[name]) > _READ[name]:
-                    raise UsageError(f"{path}: {name} in it is larger than {_READ[name] >> 20} MiB, so hardly ours")
+            for entry in entries:
+                if entry.filename in _READ:
+                    found[entry.filename] = _content(path, archive, entry)
     except _BAD as error:
         raise UsageError(
             f"{path} cannot be read as a support bundle ({error}); it may be cut, copy it again"
@@ -84,6 +89,24 @@ def read(path: Path) -> dict[str, bytes]:
             "support-bundle"
         )
     return found
+
+
+def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """What one member holds, unpacked no further than it may be large."""
+    largest = min(_READ[entry.filename], max(_SMALL, _RATIO * entry.compress_size))
+    with archive.open(entry) as member:
+        content = member.read(largest + 1)
+    if len(content) > largest:
+        raise UsageError(f"{path}: {entry.filename} in it is larger than {largest >> 20} MiB, so hardly ours")
+    return content
+
+
+def _refuse_long_list(path: Path, packed: bytes) -> None:
+    """Raises UsageError where the list of members, which is read whole, would take much memory."""
+    end = packed.rfind(_END)
+    size = int.from_bytes(packed[end + 12 : end + 16], "little") if end >= 0 else 0
+    if size > _LARGEST_LIST or packed[max(end - 20, 0) :].startswith(_END_OF_64):
+        raise UsageError(f"{path} lists more files than a support bundle of ours holds")
 
 
 def _schema(about: bytes) -> str:

@@ -5,9 +5,9 @@
   preflight check --from preflight-capture-….json
 
 Nothing is changed or written on the hosts. The file is its owner's alone. What looks like a password, key or token and
-all serial numbers are taken out of it; with --anonymous names and addresses are others, the same for the same.
-Where one of them would be left, nothing is written. Read it before you give it away: it holds what tools and files say,
-also names of users, switches and folders.
+all serial numbers are taken out of it. With --anonymous machines, switches, accounts, domains and addresses have other
+names, the same for the same. Public domains, such as nvidia.com and github.com, stay. Where a known name would be left,
+nothing is written. Read the file before you give it away: it holds what tools and files say, also names of folders.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable
 
 def run(args: argparse.Namespace) -> int:
     from preflight.facts.anonymous import Pseudonyms
-    from preflight.facts.capture import Capture, dump
+    from preflight.facts.capture import Capture, documents, dump
     from preflight.facts.formats import unknown
     from preflight.facts.identities import known
     from preflight.facts.seen import Seen
@@ -92,9 +92,11 @@ def run(args: argparse.Namespace) -> int:
         inventory = _inventory(args, s.cluster)
         seen = _look(args, s)
     facts = {name: it.facts for name, it in seen.items() if isinstance(it, Seen)}
-    pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts)) if args.anonymous else None
-    strange = unknown(facts)
     hosts = {name: it.answered if isinstance(it, Seen) else it for name, it in seen.items()}
+    pseudonyms = None
+    if args.anonymous:
+        pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts, [inventory, *documents(hosts)]))
+    strange = unknown(facts)
     capture = Capture(
         __version__, taken.isoformat(timespec="seconds"), args.anonymous,
         dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory), hosts, strange,

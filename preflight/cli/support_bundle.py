@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from preflight import __version__
+from preflight.bounded_file import read_bounded
 from preflight.cli import bundle_file
 from preflight.cli.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
 from preflight.cli.capture import inventory_to_give
@@ -41,6 +42,7 @@ from preflight.facts.capture import clean
 from preflight.facts.shared import cleaner, shared
 from preflight.history import kept
 from preflight.history.runs import Look, past_looks
+from preflight.history.store import HistoryError
 from preflight.inventory import InventoryError, dump
 from preflight.model.errors import PreflightError, UsageError
 from preflight.provision.journal import directory
@@ -48,6 +50,7 @@ from preflight.provision.journal import directory
 Clean = Callable[[Any], Any]
 _RUNS = 50  # of the history
 _JOURNALS = 20
+_LARGEST_JOURNAL = 1 << 28  # bytes
 _MIB = 1 << 20
 _LOG, _LOGS = 8 * _MIB, 64 * _MIB  # bytes of a log, its last ones, and of all logs
 _SHOWN = 8  # lines of what is not in it
@@ -111,7 +114,11 @@ def run(args: argparse.Namespace) -> int:
 def _add_run(made: _Bundle, look: Look, clean_: Clean) -> None:
     """Its facts and report, as far as they are kept."""
     for what, name in ((kept.FACTS, FACTS), (kept.REPORT, REPORT)):
-        text = kept.kept(look.run, what)
+        try:
+            text = kept.kept(look.run, what)
+        except HistoryError as error:
+            made.lacking.append(str(error))
+            continue
         if text is None:
             made.lacking.append(f"the {what} of run {look.run}: not kept, or not any more")
         else:
@@ -138,7 +145,7 @@ def _add_past(made: _Bundle, clean_: Clean) -> None:
     for path in sorted(directory().glob("*.jsonl"), reverse=True)[:_JOURNALS]:
         lines = []
         try:
-            content = path.read_bytes()
+            content = read_bounded(path, _LARGEST_JOURNAL)
         except OSError as error:
             made.lacking.append(f"the journal {path}: {error.strerror}")
             continue

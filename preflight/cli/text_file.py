@@ -1,8 +1,10 @@
 """Files of text that the user names: whole, or one sentence with its place."""
 
+import errno
 import sys
 from pathlib import Path
 
+from preflight.bounded_file import read_bounded, up_to
 from preflight.model.errors import UsageError
 from preflight.ranktable.syntax import position
 
@@ -17,16 +19,10 @@ def text_of(name: str, largest: int, what: str) -> str:
     """
     name, named = ("stdin", None) if name == STDIN else (name, Path(name))
     try:
-        if named is None:
-            data = sys.stdin.buffer.read(largest + 1)
-        else:
-            with named.open("rb") as file:
-                data = file.read(largest + 1)
+        data = read_bounded(named, largest, pipes=True) if named else up_to(sys.stdin.buffer, largest)
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}; name a {what}") from error
-    if len(data) > largest:
-        size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
-        raise UsageError(f"{name}: larger than {size}, so hardly a {what}")
+        hint = f", so hardly a {what}" if error.errno == errno.EFBIG else f"; name a {what}"
+        raise UsageError(f"{name}: {error.strerror}{hint}") from error
     wrong = data.find(b"\0")
     try:
         text = data.decode("utf-8")

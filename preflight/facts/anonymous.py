@@ -15,8 +15,10 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address
 from typing import Any
 
+from preflight.facts import encodings
 from preflight.facts.identities import Known
 from preflight.facts.known_names import Names
+from preflight.facts.public_names import is_common
 
 IPV4 = re.compile(r"(?<!\d)(\d{1,3})([._-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?!\d)(?:/(\d{1,2})(?!\d))?", re.ASCII)
 IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]|\.\d)")
@@ -28,6 +30,23 @@ MAC = re.compile(
 _MASK = re.compile(r"(?<![\w.])(?:255\.){1,3}(?:255|254|252|248|240|224|192|128|0)(?:\.0){0,2}(?![\w.])")
 # Directly behind it stand numbers with dots that are no addresses: "Software Version : 25.2.0.1".
 _VERSION = re.compile(r"version\w{0,20}[\"']?[ \t]{0,40}[:=]?[ \t]{0,9}[\[\"'<>=v~ ]{0,9}$", re.IGNORECASE)
+# What a word may begin behind though it ends in a letter: see known_names.
+_ESCAPE = re.compile(r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\x1b\[[\d;]{0,9}m)$")
+_BACKWARDS = re.compile(r"(?<![\w.])((?:\d{1,3}\.){2,4})in-addr\.arpa(?![\w-])", re.IGNORECASE | re.ASCII)
+_BACKWARDS_6 = re.compile(r"(?<![\w.])((?:[0-9a-f]\.){32})ip6\.arpa(?![\w-])", re.IGNORECASE | re.ASCII)
+# In a file's name there is an address of a private network; behind a version come a package's number and kind.
+_PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15")))
+_AHEAD = re.compile(r"\.[A-Za-z]|[_-]|$|[^\w.]")
+_OF_PACKAGE = re.compile(
+    r"[-.~+]\d|[-_.](?:rpm|deb|whl|so|run|tar|t?gz|zip|x86_64|aarch64|noarch|amd64|arm64|linux|el|oe)"
+)
+# Comments of settings, of nft and of iptables; ufw keeps its rules in lines with ###.
+_COMMENT = re.compile(
+    r"((?:^|(?<=\s))#(?!## tuple)[^\n]{1,4096}|(?:^|(?<=\s));[^\n]{1,4096}"
+    r"|\bcomment \\?\"[^\"\n]{1,512}|/\*.{1,4096}?\*/)",
+    re.MULTILINE,
+)
+_MACHINE = re.compile(r"(?<![\w.@/\ue000-])[A-Za-z][A-Za-z_-]*\d[\w-]*(?![\w/\ue001]|\.\w)", re.ASCII)
 _MARK = re.compile("\ue000(\\d{1,9})\ue001")
 
 # Network → how many of its leading bits stay; 32: these are nobody's, or everybody's.
@@ -43,6 +62,7 @@ _KEPT = (
 )
 _LIKE_THE_DRIVER_S = IPv4Network("192.0.0.0/8")
 _VERSIONS = ("driver", "packages", "cann_files", "release", "kernel")  # their numbers with dots are no addresses
+_ACCOUNTS = ("user", "group", "owner", "username")
 _WORDS = ("kind", "trouble", "product", "fabric", "policy", "backend")  # their values are words of ours
 
 
@@ -59,6 +79,11 @@ def is_word(key: str, value: Any) -> bool:
     return key in _WORDS and isinstance(value, str)
 
 
+def is_our_key(key: str) -> bool:
+    """Return whether the key of a document is a word of ours or of a tool, and so holds no name."""
+    return re.fullmatch("[A-Za-z_]+", key) is not None
+
+
 def kept_bits(address: IPv4Address) -> int:
     """How many of its leading bits stay. Of a server in a super-pod, 192.<server>.<2 + die>.<199 - device> all do: what
     the driver computes names nobody."""
@@ -66,6 +91,13 @@ def kept_bits(address: IPv4Address) -> int:
     if first == 192 and third in (2, 3) and 199 - 16 < last <= 199:
         return 32
     return next(bits for network, bits in _KEPT if address in network)
+
+
+def _is_private(text: str) -> bool:
+    try:
+        return any(IPv4Address(text) in network for network in _PRIVATE)
+    except AddressValueError:
+        return False
 
 
 class Pseudonyms:
@@ -92,13 +124,13 @@ class Pseudonyms:
         return _MARK.sub(pseudonym, text)
 
     def value(self, value: Any) -> Any:
-        """Marks in what JSON or TOML holds. Its keys stay, but for paths, and for names of hosts below `cluster`."""
+        """Marks in what JSON or TOML holds. Keys that are words stay, but for names of hosts below `cluster`."""
         if isinstance(value, str):
             return self.hide(value)
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, dict):
-            return {self.hide(key) if "/" in key else key: self._of_key(key, item) for key, item in value.items()}
+            return {key if is_our_key(key) else self.hide(key): self._of_key(key, item) for key, item in value.items()}
         return value
 
     def _of_key(self, key: str, value: Any) -> Any:
@@ -106,6 +138,8 @@ class Pseudonyms:
             return value
         if key in _VERSIONS:
             return self._names_in(value)
+        if key in _ACCOUNTS and isinstance(value, str) and value.lower() in self.known.users:
+            return self._pseudonym(value)
         if key == "cluster" and isinstance(value, dict) and all(isinstance(item, list) for item in value.values()):
             return {self.name(name): self.value(item) for name, item in value.items()}
         return self.value(value)
@@ -126,9 +160,23 @@ class Pseudonyms:
         """The text with marks in place of names and addresses."""
         if text.lower() in self.known.names:
             return self.name(text)
-        return "".join(map(self._line, self.names.replaced(text, self._pseudonym).splitlines(keepends=True)))
+        return self._plain(encodings.replaced(text, self._encoded))
+
+    def _encoded(self, text: str) -> str:
+        return self.shown(self._plain(text))
+
+    def _plain(self, text: str) -> str:
+        text = self.names.replaced(text, self._pseudonym)
+        text = _COMMENT.sub(lambda match: _MACHINE.sub(self._machine, match[0]), text)
+        return "".join(map(self._line, text.splitlines(keepends=True)))
+
+    def _machine(self, match: re.Match[str]) -> str:
+        """In a comment what looks like a machine's name is taken for one."""
+        return match[0] if is_common(match[0].lower()) else self._pseudonym(match[0])
 
     def _line(self, line: str) -> str:
+        if ".arpa" in line.lower():
+            line = _BACKWARDS_6.sub(self._backwards_6, _BACKWARDS.sub(self._backwards, line))
         line = MAC.sub(self._mac, line)
         line = IPV6.sub(self._ipv6, line)
         mask = _MASK.search(line)
@@ -141,9 +189,11 @@ class Pseudonyms:
     def _pseudonym(self, name: str) -> str:
         """Of a host; of another machine or a domain one that is made up."""
         name = name.lower()
-        if name not in self.known.names and (short := name.partition(".")[0]) in self.known.others:
+        short = name.partition(".")[0]
+        if name not in self.known.names and (short in self.known.names or short in self.known.others):
             name = short
-        return self._mark(self.known.names.get(name) or f"name-{self._random(name) & 0xFFFFFF:06x}")
+        kind = "user" if name in self.known.users else "name"
+        return self._mark(self.known.names.get(name) or f"{kind}-{self._random(name) & 0xFFFFFF:06x}")
 
     def _random(self, what: str) -> int:
         return int.from_bytes(hmac.digest(self._key, what.encode(), "sha256")[:8], "big")
@@ -166,11 +216,9 @@ class Pseudonyms:
         text = ".".join(match.group(1, 3, 4, 5))
         before, after = (
             match.string[max(0, match.start() - 80) : match.start()],
-            match.string[match.end(5) : match.end(5) + 2],
+            match.string[match.end(5) : match.end(5) + 9],
         )
-        if text not in self.known.addresses and (
-            separator != "." or re.search(r"[\w.]$", before) or re.match(r"\.?\w", after) or _VERSION.search(before)
-        ):
+        if text not in self.known.addresses and not self._is_address(text, separator, before, after):
             return match[0]
         try:
             number = int(IPv4Address(text))
@@ -181,6 +229,33 @@ class Pseudonyms:
         if not number & host_bits:  # a network stays one
             found &= ~host_bits
         return self._mark(str(IPv4Address(found)).replace(".", separator)) + match[0][match.end(5) - match.start() :]
+
+    def _is_address(self, text: str, separator: str, before: str, after: str) -> bool:
+        """Whether numbers with dots that are not known are an address, by what is around them."""
+        before = _ESCAPE.sub("", before)
+        hung_on = re.search(r"[A-Za-z0-9][-_]$", before)
+        if separator != "." or _VERSION.search(before) or (hung_on and _OF_PACKAGE.match(after)):
+            return False
+        if not re.search(r"[\w.]$", before) and not re.match(r"\.?\w", after):
+            return True
+        in_file_name = hung_on or not re.search(r"[\w.]$", before)
+        return bool(in_file_name and _AHEAD.match(after) and _is_private(text))
+
+    def _backwards(self, match: re.Match[str]) -> str:
+        """4.3.2.1.in-addr.arpa, also of a network; the digits are those of the other address, backwards."""
+        parts = match[1].rstrip(".").split(".")[::-1]
+        try:
+            address = IPv4Address(".".join([*parts, "0", "0"][:4]))
+        except AddressValueError:
+            return match[0]
+        shown = str(IPv4Address(self._mapped(int(address)))).split(".")[: len(parts)]
+        return self._mark(".".join(shown[::-1])) + match[0][len(match[1]) - 1 :]
+
+    def _backwards_6(self, match: re.Match[str]) -> str:
+        address = IPv6Address(int(match[1].replace(".", "")[::-1], 16))
+        other = IPv6Address(self.shown(self._plain(str(address))))
+        digits = other.exploded.replace(":", "")[::-1]
+        return self._mark(".".join(digits)) + match[0][len(match[1]) - 1 :]
 
     def _map(self, number: int) -> int:
         """Prefix-preserving: whether a bit is turned depends on those before it."""

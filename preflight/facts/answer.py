@@ -60,6 +60,7 @@ _FAR_FUTURE = 1e11  # seconds since 1970
 _MOST_PROCESSORS = 1e6  # of any host; also processes, and what they may want
 _BUSIEST = 5  # processes kept; of a name, or a user's:
 _NAME = 60  # characters
+_LINE = 200  # characters of what was printed before the answer
 
 # What the collector sends, section by section: see preflight/remote/collect.
 
@@ -122,16 +123,20 @@ class _Names:
 
 
 Sections = Mapping[str, msgspec.Raw]
+_PRINTED = "printed"  # a section that the controller adds
 
 
 def sections(answer: Answer, marker: str) -> Sections | Missing:
-    """The framed document in `answer`, section by section and not yet looked into."""
+    """The framed document in `answer`, section by section and not yet looked into, and what was printed before it."""
     try:
-        return decode(framed.document(answer, marker), dict[str, msgspec.Raw])
+        found = decode(framed.document(answer, marker), dict[str, msgspec.Raw])
     except framed.NoAnswer as error:
         return Missing(str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
+    if printed := framed.printed_before(answer, marker):
+        found[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
+    return found
 
 
 def tried(found: Sections | Missing) -> list[Tried] | Missing:
@@ -158,12 +163,12 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
         return Missing(f"section {name} of the collector's answer is not understood: {json_error(error)}")
 
 
-def _os(raw: _Os) -> Os:
+def _os(raw: _Os, printed: str) -> Os:
     id_, version = versions.os_release(raw.release)
     removes = logind.remove_ipc(raw.logind, id_)
     return Os(
         id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes,
-        preflight=tuple(raw.preflight),
+        preflight=tuple(raw.preflight), printed=printed,
     )  # fmt: skip
 
 
@@ -283,8 +288,9 @@ def host_facts(
     npu = product.is_npu
     deep_npu = npu and deep
     driver = section(found, "driver", RawDriver) if npu else None
+    printed = asked(_PRINTED, str, lambda raw: raw[:_LINE])
     return HostFacts(
-        os=made("os", _Os, _os),
+        os=made("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
         clock=made("clock", _Clock, lambda raw: _clock(raw, sent, received)),
         sysctl=made("sysctl", _Sysctl, _sysctl),
         sockets=made("sockets", Output, _sockets),

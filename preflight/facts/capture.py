@@ -12,8 +12,8 @@ from it by the parsers of today. So a later version understands more of it.
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -109,6 +109,16 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
     return {**known, "sections": disguise(sections)}
 
 
+def documents(hosts: Mapping[str, Answered | Unreachable]) -> Iterator[Any]:
+    """Yield what hosts sent, section by section, as JSON values without secrets."""
+    for it in hosts.values():
+        for part in it.raw.values() if isinstance(it, Answered) and not isinstance(it.raw, Missing) else ():
+            try:
+                yield clean(msgspec.json.decode(part))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue  # it is not kept
+
+
 def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> str:
     """The document's text. `salt`: made up for this one. `pseudonyms`: for names and addresses, of which the inventory
     has only marks already. Raises PreflightError where a known name or address would be left."""
@@ -152,7 +162,7 @@ class _Host(msgspec.Struct):
     sent: float = 0.0
     received: float = 0.0
     refused: Unreachable | None = None
-    sections: dict[str, msgspec.Raw] = field(default_factory=dict)
+    sections: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     error: str | None = None
     unreachable: Unreachable | None = None
 

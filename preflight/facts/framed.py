@@ -24,8 +24,17 @@ def document(answer: Answer, marker: str) -> bytes:
     return body[: int(size)]
 
 
+def printed_before(answer: Answer, marker: str) -> str:
+    """Return the last line that the host printed before the frame, as it is; empty where there was none."""
+    return _last_line(answer.stdout.partition(f"\n{marker} ".encode())[0])
+
+
+def _last_line(text: bytes) -> str:
+    return (text.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
+
+
 def _without_document(answer: Answer) -> str:
     if answer.truncated:
         return f"the host sent more than {len(answer.stdout)} bytes, and no answer among them"
-    words = answer.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
-    return f"the program on the host ended with {answer.exit} and no answer; its last word: {quote(words[0])}"
+    words = _last_line(answer.stderr) or _last_line(answer.stdout)
+    return f"the program on the host ended with {answer.exit} and no answer; its last word: {quote(words)}"

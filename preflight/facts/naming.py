@@ -26,6 +26,7 @@ class Naming:
     reverse: dict[str, float | None]  # address of another host → seconds until its name, or that it has none, was known
     endpoints: dict[str, bool | None]  # name or address of the first host → whether torchrun takes it for this one
     seconds: float
+    search: tuple[str, ...] = ()  # domains that the resolver appends to names: the last `search` of /etc/resolv.conf
 
 
 @dataclass
@@ -41,6 +42,7 @@ class RawNaming:
     reverse: list[tuple[str, float | None]]
     endpoints: list[tuple[str, bool | None]]
     seconds: float
+    search: list[str] = field(default_factory=list)
 
 
 def naming(raw: RawNaming) -> Naming:
@@ -51,6 +53,7 @@ def naming(raw: RawNaming) -> Naming:
         reverse=dict(raw.reverse),
         endpoints=dict(raw.endpoints),
         seconds=raw.seconds,
+        search=tuple(raw.search),
     )
 
 

@@ -6,76 +6,68 @@ these make a tool say, may hold one. Rather a harmless word too many is taken ou
 
 import re
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from math import log2
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
+
+from preflight.facts.secret_patterns import COMMANDS, LABEL, SECRETS, WHOLE_KEY
 
 REDACTED = "[redacted]"
 
-# How what is secret is called, by a part of the name: DB_PASS, AWS_SECRET_ACCESS_KEY, x-api-key, --auth-token. A
-# shell's PWD=/ is none.
-_WORDS = r"pass(?:w|p|code|\b|_|s\b)|pwd(?!=/)|secret|token(?!i)|credential|psk\b"
-_KEYS = r"(?:api|access|private|secret|auth|account|signing|encryption|shared|license|session|ssh)[ _-]?key"
-_LABEL = rf"(?:{_WORDS}|{_KEYS}|(?-i:[A-Z0-9]_KEY\b))[\w.-]{{0,60}}"  # WANDB_KEY; a key in small letters names a place
-# A value is what stands in quotes, also escaped ones; else what goes to the next blank; else, behind a sign with blanks
-# around it, as files of settings have it, what goes to the end of the line.
-# A quote that nothing closes counts to the end of the line.
-_QUOTED = (
-    r"(?:\"(?:[^\"\\\n]|\\.){0,4096}\"|'[^'\n]{0,4096}'|\\\"[^\"\n]{0,4096}\\\")+"
-    r"[^\s\"'\\,;)}\]]*|[\"'][^\n]*"  # a shell's word may go on behind the quotes
-)
-_SIGN = r"\\?[\"']?(?:[ \t]{0,9}[:=]{1,2}>?[ \t]{1,9}|[ \t]{1,9}[:=]{1,2})"
-
-# In each: what stays, and what does not.
-_SECRETS = (
-    re.compile(
-        r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z))", re.DOTALL
-    ),
-    re.compile(
-        rf"({_LABEL}\\?[\"']?[ \t]{{0,9}}[:=]{{1,2}}[ \t]{{0,9}})(\[(?:[^\]]{{0,4096}}\]|[^\n]*))", re.IGNORECASE
-    ),
-    re.compile(rf"(authorization\\?[\"']?[ \t]{{0,9}}[:=][ \t]{{0,9}})({_QUOTED}|[^\n]+)", re.IGNORECASE),
-    re.compile(r"(\b(?:bearer|basic)[ \t]{1,9})([\w+/=.~-]{8,})", re.IGNORECASE),
-    re.compile(rf"({_LABEL}{_SIGN})({_QUOTED}|[^\n]+)", re.IGNORECASE),
-    re.compile(rf"({_LABEL}\\?[\"']?[:=]{{1,2}})({_QUOTED}|\S+)", re.IGNORECASE),
-    re.compile(rf"((?<![\w-])--?[\w-]{{0,40}}{_LABEL}[ \t]{{1,9}})({_QUOTED}|[^\s-]\S*)", re.IGNORECASE),
-    re.compile(rf"(\b(?:sshpass|login[^\n]{{0,200}}?)[ \t]{{1,9}}-p[ \t]{{0,9}})({_QUOTED}|\S+)"),
-    re.compile(rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user)[ \t=]{{0,9}})(?!\d+:\d+\b)({_QUOTED}|[^\s:]+:\S+)"),  # curl
-    re.compile(r"(\b(?:mysql|mariadb)[^\n]{0,200}?[ \t]-p)([^\s-]\S*)"),
-    re.compile(r"((?:\blogin\s{1,9}\S{1,200}\s{1,9}|^[ \t]{0,9})password\s{1,9})(\S+)", re.MULTILINE),  # .netrc
-    re.compile(rf"(\bredis-cli\b[^\n]{{0,200}}?[ \t]-a[ \t]{{1,9}})({_QUOTED}|\S+)"),
-    re.compile(rf"(\bidentified[ \t]{{1,9}}by[ \t]{{1,9}}(?:password[ \t]{{1,9}})?)({_QUOTED}|\S+)", re.IGNORECASE),
-    re.compile(rf"(\\?[\"']auth\\?[\"'][ \t]{{0,9}}:[ \t]{{0,9}})({_QUOTED})", re.IGNORECASE),  # Docker's config.json
-    re.compile(r"(\bcookie2?[ \t]{0,9}:[ \t]{0,9})([^\n]+)", re.IGNORECASE),
-    re.compile(r"(\bhooks\.slack\.com/[a-z]{1,20}/)([^\s\"']+)"),
-    re.compile(r"()(\$(?:[156y]|2[aby]|gy|argon2id?)\$[\w./$=,+-]{8,})"),  # of /etc/shadow
-    re.compile(r"([?&](?:sig|[\w-]{0,20}signature)=)([^&\s\"']+)", re.IGNORECASE),  # of a URL that grants something
-    # Tokens that say what they are.
-    re.compile(r"()\b((?:gh[a-z]_|github_pat_|glpat-|hf_|AKIA|AIza|eyJ|nvapi-|sk-|xox[a-z]-)[\w-]{16,})"),
-)
-# A text without any of these is matched by none of the above; looking for them takes a tenth of the time.
-_HINTS = (
-    "pass", "pwd", "secret", "token", "credential", "psk", "key", "authorization", "bearer", "basic", "gh", "github_",
-    "glpat-", "hf_", "akia", "aiza", "eyj", "nvapi-", "sk-", "xox", "sig=", "signature=",
-    "-u", "mysql", "mariadb", "login", "redis-cli", "identified", "auth", "cookie", "slack", "$",
-)  # fmt: skip
-_OPTION = re.compile(rf"--?[\w-]{{0,40}}(?:{_LABEL})", re.IGNORECASE)
-_SECRET_NAME = re.compile(_LABEL, re.IGNORECASE)
+_OPTION = re.compile(rf"--?[\w-]{{0,40}}(?:{LABEL})", re.IGNORECASE)
+_SECRET_NAME = re.compile(LABEL, re.IGNORECASE)
 _NAME = re.compile("pass|pwd|secret|token|credential|auth|login|key", re.IGNORECASE)
-_KEY = "PRIVATE KEY-----"
-_END_OF_KEY = re.compile(rf"-----END [A-Z ]{{0,40}}{_KEY}")
+_KEY = "PRIVATE KEY"
+_END_OF_KEY = re.compile(rf"-----END [A-Z0-9 ]{{0,40}}{_KEY}(?: BLOCK)?-----")
 # Lines of a key, behind what a logger has put before them; the last one may be short.
 _KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{16,76}\s*")
 _LAST_KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{1,76}\s*")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+_NAME_OF_FILE = re.compile(
+    r"^[/.~]|/.*\.\w{1,8}$|^[A-Za-z_]\w*(?:[./][A-Za-z_]\w*)+$|^\w+\.(?:py|json|log|txt|pt|so|cc|cpp|h|sh)$"
+)
+_ENTROPY = 3.0  # bits a character
+_KINDS = (ascii_lowercase, ascii_uppercase, digits)
+_CHANGES = 0.35  # of the kind, a character; of 62 characters at random it is 0.62
 _WITH_PLACE = re.compile(r"[^\s\"'`]+")
 
 
 def redact(text: str) -> str:
     """The text with everything that looks like a key, password or token replaced by `[redacted]`."""
-    if may_match(text, _HINTS):
-        for pattern in _SECRETS:
-            text = pattern.sub(without_value, text)
-            if pattern is _SECRETS[0] and _KEY in text:
-                text = _without_ends_of_keys(text)
+    if may_match(text, (_KEY.lower(),)):
+        text = _without_ends_of_keys(WHOLE_KEY.sub(REDACTED, text))
+    for secret in SECRETS:
+        if may_match(text, secret.hints):
+            text = secret.pattern.sub(_without_random if secret.random else without_value, text)
+    for command in COMMANDS:
+        if may_match(text, command.hints):
+            text = command.programs.sub(partial(_without_options, command.options), text)
     return _WITH_PLACE.sub(lambda match: _without_login(match[0]), text) if "://" in text else text
+
+
+def _without_options(options: re.Pattern[str], match: re.Match[str]) -> str:
+    """The program, and its arguments without the secrets among them."""
+    return match[1] + options.sub(without_value, match[2])
+
+
+def _without_random(match: re.Match[str]) -> str:
+    return without_value(match) if is_random(match[2]) else match[0]
+
+
+def is_random(word: str) -> bool:
+    """Return whether a program made up this word: letters and digits that change often, or long hexadecimal."""
+    if _UUID.fullmatch(word) or _NAME_OF_FILE.search(word):
+        return False
+    if _HEX.fullmatch(word):
+        return True
+    shares = [word.count(char) / len(word) for char in set(word)]
+    entropy = -sum(share * log2(share) for share in shares)
+    kinds = [next((kind for kind in _KINDS if char in kind), "") for char in word]
+    changes = sum(kind != after for kind, after in pairwise(kinds))
+    return entropy >= _ENTROPY and len(set(kinds)) >= len(_KINDS) and changes >= _CHANGES * len(word)
 
 
 def _without_ends_of_keys(text: str) -> str:
@@ -105,8 +97,8 @@ def may_match(text: str, hints: tuple[str, ...]) -> bool:
 
 
 def without_value(match: re.Match[str]) -> str:
-    """The label, which is the first group, and of the value, the second, the quotes: JSON stays JSON."""
-    label, value = match[1], match[2]
+    """The label, which is the first group, and of the value, the last one, the quotes: JSON stays JSON."""
+    label, value = match[1], match[match.re.groups]
     quote = next((quote for quote in ('\\"', '"', "'") if value.startswith(quote) and value.endswith(quote)), "")
     return f"{label}{quote}{REDACTED}{quote}"
 

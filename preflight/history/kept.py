@@ -18,6 +18,8 @@ FACTS, REPORT = "facts", "report"  # JSON documents, as docs/contracts.md has th
 MOST_RUNS = 20
 MOST_BYTES = 100 << 20  # of all of them, packed; the newest cluster's alone may be more
 MOST_CLUSTERS = 20
+LARGEST = 2 << 30  # bytes of a document, unpacked: 1,000 hosts have 111 MB
+LARGEST_PACKED = 256 << 20
 
 
 def packed(documents: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -65,12 +67,27 @@ def kept(run: str, what: str) -> bytes | None:
     """A document of a run; None where it was not kept, or is forgotten. Raises HistoryError."""
     lzma = _lzma()
     with reading() as db:
-        row = db.execute("SELECT body FROM kept JOIN runs USING (number) WHERE run = ? AND what = ?", (run, what))
+        row = db.execute(
+            "SELECT CASE WHEN length(body) <= ? THEN body END AS body FROM kept JOIN runs USING (number)"
+            " WHERE run = ? AND what = ?",
+            (LARGEST_PACKED, run, what),
+        )
         found = row.fetchone()
     try:
-        return None if found is None else lzma.decompress(found["body"])
+        return None if found is None else _unpacked(lzma, found["body"])
     except (lzma.LZMAError, EOFError, TypeError) as error:
         raise HistoryError(
             f"the {what} of run {run} in the history {path()} cannot be read ({error}): move it away, and the next run "
             "begins a new one"
         ) from None
+
+
+def _unpacked(lzma: "ModuleType", body: bytes | None) -> bytes:
+    """`body`: None where it was too large to be read. Raises EOFError for one that is cut, or too large unpacked."""
+    if body is None:
+        raise EOFError(f"it is larger than {LARGEST_PACKED >> 20} MiB")
+    unpacker = lzma.LZMADecompressor()
+    text: bytes = unpacker.decompress(body, max_length=LARGEST)
+    if not unpacker.eof:
+        raise EOFError("it is cut" if unpacker.needs_input else f"it is larger than {LARGEST >> 20} MiB")
+    return text

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from base64 import b64encode
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, ip_network
 from itertools import combinations
@@ -21,11 +22,12 @@ from preflight.facts.capture import Capture, clean
 from preflight.facts.causes import is_known
 from preflight.facts.formats import unknown
 from preflight.facts.identities import Known, known
+from preflight.facts.name_search import search
 from preflight.facts.nic import Nic
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import HostFacts, Missing, Unreachable
 from preflight.inventory import dump, load, parse, written_out
-from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.model.cluster import Cluster, Device, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.ports import PortSet
 from tests.unit.test_facts import facts_of, framed, sections
@@ -50,8 +52,9 @@ def again(text: str, *names: str) -> dict[str, Any]:
 def test_what_was_captured_is_read_like_a_fresh_answer_and_hosts_that_gave_none_say_why() -> None:
     gone = Unreachable("timeout", "n3 did not answer", "look at n3")
     mute = Missing("the program on the host ended with 1 and no answer; its last word: nothing")
+    answered = raw({**sections(), "printed": {"value": "Welcome!"}})
     text = capture.dump(
-        taken(n1=Answered(raw(sections()), (0,), 1000.0, 1000.4), n2=Answered(mute, (0,), 1.0, 2.0), n3=gone), "salt"
+        taken(n1=Answered(answered, (0,), 1000.0, 1000.4), n2=Answered(mute, (0,), 1.0, 2.0), n3=gone), "salt"
     )
     found = again(text, "n1", "n2", "n3")
     fresh = facts_of(framed(sections()))
@@ -146,7 +149,7 @@ def test_what_looks_like_a_secret_is_taken_out(text: str) -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_what_is_taken_out_does_not_depend_on_the_quick_look_before(text: str) -> None:
-    with patch.object(redact, "_HINTS", ("",)), patch.object(capture, "_SERIAL_HINTS", ("",)):
+    with patch.object(redact, "may_match", return_value=True), patch.object(capture, "_SERIAL_HINTS", ("",)):
         whole = clean(text)
     assert clean(text) == whole
 
@@ -497,7 +500,7 @@ def test_names_and_addresses_are_known_from_the_inventory_and_what_hosts_say() -
     assert found.names == {
         "n1": "host1", "n1.dc.example.org": "host1", "own": "host1", "own.local": "host1", "n2": "host2"
     }  # fmt: skip
-    assert found.others == {"nas", "nas.dc.example.org"}
+    assert found.others == {"nas", "nas.dc.example.org", "n1.dc", "leaf01"}
     assert found.domains == {"dc.example.org", "example.org"}
     assert {"10.1.0.1", "10.1.0.2", "10.9.9.9", "10.20.0.1", "10.20.3.254"} <= found.addresses
     assert found.macs == {"001b213c9df8"}
@@ -582,3 +585,81 @@ def test_devices_and_names_of_an_anonymous_capture_are_those_of_its_inventory() 
     assert it.facts.hccn
     assert 'name = "host1"' in found.inventory
     assert f'"{it.facts.hccn.devices[0].address.value}/22"' in found.inventory  # type: ignore[union-attr]
+
+
+# Names that nothing lists.
+
+UNLISTED = search([
+    {"text": "# by zhangsan@acme-robots.cn\nsee https://wiki.hz.acme-robots.com.cn/x and https://docs.nvidia.com/y\n"},
+    {"MASTER_ADDR": "gpu-login3", "NCCL_SOCKET_IFNAME": "eth0", "MASTER_PORT": "29500", "GLOO_HOST": "localhost"},
+    {"source": "stor9:/export/data", "path": "/home/lisi/x", "user": "HwHiAiUser"},
+    {"text": "root@bastion2:~# 2: veth1@if4: <UP> getty@tty1.service rc.local x.org.py java.io S_HOST=a7,b8:22"},
+    {"text": "x%2F%2Fcode.acme-ai.net%2Fy"},
+])  # fmt: skip
+
+
+def test_names_that_nothing_lists_are_found_by_their_place() -> None:
+    assert UNLISTED.full_names == {"acme-robots.cn", "wiki.hz.acme-robots.com.cn", "code.acme-ai.net"}
+    assert UNLISTED.machines == {"gpu-login3", "stor9", "bastion2", "a7", "b8"}
+    assert UNLISTED.users == {"zhangsan", "lisi"}
+
+
+def test_the_domain_of_a_full_name_is_known_and_a_public_one_is_not() -> None:
+    document = sections()
+    document["naming"]["value"]["search"] = ["dc.acme.internal", "svc.cluster.local", "lan"]
+    cluster = Cluster("c", Product.ATLAS_A2, (Host("n1", "10.1.0.1", ssh=Ssh(user="wangwu")),))
+    found = known(cluster, {"n1": facts_of(framed(document))}, [{"a": "x.acme.com.cn y.github.com b.acme.cn"}])
+    assert {"dc.acme.internal", "acme.internal", "acme.com.cn", "acme.cn"} <= found.domains
+    assert not found.domains & {"com.cn", "github.com", "y.github.com", "svc.cluster.local", "lan"}
+    assert found.users == {"wangwu"}
+
+
+ALIAS = Pseudonyms(b"key", replace(KNOWN, users=frozenset({"zhangsan", "train"})))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\\nnode01 \x1b[31mnode02\x1b[0m", "a\\nhost1 \x1b[31mhost2\x1b[0m"),
+        ("comment=" + b"to node01".hex(), "comment=" + b"to host1".hex()),
+        ("x%3A%2F%2Fnode01%2Fy", "x%3A%2F%2Fhost1%2Fy"),
+        (b64encode(b"login node01 now").decode(), b64encode(b"login host1 now").decode()),
+    ],
+)
+def test_a_name_is_found_in_what_tools_encode(text: str, shown: str) -> None:
+    assert SECRET.text(text) == shown
+
+
+@pytest.mark.parametrize("text", ["hccl_10.77.6.7.json", "/a/rank_10.77.6.7.log", "\\n10.77.6.7\\n", "10.77.6.7_0.txt"])
+def test_an_address_in_a_file_name_is_the_same_other_one(text: str) -> None:
+    other = SECRET.text("10.77.6.7")
+    assert other != "10.77.6.7"
+    assert SECRET.text(text) == text.replace("10.77.6.7", other)
+
+
+def test_an_address_backwards_is_the_same_other_one_backwards() -> None:
+    other = SECRET.text("10.77.6.7").split(".")
+    assert SECRET.text("7.6.77.10.in-addr.arpa") == ".".join(reversed(other)) + ".in-addr.arpa"
+    assert SECRET.text("6.77.10.in-addr.arpa") == ".".join(reversed(other[:3])) + ".in-addr.arpa"
+    backwards = ".".join(reversed(IPv6Address("2001:db8::5").exploded.replace(":", ""))) + ".ip6.arpa"
+    assert SECRET.text(backwards) != backwards
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "libcublas-10.2.2.89-1.x86_64", "driver_10.1.0.3_linux-aarch64.run", "python train.py --data train.txt",
+        "https://docs.nvidia.com/x", "# eth0 and mlx5_0 of x86_64, SHA256", "### tuple ### allow any 22 in_eth0",
+        "see github.com/x/y", "#1 SMP PREEMPT_DYNAMIC", "/etc/rc.local", "Ascend-cann-toolkit", "100%ab",
+    ],
+)  # fmt: skip
+def test_well_known_words_stay(text: str) -> None:
+    assert ALIAS.text(text) == text
+
+
+def test_what_looks_like_a_machine_in_a_comment_and_an_account_have_pseudonyms() -> None:
+    shown = ALIAS.text("# bmc-rack12 of zhangsan, /home/train, train@x\nbmc-rack12\nnode[01-02]")
+    assert not re.search("rack12 of|zhangsan|home/train|train@", shown)
+    assert re.search(r"user-\w{6}, /home/user-\w{6}, user-\w{6}@x\n", shown)
+    assert ALIAS.value({"user": "train", "launcher": "train"})["launcher"] == "train"
+    assert ALIAS.shown(ALIAS.value({"user": "train"})["user"]).startswith("user-")

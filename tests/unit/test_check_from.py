@@ -1,6 +1,8 @@
 """`preflight check --from`: saved facts judged as they are typed, also broken, foreign and hostile ones."""
 
 import json
+import resource
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,62 @@ def test_what_hosts_are_asked_and_a_file_do_not_go_together(check: Check) -> Non
     code, out, err = check("--basic")
     assert (code, out) == (2, "")
     assert "--from contacts nobody" in err
+
+
+def packed(name: str, size: int, *, claims: int | None = None) -> Path:
+    """A support bundle with facts of so many blanks; `claims`: how large its list of members says that it is."""
+    path = Path(name)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bundle.json", '{"schema": "preflight.bundle/1"}')
+        with archive.open("facts.json", "w") as member:
+            for _ in range(size >> 20):
+                member.write(b" " * (1 << 20))
+    if claims is not None:
+        content = bytearray(path.read_bytes())
+        at = content.rfind(b"PK\x05\x06") + 12
+        content[at : at + 4] = claims.to_bytes(4, "little")
+        path.write_bytes(content)
+    return path
+
+
+def test_a_bundle_that_unpacks_to_far_more_than_it_has_is_refused(
+    check: Check, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check()
+    path = packed("bomb.zip", 300 << 20)
+    assert path.stat().st_size < 1 << 20
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert main(["check", "--from", str(path)]) == 2
+    assert "facts.json in it is larger than 64 MiB, so hardly ours" in capsys.readouterr().err
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 200 << 10  # KiB
+
+
+def test_a_bundle_with_a_huge_list_of_members_is_refused(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+    check()
+    assert main(["check", "--from", str(packed("list.zip", 0, claims=1 << 30))]) == 2
+    assert "lists more files than a support bundle of ours holds" in capsys.readouterr().err
+
+
+COMMANDS = (["check", "--from"], ["plan", "--from"], ["apply"], ["check", "--inventory"], ["launch", "--check"],
+            ["ranktable", "--check"], ["inventory", "import"])  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_what_is_no_ordinary_file_is_refused(
+    command: list[str], check: Check, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check()
+    for path, words in (("/dev/zero", "this is no ordinary file"), (".", "Is a directory")):
+        assert main([*command, path]) == 2
+        assert f"{path}: {words}" in capsys.readouterr().err
+
+
+def test_a_capture_of_a_host_without_anything_is_judged_as_unknown(
+    check: Check, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check()
+    empty = {"schema": "preflight.capture/1", "preflight": "1", "taken": "now", "anonymous": False,
+             "inventory": INVENTORY, "hosts": {"node01": {}}}  # fmt: skip
+    Path("capture.json").write_text(json.dumps(empty))
+    assert main(["check", "--from", "capture.json"]) == 3
+    assert "Traceback" not in capsys.readouterr().err

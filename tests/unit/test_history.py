@@ -1,14 +1,16 @@
 """What `preflight history` makes of the journals on this machine: counts that add up, and what can be taken back."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from preflight.cli import history
+from preflight.cli.main import main
 from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
-from preflight.provision.journal import PastRun, RunJournal, past_run, require_directory
+from preflight.provision.journal import PastRun, RunJournal, directory, past_run, require_directory
 
 INVENTORY = Path("hosts.toml")
 
@@ -121,3 +123,56 @@ def test_a_rollback_that_found_nothing_says_so() -> None:
     past = past_run("r2")
     assert past
     assert history.ending(past) == "nothing was left to change"
+
+
+SOUND = {"event": "start", "time": "t", "run": "r2", "command": "apply", "inventory": "/x", "owner": "a", "undoes": "",
+         "asked": [], "changes": []}  # fmt: skip
+DEVICE = {"host": "node01", "area": "device-ips", "kind": "device-address", "target": "zero", "before": None,
+          "after": "10.0.0.1/24", "why": "NPU101"}  # fmt: skip
+BAD_FIRST_LINES = {
+    "empty": b"",
+    "no JSON": b"\x00\xff{",
+    "no object": b"[1]",
+    "a number": b"7",
+    "deep": b"[" * 100_000,
+    "a field missing": json.dumps({"event": "start", "run": "r2"}).encode(),
+    "a field of another type": json.dumps({**SOUND, "changes": 7}).encode(),
+    "another run": json.dumps({**SOUND, "run": "r9"}).encode(),
+    "an escape": json.dumps({**SOUND, "owner": "\x1b[2J"}).encode(),
+    "a device in words": json.dumps({**SOUND, "changes": [DEVICE]}).encode(),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FIRST_LINES)
+def test_a_file_that_is_no_journal_is_passed_over(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    written("r1", {"node01": [DONE, DONE]})
+    path = directory() / "r2.jsonl"
+    path.write_bytes(BAD_FIRST_LINES[name] + b"\n")
+    assert [line.split()[0] for line in listed(capsys)[1:-2]] == ["r1"]
+    assert past_run("r2") is None
+    assert main(["rollback", "r2"]) == 2
+    assert "this machine knows no run r2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"7",
+        b"[]",
+        b'{"event": "end"}',
+        b'{"event": "end", "host": [], "step": {}, "state": "done"}',
+        b"\xff",
+        b'{"event": "end", "host": "node01", "step": 0, "state": "odd"}',
+        b'{"event": "begin", "host": "\\u001b[2J"}',
+        b'{"event": "finish", "exit": "x"}',
+        b'{"event": 1}',
+        b"{}",
+    ],
+)
+def test_a_damaged_line_of_a_journal_is_passed_over(line: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    written("r1", {"node01": [DONE, DONE]})
+    with (directory() / "r1.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    assert listed(capsys)[1].endswith("2 of 2 changes")
+    assert main(["history", "r1"]) == 0
+    assert "\x1b" not in capsys.readouterr().out

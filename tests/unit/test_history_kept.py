@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from preflight.cli.remember import remembered
-from preflight.history import kept, runs
+from preflight.history import kept, runs, store
 from preflight.history.kept import FACTS
 from preflight.history.runs import Setting, remember
-from preflight.history.store import reading
+from preflight.history.store import HistoryError, reading
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.build import build
@@ -62,6 +62,27 @@ def test_runs_of_many_clusters_are_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(60):
         ran(f"r{number:02}", setting=Setting(f"job-{number}", "atlas-a2"))
     assert runs.known_runs() == [f"r{number:02}" for number in range(59, 39, -1)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "largest", "says"), [("LARGEST", 5, "larger than 0 MiB"), ("LARGEST_PACKED", 5, "larger than 0 MiB")]
+)
+def test_facts_that_are_too_large_to_be_read_are_one_sentence(
+    bound: str, largest: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran("r1", facts=facts())
+    assert kept.kept("r1", FACTS)
+    monkeypatch.setattr(kept, bound, largest)
+    with pytest.raises(HistoryError, match=says):
+        kept.kept("r1", FACTS)
+
+
+def test_facts_that_are_cut_are_one_sentence() -> None:
+    ran("r1", facts=facts())
+    with store.writing() as db:
+        db.execute("UPDATE kept SET body = substr(body, 1, length(body) - 20)")
+    with pytest.raises(HistoryError, match="it is cut"):
+        kept.kept("r1", FACTS)
 
 
 def test_what_is_no_unicode_is_remembered_without_documents() -> None:

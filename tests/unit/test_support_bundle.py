@@ -108,6 +108,18 @@ def ran(facts: ClusterFacts | None = None) -> None:
     Path("job.log").write_text("\n".join(PLACES) + "\n\udcff".encode("utf-8", "surrogateescape").decode("latin-1"))
 
 
+@pytest.mark.usefixtures("place")
+def test_facts_that_are_too_large_to_be_read_are_passed_over(preflight: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran()
+    monkeypatch.setattr("preflight.history.kept.LARGEST", 5000)
+    code, _, _ = preflight("support-bundle", "--out", "case.zip")
+    with zipfile.ZipFile("case.zip") as archive:
+        names, about = archive.namelist(), json.loads(archive.read("bundle.json"))
+    assert code == 3
+    assert "facts.json" not in names
+    assert any(line.startswith("the facts of run") and "larger than" in line for line in about["lacking"])
+
+
 def test_no_secret_is_in_it_and_all_else_is(preflight: Run, place: Path) -> None:
     ran()
     code, out, _ = preflight("support-bundle", "--log", "job.log", "--out", "case.zip")

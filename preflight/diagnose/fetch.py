@@ -56,7 +56,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Answer:
-    """See preflight/remote/fetch_logs.py."""
+    """See preflight/remote/fetch_logs/main.py."""
 
     files: tuple[File, ...]
     left: tuple[_Left, ...]
@@ -124,7 +124,7 @@ def fetch(
 
 def _program(wanted: Wanted, share: int, marker: str) -> Program:
     """Where the inventory's wrapper leads into a container, the program runs there, too: each brings half."""
-    text, probe = source("fetch_logs"), wanted.probe
+    text, probe = source("fetch_logs", "collect.tools"), wanted.probe
     most = share // 2 if probe.wrapper else share
     words = {
         "marker": marker, "globs": wanted.globs, "user": probe.user, "age": wanted.age, "most": most,

@@ -35,7 +35,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class File:
-    """As the host sent it: see preflight/remote/fetch_logs.py."""
+    """As the host sent it: see preflight/remote/fetch_logs/main.py."""
 
     path: str
     glob: int | None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from preflight.diagnose.catalogue import is_exception, recognise, uncommon_exception, unknown
 from preflight.diagnose.ends import Ends
@@ -11,11 +12,11 @@ from preflight.diagnose.errors.host import MEMORY, kill_of
 from preflight.diagnose.errors.launchers import ENDED_BADLY, LAUNCHER
 from preflight.diagnose.errors.torch import IGNORED
 from preflight.diagnose.line import clean, parsed
-from preflight.diagnose.survived import AFTER, ended_well, may_be_restarted, may_be_survived, went_on
+from preflight.diagnose.survived import AFTER, Below, may_be_restarted, may_be_survived, restart_place
 from preflight.diagnose.types import Kill, Line, Role, Seen, Sign, Spot, Who
 from preflight.diagnose.writers import Writers
 
-_PROCESSES = 20_000  # of all logs; further ones are counted
+_PROCESSES = 65_536  # of all logs; further ones are counted
 _WIDTH = 500  # characters of a line that is kept
 _KINDS = 64  # kinds of errors of a process
 _UNMARKED = 5_000  # the same of lines that do not begin with who writes them
@@ -114,6 +115,7 @@ class Gathered:
         self.writers = Writers()
         self.ends = Ends()
         self.completed: dict[str, dict[int, int]] = {}  # process group → rank → collectives that it completed
+        self._completions = 0  # of all groups
         self.files = 0  # that were read
 
     def ended(self, length: int, tail: bytes, spot: Spot | None = None) -> None:
@@ -123,15 +125,16 @@ class Gathered:
         if spot:
             self.ends.keep(spot, tail.decode("utf-8", "replace"))
         failed = any(said.seen.sign.id in ENDED_BADLY for said in self._open.values())
-        for counted in self._open.values():
+        below, restart = Below(tail), cache(lambda: restart_place(tail))
+        for counted in sorted(self._open.values(), key=lambda counted: counted.end):
             counted.left = length - counted.end
-            if counted.may_be_caught and counted.left <= len(tail):
-                after = tail[len(tail) - counted.left :].decode("utf-8", "replace")
-                counted.survived = went_on(after, counted.tag)
+            place = len(tail) - counted.left  # below 0: the text right behind it is not known any more
+            if counted.may_be_caught and place >= 0:
+                counted.survived = below.went_on(place, counted.tag)
             if failed and not counted.tag:  # those lines may be another rank's
                 counted.survived = False
             if may_be_restarted(counted.seen.sign):
-                counted.restarted = ended_well(tail[-max(1, counted.left) :].decode("utf-8", "replace"))
+                counted.restarted = max(0, place) <= restart()
         self._open.clear()
         self.writers.end_file()
         self.files += 1
@@ -142,7 +145,7 @@ class Gathered:
         counted.tag = counted.tag if tag is None else tag
         self._open[id(counted)] = counted
         if counted.count <= _HEARD and counted.may_be_caught:
-            counted.survived = went_on(spot.after(), counted.tag)
+            counted.survived = spot.went_on(counted.tag)
 
     def add(self, raw: str, spot: Spot) -> None:
         """Take a line that may tell of an error, or of the job's ranks."""
@@ -220,8 +223,10 @@ class Gathered:
         return counted
 
     def _completed(self, match: re.Match[str]) -> None:
-        if sum(map(len, self.completed.values())) < _PROCESSES:
-            self.completed.setdefault(match["group"], {}).setdefault(int(match["rank"]), int(match["done"]))
+        group, rank = match["group"], int(match["rank"])
+        if self._completions < _PROCESSES and rank not in self.completed.get(group, {}):
+            self._completions += 1
+            self.completed.setdefault(group, {})[rank] = int(match["done"])
 
     def known(self) -> Iterator[Who]:
         """Yield each process of which a rank or a device is known."""

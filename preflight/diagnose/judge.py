@@ -16,7 +16,7 @@ from preflight.diagnose.errors.host import MEMORY, is_of_kernel
 from preflight.diagnose.errors.launchers import ENDED_BADLY
 from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
 from preflight.diagnose.gather import Counted, Gathered, Process
-from preflight.diagnose.order import NEVER, first_of, is_before, when
+from preflight.diagnose.order import NEVER, Errors, first_of, is_before, when
 from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight, Who
 
 _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
@@ -35,7 +35,7 @@ def diagnosis(logs: Gathered) -> Diagnosis:
     everything = [seen for _, all_seen in observed for seen in all_seen]
     hints = [seen for seen in everything if seen.sign.role is Role.HINT]
     foreign = kills.of_others(everything, logs.files)
-    cancelled = [seen for seen in hints if seen.sign.id == CANCELLED]
+    cancelled = Errors(seen for seen in hints if seen.sign.id == CANCELLED)
     past: set[Seen] = set()  # exceptions that programs caught
     while True:
         leading = [(process, _leads(process, all_seen, past | foreign)) for process, all_seen in observed]
@@ -194,8 +194,11 @@ def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
     if not jobs:
         return list(leads), []
     begin = min(jobs) - _NEAR
-    old = [seen for seen in leads if is_of_kernel(seen.sign) and seen.time is not None and seen.time < begin]
-    return [seen for seen in leads if seen not in old], old
+
+    def is_old(seen: Seen) -> bool:
+        return is_of_kernel(seen.sign) and seen.time is not None and seen.time < begin
+
+    return [seen for seen in leads if not is_old(seen)], [seen for seen in leads if is_old(seen)]
 
 
 def _past(leads: Sequence[Seen]) -> set[Seen]:
@@ -212,11 +215,11 @@ def _past(leads: Sequence[Seen]) -> set[Seen]:
     return {seen for seen in leads if seen.caught and is_past(seen)}
 
 
-def _follows_cancellation(seen: Seen, cancelled: Sequence[Seen]) -> bool:
+def _follows_cancellation(seen: Seen, cancelled: Errors) -> bool:
     """Return whether it is only what ranks log when their job is cancelled."""
     if seen.sign.role in (Role.OWN, Role.LINK) and seen.sign.weight is Weight.CAUSE:
         return False
-    return any(is_before(end, seen) for end in cancelled)
+    return cancelled.any_before(seen)
 
 
 def _restarted(seen: Seen) -> Seen:

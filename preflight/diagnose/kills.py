@@ -5,11 +5,14 @@ runs there: a host may have containers of others, whose kills stand in the same 
 """
 
 import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from preflight.diagnose.errors.host import is_of_kernel
 from preflight.diagnose.errors.schedulers import JOB_MEMORY
+from preflight.diagnose.order import NEVER, when
 from preflight.diagnose.types import Kill, Role, Seen
 
 _KILLED = ("killed", JOB_MEMORY)  # signs of jobs of which a process was killed
@@ -29,8 +32,9 @@ def of_others(said: Sequence[Seen], files: int) -> set[Seen]:
         return set()
     pids = {pid: seen.who.host for seen in others for pid in _pids(seen)}
     killed = [seen for seen in others if seen.sign.id in _KILLED]
-    steps = {step for seen in killed for step in _STEP.findall(seen.text)}
-    return {seen for seen in kills if seen.kill and not _is_jobs(seen, seen.kill, pids, killed, steps)}
+    steps = {f"job_{step}" for seen in killed for step in _STEP.findall(seen.text)}
+    hosts = _Killed(killed)
+    return {seen for seen in kills if seen.kill and not _is_jobs(seen, seen.kill, pids, hosts, steps)}
 
 
 def note(seen: Seen) -> Seen:
@@ -49,14 +53,51 @@ def _pids(seen: Seen) -> Iterable[int]:
         yield from map(int, _PID.findall(seen.text))
 
 
-def _is_jobs(seen: Seen, kill: Kill, pids: dict[int, str], killed: Sequence[Seen], steps: Iterable[str]) -> bool:
+def _is_jobs(seen: Seen, kill: Kill, pids: dict[int, str], killed: "_Killed", steps: set[str]) -> bool:
     if kill.pid is not None and kill.pid in pids and _may_be_same(pids[kill.pid], seen.who.host):
         return True
-    if any(f"job_{step}" in kill.cgroup.split("/") for step in steps):
+    if not steps.isdisjoint(kill.cgroup.split("/")):
         return True
-    return bool(_PROGRAM.search(kill.name)) and any(
-        _may_be_same(one.who.host, seen.who.host) and _are_near(one.time, seen.time) for one in killed
-    )
+    return bool(_PROGRAM.search(kill.name)) and killed.is_near(seen)
+
+
+class _Killed:
+    """Times at which processes of a job were killed, sorted, by what their hosts may be called."""
+
+    def __init__(self, killed: Iterable[Seen]) -> None:
+        by_host: dict[str, list[float]] = defaultdict(list)
+        for seen in killed:
+            by_host[seen.who.host.lower()].append(when(seen))
+        self._hosts = {host: sorted(times) for host, times in by_host.items()}
+        self._by_beginning: dict[str, list[str]] = defaultdict(list)  # a.b.c is one of a, a.b and a.b.c
+        for host in self._hosts:
+            for beginning in _beginnings(host):
+                self._by_beginning[beginning].append(host)
+        self._vague = [host for host in self._hosts if not host or "[" in host]
+        self._addresses = [host for host in self._hosts if _ADDRESS.fullmatch(host)]
+
+    def is_near(self, seen: Seen) -> bool:
+        """Return whether a process was killed about then, on what may be the same host."""
+        return any(self._is_near_on(host, seen.time) for host in self._candidates(seen.who.host.lower()))
+
+    def _candidates(self, host: str) -> Iterable[str]:
+        """Return all hosts that may be this one, and few others."""
+        if not host or "[" in host or _ADDRESS.fullmatch(host):
+            return (other for other in self._hosts if _may_be_same(other, host))
+        longer = self._by_beginning.get(host, [])
+        return [*self._vague, *self._addresses, *longer, *(name for name in _beginnings(host) if name in self._hosts)]
+
+    def _is_near_on(self, host: str, time: float | None) -> bool:
+        times = self._hosts[host]
+        if time is None or times[-1] == NEVER:
+            return True
+        return bisect_left(times, time - _NEAR) < bisect_right(times, time + _NEAR)
+
+
+def _beginnings(host: str) -> list[str]:
+    """Return a, a.b and a.b.c of a.b.c."""
+    labels = host.split(".")
+    return [".".join(labels[:count]) for count in range(1, len(labels) + 1)]
 
 
 def _may_be_same(host: str, other: str) -> bool:
@@ -65,7 +106,3 @@ def _may_be_same(host: str, other: str) -> bool:
     if not a or not b or "[" in a + b or bool(_ADDRESS.fullmatch(a)) != bool(_ADDRESS.fullmatch(b)):
         return True
     return a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")
-
-
-def _are_near(time: float | None, other: float | None) -> bool:
-    return time is None or other is None or abs(time - other) <= _NEAR

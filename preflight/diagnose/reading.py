@@ -19,14 +19,14 @@ from preflight.diagnose.catalogue import CODE_TRIGGER, TRIGGERS
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.line import time_of
 from preflight.diagnose.paths import about, host_of
-from preflight.diagnose.survived import AFTER
+from preflight.diagnose.survived import AFTER, Below
 from preflight.diagnose.types import Spot, Who
 from preflight.model.errors import UsageError
 
 _BLOCK = 1 << 20
 _LONGEST = 4 << 10  # bytes of a line on either side of what was found in it
 _BACK = 4 << 10  # bytes before a line without a time in which one is sought
-_FILES = 20_000
+_FILES = 65_536
 SNIFFED = 8 << 10  # bytes that tell what a file is
 _PACKED = {
     b"\x1f\x8b": ("gzip", "gunzip -k"),
@@ -189,24 +189,47 @@ class _Reader:
 
     def _whole_lines(self, block: bytes) -> None:
         counted = 0
+        times, below = _Times(block, self.year), Below(block)
         for begin, end in sorted(_lines_in(block)):
             self.lines += block.count(b"\n", counted, begin)
             counted = begin
-            before = partial(self._time_before, block, begin)
-            after = partial(_text_after, block, end)
-            at = self.passed + end
-            shown = partial(_text_before, block, begin)
-            spot = Spot(self.source.name, self.lines + 1, at, self.source.about, self.year, before, after, shown)
+            spot = Spot(
+                self.source.name,
+                self.lines + 1,
+                self.passed + end,
+                self.source.about,
+                self.year,
+                partial(times.before, begin),
+                partial(_text_after, block, end),
+                partial(_text_before, block, begin),
+                partial(below.went_on, end),
+            )
             self.into.add(block[begin:end].decode("utf-8", "replace"), spot)
         self.lines += block.count(b"\n", counted)
         self.passed += len(block)
         self.tail = (self.tail + block[-AFTER:])[-AFTER:]
 
-    def _time_before(self, block: bytes, begin: int) -> float | None:
-        """That of the nearest line before it that has one: of interleaved ranks, too, it was about then."""
-        before = block[max(0, begin - _BACK) : begin].decode("utf-8", "replace").splitlines()
-        times = (time_of(text, self.year) for text in reversed(before))
-        return next((time for time in times if time is not None), None)
+
+class _Times:
+    """Times of the lines of a block. Each line is read once, however many lines without a time are below it."""
+
+    def __init__(self, block: bytes, year: int) -> None:
+        self._block, self._year = block, year
+        self._upto = 0
+        self._last: tuple[int, float | None] = (-_BACK, None)  # the place and time of the last line that has one
+
+    def before(self, begin: int) -> float | None:
+        """Return that of the nearest line before it that has one: of interleaved ranks, too, it was about then."""
+        place = begin
+        for line in reversed(self._block[max(0, self._upto, begin - _BACK) : begin].splitlines(keepends=True)):
+            place -= len(line)
+            time = time_of(line.decode("utf-8", "replace"), self._year)
+            if time is not None:
+                self._last = (place, time)
+                break
+        self._upto = max(self._upto, begin)
+        place, time = self._last
+        return time if begin - place <= _BACK else None
 
 
 def _text_before(block: bytes, begin: int) -> str:

@@ -10,6 +10,11 @@ it; there a step is to stand before that. Where a launcher tells there that a pr
 """
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 
 from preflight.diagnose.catalogue import ends_traceback
 from preflight.diagnose.errors.launchers import ENDED_BADLY
@@ -20,6 +25,7 @@ from preflight.diagnose.types import Role, Sign
 AFTER = 64 << 10  # bytes after an exception that are looked at
 _NEAR = 6  # lines of its writer, without tracebacks, in which it says that it tries again
 _LAST_LINES = 10  # of a log, in which it says that the job finished
+_LONGEST = 1000  # characters of a line
 _YEAR = 1970  # only whether a line has a time is asked
 
 _FULL = ("device-memory", "EI0011")  # of a GPU, of an NPU
@@ -79,43 +85,109 @@ def may_be_restarted(sign: Sign) -> bool:
     return sign.role is Role.ENDED or sign.id in (*ENDED_BADLY, JOB_MEMORY, CANCELLED)
 
 
-def ended_well(after: str) -> bool:
-    """Return whether a job was started again and ended well, by the text behind its end: that it starts, steps, and at
-    the very end that it finished. Steps alone may be of other ranks, and an exit code 0 of another command."""
-    lines = [line for line in map(clean, after.splitlines()) if line.strip()]
-    if not any(_STARTS.search(line) for line in lines):
-        return False
-    finished = any(_WELL.search(line) and not _NOT.search(line) for line in lines[-_LAST_LINES:])
-    steps = {match[1] or match[2] for line in lines if (match := _STEP.search(line))}
-    return finished and len(steps) > 1
+def restart_place(text: bytes) -> int:
+    """Return the last place in the end of a log from which on it tells that the job was started again and ended well;
+    -1: it does not. It has to tell that it starts, steps, and at the very end that it finished. Steps alone may be of
+    other ranks, and an exit code 0 of another command."""
+    lines = [(place, line) for place, line in _lines(text, 0, len(text)) if line.strip()]
+    finish = max((place for place, line in lines[-_LAST_LINES:] if _says_well(line)), default=-1)
+    start = max((place for place, line in lines if _STARTS.search(line)), default=-1)
+    steps: set[str] = set()
+    for place, line in reversed(lines):
+        if match := _STEP.search(line):
+            steps.add(match[1] or match[2])
+        if len(steps) > 1:
+            return min(place, start, finish)
+    return -1
 
 
-def went_on(after: str, tag: str) -> bool:
-    """`after`: the text behind the exception; `tag`: who wrote it (see Line), whose lines alone are heard."""
-    steps: set[str] = set()  # as loggers and progress bars tell them
-    any_step = False
-    near = _NEAR
-    for raw in map(clean, after.splitlines()):
-        if not raw.strip() or _OF_TRACEBACK.match(raw):
-            continue
-        step = _STEP.search(raw)
-        says = step or _WELL.search(raw) or (near and _AGAIN.search(raw))
-        if not says and not near:
-            continue
-        line = parsed(raw[:1000], _YEAR)
-        if line.tag != tag:
-            continue
-        is_near = near > 0
-        near = max(0, near - 1)
-        if not says or _NOT.search(line.text):
-            continue
-        if is_near and _AGAIN.search(line.text) and not _ELSE.search(line.text):
-            return True
-        if _WELL.search(line.text) and (tag or any_step):
-            return True
-        any_step = any_step or bool(step and step[1])  # a bar is drawn once more as a program dies
-        if step and (line.level == "INFO" or step[2]):
-            steps.add(step[1] or step[2])
+def _says_well(line: str) -> bool:
+    return _WELL.search(line) is not None and not _NOT.search(line)
+
+
+def _lines(text: bytes, begin: int, end: int) -> Iterator[tuple[int, str]]:
+    """Yield the place of each line that begins in this part of `text`, and what it says."""
+    place = begin
+    for line in text[begin:end].splitlines(keepends=True):
+        yield place, clean(line.decode("utf-8", "replace")).rstrip()
+        place += len(line)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """A line that may say that its writer went on. `step`: as loggers tell it; `drawn`: as a progress bar does."""
+
+    place: int
+    is_again: bool
+    is_well: bool
+    is_logged: bool
+    step: str
+    drawn: str
+
+
+class Below:
+    """What stands below errors in a text, by writer (see Line.tag). Each line is read once, however many errors are
+    above it."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._clear(0)
+
+    def _clear(self, begin: int) -> None:
+        self._upto = begin
+        self._signs: dict[str, list[_Sign]] = defaultdict(list)
+        self._unsorted: list[tuple[int, str]] = []  # lines of which the writer is not known yet
+        self._places: dict[str, list[int]] = defaultdict(list)  # of all lines of a writer
+
+    def went_on(self, begin: int, tag: str) -> bool:
+        """Return whether the writer says below `begin` that it went on."""
+        end = begin + AFTER
+        self._read(begin, min(end, len(self._text)))
+        signs = self._signs.get(tag, [])
+        first = bisect_left(signs, begin, key=lambda sign: sign.place)
+        steps: set[str] = set()
+        any_step = False
+        for sign in islice(signs, first, None):
+            if sign.place >= end:
+                break
+            if sign.is_again and self._is_near(begin, sign.place, tag):
+                return True
+            if sign.is_well and (tag or any_step):
+                return True
+            any_step = any_step or bool(sign.step)  # a bar is drawn once more as a program dies
+            if sign.drawn or (sign.step and sign.is_logged):
+                steps.add(sign.step or sign.drawn)
             if len(steps) > 1:
                 return True
-    return False
+        return False
+
+    def _read(self, begin: int, end: int) -> None:
+        if begin > self._upto:
+            self._clear(begin)
+        for place, line in _lines(self._text, self._upto, end):
+            if line.strip() and not _OF_TRACEBACK.match(line):
+                self._unsorted.append((place, line))
+                self._take(place, line)
+        self._upto = max(self._upto, end)
+
+    def _take(self, place: int, raw: str) -> None:
+        """Keep a line that may say that its writer went on."""
+        step = _STEP.search(raw)
+        if not (step or _WELL.search(raw) or _AGAIN.search(raw)):
+            return
+        line = parsed(raw[:_LONGEST], _YEAR)
+        if _NOT.search(line.text):
+            return
+        again = _AGAIN.search(line.text) is not None and not _ELSE.search(line.text)
+        well = _WELL.search(line.text) is not None
+        drawn = step[2] or "" if step else ""
+        logged = step[1] or "" if step else ""
+        self._signs[line.tag].append(_Sign(place, again, well, line.level == "INFO", logged, drawn))
+
+    def _is_near(self, begin: int, place: int, tag: str) -> bool:
+        """Return whether few lines of the writer are between both places."""
+        for other, raw in self._unsorted:
+            self._places[parsed(raw[:_LONGEST], _YEAR).tag].append(other)
+        self._unsorted.clear()
+        places = self._places[tag]
+        return bisect_left(places, place) - bisect_left(places, begin) < _NEAR

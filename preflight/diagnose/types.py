@@ -99,7 +99,7 @@ class Line:
 class Spot:
     """The place of a line. `end`: bytes of the file up to its end, as it is read; `about`: what the file's path tells;
     `year`: of lines without one; `time_before`: that of the nearest line before it that has one; `after` and `before`:
-    the text that follows it, and that precedes it, bounded."""
+    the text that follows it, and that precedes it, bounded; `went_on`: whether a writer says below that it went on."""
 
     file: str
     number: int
@@ -109,6 +109,7 @@ class Spot:
     time_before: Callable[[], float | None]
     after: Callable[[], str] = lambda: ""
     before: Callable[[], str] = lambda: ""
+    went_on: Callable[[str], bool] = lambda _tag: False
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from preflight.diagnose.types import Line, Spot, Who
 
-_PROCESSES = 20_000  # of all logs
+_PROCESSES = 65_536  # of all logs
 _OF_FILE = 4  # that are kept of a file: two are enough to know that it has several
-_FILES = 20_000
+_FILES = 65_536
 # torchrun's table of failures: host, rank and exit code of a worker stand in lines of their own.
 _TABLE = re.compile(
     r"^(?:\[\w+\]:)? *(?P<key>host|rank) {1,9}: (?P<value>[\w.-]{1,253})(?: \(local_rank: \d{1,4}\))? *$"

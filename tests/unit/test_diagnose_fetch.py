@@ -25,6 +25,7 @@ from preflight.transport.types import Answer, Program, TransportError, Trouble
 from tests.unit.collector import LOADER, tool
 
 HOSTS = (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2"))
+PROGRAM = source("fetch_logs", "collect.tools")
 WANTED = Wanted(("/data/*.log",), ProbeSettings(), 86400, 1 << 20)
 
 
@@ -34,7 +35,7 @@ def told(bin_: Path, text: str = "", **words: Any) -> dict[str, Any]:
         "marker": "mark-1", "globs": [], "user": "", "age": 3600, "most": 1000, "each": 400, "passed": [".py"],
         "kernel": True, "inside": None, **words,
     }  # fmt: skip
-    program = (text or source("fetch_logs")).encode()
+    program = (text or PROGRAM).encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(program))],
         input=program + json.dumps(request).encode(), capture_output=True, timeout=60, check=True,
@@ -104,7 +105,7 @@ def test_a_thousand_files_that_were_not_taken_are_counted(tmp_path: Path, dmesg:
 def test_files_without_end_are_told_as_such(tmp_path: Path, dmesg: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.log").write_bytes(b"x")
-    program = source("fetch_logs").replace("FOUND = 20000", "FOUND = 3")
+    program = PROGRAM.replace("FOUND = 20000", "FOUND = 3")
     found = told(dmesg, program, globs=[f"{tmp_path}/*.log"])
     assert len(found["files"]) == 3
     assert found["left"] == [{"path": f"{tmp_path}/*.log", "why": "so many files that not all were looked at"}]
@@ -121,8 +122,8 @@ def test_the_jobs_user_is_asked_for_by_name(tmp_path: Path, dmesg: Path) -> None
     plog.mkdir(parents=True)
     log(plog, "plog-1_1.log", b"x", 0)
     entry = f"pwd.struct_passwd(('train', '', 1, 1, '', {str(tmp_path / 'home')!r}, ''))"
-    knows = f"pwd.getpwall = list\npwd.getpwnam = {{'train': {entry}}}.__getitem__\nmain()\n"
-    program = source("fetch_logs").removesuffix("main()\n") + knows
+    knows = f"import os, pwd\npwd.getpwall = list\npwd.getpwnam = {{'train': {entry}}}.__getitem__\nmain()\n"
+    program = PROGRAM.removesuffix("main()\n") + knows
     assert [file["path"] for file in told(dmesg, program, user="train")["files"]] == [str(plog / "plog-1_1.log")]
     assert told(dmesg, program, user="nobody-here")["files"] == []
 
@@ -152,8 +153,8 @@ def test_a_folder_that_the_user_may_not_look_into_is_told(tmp_path: Path, dmesg:
     """Root may look into any; that it may not is said to it here."""
     closed = tmp_path / "closed"
     (closed / "ours").mkdir(parents=True)
-    shut = f"os.access = lambda path, _: not path.startswith({str(closed)!r})\nmain()\n"
-    program = source("fetch_logs").removesuffix("main()\n") + shut
+    shut = f"import os\nos.access = lambda path, _: not path.startswith({str(closed)!r})\nmain()\n"
+    program = PROGRAM.removesuffix("main()\n") + shut
     for pattern, folder in ((closed / "*.log", closed), (closed / "ours/a.log", closed), (closed / "*/a.log", closed)):
         found = told(dmesg, program, globs=[str(pattern)])
         assert (found["left"], found["nothing"]) == (
@@ -346,9 +347,9 @@ def test_what_it_takes_on_a_host_is_not_several_times_what_is_sent(tmp_path: Pat
         "passed": [], "kernel": False, "inside": None,
     }  # fmt: skip
     # Not ru_maxrss: that is at least what the process had from which it was started.
-    peak = "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)"
+    peak = "import re; print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", f"{source('fetch_logs')}\n{peak}"],
+        [sys.executable, "-I", "-c", f"{PROGRAM}\n{peak}"],
         input=json.dumps(request).encode(), capture_output=True, timeout=60, check=True,
     )  # fmt: skip
     assert len(done.stdout) > most * 4 // 3

@@ -37,11 +37,11 @@ import os
 import pwd
 import re
 import stat
-import subprocess
 import sys
-import threading
 import time
 import zlib
+
+from collect.tools import LookError, adopt_orphans, command, end_descendants, find
 
 SECONDS = 60  # for reading; what is left then is named
 FOUND = 20000  # files of a pattern that are looked at
@@ -55,7 +55,9 @@ KERNEL_WORDS = re.compile(
     r"|I/O error|medium error|file-max|carrier|[Ll]ink is|AER:|Machine [Cc]heck|EDAC"
 )
 KERNEL_TIME = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]{8},\d+)[+-]\d\d:?\d\d")
-DMESG = (["dmesg", "--time-format", "iso"], ["dmesg", "-T"])
+DMESG = (["--time-format", "iso"], ["-T"])
+DMESG_SECONDS = 20
+DMESG_BYTES = 64 << 20  # a kernel keeps 32 MiB at most, and times are added
 SHARED = re.compile(r"nfs|lustre|gpfs|ceph|beegfs|gluster|wekafs|panfs|cifs|smb|9p|fuse\.")
 
 
@@ -267,52 +269,38 @@ def kernel(age):
     wall."""
     why = ""
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0, time.time() - age)))
-    environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
-    for command in DMESG:
+    dmesg = find("dmesg")
+    if dmesg is None:
+        return {"text": "", "why": "dmesg is not installed"}
+    for options in DMESG:
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-                timeout=20,
-            )  # fmt: skip
-        except FileNotFoundError:
-            return {"text": "", "why": "dmesg is not installed"}
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return {"text": "", "why": "dmesg: %s" % (getattr(error, "strerror", None) or "no answer in 20 s")}
-        if done.returncode == 0:
-            lines = done.stdout.decode("utf-8", "replace").splitlines()
+            done = command([dmesg, *options], time.monotonic() + DMESG_SECONDS, limit=DMESG_BYTES)
+        except LookError as error:
+            return {"text": "", "why": str(error)}
+        if done["code"] == 0:
+            lines = done["out"].splitlines()
             wanted = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
             return {"text": packed(wanted.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["dmesg ended with an error"]
+        words = done["err"].strip().splitlines() or ["dmesg ended with an error"]
         why = words[0][:200]
     return {"text": "", "why": why}
 
 
 def inside(asked, most):
     """What it says is no more than twice the bytes of files, which is what base64 and a few words take."""
+    name = asked["argv"][0]  # its arguments are what a person wrote, and may hold a secret
+    until = time.monotonic() + SECONDS + 30
     try:
-        process = subprocess.Popen(
-            asked["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-    except OSError as error:
-        return {"text": "", "why": "%s: %s" % (asked["argv"][0], error.strerror)}
-    ends = threading.Timer(SECONDS + 30, process.kill)
-    ends.start()
-    try:
-        process.stdin.write(asked["program"].encode("utf-8"))
-        process.stdin.close()
-        said = process.stdout.read(2 * most + (1 << 20))
-    except OSError:
-        said = process.stdout.read(1 << 20)
-    finally:
-        ends.cancel()
-        process.kill()
-        process.wait()
-    return {"text": packed(said), "why": ""}
+        done = command(asked["argv"], until, asked["program"].encode("utf-8"), 2 * most + (1 << 20), name)
+    except LookError as error:
+        return {"text": "", "why": str(error)}
+    return {"text": packed((done["out"] + done["err"]).encode("utf-8")), "why": ""}
 
 
 def main():
     begun = time.time()
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    adopt_orphans()
     answer = Answer(request)
     for pattern in plog_patterns(request["user"]):
         answer.find(pattern, None)
@@ -328,6 +316,4 @@ def main():
         "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()],
     }  # fmt: skip
     written(request["marker"], document)
-
-
-main()
+    end_descendants()

@@ -1,6 +1,7 @@
 """Groups of processes that share a limit on processor time: the kernel's cgroups, of either version."""
 
 import errno
+import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -46,9 +47,10 @@ def move(process: Process, group: Path) -> None:
 
 
 def remove(prefix: str) -> None:
-    """Those whose names begin with it. Their processes have to be gone."""
+    """Those whose names begin with it, and those in them. Their processes have to be gone."""
     for group in _root().glob(f"{prefix}*"):
-        remove_group(group)
+        for folder, _, _ in os.walk(group, topdown=False):
+            remove_group(Path(folder))
 
 
 def remove_group(group: Path) -> None:
@@ -59,6 +61,8 @@ def remove_group(group: Path) -> None:
 def _is_removed(group: Path) -> bool:
     try:
         group.rmdir()
+    except FileNotFoundError:
+        return True
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise

@@ -13,13 +13,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from preflight.localiser.localise import Outcome
+from preflight.localiser.localise import GroupOutcome
 from preflight.model.errors import UsageError
 
 FULL_SPEED = 25.0  # GB/s, 200 Gb/s
 _HOST_FAULTS = {
-    "dead": Outcome.HANG, "slow": Outcome.SLOW, "one-way": Outcome.SLOW, "wrong-data": Outcome.WRONG_DATA,
-}  # fmt: skip
+    "dead": GroupOutcome.HANG,
+    "slow": GroupOutcome.SLOW,
+    "one-way": GroupOutcome.SLOW,
+    "wrong-data": GroupOutcome.WRONG_DATA,
+}
 _COUNTS = (*_HOST_FAULTS, "flaky", "device", "rail", "link", "slow-link", "hidden-link", "uplink", "slow-uplink",
            "scale", "combination")  # fmt: skip
 
@@ -66,20 +69,20 @@ class Model:
     leaf: Mapping[Host, int]
     noise: float
     random: Random
-    bad: dict[Host, Outcome] = field(default_factory=dict)
+    bad: dict[Host, GroupOutcome] = field(default_factory=dict)
     flaky: dict[Host, float] = field(default_factory=dict)
     devices: set[tuple[Host, int]] = field(default_factory=set)
     dead_rails: set[int] = field(default_factory=set)
-    links: dict[tuple[Pair, int], Outcome] = field(default_factory=dict)
-    sides: list[tuple[frozenset[Host], Outcome]] = field(default_factory=list)  # each apart from everybody else
+    links: dict[tuple[Pair, int], GroupOutcome] = field(default_factory=dict)
+    sides: list[tuple[frozenset[Host], GroupOutcome]] = field(default_factory=list)  # each apart from everybody else
     scale: int = 0  # tests of more hosts fail; 0: none
     combination: frozenset[Host] = frozenset()
 
-    def outcome(self, members: Collection[Host], rail: int) -> Outcome:
+    def outcome(self, members: Collection[Host], rail: int) -> GroupOutcome:
         """How a test ends: the worst of what its members and what is between them do, or an accident."""
         group = frozenset(members)
         if rail in self.dead_rails or any((host, rail) in self.devices for host in group if self.devices):
-            return Outcome.HANG
+            return GroupOutcome.HANG
         for host in group:
             if host in self.bad:
                 return self.bad[host]
@@ -90,14 +93,14 @@ class Model:
             if 0 < len(side & group) < len(group):
                 return how
         if (self.scale and len(group) > self.scale) or (self.combination and self.combination <= group):
-            return Outcome.HANG
+            return GroupOutcome.HANG
         if any(self.random.random() < self.flaky[host] for host in group & self.flaky.keys()):
-            return Outcome.FAIL
-        return Outcome.FAIL if self.noise and self.random.random() < self.noise else Outcome.PASS
+            return GroupOutcome.FAIL
+        return GroupOutcome.FAIL if self.noise and self.random.random() < self.noise else GroupOutcome.PASS
 
-    def value(self, outcome: Outcome) -> float:
+    def value(self, outcome: GroupOutcome) -> float:
         """GB/s, a little different every time."""
-        return FULL_SPEED * self.random.uniform(0.9, 1.0) * (0.3 if outcome is Outcome.SLOW else 1.0)
+        return FULL_SPEED * self.random.uniform(0.9, 1.0) * (0.3 if outcome is GroupOutcome.SLOW else 1.0)
 
     def groups(self) -> set[frozenset[Host]]:
         """The parts in which everybody who is well reaches everybody."""
@@ -133,7 +136,7 @@ def draw(faults: Iterable[Fault], model: Model, met: Sequence[Pair], choose: Ran
                 raise UsageError(f"--faults: rail:{count} of {model.rails} rails")
             model.dead_rails.update(choose.sample(range(model.rails), count))
         elif kind in ("link", "slow-link", "hidden-link"):
-            how = Outcome.SLOW if kind == "slow-link" else Outcome.FAIL
+            how = GroupOutcome.SLOW if kind == "slow-link" else GroupOutcome.FAIL
             _draw_links(model, count, how, met if kind != "hidden-link" else (), free, choose)
         elif kind in ("uplink", "slow-uplink"):
             leaves = sorted(set(model.leaf.values()))
@@ -141,17 +144,19 @@ def draw(faults: Iterable[Fault], model: Model, met: Sequence[Pair], choose: Ran
                 raise UsageError(f"--faults: {kind}:{count} needs more than {count} leaves (--leaves)")
             for chosen in choose.sample(leaves, count):
                 side = frozenset(host for host in model.hosts if model.leaf[host] == chosen)
-                model.sides.append((side, Outcome.SLOW if kind == "slow-uplink" else Outcome.HANG))
+                model.sides.append((side, GroupOutcome.SLOW if kind == "slow-uplink" else GroupOutcome.HANG))
         elif kind == "partition":
             share = max(1, round(fault.amount * len(model.hosts)))
-            model.sides.append((frozenset(choose.sample(model.hosts, share)), Outcome.HANG))
+            model.sides.append((frozenset(choose.sample(model.hosts, share)), GroupOutcome.HANG))
         elif kind == "scale":
             model.scale = count
         else:
             model.combination = frozenset(take(count))
 
 
-def _draw_links(model: Model, count: int, how: Outcome, met: Sequence[Pair], free: list[Host], choose: Random) -> None:
+def _draw_links(
+    model: Model, count: int, how: GroupOutcome, met: Sequence[Pair], free: list[Host], choose: Random
+) -> None:
     """Links with an end each that nothing else befalls, so that it can be said which it was."""
     for _ in range(count):
         fitting = [pair for pair in met if pair <= set(free)]

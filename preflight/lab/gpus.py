@@ -30,7 +30,7 @@ def bus(index: int) -> str:
 
 def lay_out(target: Path) -> None:
     """Fill DIR/standins, which all hosts share."""
-    programs = {"nvidia-smi": target / "usr-bin", "nv-fabricmanager": target / "usr-local/libexec/preflight-lab"}
+    programs = {"nvidia-smi": target / "usr" / "bin", "nv-fabricmanager": target / "usr-local/libexec/preflight-lab"}
     for name, folder in programs.items():
         folder.mkdir(parents=True)
         shutil.copy(STANDINS / name, folder / name)

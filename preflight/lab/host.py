@@ -122,10 +122,11 @@ def kept_visible() -> list[Path]:
 def prepare(host: Host, management: Management, public_key: str) -> str:
     """Write the files of a fresh host; return its known_hosts line."""
     spec, directory = host.spec, host.directory
-    for name in ("etc/ssh", "var-lib", "usr-local", "home", "log", "state", "run"):
+    for name in ("etc/ssh", "var-lib", "usr", "usr-local", "opt", "home", "root", "log", "state", "run"):
         (directory / name).mkdir(parents=True)
-    for name in ("etc", "var-lib", "usr-local"):
+    for name in ("etc", "var-lib", "usr", "usr-local", "opt", "root"):
         (directory / "overlay" / name).mkdir(parents=True)
+    shutil.copymode("/root", directory / "root")
     devices = "".join(f"{index} {host.names.device(host.name, index)}\n" for index in range(spec.device_nics))
     (directory / "devices").write_text(devices)
     (directory / "state" / "devices").write_text(devices)
@@ -140,7 +141,7 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
             (directory / "superpod").write_text(f"pod=0\nsize={spec.hosts * spec.devices}\nserver={host.number + 1}\n")
     if spec.is_gpu:
         gpus.prepare(directory, host.number, spec)
-    for kept in ("etc/preflight", "var-lib/preflight", "usr-local/sbin/preflight-gate"):
+    for kept in ("etc/preflight", "var-lib/preflight", "usr-local/sbin/preflight-gate", "usr-local/lib/preflight"):
         _hide(directory / kept)  # of the machine, where that is somebody's host, too
     _write_etc(host, management)
     _write_homes(host, public_key)

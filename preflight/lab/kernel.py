@@ -5,6 +5,7 @@ import fcntl
 import ipaddress
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -44,6 +45,38 @@ def ip_batch(lines: Iterable[str], netns: str | None = None) -> None:
 def namespaces(prefix: str) -> list[str]:
     """Names of the network namespaces that begin with `prefix`."""
     return sorted(path.name for path in NETNS.glob(f"{prefix}*")) if NETNS.is_dir() else []
+
+
+def remove_namespaces(names: Iterable[str]) -> None:
+    """Remove network namespaces; raise PreflightError if one of them stays. One that has gone already is no error."""
+    doomed = set(names)
+    if doomed:
+        lines = "".join(f"netns del {name}\n" for name in sorted(doomed))
+        done = subprocess.run(["ip", "-force", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
+        if stays := doomed & set(namespaces("")):
+            raise PreflightError(f"namespace {min(stays)} cannot be removed: {done.stderr.strip()}")
+
+
+def has_interface(name: str) -> bool:
+    """Whether the machine has a network interface of this name."""
+    return Path("/sys/class/net", name).exists()
+
+
+def remove_interface(name: str) -> None:
+    """Remove a network interface; raise PreflightError if it stays. The end of its namespace may have removed it."""
+    try:
+        if has_interface(name):
+            run("ip", "link", "del", name)
+    except PreflightError:
+        if has_interface(name):
+            raise
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Mount points in a folder, the deepest first; the folder itself may be one of them."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = [re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in lines]
+    return [place for place in reversed(places) if Path(place).is_relative_to(folder)]
 
 
 @contextmanager
@@ -160,6 +193,30 @@ def processes_in(netns: Iterable[str]) -> list[Process]:
         with suppress(OSError):
             inodes.add((NETNS / name).stat().st_ino)
     return [process for process in _all_processes() if _netns_inode(process.pid) in inodes]
+
+
+def processes_with_mount(option: str) -> list[Process]:
+    """All processes that see a mount with this text among its options."""
+    sees: dict[int, bool] = {}  # by mount namespace
+    found = []
+    for process in _all_processes():
+        with suppress(OSError):
+            namespace = Path(f"/proc/{process.pid}/ns/mnt").stat().st_ino
+            if namespace not in sees:
+                sees[namespace] = option in Path(f"/proc/{process.pid}/mountinfo").read_text()
+            if sees[namespace]:
+                found.append(process)
+    return found
+
+
+def names_of_namespace(process: Process) -> list[str]:
+    """The names of the network namespace that a process is in."""
+    inode, names = _netns_inode(process.pid), []
+    for name in namespaces(""):
+        with suppress(OSError):
+            if (NETNS / name).stat().st_ino == inode:
+                names.append(name)
+    return names
 
 
 def processes_below(root: Process) -> list[Process]:

@@ -4,28 +4,28 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from preflight.lab import cgroups, gpus, kernel, network, state, vendor
+from preflight.lab import gpus, kernel, network, state, teardown, vendor
 from preflight.lab.addresses import Management, inventory
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.host import Host, make_key, prepare
-from preflight.lab.spec import Names, Spec, fabric_port
+from preflight.lab.spec import Spec, fabric_port
 from preflight.lab.state import State
 from preflight.model.errors import PreflightError, UsageError
 
-# Everything that `up` writes into the lab's directory; `down` removes these and nothing else.
-WRITTEN = ("hosts.toml", "id_ed25519", "id_ed25519.pub", "known_hosts", "standins", "hosts", "lab.json.new", state.FILE)
+OVERLAID = ("/etc", "/usr", "/var/lib")
 
 PROGRAMS = {
     "ip": "iproute2",
     "tc": "iproute2",
     "unshare": "util-linux",
     "nsenter": "util-linux",
+    "setpriv": "util-linux",
     "mount": "mount",
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
@@ -55,6 +55,8 @@ def up(spec: Spec, directory: Path) -> State:
         raise UsageError(
             f"the lab cannot live in {directory}: no ':', ',' or '\\' in the path, overlay mounts take it apart."
         )
+    if below := next((place for place in OVERLAID if directory.is_relative_to(place)), None):
+        raise UsageError(f"the lab cannot live in {directory}: its hosts have an overlay of {below}.")
     made = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -63,6 +65,9 @@ def up(spec: Spec, directory: Path) -> State:
     with state.locked(directory):
         if (directory / state.FILE).exists():
             raise UsageError(f"there is a lab in {directory} already; `preflight lab down --dir {directory}` ends it.")
+        (directory / teardown.UNFINISHED).unlink(missing_ok=True)
+        if taken := next((name for name in teardown.WRITTEN if os.path.lexists(directory / name)), None):
+            raise UsageError(f"{directory / taken} is there already: move it away, or give the lab another --dir.")
         lab = State(secrets.token_hex(2), spec, made_directory=made)
         while kernel.namespaces(lab.names.prefix):
             lab = replace(lab, id=secrets.token_hex(2))
@@ -70,7 +75,7 @@ def up(spec: Spec, directory: Path) -> State:
             lab.save(directory)
             return _build(lab, directory)
         except BaseException as error:
-            _take_down(lab, directory)
+            teardown.take_down(teardown.Remains(directory, frozenset({lab.id}), made))
             if isinstance(error, OSError):  # a full disk, no namespaces to be had
                 raise PreflightError(f"the lab could not be put up: {error}") from None
             raise
@@ -119,34 +124,12 @@ def down(directory: Path) -> str:
     """End the lab of a directory, whatever state it is in; return one sentence. No lab is no error."""
     require_root()
     directory = directory.resolve()
-    if not (directory / state.FILE).exists():
-        return f"there is no lab in {directory}."
-    with state.locked(directory):
-        lab = state.load(directory)
-        _take_down(lab, directory)
-    return f"the lab in {directory} is down."
-
-
-def _take_down(lab: State, directory: Path) -> None:
-    end(lab.names)
-    for name in WRITTEN:
-        path = directory / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    if lab.made_directory:
-        with suppress(OSError):
-            directory.rmdir()
-
-
-def end(names: Names) -> None:
-    """Kill every process in the lab's namespaces, then remove the namespaces. Hosts take their mounts with them."""
-    namespaces = kernel.namespaces(names.prefix)
-    while processes := kernel.processes_in(namespaces):
-        kernel.kill_and_wait(processes)
-    cgroups.remove(names.prefix)
-    network.destroy(names)
+    with state.locked(directory) if directory.is_dir() else nullcontext():
+        remains = teardown.find(directory)
+        if remains is None:
+            return f"there is no lab in {directory}."
+        teardown.take_down(remains)
+        return f"the lab in {directory} is down."
 
 
 def status(directory: Path) -> dict[str, Any]:

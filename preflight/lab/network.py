@@ -6,7 +6,6 @@ its settings is changed: no bridge there, so no rule of its firewall ever sees a
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 
 from preflight.lab import kernel
@@ -83,9 +82,8 @@ def build(spec: Spec, names: Names) -> Management:
 
 def destroy(names: Names) -> None:
     """Remove every namespace and interface of the lab; what is already gone is no error."""
-    kernel.ip_batch(f"netns del {name}" for name in kernel.namespaces(names.prefix))
-    if Path("/sys/class/net", names.controller).exists():
-        kernel.run("ip", "link", "del", names.controller)
+    kernel.remove_interface(names.controller)
+    kernel.remove_namespaces(kernel.namespaces(names.prefix))
 
 
 def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from preflight.localiser.localise import Outcome
+from preflight.localiser.localise import GroupOutcome
 
-Run = Callable[[Collection[str]], Outcome]
+Run = Callable[[Collection[str]], GroupOutcome]
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Found:
         """A round; whether each group passed."""
         outcomes = [run(group) for group in groups]
         self.rounds += 1
-        self.waited += Outcome.HANG in outcomes
+        self.waited += GroupOutcome.HANG in outcomes
         self.tests += len(groups)
-        return [outcome is Outcome.PASS for outcome in outcomes]
+        return [outcome is GroupOutcome.PASS for outcome in outcomes]
 
 
 def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> Found:

@@ -14,8 +14,8 @@ from typing import Any
 
 from preflight.lab.fabric import Fault, Model, Pair, draw
 from preflight.lab.rivals import RIVALS
-from preflight.localiser.localise import Localiser, Outcome, Test
-from preflight.localiser.merge import Found, Rail, merge
+from preflight.localiser.localise import GroupOutcome, Localiser, Test
+from preflight.localiser.merge import LocatedFault, Rail, merge
 from preflight.model.errors import UsageError
 
 ROUND_SECONDS = 20.0  # of a round: 5 s to come together, 10 s of work, and the way there
@@ -90,7 +90,7 @@ class _Play:
         planned = {}
         for rail, localiser in self.localisers.items():
             verdict = localiser.verdict()
-            out = {*verdict.convicted, *verdict.unknown, *(min(link) for link in verdict.links)}
+            out = {*verdict.faulty, *verdict.unknown, *(min(link) for link in verdict.links)}
             left = frozenset(self.model.hosts) - out
             explained = verdict.partitions or any(group <= left for group in verdict.scale)
             if len(left) > 2 and not explained:
@@ -110,10 +110,10 @@ class _Play:
             self.tried.update((test.members, rail) for test in tests)
             self.tests += len(tests)
         self.all_rounds += 1
-        self.waited += Outcome.HANG in ends
-        return ends != {Outcome.PASS}
+        self.waited += GroupOutcome.HANG in ends
+        return ends != {GroupOutcome.PASS}
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[LocatedFault]:
         begun = time.perf_counter()
         rails = {rail: Rail(self.model.hosts, one.verdict()) for rail, one in self.localisers.items()}
         self.decoder_seconds += time.perf_counter() - begun
@@ -193,7 +193,7 @@ def rival(rule: str, setting: Setting) -> list[Score]:
     scores: list[Score] = []
     for model, seed in models(setting):
 
-        def run(members: Collection[str], model: Model = model) -> Outcome:
+        def run(members: Collection[str], model: Model = model) -> GroupOutcome:
             return model.outcome(members, 0)
 
         found = RIVALS[rule](model.hosts, run, Random(seed))

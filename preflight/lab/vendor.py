@@ -1,6 +1,6 @@
 """The Ascend stand-ins as files: programs built from standins/vendor, version files, and the torch_npu package.
 
-They are laid out once a lab, below DIR/standins, and shared by all hosts through overlays on /usr/local and /usr/bin.
+They are laid out once a lab, below DIR/standins, and shared by all hosts through overlays on /usr and /usr/local.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ PROGRAMS = {
 COMPILE = ("cc", "-D_GNU_SOURCE", "-O2", "-static")
 
 ASCEND = Path("usr-local/Ascend")
-# Where each program lies below DIR/standins. The last is none of the vendor's: init.sh starts it.
+# Where each program lies below DIR/standins. The last is none of the vendor's: services.sh starts it.
 PLACES = {
     "hccn_tool": ASCEND / "driver" / "tools" / "hccn_tool",
     "npu-smi": Path("usr-local/bin/npu-smi"),
-    "lspci": Path("usr-bin/lspci"),
+    "lspci": Path("usr/bin/lspci"),
     "watch_links": Path("usr-local/libexec/preflight-lab/watch_links"),
 }
 SITE_PACKAGES = Path("/usr/local/Ascend/ascend-toolkit/latest/python/site-packages")
@@ -120,7 +120,7 @@ def lay_out(spec: Spec, target: Path) -> None:
         place = target / PLACES[name]
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(program, place)
-    (target / "usr-bin" / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
+    (target / "usr" / "bin" / "hccn_tool").symlink_to("/usr/local/Ascend/driver/tools/hccn_tool")
     for folder in ("dcmi", "Ascend/driver/lib64/common", "Ascend/driver/lib64/driver"):
         (target / "usr-local" / folder).mkdir(parents=True)  # empty: the stand-ins need no libraries of the driver
     for path, text in version_files(spec).items():

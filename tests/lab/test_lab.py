@@ -101,18 +101,18 @@ def test_a_direct_fabric_has_no_gateway() -> None:
     }
 
 
-def _lab_id(place: Path) -> str:
+def lab_id(place: Path) -> str:
     return str(json.loads((place / "lab.json").read_text())["id"])
 
 
-def _traces(lab_id: str, place: Path) -> list[str]:
+def traces(name: str, place: Path) -> list[str]:
     """Everything of one lab that the machine shows; other labs may come and go at the same time."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     initial = [str(entry) for entry in Path("/proc").glob("[0-9]*") if str(place) in _command_line(entry)]
     links = [path.name for path in Path("/sys/class/net").iterdir()]
     namespaces = [str(path) for path in Path("/run/netns").glob("*")]
     groups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/preflight-*")]
-    named = [name for name in (*namespaces, *links, *mounts, *groups) if f"preflight-{lab_id}" in name]
+    named = [trace for trace in (*namespaces, *links, *mounts, *groups) if f"preflight-{name}" in trace]
     return [*named, *initial, *map(str, place.glob("*")), *([str(place)] if place.exists() else [])]
 
 
@@ -149,9 +149,9 @@ def test_a_lab_comes_up_says_what_it_is_and_leaves_nothing(tmp_path: Path) -> No
     again = lab.lab("up", check=False)
     assert (again.returncode, "already" in again.stderr) == (2, True)
     lab.lab("break", "host-overloaded")  # which leaves processes and a cgroup to be cleared away
-    assert any("cgroup" in trace for trace in _traces(status["id"], lab.dir))
+    assert any("cgroup" in trace for trace in traces(status["id"], lab.dir))
     lab.lab("down")
-    assert _traces(status["id"], lab.dir) == []
+    assert traces(status["id"], lab.dir) == []
     assert "no lab" in lab.lab("down").stdout
 
 
@@ -164,13 +164,13 @@ def test_down_cleans_up_after_an_up_that_was_killed(tmp_path: Path, namespaces: 
     up = subprocess.Popen([sys.executable, "-m", "preflight", *arguments], env={**os.environ, "PYTHONPATH": str(ROOT)})
     while not (lab.dir / "lab.json").exists():
         time.sleep(0.001)
-    lab_id = _lab_id(lab.dir)
-    while len(list(Path("/run/netns").glob(f"preflight-{lab_id}-*"))) < namespaces and up.poll() is None:
+    name = lab_id(lab.dir)
+    while len(list(Path("/run/netns").glob(f"preflight-{name}-*"))) < namespaces and up.poll() is None:
         time.sleep(0.001)
     up.send_signal(signal.SIGKILL)
     up.wait()
     lab.lab("down")
-    assert _traces(lab_id, lab.dir) == []
+    assert traces(name, lab.dir) == []
 
 
 @pytest.mark.lab
@@ -184,7 +184,7 @@ def test_an_up_that_fails_cleans_up_after_itself(tmp_path: Path) -> None:
     done = preflight("lab", "up", "--dir", place, check=False, env={"PATH": f"{fakes}:{os.environ['PATH']}"})
     assert done.returncode == 1
     assert "no entropy" in done.stderr
-    assert _traces(_lab_id(tmp_path), place) == []
+    assert traces(lab_id(tmp_path), place) == []
 
 
 @pytest.mark.lab
@@ -228,7 +228,7 @@ def test_two_labs_at_once_do_not_meet(make_lab: MakeLab) -> None:
 def test_what_preflight_keeps_on_this_machine_is_on_no_host(tmp_path: Path) -> None:
     """In a mount namespace of its own, so that the machine itself gets nothing of it. The lab is put up and taken down
     there: only there are its network namespaces seen by their names."""
-    paths = ("/etc/preflight", "/var/lib/preflight", "/usr/local/sbin/preflight-gate")
+    paths = ("/etc/preflight", "/var/lib/preflight", "/usr/local/sbin/preflight-gate", "/usr/local/lib/preflight")
     lab_ = f"{sys.executable} -m preflight lab"
     up = f"{lab_} up --hosts 1 --devices 0 --firewall none --dir {tmp_path}/lab > /dev/null"
     kept = " ".join(paths)

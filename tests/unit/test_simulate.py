@@ -10,7 +10,7 @@ from preflight.lab.fabric import Model, draw, parse_faults
 from preflight.lab.rivals import RIVALS
 from preflight.lab.simulate import Setting, simulate
 from preflight.model.errors import UsageError
-from preflight.probe.localise import Outcome
+from preflight.probe.localise import GroupOutcome
 
 HOSTS = tuple(f"node{number:02}" for number in range(16))
 
@@ -38,24 +38,26 @@ def test_a_faulty_host_fails_every_test_that_it_is_in(faults: str, how: str) -> 
     [host] = {*made.bad, *made.flaky}
     others = [other for other in HOSTS if other != host]
     assert made.outcome([host, others[0]], 0) == how
-    assert made.outcome(others, 0) is Outcome.PASS
+    assert made.outcome(others, 0) is GroupOutcome.PASS
 
 
 def test_links_partitions_and_scale_fail_only_where_they_should() -> None:
     [(pair, _)] = (links := model("slow-link:1")).links
     a, b = sorted(pair)
-    assert links.outcome([a, b], 0) is Outcome.SLOW
-    assert links.outcome([a, *(set(HOSTS) - pair)], 0) is Outcome.PASS
+    assert links.outcome([a, b], 0) is GroupOutcome.SLOW
+    assert links.outcome([a, *(set(HOSTS) - pair)], 0) is GroupOutcome.PASS
     assert {len(group) for group in model("partition:0.25").groups()} == {4, 12}
     leaf = model("uplink:1")
-    assert leaf.outcome(HOSTS, 0) is Outcome.HANG
-    assert all(leaf.outcome(group, 0) is Outcome.PASS for group in leaf.groups())
+    assert leaf.outcome(HOSTS, 0) is GroupOutcome.HANG
+    assert all(leaf.outcome(group, 0) is GroupOutcome.PASS for group in leaf.groups())
     large = model("scale:8")
-    assert [large.outcome(HOSTS[:size], 0) for size in (8, 9)] == [Outcome.PASS, Outcome.HANG]
+    assert [large.outcome(HOSTS[:size], 0) for size in (8, 9)] == [GroupOutcome.PASS, GroupOutcome.HANG]
     device = model("device:1", rails=4)
     [(host, rail)] = device.devices
     other = next(other for other in HOSTS if other != host)
-    assert [device.outcome([host, other], on) is Outcome.HANG for on in range(4)] == [on == rail for on in range(4)]
+    assert [device.outcome([host, other], on) is GroupOutcome.HANG for on in range(4)] == [
+        on == rail for on in range(4)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,8 @@ def test_the_score_tells_a_wrong_answer() -> None:
 
 @pytest.mark.parametrize("rule", RIVALS)
 def test_the_other_rules_find_what_they_can_find(rule: str) -> None:
-    def run(members: object) -> Outcome:
-        return Outcome.HANG if HOSTS[5] in list(members) else Outcome.PASS  # type: ignore[call-overload]
+    def run(members: object) -> GroupOutcome:
+        return GroupOutcome.HANG if HOSTS[5] in list(members) else GroupOutcome.PASS  # type: ignore[call-overload]
 
     for hosts in (HOSTS, HOSTS[:15]):
         found = RIVALS[rule](hosts, run, Random(2))

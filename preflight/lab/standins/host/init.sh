@@ -2,13 +2,13 @@
 # The first process of a lab host. preflight.lab.host starts it in the host's network namespace and in fresh mount, UTS,
 # PID and IPC namespaces. It builds the host's own file tree, loads its firewall, starts its sshd and then reaps.
 #
-#   $1      directory of the host: etc, var-lib, usr-local (uppers of overlays), home, log, state, run (a mount point),
-#           devices (lines "INDEX NAMESPACE"); in state: first-boot and every-boot (commands; the first is gone later)
-#   $2      directory of the stand-ins that all hosts share: usr-local, usr-bin
+#   $1      directory of the host: etc, var-lib, usr, usr-local, opt, root (uppers of overlays), home, log, state, run (a
+#           mount point), devices (lines "INDEX NAMESPACE")
+#   $2      directory of the stand-ins that all hosts share: usr-local, usr
 #   $3      the lab's directory, hidden from the host in the end
 #   $4 ...  directories that must stay visible where they are (the Python that runs the lab, preflight)
 set -eu
-host=$1 standins=$2 lab=$3
+host=$1 directory_of_host=$1 standins=$2 lab=$3
 shift 3
 
 # Read through the outer /proc: this process as the rest of the machine knows it.
@@ -16,6 +16,23 @@ read -r stat < /proc/self/stat
 printf '%s\n' "$stat" > "$host/process"
 
 hostname "$(cat "$host/etc/hostname")"
+
+# ---- What the host shares with the machine is read-only. What it may write is its own directory, by a mount of its own.
+mount --bind "$host" "$host"
+read_only() {
+    mount -o remount,bind,ro "$1" || { [ "$1" != / ] && umount -l "$1"; }
+}
+mounts=$(cat /proc/self/mountinfo)
+while read -r _ _ _ root place options _; do
+    place=$(printf '%b' "$place") # a blank in a name stands there as \040
+    case $root:$place:$options in
+    *:\[*) ;; # a namespace, which is no tree of files
+    *:"$host":*) ;;
+    *:rw | *:rw,*) read_only "$place" ;;
+    esac
+done << END
+$mounts
+END
 
 # ---- /run first, below the host's directory, while everything outside can still be seen
 run=$host/run
@@ -30,6 +47,8 @@ while read -r index netns; do
 done < "$host/devices"
 chmod 1777 "$run/preflight-lab/process/"* "$run/lock" 2> /dev/null || true
 mount --bind "$host/state" "$run/preflight-lab/state"
+mkdir "$run/preflight-lab/host"
+mount --bind "$host" "$run/preflight-lab/host"
 for name in product superpod; do
     if [ -e "$host/$name" ]; then cp "$host/$name" "$run/preflight-lab/$name"; fi
 done
@@ -43,16 +62,30 @@ done
 # ---- the host's own files
 mount -t overlay -o "lowerdir=/etc,upperdir=$host/etc,workdir=$host/overlay/etc" overlay /etc
 mount -t overlay -o "lowerdir=/var/lib,upperdir=$host/var-lib,workdir=$host/overlay/var-lib" overlay /var/lib
-local=/usr/local
-if [ -d "$standins/usr-local" ]; then
-    local=$standins/usr-local:$local
-    mount -t overlay -o "lowerdir=$standins/usr-bin:/usr/bin" overlay /usr/bin
-fi
+usr=/usr local=$run/preflight-lab/keep/usr-local
+mkdir "$local"
+mount --bind /usr/local "$local" # which the overlay of /usr covers where it is a file system of its own
+machine_local=$local
+if [ -d "$standins/usr-local" ]; then usr=$standins/usr:$usr local=$standins/usr-local:$local; fi
+mount -t overlay -o "lowerdir=$usr,upperdir=$host/usr,workdir=$host/overlay/usr" overlay /usr
 mount -t overlay -o "lowerdir=$local,upperdir=$host/usr-local,workdir=$host/overlay/usr-local" overlay /usr/local
+umount "$machine_local"
+for name in opt root; do # an overlay cannot have its upper part in its lower one
+    if [ -d "/$name" ] && [ "${host#/"$name"/}" = "$host" ]; then
+        mount -t overlay -o "lowerdir=/$name,upperdir=$host/$name,workdir=$host/overlay/$name" overlay "/$name"
+    fi
+done
+mount -n --move "$run" /run
+host=/run/preflight-lab/host # the way to it that nothing covers
 mount --bind "$host/log" /var/log
 mount --bind "$host/home" /home
-mount -n --move "$run" /run
+for name in opt root; do
+    if [ "${lab#/"$name"/}" != "$lab" ]; then mount --bind "$host/$name" "/$name"; fi
+done
+umount "$host"
+rmdir "$host"
 mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=1777 tmpfs /var/tmp
 
 # ---- what is to stay visible, where one of these mounts has covered it
 number=0
@@ -72,10 +105,16 @@ mount -t proc proc /proc
 mount --bind /proc/sys /proc/sys
 mount --bind /proc/sys/net /proc/sys/net
 mount -o remount,bind,ro /proc/sys
+for file in irq bus fs acpi scsi asound mtrr sysrq-trigger dynamic_debug latency_stats pressure; do
+    if [ -e "/proc/$file" ]; then
+        mount --bind "/proc/$file" "/proc/$file"
+        mount -o remount,bind,ro "/proc/$file"
+    fi
+done
 # A host may look at what its cgroup leaves it, as any host may; the groups are the machine's, and their paths fit.
 mkdir /run/preflight-lab/cgroup
 mount --rbind /sys/fs/cgroup /run/preflight-lab/cgroup
-mount -t sysfs sysfs /sys
+mount -t sysfs -o ro sysfs /sys
 mount --rbind /run/preflight-lab/cgroup /sys/fs/cgroup
 cat /proc/sys/kernel/random/uuid > /run/preflight-lab/boot_id
 mount --bind /run/preflight-lab/boot_id /proc/sys/kernel/random/boot_id
@@ -110,22 +149,7 @@ if [ -d "$state/pci" ]; then
     ln -s "$state/kmsg" /dev/kmsg
 fi
 
-# ---- services. A restarted host keeps its network namespace and with it rules and settings, so what only sets these
-# belongs to the first boot.
-for boot in first-boot every-boot; do
-    if [ -e "/run/preflight-lab/state/$boot" ]; then
-        # What went wrong goes to the console, and ends the host: one without its firewall would be taken for open.
-        sh -e "/run/preflight-lab/state/$boot" > "/var/log/$boot.log" 2>&1 || { cat "/var/log/$boot.log"; exit 1; }
-    fi
-done
-rm -f /run/preflight-lab/state/first-boot
-# A server for training lets its users open many files; where the machine does not allow it, HST106 warns.
-ulimit -n 65535 2> /dev/null || true
-# STAND-IN for the devices' firmware, which remembers what their links do. It sees the files of its own host only.
-if [ -e /run/preflight-lab/device/0 ]; then /usr/local/libexec/preflight-lab/watch_links & fi
-if [ -d "$state/pci" ]; then /usr/local/libexec/preflight-lab/nv-fabricmanager & fi
-/usr/sbin/sshd -D -E /var/log/sshd.log &
-
-# `wait` reaps every orphan of the host; the sleep keeps it from returning when sshd has died.
-sleep infinity &
-while :; do wait; done
+# No process of the host has the rights to reach the machine past its files: device nodes, modules, the clock, the
+# kernel's log. `reboot` would end the host and nothing else, but kexec needs the same right.
+exec setpriv --bounding-set=-mknod,-sys_module,-sys_rawio,-sys_time,-sys_boot,-syslog,-wake_alarm,-block_suspend \
+    -- /bin/sh "${0%/*}/services.sh" "$directory_of_host"

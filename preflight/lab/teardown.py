@@ -1,0 +1,135 @@
+"""Removal of a lab, in whatever state it is: half built, its record lost, parts of it gone already."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.lab import cgroups, kernel, network, state
+from preflight.lab.kernel import Process
+from preflight.lab.spec import Names
+from preflight.model.errors import PreflightError
+
+UNFINISHED = f"{state.FILE}.new"
+# Everything that `up` writes into the lab's directory; `down` removes these and nothing else. The record goes last.
+WRITTEN = ("hosts.toml", "id_ed25519", "id_ed25519.pub", "known_hosts", "standins", "hosts", UNFINISHED, state.FILE)
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What there is of a lab. `ids`: one, or several where records were lost; `made_directory` as in its record."""
+
+    directory: Path
+    ids: frozenset[str]
+    made_directory: bool
+
+
+def find(directory: Path) -> Remains | None:
+    """Return what there is of the lab of a directory, None for nothing. UsageError for a record that is none, where
+    the kernel shows no lab either."""
+    recorded, made_directory = _record(directory / state.FILE)
+    unfinished, made = _record(directory / UNFINISHED)
+    known = {name for name in (recorded, unfinished) if name}
+    running = {_id_of(process) for process in _processes(directory, set())} - {""}
+    ids = frozenset(known | running)
+    record = directory / state.FILE
+    if record.exists() and not any(_is_there(lab) for lab in ids) and not _is_spoilt(record):
+        state.load(directory)  # refuses what is no record
+    if not ids and not record.exists() and not (directory / UNFINISHED).exists():
+        return None
+    return Remains(directory, ids, made_directory or made)
+
+
+def take_down(remains: Remains) -> None:
+    """End all processes of a lab and remove all that it made. What cannot be removed keeps nothing else from being:
+    the first such thing is raised in the end, and the record stays."""
+    directory = remains.directory
+    failures: list[Exception] = []
+
+    def attempt(step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (PreflightError, OSError) as error:
+            failures.append(error)
+
+    names = [Names(lab) for lab in sorted(remains.ids)]
+    attempt(lambda: _end_processes(directory, names))
+    for lab in names:
+        attempt(lambda lab=lab: cgroups.remove(lab.prefix))  # type: ignore[misc]
+        attempt(lambda lab=lab: network.destroy(lab))  # type: ignore[misc]
+    for name in WRITTEN:
+        if name != state.FILE or not failures:
+            attempt(lambda name=name: _remove(directory / name))  # type: ignore[misc]
+    if failures:
+        raise PreflightError(
+            f"the lab in {directory} is not quite down: {failures[0]} Run `preflight lab down --dir {directory}` again."
+        )
+    if remains.made_directory:
+        with suppress(OSError):
+            directory.rmdir()
+
+
+def _record(file: Path) -> tuple[str, bool]:
+    """The id in a record and whether its lab made the directory; "" for none. A spoilt one may still have its id."""
+    with suppress(OSError, ValueError):
+        text = file.read_text()
+        named = re.search(r'"id": "([0-9a-f]{4})"', text)
+        with suppress(ValueError, AttributeError):
+            return (named[1] if named else ""), json.loads(text).get("made_directory") is True
+        return (named[1] if named else ""), False
+    return "", False
+
+
+def _is_spoilt(record: Path) -> bool:
+    """Whether the file is what a crash left of a record: empty, or cut."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = record.read_text()
+        return not text.strip("\0") or (text.startswith('{\n "schema": ') and not text.endswith("}"))
+    return False
+
+
+def _is_there(lab: str) -> bool:
+    """Whether the kernel shows anything of the lab with this id."""
+    names = Names(lab)
+    return bool(kernel.namespaces(names.prefix)) or kernel.has_interface(names.controller)
+
+
+def _id_of(process: Process) -> str:
+    """The id of the lab in whose network namespace a process is, "" if it is in none."""
+    for name in kernel.names_of_namespace(process):
+        if named := re.match(r"preflight-([0-9a-f]{4})-", name):
+            return named[1]
+    return ""
+
+
+def _processes(directory: Path, namespaces: Iterable[str]) -> set[Process]:
+    """Those in the lab's network namespaces, and those of hosts whose files are in its directory: a namespace may have
+    lost its name."""
+    return {*kernel.processes_in(namespaces), *kernel.processes_with_mount(f"upperdir={directory}/hosts/")}
+
+
+def _end_processes(directory: Path, names: Iterable[Names]) -> None:
+    namespaces = [name for lab in names for name in kernel.namespaces(lab.prefix)]
+    while processes := _processes(directory, namespaces):
+        kernel.kill_and_wait(processes)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder with all in it. What others have mounted there stays theirs."""
+    for mount in kernel.mounts_below(path):
+        kernel.run("umount", "-l", mount)
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+        path.unlink(missing_ok=True)
+        return
+    while path.is_dir():
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            continue  # part of it has just gone
+        except PermissionError:
+            kernel.run("chattr", "-R", "-f", "-i", "-a", str(path))  # made immutable on a host
+            shutil.rmtree(path)

@@ -23,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="directory with real tool output; the parsers are held against it (expected values: tests/cases/captures)",
     )
+    parser.addoption(
+        "--mutations",
+        type=int,
+        default=0,
+        metavar="N",
+        help="mutated texts that each parser has to take (tests/unit/test_parsers_mutated.py); 0: as many as it says",
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from preflight.checks import too_short
 from preflight.checks.combined import ON_THE_WIRE
 from preflight.checks.named import Named, by_id, named, partners, tell
 from preflight.checks.named import evidence as with_partners
@@ -23,20 +24,22 @@ from preflight.checks.whereabouts import HANDS, device_ranges, evidence, first_l
 from preflight.facts.last_words import Meaning, meaning
 from preflight.facts.stages import usual
 from preflight.model.finding import Finding
-from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, kept_waiting
+from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, TimeLimit, kept_waiting
 
 _LOST = "was lost"
+_SHOWN = 8  # hangs that one finding tells as evidence
 _MANY = 3  # pairs of which nobody is named; more of them are one finding
 
 
 @cluster_check(
-    "PRB101", "Every rank arrives at every stage of the probe", several=False, optional=("located", "causes")
+    "PRB101", "Every rank arrives at every stage of the probe", several=False, optional=("located", "causes", "limit")
 )
 def all_arrive(
     all_: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
+    limit: TimeLimit | None = None,
 ) -> Iterator[Finding]:
     """Why: a collective needs every rank; one that is missing makes all others wait until a time-out, whose message
     names whoever waited. The probe asks each rank how far it came, so those that stayed behind are named, with the
@@ -61,11 +64,15 @@ def all_arrive(
     not_run = [seen for seen in observations if seen.test.outcome is TestOutcome.NOT_RUN]
     left = [seen.test.id for seen in not_run if not any(map(_not_waited_for, seen.ranks))]
     if left and not any(seen.test.outcome in TROUBLE for seen in observations):  # else they follow from those
-        yield all_.unknown(f"{len(left)} tests did not run", host=None, evidence=(f"tests {', '.join(left[:8])}",))
+        spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
+        yield all_.unknown(
+            f"{len(left)} tests did not run{spent}", host=None, remedy=too_short.remedy(limit) if limit else "",
+            evidence=(f"tests {', '.join(left[:8])}",),
+        )  # fmt: skip
     objects = None if located is None else named(located, *TROUBLE)
     others = {test for one in located or () if one.outcome not in TROUBLE for test in one.tests}
     slow = named(located, TestOutcome.SLOW)
-    yield from _stopped(_Run(all_, observations, causes), objects, slow, others)
+    yield from _stopped(_Run(all_, observations, causes, limit), objects, slow, others)
 
 
 def _not_waited_for(view: RankView) -> bool:
@@ -80,6 +87,7 @@ class _Run:
     all_: All
     observations: Sequence[Observation]
     causes: Sequence[Finding] | None
+    limit: TimeLimit | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,8 @@ def _stopped(
     for wrong data or because he is slow."""
     behind, stops = late(run.observations, located)
     objects = located or ()
+    unsure = [own for own in behind if too_short.is_slow_or_hung_alone(own, run.observations, run.limit)]
+    behind = [own for own in behind if own not in unsure]
     suspects = _suspects(run, behind, [it for it in objects if it.single])
     on_the_wire: set[str] = set()  # hosts
     for suspect in suspects:
@@ -113,8 +123,17 @@ def _stopped(
                 on_the_wire |= {place.partition("/")[0] for place in (cause.host, cause.peer) if place}
     left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
     left = [stop for stop in left if not (stop.moving and any(it.explains(stop.places) for it in slow))]
+    compared = [it for it in objects if it.kind not in ("system", "scale")]  # with tests that passed
+    slow_or_hung = [
+        stop for stop in left
+        if too_short.is_slow_or_hung(stop, run.limit) and not any(it.explains(stop.places) for it in compared)
+    ]  # fmt: skip
+    yield from _too_short(run, unsure, slow_or_hung)
+    left = [stop for stop in left if stop not in slow_or_hung]
     known = {place for suspect in suspects for place in suspect.own.places}
     for it in objects:
+        if it.kind in ("system", "scale") and slow_or_hung and not left:
+            continue  # what speaks for it are the hangs of which that is not known
         known_by = it.part(known) if it.kind in ("host", "device") else it.kind == "system" and suspects and not left
         # Groups of hosts that fail without the device, whose port answers all the same.
         if not known_by and not (it.kind in ("link", "scale") and on_the_wire & set(it.one.members)):
@@ -127,6 +146,17 @@ def _stopped(
     for stop, others in nearest_:
         if len(pairs) <= _MANY or stop not in pairs:
             yield from _all_stopped(run, stop, others)
+
+
+def _too_short(run: _Run, alone: Sequence[Behind], stops: Sequence[Stop]) -> Iterator[Finding]:
+    """Yield one finding for all hangs of which nobody can tell whether they are any."""
+    told = [f"{_tests(own)}: {', '.join(sorted(own.places))} stopped after {own.stage}" for own in alone]
+    told += [stop.told for stop in stops]
+    if run.limit and told:
+        yield run.all_.unknown(
+            too_short.sentence(run.limit, told[0]), host=None, remedy=too_short.remedy(run.limit),
+            evidence=tuple(told[:_SHOWN]),
+        )  # fmt: skip
 
 
 def _suspects(run: _Run, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:

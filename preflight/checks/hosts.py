@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Interface, IPv4Network, ip_address
 
+from preflight.checks.obstacles import no_answer
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.types import Clock, HostFacts, Interface, Limits, Names, Network, Os, Unreachable
+from preflight.facts.quote import quote
+from preflight.facts.types import Clock, HostFacts, Interface, Limits, Missing, Names, Network, Os, Unreachable
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -22,13 +24,30 @@ def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]
     By hand: ssh -o BatchMode=yes HOST python3 --version
 
     Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
-    own remedy.
+    own remedy. Where python3 gives no answer, make it run programs and print nothing by itself.
     """
+    if isinstance(contact, HostFacts):
+        yield from _python_answers(here, contact)
     if isinstance(contact, Unreachable):
         address = here.host.address
         # Without its own address a dead rack reads as one line; the address is in the remedy, and in `found`.
         summary = contact.summary if address == here.host.name else contact.summary.replace(address, "its address")
         yield here.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
+
+
+def _python_answers(here: Here, facts: HostFacts) -> Iterator[Finding]:
+    name, os = here.host.name, facts.os
+    if isinstance(os, Missing) and no_answer(os.error):
+        yield here.unknown(f"{name}: could not look: {os.error}")
+    elif isinstance(os, Os) and os.printed:
+        line = quote(os.printed)
+        yield here.warn(
+            f"{name}: the login shell or python3 prints {line} before the answer",
+            expected="no output",
+            found=line,
+            remedy="keep the shell's start files and Python's sitecustomize silent: "
+            f"ssh {here.host.address} python3 -I -c pass",
+        )
 
 
 @cluster_check("HST102", "The hosts' clocks agree")

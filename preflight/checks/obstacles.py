@@ -7,7 +7,13 @@ from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-_BLIND = re.compile(r"could not (?:look|be read): (.*)", re.DOTALL)
+_BLIND = re.compile(r"could not (?:look|be read|try to connect to it): (.*)", re.DOTALL)
+_OF_PEER = "could not try to connect to it: "
+# A status of 128 and more is a signal's: Python was killed, and is not at fault.
+_NO_ANSWER = re.compile(
+    r"the (?:program on the host ended with (?:1[01]\d|12[0-7]|\d\d?) and no answer"
+    r"|host sent more than \d+ bytes, and no|collector's answer is not what was sent)"
+)
 _NO_PYTHON = "the Python of the jobs is not installed"
 _WHERE_JOBS_RUN = ", where the jobs run,"
 _ABSENT = re.compile(r"No such file|not found|Permission denied|Exec format error|[Nn]ot a directory|Is a directory")
@@ -23,17 +29,29 @@ def reason(finding: Finding) -> str:
     return match.group(1) if match else ""
 
 
+def host_of(finding: Finding) -> str:
+    """Return the host on which the obstacle is: the peer, where that one could not try its part."""
+    return (finding.peer if _OF_PEER in finding.summary else finding.host) or ""
+
+
+def no_answer(error: str) -> bool:
+    """Return whether the host's Python ran, or something in its place, and gave no answer that can be read."""
+    return bool(_NO_ANSWER.match(error))
+
+
 def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = False) -> Finding:
     """Return the finding; one that could not look and has no remedy, with that of its obstacle. `other_product`: the
     host has accelerators of another kind than the inventory says, so that tools are rightly missing."""
     why = reason(finding) if finding.host and not finding.remedy else ""
     if why and other_product and _NO_TOOL.search(why):
         return replace(finding, remedy="correct the product first (HST135)")
-    return replace(finding, remedy=remedy(cluster, finding.host or "", why)) if why else finding
+    return replace(finding, remedy=remedy(cluster, host_of(finding), why)) if why else finding
 
 
 def remedy(cluster: Cluster, host: str, error: str) -> str:
     """Return what lets `error` go away, as an action; empty where that is not known."""
+    if no_answer(error):
+        return f"correct python3 on {host}: python3 -I -c pass must print nothing and end with 0"
     if _WHERE_JOBS_RUN in error or error.startswith(_NO_PYTHON):
         return _python(cluster, host, error)
     if _ROOT.search(error):

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,6 +108,7 @@ class ProgressLine:
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty() and not is_dumb()
+        self._writing = threading.RLock()
         self.timeline = Timeline()
 
     def __call__(self, progress: Progress) -> None:
@@ -121,9 +123,21 @@ class ProgressLine:
 
     def say(self, text: str) -> None:
         """Replace the line; an empty text clears it."""
-        if self._terminal:
-            sys.stderr.write(f"\r\x1b[K{text[: _width()]}")
-            sys.stderr.flush()
+        with self._writing:
+            if self._terminal:
+                sys.stderr.write(f"\r\x1b[K{text[: _width()]}")
+                sys.stderr.flush()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Clear the line and write none meanwhile: it would write over a question to the user."""
+        with self._writing:
+            self.clear()
+            terminal, self._terminal = self._terminal, False
+        try:
+            yield
+        finally:
+            self._terminal = terminal
 
     def note(self, text: str) -> None:
         """A line that stays, on stderr, terminal or not; where it is one, as wide as that."""

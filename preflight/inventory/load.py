@@ -1,10 +1,12 @@
 """Read hosts.toml: file → TOML → sound document → Cluster, with every error at once and its line."""
 
+import errno
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from preflight.bounded_file import read_bounded
 from preflight.inventory.errors import InventoryError, Problem, dotted
 from preflight.inventory.locate import Lines
 from preflight.model.cluster import Cluster
@@ -43,10 +45,7 @@ def parse(text: str, path: Path) -> Cluster:
 
 def _read(path: Path, option: str = "--inventory") -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
-        if len(content) > _LARGEST_FILE:
-            raise InventoryError(f"{path}: larger than {_LARGEST_FILE >> 20} MiB, so hardly an inventory")
+        content = read_bounded(path, _LARGEST_FILE, pipes=True)
         return content.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
@@ -56,6 +55,8 @@ def _read(path: Path, option: str = "--inventory") -> str:
             f"{path}: no such file; copy inventory.example.toml to it and edit it, or name another with {option}"
         ) from error
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise InventoryError(f"{path}: {error.strerror}, so hardly an inventory") from error
         raise InventoryError(f"{path}: {error.strerror}; name another with {option}") from error
 
 

@@ -248,6 +248,18 @@ class Located:
 
 
 @dataclass(frozen=True)
+class TimeLimit:
+    """The budget of a probe, in seconds, and what it has done to the probe's deadlines.
+
+    `enough`: the budget in which steps could take twice as long. `shortened`: steps had less time than usual.
+    """
+
+    budget: float
+    enough: float
+    shortened: bool
+
+
+@dataclass(frozen=True)
 class Culprit:
     """Who is at fault, and what that is, for programs: a finding in words carries it."""
 

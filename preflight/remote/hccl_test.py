@@ -31,6 +31,7 @@ import time
 
 LIMIT = 256 * 1024  # bytes kept of the output
 LOGIN_SECONDS = 20
+VERSION_SECONDS = 20
 FAREWELL = 5  # seconds for mpirun to end its ranks on all hosts
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 PLACES = (
@@ -52,10 +53,7 @@ def find_mpirun():
     path = shutil.which("mpirun", path=":".join(places))
     if path is None:
         raise NotPossibleError("mpirun is neither on PATH nor below $MPI_HOME; HCCL Test needs MPICH or Open MPI")
-    done = subprocess.run(
-        [path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20
-    )
-    text = done.stdout.decode("utf-8", "replace")
+    text, _ = run([path, "--version"], VERSION_SECONDS)
     if "Open MPI" not in text and "HYDRA" not in text:
         raise NotPossibleError("%s is neither Open MPI nor MPICH; it said %r" % (path, text[:200]))
     return path, "Open MPI" in text

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.checks.obstacles import reason
+from preflight.checks.obstacles import host_of, reason
 from preflight.model.finding import Finding
 
 _OF_INVENTORY = re.compile(r"(?:set|correct) [^;]* under \[(?:probe|ssh)\] of the inventory")
@@ -14,7 +14,7 @@ LISTED = 4  # checks whose ids stand in a heading
 def obstacle(finding: Finding) -> str:
     """Return what kept the check from looking: what removes it, or else the reason. Empty where it did look."""
     why = reason(finding)
-    return (finding.remedy.replace(finding.host or "\0", "\0") or why) if why else ""
+    return (finding.remedy.replace(host_of(finding) or "\0", "\0") or why) if why else ""
 
 
 def shared_obstacles(findings: Iterable[Finding]) -> Mapping[str, Sequence[Finding]]:

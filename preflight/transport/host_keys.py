@@ -4,6 +4,7 @@ One object serves all threads: each set of files is read once, and accepting a n
 """
 
 import fcntl
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,9 @@ class HostKeys:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 judgement = KnownHosts.read(files).judge(name, key)
                 if judgement.standing is Standing.UNKNOWN:
-                    text = file.read()
-                    newline = b"" if not text or text.endswith(b"\n") else b"\n"
+                    size = file.seek(0, os.SEEK_END)
+                    file.seek(max(0, size - 1))
+                    newline = b"" if file.read(1) in (b"", b"\n") else b"\n"
                     file.write(newline + line_for(name, key, hashed=endpoint.hash_names).encode())
                     judgement = Judgement(Standing.TRUSTED)
                     self._notice(troubles.key_accepted(endpoint.place, key.type, key.fingerprint, str(path)))

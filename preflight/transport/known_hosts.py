@@ -16,6 +16,8 @@ from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
+from preflight.transport.ssh_files import LARGEST_KNOWN_HOSTS, text_of
+
 
 @dataclass(frozen=True)
 class HostKey:
@@ -82,14 +84,11 @@ class KnownHosts:
 
     @classmethod
     def read(cls, files: Iterable[str]) -> "KnownHosts":
-        """Files that do not exist or may not be read count as empty, as ssh has it."""
+        """Files that do not exist or may not be read count as empty, as ssh has it. Raises UsageError for one without
+        an end."""
         known = cls()
         for file in files:
-            try:
-                text = Path(file).read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
-            for entry in parse(text, file):
+            for entry in parse(text_of(Path(file), LARGEST_KNOWN_HOSTS), file):
                 known._add(entry)
         return known
 

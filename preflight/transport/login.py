@@ -12,9 +12,11 @@ from paramiko import Transport as Session
 from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, BadAuthenticationType, SSHException
 
+from preflight.bounded_file import read_bounded
 from preflight.transport import troubles
 from preflight.transport.attempt import waiting_for
 from preflight.transport.ssh_config import Endpoint
+from preflight.transport.ssh_files import LARGEST_KEY
 from preflight.transport.types import TransportError
 
 _ENCRYPTED = "is encrypted and no agent holds it"
@@ -46,6 +48,7 @@ class KeyFiles:
 def _read_key(path: str) -> KeyFile:
     public = _public_half(path)
     try:
+        read_bounded(Path(path).expanduser(), LARGEST_KEY)  # what is read next has no bound
         key = PKey.from_path(path)
     except FileNotFoundError:
         return KeyFile(problem="does not exist", public=public)
@@ -61,7 +64,7 @@ def _read_key(path: str) -> KeyFile:
 def _public_half(path: str) -> bytes:
     """The blob in PATH.pub; or in PATH itself, where that is a public key that names one of the agent's."""
     try:
-        text = Path(path if path.endswith(".pub") else path + ".pub").read_text(encoding="utf-8")
+        text = read_bounded(Path(path if path.endswith(".pub") else path + ".pub"), LARGEST_KEY).decode()
         return base64.b64decode(text.split()[1], validate=True)
     except (OSError, UnicodeDecodeError, IndexError, binascii.Error):
         return b""

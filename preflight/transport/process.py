@@ -20,6 +20,8 @@ from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, TransportError
 
 _EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
+_FAREWELL = 1.5  # seconds that a program has to end its tools
+_NONE = 0  # the signal that only asks whether a process is there
 _READ = 1 << 16  # bytes at a time: what a pipe holds
 
 
@@ -104,17 +106,28 @@ class Process:
             raise TimeoutError from None
 
     def kill(self) -> None:
-        """End the whole group; idempotent. What sudo started for another user cannot be killed and is left."""
+        """End the whole group; idempotent. A program that was told to end has a moment to end the tools that it has
+        started, which are in sessions of their own. What sudo started for another user cannot be killed and is left."""
+        if not self.running:
+            return
+        self._signal(signal.SIGTERM)
+        until = time.monotonic() + _FAREWELL
+        while self._signal(_NONE) and time.monotonic() < until:
+            self._popen.poll()  # a zombie is still of the group
+            time.sleep(0.002)
         self._signal(signal.SIGKILL)
 
     def terminate(self) -> None:
         """Ask the whole group to end."""
-        self._signal(signal.SIGTERM)
-
-    def _signal(self, number: signal.Signals) -> None:
         if self.running:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._popen.pid, number)
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> bool:
+        """Signal the group; return whether there is a process in it that takes signals of this user."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, number)
+            return True
+        return False
 
 
 def _write_some(stdin: int, data: memoryview) -> int:

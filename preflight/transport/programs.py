@@ -21,6 +21,11 @@ main()
 """
 
 
+def front() -> str:
+    """Return the shell script that schedulers start in the place of the gate's program."""
+    return (files("preflight") / "remote" / "gate_front.sh").read_text(encoding="utf-8")
+
+
 def source(name: str, *others: str) -> str:
     """The text of the program `name`: one file, or the modules of a folder, whose `main.main` is run; `others` are
     folders whose modules it imports, or single modules of them ("agent.network")."""

@@ -15,7 +15,7 @@ def once_more(work: Callable[[], T], deadline: float) -> T:
 
     The pause varies: hosts that were refused together shall not come back together.
     """
-    pause = random.uniform(0.2, 0.7)  # noqa: S311
+    pause = random.uniform(0.2, 0.7)
     try:
         return work()
     except TransportError as error:

@@ -16,6 +16,7 @@ from paramiko.ssh_exception import ConfigParseError
 from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.model.errors import UsageError
 from preflight.transport import troubles
+from preflight.transport.ssh_files import LARGEST_CONFIG, text_of
 from preflight.transport.troubles import Place
 
 _MOST_JUMPS = 8
@@ -51,16 +52,13 @@ class SshConfig:
     def _read(self) -> SSHConfig:
         config = SSHConfig()
         for path in (self._directory / "config", Path("/etc/ssh/ssh_config")):
-            try:
-                text = path.read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
+            text = text_of(path, LARGEST_CONFIG)
             self._look_for_includes(path, text)
             try:
                 config.parse(text.splitlines())
-            except ConfigParseError as error:
+            except (ConfigParseError, ValueError) as error:  # ValueError: a quote of a Match that does not end
                 raise UsageError(
-                    f"{path}: {error}; correct it, or have ssh read the file: "
+                    f"{path}: {troubles.one_line(str(error))}; correct it, or have ssh read the file: "
                     'transport = "openssh" under [ssh] in the inventory'
                 ) from None
         return config
@@ -69,7 +67,7 @@ class SshConfig:
         for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
-                    f"{path}: Include {pattern} is not read; if it matters for these hosts, set "
+                    f"{path}: Include {troubles.one_line(pattern)} is not read; if it matters for these hosts, set "
                     'transport = "openssh" under [ssh] in the inventory'
                 )
 
@@ -78,9 +76,8 @@ class SshConfig:
         pattern = str(Path(pattern.strip('"')).expanduser())
         directory = Path("/") if pattern.startswith("/") else path.parent
         files = directory.glob(pattern.lstrip("/"))
-        return any(
-            line.strip() and not line.lstrip().startswith("#") for f in files if f.is_file() for line in f.open()
-        )
+        texts = (text_of(file, LARGEST_CONFIG) for file in files if file.is_file())
+        return any(line.strip() and not line.lstrip().startswith("#") for text in texts for line in text.splitlines())
 
     def endpoint(self, host: Host) -> Endpoint:
         """Resolve a host of the inventory; raises TransportError(BASTION) for routes that paramiko cannot take."""
@@ -131,8 +128,8 @@ class SshConfig:
 
 
 def _port(text: str, alias: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise UsageError(f"~/.ssh/config: Port {text} for {alias} is not a port")
+    if not re.fullmatch(r"0*[0-9]{1,5}", text) or not 0 < int(text[-5:]) < 65536:
+        raise UsageError(f"~/.ssh/config: Port {troubles.one_line(text)} for {alias} is not a port")
     return int(text)
 
 
@@ -153,6 +150,6 @@ def _jump(text: str) -> Bastion:
         r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:]+)(?::(?P<port>\d+))?/?", text.strip()
     )
     if not matched:
-        raise UsageError(f"~/.ssh/config: ProxyJump {text} is not like user@host:port")
+        raise UsageError(f"~/.ssh/config: ProxyJump {troubles.one_line(text)} is not like user@host:port")
     port = matched["port"]
     return Bastion(matched["host"].strip("[]"), matched["user"], int(port) if port else None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from preflight.transport import troubles
 from preflight.transport.known_hosts import parse
+from preflight.transport.ssh_files import LARGEST_KNOWN_HOSTS, text_of
 from preflight.transport.troubles import Place, one_line
 from preflight.transport.types import Options, TransportError
 
@@ -80,10 +81,7 @@ def _shown_key(log: str) -> tuple[str, str]:
 def _known_key(at: str) -> str:
     """Type and fingerprint of the key in FILE:LINE."""
     file, _, line = at.rpartition(":")
-    try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "another key"
+    text = text_of(Path(file), LARGEST_KNOWN_HOSTS)
     entry = next((entry for entry in parse(text, file) if entry.line == int(line)), None)
     return f"{entry.key_type} {entry.host_key.fingerprint}" if entry and entry.host_key else "another key"
 

@@ -25,6 +25,7 @@ from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
+from preflight.provision.accept import plan_refusal
 from preflight.provision.plan import make_plan
 from tests.unit.apply_to_facts import applied
 from tests.unit.healthy import Scene, scene
@@ -78,6 +79,10 @@ def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(path: Path) -
         unmatched.remove(matching[0])
     assert not unmatched
     assert mistakes_in_words(*(text for finding in found for text in (finding.remedy, finding.cause))) == []
+    # A plan of it is one that `apply` takes.
+    assert [
+        plan_refusal(finding.change) for finding in findings if finding.change and plan_refusal(finding.change)
+    ] == []
     worst = path.stem.partition("-")[0]
     assert {finding.outcome.value for finding in found} <= {worst, "warn"} if expected else worst == "pass"
     assert not expected or worst in {finding.outcome.value for finding in found}

@@ -31,6 +31,7 @@ from preflight.facts.types import (
     Hccn,
     HostFacts,
     Missing,
+    Os,
     Reading,
     Sysctl,
     Unreachable,
@@ -347,6 +348,7 @@ def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> N
     ("reply", "sentence"),
     [
         (Answer(b"", b"Traceback\nOops\x1b[2J\n", 1, 1.0), "ended with 1 and no answer; its last word: 'Oops\\x1b[2J'"),
+        (Answer(b"a\nquack\n", b"", 0, 1.0), "ended with 0 and no answer; its last word: 'quack'"),
         (Answer(b"x" * 99, b"", 0, 1.0, truncated=True), "more than 99 bytes, and no answer among them"),
         (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut: 1 of 100 bytes came"),
         (Answer(b"\nmark 1", b"", 0, 1.0), "cut in its first line"),
@@ -360,6 +362,16 @@ def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(rep
         section = facts.section(name)
         assert isinstance(section, Missing)
         assert sentence in section.error
+
+
+@pytest.mark.parametrize(
+    ("before", "printed"), [("", ""), ("\nmotd\nHi \x1b[1m\n", "Hi \x1b[1m"), ("x" * 999, "x" * 200)]
+)
+def test_what_a_host_prints_before_the_answer_is_kept(before: str, printed: str) -> None:
+    text = json.dumps(sections())
+    facts = facts_of(Answer(f"{before}\nmark {len(text)}\n{text}\n".encode(), b"", 0, 1.0))
+    assert isinstance(facts.os, Os)
+    assert facts.os.printed == printed
 
 
 def test_a_section_of_another_shape_is_missing_and_the_others_are_not() -> None:

@@ -93,9 +93,9 @@ def test_a_collector_that_nobody_waits_for_ends_and_its_tools_with_it(tmp_path: 
     assert not alive(hanging)
 
 
-def test_a_tool_that_left_a_child_behind_is_ended_with_it_whatever_else_was_to_be_asked(tmp_path: Path) -> None:
-    """Its output stays open, so that it is waited for; past the deadline no reading is begun."""
-    path = tool(tmp_path, "hccn_tool", f"sleep 60 & echo $! >>{tmp_path}/children")
+def test_a_tool_that_waits_for_its_child_is_ended_with_it_whatever_else_was_to_be_asked(tmp_path: Path) -> None:
+    """Past the deadline no reading is begun."""
+    path = tool(tmp_path, "hccn_tool", f"sleep 60 & echo $! >>{tmp_path}/children; wait")
     found = answer("hccn", path=path, deadline=0.5, devices=list(range(8)), readings=[["ip", "-g"], ["link", "-g"]])
     last = found["hccn"]["value"]["7"]["link"]["trouble"]
     assert last == "hccn_tool -i 7 -link was not started: the time for it was over"

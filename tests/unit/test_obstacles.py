@@ -8,6 +8,7 @@ import pytest
 
 from preflight.checks.registry import all_checks
 from preflight.checks.run import run_checks
+from preflight.facts.types import ON_REQUEST, SECTIONS
 from preflight.model.outcome import Outcome
 from preflight.report.build import build
 from preflight.report.next_step import next_step
@@ -91,6 +92,46 @@ def test_hosts_and_reasons_of_their_own_stay_apart() -> None:
     assert sum(line.startswith("UNKNOWN ") for line in lines) == 2
     assert then.startswith("set python under [probe]"), "what most checks met comes first"
     assert "unknown 2 checks" not in short(built, fold=",".join, next_step=then)
+
+
+NO_ANSWER = "the program on the host ended with 0 and no answer; its last word: 'quack'"
+
+
+OF_GPUS = ("nvidia", "rdma")
+
+
+def no_python(error: str) -> dict[str, Any]:
+    """node02 gave no answer, so that it could not try to connect to node01 either."""
+    tries = [{"source": "node02", "outcome": "error", "error": error}]
+    return {
+        "node02": {section: {"missing": error} for section in SECTIONS if section not in (*ON_REQUEST, *OF_GPUS)},
+        "node01": {"arrivals": {"tries": tries}},
+    }
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NO_ANSWER,
+        "the program on the host ended with 127 and no answer; its last word: nothing",
+        "the host sent more than 8388608 bytes, and no answer among them",
+        "the collector's answer is not what was sent: it is no JSON",
+    ],
+)
+def test_a_python_without_an_answer_is_one_block_and_to_be_corrected_next(error: str) -> None:
+    lines, then, built = report({"facts": no_python(error)})
+    unknown = [finding for finding in built.findings if finding.outcome is Outcome.UNKNOWN]
+    assert {("HST101", "node02"), ("FWL104", "node01")} <= {(finding.check, finding.host) for finding in unknown}
+    assert sum(line.startswith("UNKNOWN ") for line in lines) == 1
+    assert then == "correct python3 on node02: python3 -I -c pass must print nothing and end with 0" + THEN
+
+
+def test_a_python_that_was_killed_is_not_to_be_corrected() -> None:
+    error = "the program on the host ended with 137 and no answer; its last word: nothing"
+    _, then, built = report({"facts": no_python(error)})
+    assert "python3" not in then
+    told = {(finding.check, finding.host): finding.outcome for finding in built.findings}
+    assert told["HST101", "node02"] is Outcome.PASS
 
 
 def test_what_fails_comes_before_what_could_not_look() -> None:

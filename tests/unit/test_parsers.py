@@ -74,34 +74,6 @@ def test_every_capture_of_these_tools_is_read_by_a_parser(captures: Path) -> Non
     assert there - {name for name, _ in CAPTURES} == set(NO_OUTPUT)
 
 
-def _spoiled(text: str, chance: random.Random) -> str:
-    """Cut, doubled, with bytes of any kind and terminal escapes inside."""
-    at = chance.randrange(len(text) + 1)
-    junk = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 40))).decode("utf-8", "replace")
-    return chance.choice(
-        [
-            text[:at],
-            text[at:],
-            text[:at] + junk + text[at:],
-            text[:at] + "\x1b[2J\x1b]0;x\x07\u2028\x00" + text[at:],
-            text + text,
-            text.replace("1", chance.choice(["9" * 5000, "-1", "\u0663", "1e999", ""])),
-            junk * chance.randrange(1, 50),
-            "[" * chance.randrange(1, 100_000),
-        ]
-    )
-
-
-@pytest.mark.parametrize("parser", sorted(PARSERS))
-def test_a_parser_never_raises_and_never_repeats_an_escape_character_in_an_error(parser: str) -> None:
-    chance = random.Random(20)
-    texts = [case.read_bytes().decode("utf-8") for case in TEXTS if case.parent.name == parser]
-    for _ in range(300):
-        value = parse(parser, _spoiled(chance.choice(texts), chance))
-        errors = _errors(value)
-        assert all(error.isprintable() and len(error) < 400 for error in errors), errors
-
-
 def _errors(value: Any) -> list[str]:
     if isinstance(value, dict):
         return ([value["error"]] if "error" in value else []) + [e for item in value.values() for e in _errors(item)]

@@ -120,10 +120,38 @@ def test_an_include_that_says_something_is_noted(tmp_path: Path) -> None:
     assert "openssh" in notices[0]
 
 
-@pytest.mark.parametrize("config", ["Host\n", "Host compute\n Port many\n", "Host compute\n ProxyJump a:b:c\n"])
-def test_a_damaged_configuration_ends_in_a_usage_error(tmp_path: Path, config: str) -> None:
-    with pytest.raises(UsageError, match=r"\.ssh/config"):
+@pytest.mark.parametrize(
+    "config",
+    [
+        "Host\n",
+        "Host compute\n Port many\n",
+        "Host compute\n ProxyJump a:b:c\n",
+        'Match host "compute\n',
+        "[" * 9999 + "\n",
+        f"Host compute\n Port {'9' * 9999}\n",
+    ],
+    ids=lambda config: config[:20],
+)
+def test_a_damaged_configuration_ends_in_a_short_usage_error(tmp_path: Path, config: str) -> None:
+    with pytest.raises(UsageError, match=r"\.ssh/config") as raised:
         endpoint(tmp_path, config)
+    assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "large"])
+def test_a_configuration_without_an_end_is_a_usage_error(tmp_path: Path, target: str) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2 << 30)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").symlink_to(tmp_path / target)
+    with pytest.raises(UsageError, match=r"\.ssh/config cannot be read: (larger than 16 MiB|this is no ordinary file)"):
+        SshConfig(lambda _: None, home=tmp_path)
+
+
+def test_a_configuration_that_leads_to_dev_null_is_empty(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").symlink_to("/dev/null")
+    assert SshConfig(lambda _: None, home=tmp_path).endpoint(Host("node01", "compute")).place.port == 22
 
 
 # --- keys ---
@@ -178,6 +206,10 @@ def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path, content: bytes | 
     if content is not None:
         (tmp_path / "key").write_bytes(content)
     assert problem in KeyFiles()[str(tmp_path / "key")].problem
+
+
+def test_a_key_file_without_an_end_is_not_read() -> None:
+    assert KeyFiles()["/dev/zero"].problem == "cannot be read: this is no ordinary file"
 
 
 def test_an_encrypted_key_is_called_so(tmp_path: Path) -> None:

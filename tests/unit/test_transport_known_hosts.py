@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from preflight.model.errors import UsageError
 from preflight.transport.known_hosts import HostKey, KnownHosts, Standing, line_for, parse
 
 ED = HostKey("ssh-ed25519", b"\x00\x00\x00\x0bssh-ed25519" + b"a" * 36)
@@ -35,6 +36,18 @@ def test_names_are_compared_without_regard_to_case(tmp_path: Path) -> None:
 
 def test_a_host_that_no_line_names_is_unknown(tmp_path: Path) -> None:
     assert known(tmp_path, line("node02", ED)).judge("node01", ED).standing is Standing.UNKNOWN
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "large"])
+def test_a_file_without_an_end_is_a_usage_error(tmp_path: Path, target: str) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2 << 30)
+    with pytest.raises(UsageError, match=r"larger than 128 MiB; name|this is no ordinary file; name"):
+        KnownHosts.read((str(tmp_path / target),))
+
+
+def test_dev_null_counts_as_empty() -> None:
+    assert KnownHosts.read(("/dev/null",)).judge("node01", ED).standing is Standing.UNKNOWN
 
 
 def test_missing_files_count_as_empty(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 
-from collect.tools import LookError, leave, leave_with_the_connection
+from collect.tools import LookError, adopt_orphans, leave, leave_on_signals, leave_with_the_connection
 
 # Section → the module of this package whose `look_SECTION(request, deadline)` returns something JSON can carry. Only
 # modules of sections that are asked for are loaded.
@@ -86,6 +86,8 @@ def section(name):
 def main():
     started = time.time()
     request = json.loads(sys.stdin.buffer.read().decode())
+    adopt_orphans()
+    leave_on_signals()
     threading.Thread(target=leave_with_the_connection, daemon=True).start()
     now = time.monotonic()
     found = {}
@@ -102,6 +104,9 @@ def main():
         answer.setdefault(name, json.dumps({"error": "nothing came of it within %g s" % seconds}))
     answer["clock"] = json.dumps({"value": {"start": started, "end": time.time()}})
     text = "{%s}" % ", ".join('"%s": %s' % item for item in answer.items())
-    sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))
+        sys.stdout.flush()
+    except OSError:
+        pass  # the connection has gone
     leave()

@@ -3,7 +3,7 @@
 import socket
 import time
 
-from collect.tools import each
+from collect.tools import each, read
 
 SECONDS = 6.0  # for all look-ups; a resolver waits 5 s for a server before it asks again
 
@@ -27,7 +27,18 @@ def look_naming(request, deadline):
         "reverse": of("reverse"),
         "endpoints": of("endpoint"),
         "seconds": SECONDS,
+        "search": search_list(read("/etc/resolv.conf") or ""),
     }
+
+
+def search_list(text):
+    """Domains that the resolver appends to names: of several lines the last one counts, see resolv.conf(5)."""
+    domains = []
+    for line in text.splitlines():
+        words = line.split()
+        if words and words[0] in ("search", "domain"):
+            domains = words[1:]
+    return domains
 
 
 def entries(name, flags=0):

@@ -16,7 +16,11 @@ SEARCH = [*os.environ.get("PATH", "").split(":"), "/usr/local/sbin", "/usr/sbin"
 # A file's bytes that are no UTF-8 (a comment in GBK or Latin-1) travel as private characters, U+10FF80 to U+10FFFF, and
 # apply/files.py turns them back, so that a file edited by a change keeps them. JSON has no place for lone surrogates.
 KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
+PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+CHECK = 0.1  # seconds after which a tool that prints nothing is asked whether it has ended
+LEAVING = 1.0  # seconds for killed processes to be gone; one that hangs in the kernel is left to it
 running = set()  # process groups of the tools that run now
+leaving = threading.Event()  # no tool is started any more
 
 
 class LookError(Exception):
@@ -78,7 +82,7 @@ def texts(paths):
 def runs(name):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open("/proc/%s/comm" % pid) as file:
+            with open("/proc/%s/comm" % pid, errors="replace") as file:
                 if file.read().strip() == name:
                     return True
         except OSError:
@@ -89,10 +93,11 @@ def runs(name):
 def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environment=ENVIRONMENT):
     """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit.
 
-    `called`: what sentences call it, where its arguments are none to be shown."""
+    What it has started is ended with it, and is not waited for, though it may hold the output open. `called`: what
+    sentences call it, where its arguments are none to be shown."""
     name = called or os.path.basename(argv[0])
     line = called or " ".join([name, *asked(argv)])
-    if time.monotonic() >= deadline:
+    if leaving.is_set() or time.monotonic() >= deadline:
         raise LookError("%s was not started: the time for it was over" % line)
     try:
         process = subprocess.Popen(
@@ -107,42 +112,90 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environme
         raise LookError("%s does not start: %s" % (called or argv[0], error.strerror)) from None
     running.add(process.pid)
     try:
-        if stdin:
-            try:
-                process.stdin.write(stdin)  # less than a pipe holds, so it does not block
-                process.stdin.close()
-            except OSError:
-                pass  # it ended without reading: its exit and its words say why
-        texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
-        waiting = select.poll()
-        for descriptor in texts:
-            waiting.register(descriptor, select.POLLIN)
-        still_open = len(texts)
-        while still_open:
+        exchange = Exchange(process, stdin)
+        while exchange.open:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise LookError("%s was still running at its deadline" % line)
-            for descriptor, _ in waiting.poll(left * 1000):
-                data = os.read(descriptor, 65536)
-                texts[descriptor] += data
-                if not data:
-                    waiting.unregister(descriptor)
-                    still_open -= 1
-                elif len(texts[descriptor]) > limit:
-                    raise LookError("%s printed more than %d KiB" % (name, limit // 1024))
-        try:
-            code = process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise LookError("%s closed its output but did not end" % name) from None
-        out, err = (texts[stream.fileno()].decode("utf-8", "replace") for stream in (process.stdout, process.stderr))
-        return {"out": out, "err": err, "code": code}
+            ended = ends(process.pid, 0)
+            if not exchange.step(min(left, CHECK)) and ended:
+                break  # what it has left behind holds its output open
+            if exchange.longest() > limit:
+                raise LookError("%s printed more than %d KiB" % (name, limit // 1024))
+        if not ends(process.pid, max(time.monotonic() + 0.1, deadline)):
+            raise LookError("%s closed its output but did not end" % name)
+        kill(process.pid)  # what it has left behind; until it is waited for, the number is that of its group
+        code = process.wait()
+        return dict(exchange.texts(), code=code)
     finally:
         if process.returncode is None:
             kill(process.pid)
             process.poll()
         running.discard(process.pid)
-        process.stdout.close()
-        process.stderr.close()
+        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+            try:
+                stream.close()
+            except OSError:
+                pass
+
+
+class Exchange:
+    """What a program is given on stdin, and prints, as far as it takes it and has printed it."""
+
+    def __init__(self, process, data):
+        self.process, self.data = process, data
+        self.printed = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+        self.open = set(self.printed)
+        self.waiting = select.poll()
+        for descriptor in self.printed:
+            self.waiting.register(descriptor, select.POLLIN)
+        if data:
+            self.waiting.register(process.stdin.fileno(), select.POLLOUT)
+
+    def step(self, seconds):
+        """Give and take once; returns whether there was anything within the seconds."""
+        ready = self.waiting.poll(seconds * 1000)
+        for descriptor, _ in ready:
+            if descriptor in self.printed:
+                self.take(descriptor)
+            else:
+                self.give(descriptor)
+        return bool(ready)
+
+    def take(self, descriptor):
+        data = os.read(descriptor, 65536)
+        self.printed[descriptor] += data
+        if not data:
+            self.waiting.unregister(descriptor)
+            self.open.discard(descriptor)
+
+    def give(self, descriptor):
+        """A pipe that is ready takes PIPE_BUF bytes without blocking."""
+        try:
+            self.data = self.data[os.write(descriptor, self.data[: select.PIPE_BUF]) :]
+        except OSError:
+            self.data = b""  # it ended without reading: its exit and its words say why
+        if not self.data:
+            self.waiting.unregister(descriptor)
+            self.process.stdin.close()
+
+    def longest(self):
+        return max(map(len, self.printed.values()))
+
+    def texts(self):
+        out, err = (self.printed[stream.fileno()] for stream in (self.process.stdout, self.process.stderr))
+        return {"out": out.decode("utf-8", "replace"), "err": err.decode("utf-8", "replace")}
+
+
+def ends(pid, until):
+    """Return whether a child ends by then. It is not waited for."""
+    pause = 0.0005
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() >= until:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    return True
 
 
 def as_user(account, argv):
@@ -194,11 +247,64 @@ def kill(group):
         pass  # it ended by itself in between
 
 
-def leave():
+def adopt_orphans():
+    """Become the parent of what tools leave behind, so that `leave` can end also what left its tool's session."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass  # a Python without ctypes: what stays in its tool's session is ended all the same
+
+
+def children(pid):
+    """Return the pids of a process's children, zombies as well."""
+    found = []
+    for task in listing("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/children" % (pid, task)) as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+def end_descendants():
+    """Kill all that this process has started, and what those have. Orphans of the killed come back to this process."""
+    give_up = time.monotonic() + LEAVING
+    while time.monotonic() < give_up:
+        descendants = children(os.getpid())
+        if not descendants:
+            return
+        for pid in descendants:  # which grows meanwhile
+            descendants += children(pid)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass  # it has ended, or runs as another user
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except OSError:
+            return  # no child is left
+        time.sleep(0.005)
+
+
+def leave(code=0):
     """End now, and every tool with us: a thread that hangs in the kernel must not hold the connection."""
+    leaving.set()
     for group in tuple(running):
         kill(group)
-    os._exit(0)
+    try:
+        end_descendants()
+    finally:
+        os._exit(code)
+
+
+def leave_on_signals():
+    """Leave when told to end, and take the tools along. Call it in the main thread."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, _: leave(128 + number))
 
 
 def leave_with_the_connection():

@@ -23,6 +23,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from functools import cache
 from ipaddress import IPv4Interface, IPv4Network, ip_network
 from typing import Any, Literal
 
@@ -120,6 +121,7 @@ NFTABLES_CONF = (
 )
 
 
+@cache
 def device_address(host: int, device: int) -> IPv4Interface:
     """By the A1 rule: devices 0/4, 1/5, 2/6, 3/7 share a subnet."""
     return IPv4Interface(f"10.20.{device % 4}.{10 * host + device // 4}/24")
@@ -523,9 +525,10 @@ def scene(case: Mapping[str, Any]) -> Scene:
     for name, changes in case.get("facts", {}).items():
         gone = changes.get("unreachable")
         hosts[name] = Unreachable(**gone) if gone else differing(hosts[name], changes, HostFacts)
+    of_tests = observations(case)
     rounds: dict[str, object] = {
-        "pings": pings(case), "observations": observations(case), "hccl_test": hccl_test_run(case),
-        "rehearsal": rehearsal(case, cluster), "baseline": baseline(case, observations(case)),
+        "pings": pings(case), "observations": of_tests, "hccl_test": hccl_test_run(case),
+        "rehearsal": rehearsal(case, cluster), "baseline": baseline(case, of_tests),
         "located": msgspec.convert(case.get("located", []), tuple[Located, ...]),
         "causes": msgspec.convert(case.get("causes", []), tuple[Finding, ...]),
         "link_counts": link_counts(case, cluster),
@@ -571,8 +574,15 @@ def pings(case: Mapping[str, Any]) -> tuple[Ping, ...]:
 def observations(case: Mapping[str, Any]) -> tuple[Observation, ...]:
     """The case's tests instead of the healthy ones of the same id; `only_these_tests` leaves the healthy ones out."""
     mine = {test["id"]: test for test in copy.deepcopy(list(case.get("tests", ())))}
-    tests = [] if case.get("only_these_tests") else [test for test in healthy_tests() if test["id"] not in mine]
-    return tuple(_observation(test) for test in [*tests, *mine.values()])
+    healthy = {} if case.get("only_these_tests") else healthy_observations()
+    others = [observation for id_, observation in healthy.items() if id_ not in mine]
+    return (*others, *(_observation(test) for test in mine.values()))
+
+
+@cache
+def healthy_observations() -> dict[str, Observation]:
+    """Return the observations of the healthy tests by their ids; they are frozen, so that cases can share them."""
+    return {test["id"]: _observation(test) for test in healthy_tests()}
 
 
 def _observation(test: dict[str, Any]) -> Observation:

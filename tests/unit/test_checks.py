@@ -18,6 +18,7 @@ from preflight.checks.catalogue import catalogue
 from preflight.checks.registry import ROUNDS, Check, Here, all_checks
 from preflight.checks.run import NotRun, run_checks, select
 from preflight.checks.waive import apply_waivers
+from preflight.cli.main import main
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.change import Area, Change, Kind
 from preflight.model.cluster import Product, Waiver
@@ -65,11 +66,27 @@ def differences(expected: dict[str, Any], finding: Finding) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(path: Path) -> None:
-    case = read(path)
+@dataclasses.dataclass(frozen=True)
+class JudgedCase:
+    """A case and the findings that it brings."""
+
+    path: Path
+    case: dict[str, Any]
+    scene: Scene
+    findings: list[Finding]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def judged(request: pytest.FixtureRequest) -> JudgedCase:
+    """Judge a case once for all tests of it: pytest runs them one after the other."""
+    case = read(request.param)
+    of_case = scene(case)
+    return JudgedCase(request.param, case, of_case, look(of_case))
+
+
+def test_a_case_brings_the_expected_findings_and_no_unrelated_ones(judged: JudgedCase) -> None:
+    path, case, findings = judged.path, judged.case, judged.findings
     id_ = path.parent.name
-    findings = look(scene(case))
     found = [finding for finding in findings if finding.check == id_ and finding.outcome is not Outcome.PASS]
     expected = case.get("expect", [])
     unmatched = list(found)
@@ -134,19 +151,21 @@ def test_every_check_of_a_later_round_has_a_case_in_which_it_could_not_look() ->
 # What the fixes do.
 
 
-def settled(case: Scene) -> Scene:
-    """The scene after every change that its findings carry, as `configure` would make them."""
-    plan = make_plan(look(case), tuple(Area))
+def settled(case: Scene, findings: Iterable[Finding]) -> Scene:
+    """Return the scene after every change that the findings carry, as `configure` would make them."""
+    plan = make_plan(list(findings), tuple(Area))
     return replace(case, facts=applied(plan.changes, case.facts))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_after_all_changes_there_is_nothing_left_to_change(path: Path) -> None:
-    before = scene(read(path))
-    after = settled(before)
-    assert [finding.change for finding in look(after) if finding.change] == []
-    left = {finding.summary for finding in look(after) if finding.outcome not in QUIET}
-    assert not [finding for finding in look(before) if finding.change and finding.summary in left]
+def test_after_all_changes_there_is_nothing_left_to_change(judged: JudgedCase) -> None:
+    changing = [finding for finding in judged.findings if finding.change]
+    if not changing:
+        assert make_plan(judged.findings, tuple(Area)).changes == ()
+        return
+    after = look(settled(judged.scene, judged.findings))
+    assert [finding.change for finding in after if finding.change] == []
+    remaining = {finding.summary for finding in after if finding.outcome not in QUIET}
+    assert not [finding for finding in changing if finding.summary in remaining]
 
 
 AWKWARD = [
@@ -183,7 +202,7 @@ def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
 
     fact = sysctl_file(path, text)
     case = scene({"facts": {"node01": {"sysctl": {"reserved_files": [dataclasses.asdict(fact)]}}}})
-    after = settled(case)
+    after = settled(case, look(case))
     assert [f for f in look(after) if f.check == "PRT102" and f.outcome is not Outcome.PASS] == []
     host = after.facts.hosts["node01"]
     assert isinstance(host, HostFacts)
@@ -203,7 +222,7 @@ def test_an_unprovisioned_cluster_is_described_by_the_causes_alone() -> None:
     }  # fmt: skip
     case = scene({"facts": {"node01": bare, "node02": bare}})
     assert {f.check for f in look(case) if f.outcome not in QUIET} == {"PRT101", "PRT102", "FWL101", "FWL102", "NPU101"}
-    after = settled(case)
+    after = settled(case, look(case))
     assert {f.check for f in look(after) if f.outcome not in QUIET} <= {"NPU110"}, "only a detect address is missing"
 
 
@@ -366,13 +385,13 @@ def preflight(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("check", all_checks().values(), ids=lambda check: check.id)
-def test_every_check_explains_why_how_to_look_and_how_to_mend(check: Check) -> None:
+def test_every_check_explains_why_how_to_look_and_how_to_mend(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     labels = [paragraph.partition(":")[0] for paragraph in check.explanation.split("\n\n")]
     assert labels == ["Why", "By hand", "Mend"]
-    shown = preflight("explain", check.id.lower())
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith(f"{check.id}  ")
-    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert main(["explain", check.id.lower()]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{check.id}  ")
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_list_checks_names_every_check_on_at_most_80_columns() -> None:
@@ -391,10 +410,13 @@ def test_list_checks_names_every_check_on_at_most_80_columns() -> None:
         ("", "there is no check ''; preflight list-checks lists them"),
     ],
 )
-def test_explaining_an_unknown_check_is_a_usage_error_with_a_hint(id_: str, hint: str) -> None:
-    shown = preflight("explain", id_)
-    assert (shown.returncode, shown.stdout) == (2, "")
-    assert hint in shown.stderr
+def test_explaining_an_unknown_check_is_a_usage_error_with_a_hint(
+    id_: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", id_]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert hint in shown.err
 
 
 @pytest.mark.parametrize("arguments", [["list-checks"], ["explain", "PRT101"]])

@@ -14,6 +14,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -85,6 +86,7 @@ def failures(table: Table) -> list[Failure]:
     return [Failure(**{**row, **{key: tuple(row.get(key, ())) for key in lists}}) for row in rows]
 
 
+@cache
 def marked() -> dict[Number, list[Marked]]:
     """Failure number → the tests that are marked with it."""
     found: dict[Number, list[Marked]] = defaultdict(list)

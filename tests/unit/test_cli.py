@@ -30,11 +30,12 @@ def test_commands_that_touch_no_host_load_nothing_heavy(arguments: list[str]) ->
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
-def test_every_command_has_help() -> None:
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for command in cli.COMMANDS:
-        done = preflight(command, "--help")
-        assert done.returncode == 0, done.stderr
-        assert f"preflight {command}" in done.stdout
+        with pytest.raises(SystemExit) as end:
+            cli.main([command, "--help"])
+        assert end.value.code == 0
+        assert f"preflight {command}" in capsys.readouterr().out
 
 
 def test_a_description_is_as_wide_as_the_terminal_and_its_examples_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,12 +112,13 @@ def test_what_other_tools_call_a_command_leads_to_one_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "probe"])
-def test_a_report_that_cannot_be_saved_is_said_first(command: str, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_saved_is_said_first(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path, tmp_path / "nope" / "report.json", tmp_path / "file" / "report.json", Path("/dev/null")):
-        done = preflight(command, "-i", "/nope/hosts.toml", "--save", str(place))
-        assert done.returncode == 2
-        assert f"preflight: --save {place}" in done.stderr
+        assert cli.main([command, "-i", "/nope/hosts.toml", "--save", str(place)]) == 2
+        assert f"preflight: --save {place}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

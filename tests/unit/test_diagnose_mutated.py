@@ -81,7 +81,8 @@ def in_colour(files: Files) -> Files:
 
 def among_much_else(files: Files) -> Files:
     """Behind a hundred KiB that say nothing."""
-    return {name: "a step, loss 2.31, Errors: 0\n" * 4000 + text for name, text in files.items()}
+    step = f"a step, loss 2.31, Errors: 0, rates {'0.000100 ' * 8}\n"  # each line is judged, which is what takes long
+    return {name: step * (100 * 1024 // len(step)) + text for name, text in files.items()}
 
 
 @pytest.mark.parametrize("how", [interleaved, in_colour, among_much_else])

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,19 @@ def told(value: Any) -> Iterator[str | float]:
         yield value
 
 
+@cache
+def lines_and_junk(parser: str) -> st.SearchStrategy[list[str]]:
+    """Return lines of the parser's cases, whole and with junk behind or between them."""
+    lines = st.sampled_from(sorted({line for text in texts(parser) for line in text.split("\n")}))
+    junk = st.text(max_size=40) | st.sampled_from(["\x1b[2J", "\u2028", "\x00", "9" * 5000, "N/A", "ERR!", "\t", "  "])
+    return st.lists(lines | junk | st.builds(lambda a, b: a[: len(a) // 2] + b, lines, junk), max_size=40)
+
+
 @pytest.mark.parametrize("parser", OURS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, too
 @given(data=st.data())
 def test_no_text_is_an_exception_and_every_error_is_one_printable_sentence(parser: str, data: st.DataObject) -> None:
-    lines = sorted({line for text in texts(parser) for line in text.split("\n")})
-    junk = st.text(max_size=40) | st.sampled_from(["\x1b[2J", "\u2028", "\x00", "9" * 5000, "N/A", "ERR!", "\t", "  "])
-    line = st.sampled_from(lines) | junk | st.builds(lambda a, b: a[: len(a) // 2] + b, st.sampled_from(lines), junk)
-    text = "\n".join(data.draw(st.lists(line, max_size=40)))
+    text = "\n".join(data.draw(lines_and_junk(parser)))
     for error in errors(parse(parser, text)):
         assert error.isprintable()
         assert len(error) < 400

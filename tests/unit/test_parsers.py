@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -92,14 +93,21 @@ def test_binary_noise_is_never_a_reading_of_a_device(parser: str) -> None:
 
 
 @pytest.mark.parametrize("parser", sorted(PARSERS))
-def test_a_parser_needs_no_more_than_a_second_for_a_hostile_quarter_of_a_megabyte(parser: str) -> None:
+def test_a_parser_needs_no_more_than_a_quarter_of_a_second_for_a_hostile_eighth_of_a_megabyte(parser: str) -> None:
+    """Work that grows with the square of the text would need a second for a quarter of a megabyte."""
     texts = [case.read_bytes().decode("utf-8") for case in TEXTS if case.parent.name == parser]
-    size = 1 << 18
+    size = 1 << 17
     for stuffing in (" ", "\n", "\t \n", "0", "a", "|", "{", "-", "=", *filter(None, texts)):
         for text in (stuffing * (size // len(stuffing)), texts[0][:-1] + stuffing * (size // len(stuffing))):
-            started = time.process_time()
-            PARSERS[parser](text)
-            assert time.process_time() - started < 1.0, (stuffing[:20], len(text))
+            assert any(seconds < 0.25 for seconds in tries(parser, text)), (stuffing[:20], len(text))
+
+
+def tries(parser: str, text: str) -> Iterator[float]:
+    """Yield the processor's seconds of each of three tries: on a busy machine one may take twice as long."""
+    for _ in range(3):
+        started = time.process_time()
+        PARSERS[parser](text)
+        yield time.process_time() - started
 
 
 def test_chips_are_mapped_to_physical_ids_by_the_mapping_and_not_by_their_npu_id() -> None:

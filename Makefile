@@ -33,7 +33,7 @@ test: $(VENV)/.ready packages lint
 	$(BIN)/pytest $(WORKERS) $(if $(CAPTURES),--captures=$(CAPTURES))
 
 unit: $(VENV)/.ready
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest $(WORKERS) tests/unit
 
 lab-test: $(VENV)/.ready packages
 	$(BIN)/pytest $(WORKERS) tests/lab

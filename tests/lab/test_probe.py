@@ -88,7 +88,7 @@ def test_devices_whose_workers_died_are_free_before_others_take_them(
     lab.lab("set", "linger-s", "4")
     try:
         broken("link-down", "--device", "1")
-        report = probe(lab)
+        report = probe(lab, "--quick")
     finally:
         lab.lab("set", "linger-s", "0")
     assert named(report, "PRB101") == {("node02", 1)}
@@ -99,7 +99,7 @@ def test_devices_whose_workers_died_are_free_before_others_take_them(
 def test_a_probe_that_ends_well_leaves_its_devices_at_once(lab: LabHandle) -> None:
     lab.lab("set", "linger-s", "4")
     try:
-        assert probe(lab)["exit"] == 0
+        assert probe(lab, "--quick")["exit"] == 0
     finally:
         lab.lab("set", "linger-s", "0")
     said = lab.ssh("node01", "for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -process -g; done").stdout
@@ -107,7 +107,7 @@ def test_a_probe_that_ends_well_leaves_its_devices_at_once(lab: LabHandle) -> No
 
 
 def test_afterwards_no_process_is_left_and_the_job_ports_can_be_bound(lab: LabHandle) -> None:
-    assert probe(lab)["exit"] == 0
+    assert probe(lab, "--quick")["exit"] == 0
     assert not agents(lab)
     bind = "import socket; [socket.socket().bind(('', p)) for p in (29500, *range(60000, 60032))]"
     for host in ("node01", "node02"):
@@ -117,7 +117,7 @@ def test_afterwards_no_process_is_left_and_the_job_ports_can_be_bound(lab: LabHa
 
 def test_a_slow_port_is_named_though_every_value_is_right(lab: LabHandle, broken: Callable[..., None]) -> None:
     broken("slow-link", "--device", "3")
-    report = probe(lab)
+    report = probe(lab, "--quick")
     # With other tests beside it the machine may be too busy to tell which end it is: then the pair is named.
     (found,) = [one for one in report["findings"] if one["check"] == "PRB103" and one["outcome"] == "fail"]
     assert "node02/3" in (f"{found['host']}/{found['device']}", found["peer"])
@@ -127,7 +127,7 @@ def test_a_slow_port_is_named_though_every_value_is_right(lab: LabHandle, broken
 
 def test_a_port_that_is_down_is_named(lab: LabHandle, broken: Callable[..., None]) -> None:
     broken("link-down", "--device", "5")
-    report = probe(lab)
+    report = probe(lab, "--quick")
     assert ("node02", 5) in named(report, "PRB101")
     assert {host for host, _ in named(report, "PRB101")} == {"node02"}
     met = [test for test in report["tests"] if test["scope"] == "pair" and test["op"] == "init"]
@@ -137,7 +137,7 @@ def test_a_port_that_is_down_is_named(lab: LabHandle, broken: Callable[..., None
 
 def test_a_dead_host_is_named_and_the_other_is_tested_without_it(lab: LabHandle, broken: Callable[..., None]) -> None:
     broken("host-dead")
-    report = probe(lab)
+    report = probe(lab, "--quick")
     assert ("node02", None) in named(report, "HST101")
     assert {host for host, _ in named(report, "PRB101")} == {"node02"}
     tested = [test for test in report["tests"] if test["op"] != "init"]
@@ -193,7 +193,7 @@ def running(lab: LabHandle, count: int = 16) -> Iterator[subprocess.Popen[bytes]
 def test_hosts_that_somebody_else_probes_are_left_out_with_his_name(lab: LabHandle) -> None:
     with running(lab):
         os.kill(ranks(lab)[0], signal.SIGSTOP)  # so that it is still there when the other one comes
-        report = probe(lab)
+        report = probe(lab, "--quick")
     assert left_after(30, lab) == {}
     assert (report["verdict"], report["exit"]) == ("unknown", 3)
     assert [left["host"] for left in report["left_out"]] == ["node01", "node02"]

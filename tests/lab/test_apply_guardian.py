@@ -380,6 +380,22 @@ def test_a_tool_that_fails_is_called_until_the_host_is_open(netns: LocalHost, tm
     assert netns.confirm() == TAKEN_BACK
 
 
+@pytest.mark.parametrize("fails", [1, 2, 3, 4])
+def test_a_tool_that_fails_once_at_any_call_leaves_the_host_open(netns: LocalHost, tmp_path: Path, fails: int) -> None:
+    """The first call is the one that notes what leads back."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = rules_of(netns)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    count = f'echo x >>{tmp_path}/calls; [ "$(wc -l <{tmp_path}/calls)" = {fails} ] && {{ echo busy >&2; exit 4; }}'
+    script(tools / "nft", f'{count}; exec {NFT} "$@"')
+    netns.path = f"{tools}:{netns.path}"
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.5)
+    wait_until(lambda: not holders(netns.lock))
+    assert (tmp_path / "calls").read_text().count("x") >= fails
+    assert rules_of(netns) == before
+
+
 def test_a_host_that_is_not_open_yet_says_so(netns: LocalHost, tmp_path: Path) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     before = rules_of(netns)

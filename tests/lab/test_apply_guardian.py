@@ -421,6 +421,25 @@ def test_a_tool_that_fails_once_at_any_call_leaves_the_host_open(netns: LocalHos
     assert rules_of(netns) == before
 
 
+def test_an_nft_whose_library_is_missing_does_not_make_the_chain_gone(netns: LocalHost, tmp_path: Path) -> None:
+    """So it is while a package is being replaced, and its message has the words of nft's about a chain."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = rules_of(netns)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    message = "nft: error while loading shared libraries: libnftables.so.1: cannot open shared object file: "
+    fails = f'[ -e {tmp_path}/away ] && {{ echo "{message}No such file or directory" >&2; exit 127; }}'
+    script(tools / "nft", f'{fails}; exec {NFT} "$@"')
+    netns.path = f"{tools}:{netns.path}"
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.5)
+    (tmp_path / "away").touch()
+    time.sleep(2)
+    assert holders(netns.lock)
+    (tmp_path / "away").unlink()
+    wait_until(lambda: not holders(netns.lock))
+    assert rules_of(netns) == before
+
+
 def test_a_host_that_is_not_open_yet_says_so(netns: LocalHost, tmp_path: Path) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     before = rules_of(netns)

@@ -162,9 +162,15 @@ TAMPERED: dict[str, tuple[int, dict[str, Any]]] = {
     "a host with an escape": (0, {"host": "node01\x1b]0;x\x07"}),
     "a host that is not in the inventory": (0, {"host": "node77"}),
 }
-INVENTORY = (
-    '[cluster]\nname = "case"\nproduct = "atlas-a1"\ndevices = 2\n[[hosts]]\nname = "node[01-02]"\naddress = "127.0.0.[1-2]"\n'
-)
+INVENTORY = """\
+[cluster]
+name = "case"
+product = "atlas-a1"
+devices = 2
+[[hosts]]
+name = "node[01-02]"
+address = "127.0.0.[1-2]"
+"""
 
 Apply = Callable[[bytes], tuple[int, str]]
 

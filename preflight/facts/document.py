@@ -129,7 +129,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
             ):
                 found[section] = Missing(f"not in {source}")
         return HostFacts(**found)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         wrong = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
         raise UsageError(f"{wrong}; to write the facts again: {KINDS[FACTS].command}") from error
 
@@ -141,7 +141,7 @@ def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
     """
     try:
         document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(refusal(source, FACTS, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
         raise UsageError(refusal(source, FACTS, SCHEMA, text))

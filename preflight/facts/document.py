@@ -7,6 +7,7 @@ not have is left out; one that was not asked for is `{"skipped": "--basic"}`. Wi
 beside "value" or "error".
 """
 
+import errno
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -42,7 +43,8 @@ def text_of(path: Path) -> str:
     try:
         return read_bounded(path, LARGEST).decode()
     except OSError as error:
-        command = f"preflight facts --out {shlex.quote(str(path))}" if not path.exists() else KINDS[FACTS].command
+        is_missing = error.errno == errno.ENOENT
+        command = f"preflight facts --out {shlex.quote(str(path))}" if is_missing else KINDS[FACTS].command
         raise UsageError(f"{path}: {error.strerror}; to write facts: {command}") from error
     except UnicodeDecodeError as error:
         raise UsageError(refusal(str(path), FACTS, SCHEMA, b"", error)) from error

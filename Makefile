@@ -10,6 +10,9 @@ test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell
 bench: PACKAGES += clustershell
 # Labs wait more than they work, so two files of tests run at a time; the tests of one file share a lab, and a worker.
 WORKERS ?= -n 2 --dist loadfile
+# What is compiled is kept, whatever the caller's environment says: without it every worker rewrites the asserts of all
+# tests before its first one, and every command that a test starts compiles what was changed since `make venv`.
+unexport PYTHONDONTWRITEBYTECODE
 # A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
 CAPTURES ?=
 

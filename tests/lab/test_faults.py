@@ -43,7 +43,9 @@ ELSEWHERE = (
 @pytest.fixture(scope="module")
 def provisioned(make_lab: Callable[..., Any]) -> Any:
     lab = make_lab(hosts=2, devices=4, product="atlas-a1")
-    lab.inventory.write_text(lab.inventory.read_text().replace("[probe]", "[probe]\nstep_deadline = 10"))
+    # 4 MiB are the least that tells of bandwidth; 16 take longer, and show no other fault.
+    settings = '[probe]\nstep_deadline = 10\nsizes = ["8B", "4MiB"]'
+    lab.inventory.write_text(lab.inventory.read_text().replace("[probe]", settings))
     done = preflight("configure", "--inventory", lab.inventory, "-y")
     assert done.returncode == 0, done.stdout + done.stderr
     return lab

@@ -15,7 +15,7 @@ from preflight.facts import capture, document, refused_document
 from preflight.facts.redact import REDACTED
 from preflight.facts.refused_document import KINDS, refusal, schema_of
 from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
-from preflight.history.kept import FACTS, REPORT, kept
+from preflight.history.documents import FACTS, REPORT, kept
 from preflight.history.runs import Look
 from preflight.model.errors import UsageError
 from preflight.model.figures import figures

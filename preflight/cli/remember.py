@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.history.kept import FACTS, REPORT, packed
+from preflight.history.documents import FACTS, REPORT, packed
 from preflight.history.runs import Look, Setting, remember, telling
 from preflight.history.store import HistoryError
 from preflight.model.cluster import Cluster
@@ -32,7 +32,7 @@ def remembered(
 ) -> Report:
     """The run is written down; the report, with notes on who failed again, or why there is no history of it. `asked`:
     as in Look; `facts`: what it has seen of the hosts."""
-    from preflight.history.offenders import notes, offenders
+    from preflight.history.repeated_failures import notes, offenders
     from preflight.inventory import fold
 
     try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from preflight.history.kept import GOOD_AND_NEW, keep
+from preflight.history.documents import GOOD_AND_NEW, keep
 from preflight.history.store import reading, understanding, writing
 from preflight.model.figures import Figure, Shape
 from preflight.model.finding import Finding

@@ -13,7 +13,7 @@ from preflight.history.runs import past_looks
 from preflight.model.figures import LEAST, Baseline, Figure, compare, figures, strangers
 from preflight.model.measure import Member, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
-from tests.unit.looks import FIGURES, MIB, SETTING, failed, figure, written
+from tests.unit.past_runs import FIGURES, MIB, SETTING, failed, figure, written
 
 Command = Callable[..., tuple[int, str, str]]
 WARNING = failed("node02", check="HST105", outcome=Outcome.WARN)

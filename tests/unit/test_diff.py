@@ -10,7 +10,7 @@ import pytest
 from preflight.cli.main import main
 from preflight.facts.document import compact, dump
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
-from preflight.history.kept import FACTS, REPORT, packed
+from preflight.history.documents import FACTS, REPORT, packed
 from preflight.history.runs import Look, remember
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.finding import Finding
@@ -19,7 +19,7 @@ from preflight.model.report import SCHEMA, HostLine, Report
 from preflight.provision.journal import RunJournal, require_directory
 from preflight.report.document import document
 from tests.unit.healthy import scene
-from tests.unit.looks import failed, figure, look
+from tests.unit.past_runs import failed, figure, look
 
 BOTH = ("node01", "node02")
 Diff = Callable[..., tuple[int, str, str]]

@@ -15,7 +15,7 @@ from preflight.history import runs, store
 from preflight.history.runs import past_look, past_looks, remember
 from preflight.history.store import HistoryError
 from preflight.model.outcome import Outcome
-from tests.unit.looks import FIGURES, failed, figure, look, written
+from tests.unit.past_runs import FIGURES, failed, figure, look, written
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from preflight.facts import document
 from preflight.facts.differences import compared
 from preflight.facts.shared import cleaner, shared
 from preflight.facts.types import ClusterFacts, HostFacts, Versions
-from preflight.history.kept import packed
+from preflight.history.documents import packed
 
 HOSTS = 1000
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from preflight.history.offenders import notes, offenders
+from preflight.history.repeated_failures import notes, offenders
 from preflight.inventory import fold
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from tests.unit.looks import SETTING, failed, written
+from tests.unit.past_runs import SETTING, failed, written
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ import pytest
 
 from preflight.cli.remember import remembered
 from preflight.history import kept, runs, store
-from preflight.history.kept import FACTS
+from preflight.history.documents import FACTS
 from preflight.history.runs import Setting, remember
 from preflight.history.store import HistoryError, reading
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.build import build
-from tests.unit.looks import failed, look
+from tests.unit.past_runs import failed, look
 from tests.unit.test_diff import facts, ran
 
 

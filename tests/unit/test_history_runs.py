@@ -24,7 +24,7 @@ from preflight.model.measure import Scope
 from preflight.model.outcome import Outcome
 from preflight.provision.journal import RunJournal, require_directory
 from tests.unit.healthy import observations
-from tests.unit.looks import FIGURES, SETTING, failed, look, written
+from tests.unit.past_runs import FIGURES, SETTING, failed, look, written
 
 CLUSTER = Cluster("lab", Product.ATLAS_A2, (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2")))
 Ended = Callable[..., tuple[int, str]]

@@ -1,24 +1,37 @@
-"""Who fails again and again: a fault that comes and goes is worth more attention than each of its visits."""
+"""Hosts and devices that failed the same check in earlier runs too: intermittent faults."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from preflight.history.store import reading
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-RUNS = 5  # earlier ones over the same host in which the same check looked
-FAILED = 2  # of these
+if TYPE_CHECKING:
+    import sqlite3
+
+RUNS = 5  # earlier runs over the same host that had the same check
+FAILED = 2  # failures among these that are worth a note
 NOTES = 3
-_LOOK_BACK = 25  # runs of the cluster among which those are sought
+_RUNS_READ = 25  # of the cluster, to find RUNS among them
 _NAMES = 4
+
+_LATEST = "SELECT number, checks FROM runs WHERE cluster = ? ORDER BY number DESC LIMIT ?"
+_HOSTS = "SELECT number, host FROM hosts JOIN runs USING (number) WHERE cluster = ? AND number >= ?"
+_FAILURES = """SELECT number, check_id, host, device, peer FROM findings JOIN runs USING (number)
+    WHERE outcome = 'fail' AND cluster = ? AND number >= ?"""
+
+Subject = tuple[str, str, int | None, str | None]  # check, host, device, peer
 
 
 @dataclass(frozen=True)
-class Offender:
-    """`device`: None where the host as a whole failed the check. `peer`: with whom, where it is not known who of the
-    two is at fault: then it is the pair that fails again. It `failed` in so many of the last `runs` before this one.
+class RepeatedFailure:
+    """A failure that occurred before. `failed` counts it in the last `runs` runs before this one.
+
+    `device` is None if the host as a whole failed. `peer` is set if either of the two may be at fault: then it is the
+    pair that fails again.
     """
 
     check: str
@@ -34,47 +47,70 @@ class Offender:
         return f"{own} with {self.peer}" if self.peer else own
 
 
-def offenders(cluster: str, findings: Iterable[Finding]) -> list[Offender]:
-    """Those that fail now and failed before, the most frequent first; of a run that is not written down yet. Raises
-    HistoryError."""
-    now = {(f.check, f.host, f.device, f.peer) for f in findings if f.outcome is Outcome.FAIL and f.host is not None}
-    if not now:
+@dataclass(frozen=True)
+class _EarlierRuns:
+    """The newest runs of a cluster, newest first: `checks` by run number, and run numbers by host and by failure."""
+
+    checks: dict[int, list[str]]
+    of_host: dict[str, set[int]]
+    of_failure: dict[Subject, set[int]]
+
+    def count(self, subject: Subject) -> tuple[int, int]:
+        """Return how often the subject failed, and in how many runs its check and host were included."""
+        check, host, *_ = subject
+        runs = [number for number, ids in self.checks.items() if check in ids and number in self.of_host[host]][:RUNS]
+        return len(self.of_failure[subject].intersection(runs)), len(runs)
+
+
+def repeated_failures(cluster: str, findings: Iterable[Finding]) -> list[RepeatedFailure]:
+    """Return the failures of a run that occurred before, the most frequent first. Raises HistoryError.
+
+    The run itself is not in the history yet.
+    """
+    subjects: set[Subject] = {
+        (finding.check, finding.host, finding.device, finding.peer)
+        for finding in findings
+        if finding.outcome is Outcome.FAIL and finding.host is not None
+    }
+    if not subjects:
         return []
-    over: dict[str, set[int]] = defaultdict(set)
-    failed: dict[tuple[str, str | None, int | None, str | None], set[int]] = defaultdict(set)
     with reading() as db:
-        latest = "SELECT number, checks FROM runs WHERE cluster = ? ORDER BY number DESC LIMIT ?"
-        looked = [(number, checks.split()) for number, checks in db.execute(latest, (cluster, _LOOK_BACK))]
-        since = (cluster, min((number for number, _ in looked), default=0))
-        hosts = "SELECT number, host FROM hosts JOIN runs USING (number) WHERE cluster = ? AND number >= ?"
-        for number, host in db.execute(hosts, since):
-            over[host].add(number)
-        fails = """SELECT number, check_id, host, device, peer FROM findings JOIN runs USING (number)
-            WHERE outcome = 'fail' AND cluster = ? AND number >= ?"""
-        for number, *subject in db.execute(fails, since):
-            failed[tuple(subject)].add(number)
-    found = []
-    for check, host, device, peer in now:
-        runs = [number for number, checks in looked if check in checks and number in over[host]][:RUNS]
-        times = len(failed[check, host, device, peer].intersection(runs))
-        if times >= FAILED:
-            found.append(Offender(check, host, device, peer, times, len(runs)))
-    return sorted(found, key=lambda one: (-one.failed, one.check, one.host, one.device or 0, one.peer or ""))
+        earlier = _earlier_runs(db, cluster)
+    counts = ((subject, *earlier.count(subject)) for subject in subjects)
+    failures = [RepeatedFailure(*subject, failed, runs) for subject, failed, runs in counts if failed >= FAILED]
+    return sorted(failures, key=lambda f: (-f.failed, f.check, f.host, f.device or 0, f.peer or ""))
 
 
-def notes(found: Sequence[Offender], fold: Callable[[Iterable[str]], str]) -> Iterator[str]:
-    """A sentence a check, for the few worst. `fold`: host names → node[01-16]."""
-    by_check: dict[str, list[Offender]] = defaultdict(list)
-    for one in found:
-        by_check[one.check].append(one)
-    for check, same in list(by_check.items())[:NOTES]:
-        worst, places = same[0], [one.place for one in same]
-        if all(one.place == one.host for one in same):
-            who = fold(places)
-        else:
-            who = ", ".join(places[:_NAMES]) + (f" and {len(places) - _NAMES} more" if len(places) > _NAMES else "")
-        often = f"{worst.failed} of the {worst.runs} runs before this one"
-        up_to = "up to " if len({(one.failed, one.runs) for one in same}) > 1 else ""
-        yield f"{who} failed {check} in {up_to}{often}, too: preflight history --host {worst.host}"
+def _earlier_runs(db: "sqlite3.Connection", cluster: str) -> _EarlierRuns:
+    checks = {number: ids.split() for number, ids in db.execute(_LATEST, (cluster, _RUNS_READ))}
+    of_host: dict[str, set[int]] = defaultdict(set)
+    of_failure: dict[Subject, set[int]] = defaultdict(set)
+    since = (cluster, min(checks, default=0))
+    for number, host in db.execute(_HOSTS, since):
+        of_host[host].add(number)
+    for number, check, host, device, peer in db.execute(_FAILURES, since):
+        of_failure[check, host, device, peer].add(number)
+    return _EarlierRuns(checks, of_host, of_failure)
+
+
+def notes(failures: Sequence[RepeatedFailure], fold: Callable[[Iterable[str]], str]) -> Iterator[str]:
+    """Yield a sentence for each of the first few checks. `fold` turns host names into a node set: node[01-16]."""
+    by_check: dict[str, list[RepeatedFailure]] = defaultdict(list)
+    for failure in failures:
+        by_check[failure.check].append(failure)
+    for check, group in list(by_check.items())[:NOTES]:
+        worst = group[0]
+        up_to = "up to " if len({(failure.failed, failure.runs) for failure in group}) > 1 else ""
+        yield (
+            f"{_places(group, fold)} failed {check} in {up_to}{worst.failed} of the {worst.runs} runs before this one, "
+            f"too: preflight history --host {worst.host}"
+        )
     if len(by_check) > NOTES:
         yield f"hosts failed {len(by_check) - NOTES} other checks again, too: preflight history"
+
+
+def _places(failures: Sequence[RepeatedFailure], fold: Callable[[Iterable[str]], str]) -> str:
+    places = [failure.place for failure in failures]
+    if all(failure.place == failure.host for failure in failures):
+        return fold(places)
+    return ", ".join(places[:_NAMES]) + (f" and {len(places) - _NAMES} more" if len(places) > _NAMES else "")

@@ -21,7 +21,7 @@ from preflight.facts.job import Job
 from preflight.facts.redact import redact, redacted
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.history import store
-from preflight.history.documents import FACTS, REPORT, packed
+from preflight.history.documents import FACTS, REPORT, compress
 from preflight.history.runs import remember
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.finding import Finding
@@ -100,7 +100,7 @@ def ran(facts: ClusterFacts | None = None) -> None:
         RUN, Finding("PRB101", Outcome.FAIL, f"node01: {words}", "node01"), command="check",
         inventory=str(Path("hosts.toml").absolute()),
     )  # fmt: skip
-    remember(told, packed({FACTS: compact(facts or seeded()), REPORT: json.dumps(report).encode()}))
+    remember(told, compress({FACTS: compact(facts or seeded()), REPORT: json.dumps(report).encode()}))
     require_directory()
     journal = RunJournal("20261120-101010-aaaa")
     change = Change("node01", Area.PORTS, Kind.FILE, "/etc/x", KEY, "\n".join(PLACES), "why")

@@ -1,4 +1,4 @@
-"""Saved baselines: a name for a run whose figures are good. Each setting and name has one."""
+"""Saved baselines: names for runs with good figures. Each setting and name has one."""
 
 from preflight.history.runs import CheckRun, Setting, check_run, figures_of
 from preflight.history.store import reading, writing

@@ -21,7 +21,7 @@ _NOTABLE = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
 
 class Setting(NamedTuple):
-    """What figures must have in common to be compared. `backend` is empty if no probe ran."""
+    """Properties that comparable figures share. `backend` is empty if no probe ran."""
 
     cluster: str
     product: str

@@ -7,7 +7,7 @@ from benchmarks import (
     diagnose,
     fleet,
     gate,
-    kept,
+    history_documents,
     lab_matrix,
     lists,
     localiser,
@@ -24,7 +24,7 @@ pings.main()
 lists.main()
 checks.main()
 reports.main()
-kept.main()
+history_documents.main()
 fleet.main()
 depth.main()
 diagnose.main()

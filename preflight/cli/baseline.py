@@ -13,8 +13,8 @@ import sys
 from collections import Counter
 
 from preflight.cli.named_run import HELP, checking_run
-from preflight.history.baselines import USUAL, all_saved, save, saved, why_not_good
-from preflight.history.runs import Look, last_measured, past_look, past_looks
+from preflight.history.baselines import USUAL, all_baselines, reason_against, save, saved
+from preflight.history.runs import CheckRun, check_run, check_runs, last_measured_run
 from preflight.model.errors import UsageError
 from preflight.model.figures import Baseline, comparable, compare, strangers
 from preflight.model.measure import Scope
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _save(args: argparse.Namespace) -> int:
     look = checking_run(args.run_id) if args.run_id is not None else _last_good()
-    if not args.force and not why_not_good(look) and (old := saved(look.setting, args.name)):
+    if not args.force and not reason_against(look) and (old := saved(look.setting, args.name)):
         _refuse_poorer(old, look)
     before = save(args.name, look)
     was = f" (it was {before})" if before and before != look.run else ""
@@ -66,21 +66,21 @@ def _save(args: argparse.Namespace) -> int:
     return 0
 
 
-def _last_good() -> Look:
+def _last_good() -> CheckRun:
     """The run that is meant where none is named; with a line on stderr about those after it."""
-    look = last_measured(lambda look: not why_not_good(look))
+    look = last_measured_run(lambda look: not reason_against(look))
     if look is None:
         raise UsageError("no probe of this machine has measured a bandwidth and passed yet: preflight probe does")
-    newer = [past.run for past in past_looks(_NEWER) if past.run > look.run and _PROBED & past.checks]
+    newer = [past.run for past in check_runs(_NEWER) if past.run > look.run and _PROBED & past.checks]
     for run in newer[:_TOLD]:
-        if past := past_look(run):
-            print(f"run {look.run} is taken and not run {run}: {why_not_good(past)}", file=sys.stderr)
+        if past := check_run(run):
+            print(f"run {look.run} is taken and not run {run}: {reason_against(past)}", file=sys.stderr)
     if len(newer) > _TOLD:
         print(f"run {look.run} is taken and not {len(newer) - _TOLD} more after it", file=sys.stderr)
     return look
 
 
-def _refuse_poorer(old: Baseline, look: Look) -> None:
+def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
     """Raises UsageError where the saved one has figures of a scope, and the new one has fewer."""
     was, now = (Counter(one.shape.scope for one in comparable(found)) for found in (old.figures, look.figures))
     if poorer := [scope for scope in Scope if now[scope] < was[scope]]:
@@ -94,7 +94,7 @@ def _refuse_poorer(old: Baseline, look: Look) -> None:
 def _show(args: argparse.Namespace) -> int:
     from preflight.cli.baseline_output import shown, shown_document
 
-    known = all_saved()
+    known = all_baselines()
     if args.output == "json":
         print(shown_document(known))
     else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from preflight.cli.history_document import figure_row
-from preflight.history.runs import Look
+from preflight.history.runs import CheckRun
 from preflight.model.figures import Baseline, Comparison, Shape, comparable, shown_bytes, shown_GBps
 from preflight.model.measure import Scope
 from preflight.model.outcome import Outcome
@@ -14,7 +14,7 @@ LINES = 20
 T = TypeVar("T")
 
 
-def shown(known: Sequence[tuple[str, Look]]) -> Iterator[str]:
+def shown(known: Sequence[tuple[str, CheckRun]]) -> Iterator[str]:
     if not known:
         yield "no baseline is saved yet: preflight baseline save"
         return
@@ -29,7 +29,7 @@ def shown(known: Sequence[tuple[str, Look]]) -> Iterator[str]:
     yield "next: preflight baseline compare"
 
 
-def compared(look: Look, baseline: Baseline, found: Sequence[Comparison], other: Iterable[Scope]) -> Iterator[str]:
+def compared(look: CheckRun, baseline: Baseline, found: Sequence[Comparison], other: Iterable[Scope]) -> Iterator[str]:
     """The worst first; what is well stands in one line a kind, with its slowest."""
     yield f"run {look.run} beside the baseline {baseline.name}, run {baseline.run}; GB/s of bus bandwidth"
     yield f"{'':5}{'saved':>9}{'now':>9}{'share':>7}  {'what':40} who"
@@ -75,11 +75,11 @@ def who(shapes: Sequence[Shape]) -> str:
     return first.place.replace(" ", " - ") if first.scope is Scope.PAIR else first.place or f"all {first.ranks} ranks"
 
 
-def shown_document(known: Iterable[tuple[str, Look]]) -> str:
+def shown_document(known: Iterable[tuple[str, CheckRun]]) -> str:
     return _text([{**_head(name, look), "figures": list(map(figure_row, look.figures))} for name, look in known])
 
 
-def compared_document(look: Look, baseline: Baseline, found: Iterable[Comparison]) -> str:
+def compared_document(look: CheckRun, baseline: Baseline, found: Iterable[Comparison]) -> str:
     body = [
         {**figure_row(one.now), "saved_GBps": one.was.busbw, "share": round(one.share, 4), "outcome": one.outcome}
         for one in found
@@ -87,7 +87,7 @@ def compared_document(look: Look, baseline: Baseline, found: Iterable[Comparison
     return _text([{**_head(baseline.name, look), "baseline": baseline.run, "compared": body}])
 
 
-def _head(name: str, look: Look) -> dict[str, Any]:
+def _head(name: str, look: CheckRun) -> dict[str, Any]:
     return {"name": name, "run": look.run, "started": look.started, **look.setting._asdict()}
 
 

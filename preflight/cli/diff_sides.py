@@ -15,8 +15,8 @@ from preflight.facts import capture, document, refused_document
 from preflight.facts.redact import REDACTED
 from preflight.facts.refused_document import KINDS, refusal, schema_of
 from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
-from preflight.history.kept import FACTS, REPORT, kept
-from preflight.history.runs import Look
+from preflight.history.documents import FACTS, REPORT, kept
+from preflight.history.runs import CheckRun
 from preflight.model.errors import UsageError
 from preflight.model.figures import figures
 from preflight.model.finding import Finding
@@ -41,7 +41,7 @@ def side(word: str, inventory: Path) -> Side:
     return of_run(checking_run(word, inventory, also=", and there is no such file"))
 
 
-def of_run(look: Look) -> Side:
+def of_run(look: CheckRun) -> Side:
     text, report = kept(look.run, FACTS), kept(look.run, REPORT)
     checks = dict.fromkeys(look.checks, frozenset[str]())
     if report:  # whom each has skipped stands there alone

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from preflight.cli.named_run import any_run
-from preflight.history.runs import Look, past_looks
+from preflight.history.runs import CheckRun, check_runs
 from preflight.history.store import HistoryError
 from preflight.model.change import StepState
 from preflight.model.outcome import Outcome, overall
 from preflight.model.places import state_home
 from preflight.provision.journal import PastRun, past_runs, taken_back
 
-Past = PastRun | Look
+Past = PastRun | CheckRun
 _CHECKS = 4  # named in a line of the list
 
 
@@ -68,7 +68,7 @@ def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
     runs: list[Past] = list(islice(changing, number))
     trouble = None
     try:
-        runs += past_looks(number, host)
+        runs += check_runs(number, host)
     except HistoryError as error:
         trouble = error
     return sorted(runs, key=lambda past: past.run, reverse=True)[:number], trouble
@@ -86,7 +86,7 @@ def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
         yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_came_of(past, host)}{end}"
         if isinstance(past, PastRun) and past.undoes:
             yield f"{'':20}  takes back {past.undoes}"
-        elif isinstance(past, Look) and past.asked:
+        elif isinstance(past, CheckRun) and past.asked:
             yield f"{'':20}  {past.asked}"
     yield ""
     yield f"next: preflight history {runs[0].run}"
@@ -110,7 +110,9 @@ def _nothing() -> str:
 def _command(past: Past) -> str:
     """With the backend of a probe: its figures are those of that alone."""
     return (
-        f"{past.command} {past.setting.backend}" if isinstance(past, Look) and past.command == "probe" else past.command
+        f"{past.command} {past.setting.backend}"
+        if isinstance(past, CheckRun) and past.command == "probe"
+        else past.command
     )
 
 
@@ -159,13 +161,13 @@ def ending(past: PastRun) -> str:
 
 
 def _show_one(past: Past) -> None:
-    if isinstance(past, Look):
+    if isinstance(past, CheckRun):
         _show_look(past)
     else:
         _show_changes(past)
 
 
-def _show_look(past: Look) -> None:
+def _show_look(past: CheckRun) -> None:
     from preflight.checks.catalogue import catalogue
     from preflight.inventory import fold
     from preflight.report.console import show, width

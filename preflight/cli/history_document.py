@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from preflight.history.runs import Look
+from preflight.history.runs import CheckRun
 from preflight.model.figures import Figure
 from preflight.model.finding import Finding
 from preflight.provision.journal import PastRun
 
 
-def document(runs: Iterable[PastRun | Look], *, whole: bool) -> str:
+def document(runs: Iterable[PastRun | CheckRun], *, whole: bool) -> str:
     """The JSON text. `whole`: with the findings and figures of check and probe."""
     import msgspec
 
-    listed = [_look(past, whole) if isinstance(past, Look) else _changes(past) for past in runs]
+    listed = [_look(past, whole) if isinstance(past, CheckRun) else _changes(past) for past in runs]
     return msgspec.json.format(
         msgspec.json.encode({"schema": "preflight.history/1", "runs": listed}), indent=2
     ).decode()
@@ -30,7 +30,7 @@ def _changes(past: PastRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _look(past: Look, whole: bool) -> dict[str, Any]:
+def _look(past: CheckRun, whole: bool) -> dict[str, Any]:
     lists = {"findings": list(map(_finding, past.findings)), "figures": list(map(figure_row, past.figures))}
     return {
         "run": past.run, "command": past.command, "started": past.started, "owner": past.owner,

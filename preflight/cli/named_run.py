@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from preflight.cli.common import DEFAULT_INVENTORY
-from preflight.history.runs import Look, known_runs, last_passed, newest, past_look, past_looks
+from preflight.history.runs import CheckRun, check_run, check_run_ids, check_runs, last_passed_run, newest_check_run
 from preflight.history.store import HistoryError
 from preflight.model.errors import UsageError
 from preflight.provision.journal import PastRun, known_journals, past_run, past_runs, taken_back
@@ -17,33 +17,33 @@ _CANDIDATES = 8  # runs that an ambiguous beginning lists
 _LIST = "to list the runs: preflight history"
 
 
-def any_run(word: str) -> PastRun | Look:
+def any_run(word: str) -> PastRun | CheckRun:
     """Return the run that changed hosts or looked at them. Raises UsageError and HistoryError."""
     if word == LAST:
         return _newest_of_all()
     if word == PASSED:
         return checking_run(word)
     journals = known_journals()
-    ids = journals if word in journals else [*journals, *known_runs(word)]
+    ids = journals if word in journals else [*journals, *check_run_ids(word)]
     run = _only(word, ids)
-    past = (past_run(run) or past_look(run)) if run else None
+    past = (past_run(run) or check_run(run)) if run else None
     if past is None:
         raise UsageError(_unknown(word))
     return past
 
 
-def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = "") -> Look:
+def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = "") -> CheckRun:
     """Return the run of check or probe. `inventory`: whose runs `last` and `passed` mean; `also`: what else a word
     could have been, for the error. Raises UsageError and HistoryError."""
     if word == LAST:
         return _newest(inventory)
     if word == PASSED:
         last = _newest(inventory)
-        if passed := last_passed(last):
+        if passed := last_passed_run(last):
             return passed
         raise UsageError(f"no run over cluster {last.setting.cluster} passed before run {last.run}; {_LIST}")
-    run = _only(word, known_runs(word))
-    if look := past_look(run) if run else None:
+    run = _only(word, check_run_ids(word))
+    if look := check_run(run) if run else None:
         return look
     if run := _only(word, known_journals()):
         raise UsageError(f"run {run} changed hosts and did not look at them; name a run of check or probe; {_LIST}")
@@ -51,8 +51,11 @@ def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = 
 
 
 def changing_run(word: str, inventory: Path | None) -> PastRun | None:
-    """Return the run that changed hosts, for a command that takes it back. `last`: the newest one that is neither a
-    rollback nor taken back. None for a run of another machine, which needs `inventory`. Raises UsageError."""
+    """Return the run that changed hosts, for a command that takes it back. Raises UsageError.
+
+    `last` is the newest run that is neither a rollback nor taken back. Return None for a run of another machine, which
+    needs `inventory`.
+    """
     if word == LAST:
         return _last_to_take_back(inventory)
     run = _only(word, known_journals())
@@ -61,27 +64,27 @@ def changing_run(word: str, inventory: Path | None) -> PastRun | None:
     if inventory is not None:
         return None
     with suppress(HistoryError):
-        look = _only(word, known_runs(word))
-        if past_check := past_look(look) if look else None:
+        look = _only(word, check_run_ids(word))
+        if past_check := check_run(look) if look else None:
             raise UsageError(
                 f"{past_check.run} was a {past_check.command}, which changes nothing that could be taken back; {_LIST}"
             )
     raise UsageError(f"{_unknown(word)}\na run that was started on another machine needs --inventory")
 
 
-def _newest_of_all() -> PastRun | Look:
+def _newest_of_all() -> PastRun | CheckRun:
     """Return the newest run of both kinds; ids begin with the time."""
-    runs: list[PastRun | Look] = list(islice(past_runs(), 1))
-    runs += past_looks(1)
+    runs: list[PastRun | CheckRun] = list(islice(past_runs(), 1))
+    runs += check_runs(1)
     if not runs:
         raise UsageError("this machine knows no run yet; to make one: preflight check --inventory hosts.toml")
     return max(runs, key=lambda past: past.run)
 
 
-def _newest(inventory: Path) -> Look:
+def _newest(inventory: Path) -> CheckRun:
     """Of the inventory that is named, or that lies here; else of any."""
     asked = inventory is not DEFAULT_INVENTORY or inventory.exists()
-    look = newest(str(inventory.absolute()) if asked else "")
+    look = newest_check_run(str(inventory.absolute()) if asked else "")
     if look is None:
         over = f" over {inventory}" if asked else ""
         raise UsageError(

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.history.kept import FACTS, REPORT, packed
-from preflight.history.runs import Look, Setting, remember, telling
+from preflight.history.documents import FACTS, REPORT, compress
+from preflight.history.runs import CheckRun, Setting, notable_findings, remember
 from preflight.history.store import HistoryError
 from preflight.model.cluster import Cluster
 from preflight.model.report import Report
@@ -31,17 +31,17 @@ def remembered(
     facts: "ClusterFacts | None" = None,
 ) -> Report:
     """The run is written down; the report, with notes on who failed again, or why there is no history of it. `asked`:
-    as in Look; `facts`: what it has seen of the hosts."""
-    from preflight.history.offenders import notes, offenders
+    as in CheckRun; `facts`: what it has seen of the hosts."""
+    from preflight.history.repeated_failures import notes, repeated_failures
     from preflight.inventory import fold
 
     try:
-        again = tuple(notes(offenders(setting.cluster, report.findings), fold))
+        again = tuple(notes(repeated_failures(setting.cluster, report.findings), fold))
         report = replace(report, notes=report.notes + again)
         look = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
         documents: dict[str, bytes] = {}
         try:
-            documents = packed(_documents(report, exit_code, facts))
+            documents = compress(_documents(report, exit_code, facts))
         except (UnicodeError, MemoryError) as error:  # the path of an inventory may be no UTF-8
             report = replace(report, notes=(*report.notes, f"what was seen is not kept: {error or 'no memory for it'}"))
         remember(look, documents)
@@ -58,11 +58,11 @@ def _documents(report: Report, exit_code: int, facts: "ClusterFacts | None") -> 
     return {**found, FACTS: compact(facts)} if facts else found
 
 
-def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> Look:
+def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> CheckRun:
     from preflight.model.figures import figures
     from preflight.provision.journal import owner
 
-    return Look(
+    return CheckRun(
         run=report.run,
         command=report.command,
         owner=owner(),
@@ -74,7 +74,7 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
         setting=setting,
         hosts=tuple(host.name for host in report.hosts),
         checks=frozenset(report.looked),
-        findings=tuple(telling(report.findings)),
+        findings=tuple(notable_findings(report.findings)),
         figures=figures(report.tests),
         next_step=next_step,
     )

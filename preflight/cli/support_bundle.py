@@ -40,8 +40,8 @@ from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, pac
 from preflight.facts import document
 from preflight.facts.capture import clean
 from preflight.facts.shared import cleaner, shared
-from preflight.history import kept
-from preflight.history.runs import Look, past_looks
+from preflight.history import documents
+from preflight.history.runs import CheckRun, check_runs
 from preflight.history.store import HistoryError
 from preflight.inventory import InventoryError, dump
 from preflight.model.errors import PreflightError, UsageError
@@ -111,11 +111,11 @@ def run(args: argparse.Namespace) -> int:
     return 3 if made.lacking else 0
 
 
-def _add_run(made: _Bundle, look: Look, clean_: Clean) -> None:
+def _add_run(made: _Bundle, look: CheckRun, clean_: Clean) -> None:
     """Its facts and report, as far as they are kept."""
-    for what, name in ((kept.FACTS, FACTS), (kept.REPORT, REPORT)):
+    for what, name in ((documents.FACTS, FACTS), (documents.REPORT, REPORT)):
         try:
-            text = kept.kept(look.run, what)
+            text = documents.kept(look.run, what)
         except HistoryError as error:
             made.lacking.append(str(error))
             continue
@@ -141,7 +141,7 @@ def _add_inventory(made: _Bundle, path: Path) -> None:
 
 def _add_past(made: _Bundle, clean_: Clean) -> None:
     """What was done from this machine."""
-    made.members["history.json"] = shared(history_document(past_looks(_RUNS), whole=False).encode(), clean_)
+    made.members["history.json"] = shared(history_document(check_runs(_RUNS), whole=False).encode(), clean_)
     for path in sorted(directory().glob("*.jsonl"), reverse=True)[:_JOURNALS]:
         lines = []
         try:
@@ -217,7 +217,7 @@ def _safe(name: str) -> str:
     return "/".join(kept_) or "log"
 
 
-def _said(path: Path, look: Look, made: _Bundle) -> Iterator[str]:
+def _said(path: Path, look: CheckRun, made: _Bundle) -> Iterator[str]:
     size = path.stat().st_size
     amount = f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{max(1, size >> 10)} KiB"
     yield from wrapped(

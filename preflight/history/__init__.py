@@ -1,5 +1,5 @@
-"""What was looked at from this machine: runs of check and probe, what they found and measured, saved baselines.
+"""The history of this machine: runs of check and probe with their findings and figures, and saved baselines.
 
-Runs that change hosts are not in it: their journals are the truth about them (`provision/journal.py`), written while
-they run, so that one that is killed is known too. `preflight history` lists both.
+Runs that change hosts are not in it. Their journals (`provision/journal.py`) are written while they run, so that a run
+that is killed is known too. `preflight history` lists both.
 """

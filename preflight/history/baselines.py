@@ -1,59 +1,65 @@
-"""Saved baselines: a name for a run whose figures are good, one for each setting and name."""
+"""Saved baselines: names for runs with good figures. Each setting and name has one."""
 
-from preflight.history.runs import Look, Setting, figures_of, past_look
+from preflight.history.runs import CheckRun, Setting, check_run, figures_of
 from preflight.history.store import reading, writing
 from preflight.model.errors import UsageError
 from preflight.model.figures import Baseline, comparable
+from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-USUAL = "default"  # the name of the one that the probe is judged by
-CHECK = "PRB115"  # judges by it; what it says is no reason against saving another one
-_OF_PORTS = "PRB116"  # a baseline is how its warning is said to be normal
-
-
-def why_not_good(look: Look) -> str:
-    """Why a run's figures should not be what others are measured by; empty where they may."""
-    if not comparable(look.figures):
-        return "it measured no bandwidth of 1 MiB or more"
-    others = [finding for finding in look.findings if finding.check != CHECK]
-    bad = {
-        f.check for f in others if f.outcome is not Outcome.WARN or (f.check.startswith("PRB") and f.check != _OF_PORTS)
-    }
-    if bad:
-        return f"its verdict was {look.verdict.value}: {', '.join(sorted(bad)[:4])}"
-    if look.verdict is Outcome.UNKNOWN and len(others) == len(look.findings):
-        return "its verdict was unknown: hosts were left out"
-    return ""
-
-
-def save(name: str, look: Look) -> str:
-    """Call the run good; the run that had the name before, if one had. Raises UsageError and HistoryError."""
-    if why := why_not_good(look):
-        raise UsageError(f"run {look.run} is no baseline: {why}; a baseline is saved from a probe that passed")
-    with writing() as db:
-        row = db.execute("SELECT number FROM runs WHERE run = ?", (look.run,)).fetchone()
-        before = db.execute(_RUN_OF, (*look.setting, name)).fetchone()
-        db.execute("INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?, ?)", (*look.setting, name, row["number"]))
-    return before["run"] if before else ""
-
+USUAL = "default"  # the baseline that PRB115 compares with
+CHECK = "PRB115"  # compares with a baseline, so its findings do not count against a new one
+_OF_PORTS = "PRB116"  # its warning is accepted by saving a baseline
 
 _RUN_OF = """SELECT run, number FROM baselines JOIN runs USING (number)
     WHERE (baselines.cluster, baselines.product, baselines.backend, baselines.name) = (?, ?, ?, ?)"""
 
 
+def reason_against(run: CheckRun) -> str:
+    """Return why a run's figures should not become a baseline, "" if they may."""
+    if not comparable(run.figures):
+        return "it measured no bandwidth of 1 MiB or more"
+    findings = [finding for finding in run.findings if finding.check != CHECK]
+    if checks := sorted({finding.check for finding in findings if _counts_against(finding)}):
+        return f"its verdict was {run.verdict.value}: {', '.join(checks[:4])}"
+    if run.verdict is Outcome.UNKNOWN and len(findings) == len(run.findings):
+        return "its verdict was unknown: hosts were left out"
+    return ""
+
+
+def _counts_against(finding: Finding) -> bool:
+    if finding.outcome is Outcome.WARN:
+        return finding.check.startswith("PRB") and finding.check != _OF_PORTS
+    return True
+
+
+def save(name: str, run: CheckRun) -> str:
+    """Save the run as a baseline. Return the run that had the name before, or "".
+
+    Raises UsageError for a run that is not good enough, and HistoryError.
+    """
+    if reason := reason_against(run):
+        raise UsageError(f"run {run.run} is no baseline: {reason}; a baseline is saved from a probe that passed")
+    with writing() as db:
+        row = db.execute("SELECT number FROM runs WHERE run = ?", (run.run,)).fetchone()
+        previous = db.execute(_RUN_OF, (*run.setting, name)).fetchone()
+        db.execute("INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?, ?)", (*run.setting, name, row["number"]))
+    return previous["run"] if previous else ""
+
+
 def saved(setting: Setting, name: str = USUAL) -> Baseline | None:
-    """The baseline of that name for runs like this one. Raises HistoryError."""
+    """Return the baseline of that name for runs with this setting. Raises HistoryError."""
     with reading() as db:
         row = db.execute(_RUN_OF, (*setting, name)).fetchone()
         return Baseline(name, row["run"], figures_of(db, row["number"])) if row else None
 
 
-def all_saved() -> list[tuple[str, Look]]:
-    """Names and their runs, sorted by setting and name. Raises HistoryError."""
+def all_baselines() -> list[tuple[str, CheckRun]]:
+    """Return all names with their runs, sorted by setting and name. Raises HistoryError."""
     with reading() as db:
         rows = db.execute(
             """SELECT name, run FROM baselines JOIN runs USING (number)
             ORDER BY baselines.cluster, baselines.product, baselines.backend, name"""
-        )
-        found = [(row["name"], row["run"]) for row in rows]
-    return [(name, look) for name, run in found if (look := past_look(run))]
+        ).fetchall()
+    runs = [(row["name"], check_run(row["run"])) for row in rows]
+    return [(name, run) for name, run in runs if run]

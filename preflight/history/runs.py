@@ -1,10 +1,10 @@
-"""Runs of check and probe: written down when they end, and read again."""
+"""Runs of check and probe, saved when they end."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from preflight.history.kept import GOOD_AND_NEW, keep
+from preflight.history.documents import GOOD_AND_NEW, keep
 from preflight.history.store import reading, understanding, writing
 from preflight.model.figures import Figure, Shape
 from preflight.model.finding import Finding
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 MOST_RUNS = 1000
 MOST_ROWS = 500_000  # hosts, findings and figures of all runs together: about 60 MB
 MOST_FINDINGS = 20_000  # of one run
-_TELLING = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+_NOTABLE = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
 
 class Setting(NamedTuple):
-    """What figures have to have in common to be compared at all. `backend` is empty where no probe ran."""
+    """Properties that comparable figures share. `backend` is empty if no probe ran."""
 
     cluster: str
     product: str
@@ -29,9 +29,12 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """A run of check or probe. `findings`: those that are neither pass nor skip, without their changes and evidence;
-    `dropped`: how many more there were. `checks`: the ids of all that have looked, whatever they found."""
+class CheckRun:
+    """A run of check or probe.
+
+    `findings` are those that neither passed nor were skipped, without their changes and evidence. `dropped` counts
+    those beyond the limit. `checks` are the ids of all checks that ran, whatever their outcome.
+    """
 
     run: str
     command: str
@@ -48,43 +51,34 @@ class Look:
     figures: tuple[Figure, ...]
     next_step: str
     dropped: int = 0
-    asked: str = ""  # what a probe was told beside its backend: "--quick --scope pair"
+    asked: str = ""  # options of a probe besides its backend: "--quick --scope pair"
 
 
-def telling(findings: Iterable[Finding]) -> list[Finding]:
-    """What is worth remembering, the worst first."""
-    return sorted((f for f in findings if f.outcome in _TELLING), key=lambda f: _TELLING.index(f.outcome))
+def notable_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that are worth saving, the worst first."""
+    notable = (finding for finding in findings if finding.outcome in _NOTABLE)
+    return sorted(notable, key=lambda finding: _NOTABLE.index(finding.outcome))
 
 
-def remember(look: Look, documents: Mapping[str, bytes] | None = None) -> None:
-    """Write the run down, and forget the oldest where there are too many. `documents`: `packed`, what is kept of it
-    besides. Raises HistoryError."""
-    findings = look.findings[:MOST_FINDINGS]
-    dropped = look.dropped + len(look.findings) - len(findings)
-    rows = len(look.hosts) + len(findings) + len(look.figures)
+def remember(run: CheckRun, documents: Mapping[str, bytes] | None = None) -> None:
+    """Save the run with its compressed documents, and delete the oldest beyond the limits. Raises HistoryError."""
+    findings = run.findings[:MOST_FINDINGS]
     with writing() as db:
-        number = db.execute(
-            "INSERT INTO runs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (look.run, look.command, look.owner, look.started, look.finished, look.verdict.value, look.exit,
-             _text(look.inventory), *map(_text, look.setting), " ".join(sorted(look.checks)), _text(look.next_step),
-             dropped, rows, look.asked),
-        ).lastrowid  # fmt: skip
-        db.executemany("INSERT INTO hosts VALUES (?, ?)", ((number, host) for host in dict.fromkeys(look.hosts)))
-        db.executemany(
-            "INSERT INTO findings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            ((number, *_finding_row(one)) for one in findings),
-        )
-        db.executemany(
-            "INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            ((number, *_figure_row(one)) for one in look.figures),
-        )
-        _forget_the_oldest(db)
+        number = db.execute(_insert_into("runs", 16, "NULL, "), _run_row(run, findings)).lastrowid
+        db.executemany(_insert_into("hosts", 2), ((number, host) for host in dict.fromkeys(run.hosts)))
+        db.executemany(_insert_into("findings", 12), ((number, *_finding_row(finding)) for finding in findings))
+        db.executemany(_insert_into("figures", 12), ((number, *_figure_row(figure)) for figure in run.figures))
+        _delete_oldest(db)
         if number is not None:
             keep(db, number, documents or {})
 
 
-def _forget_the_oldest(db: "sqlite3.Connection") -> None:
-    """Runs beyond the limits, but for the newest, those that passed last, and those that a baseline needs."""
+def _insert_into(table: str, columns: int, first: str = "") -> str:
+    return f"INSERT INTO {table} VALUES ({first}{', '.join('?' * columns)})"  # noqa: S608 - names of this file
+
+
+def _delete_oldest(db: "sqlite3.Connection") -> None:
+    """Delete runs beyond the limits, except the newest, those that passed last, and those that a baseline needs."""
     db.execute(
         f"""DELETE FROM runs WHERE number NOT IN (SELECT number FROM baselines UNION {GOOD_AND_NEW}) AND number IN (
             SELECT number FROM (
@@ -96,83 +90,96 @@ def _forget_the_oldest(db: "sqlite3.Connection") -> None:
 
 
 def _text(text: str) -> str:
-    """Without lone surrogates, which a path may hold and SQLite refuses."""
+    """Return the text without lone surrogates, which a path may hold and SQLite refuses."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _finding_row(one: Finding) -> tuple[object, ...]:
-    words = (one.summary, one.expected, one.found, one.cause, one.remedy)
-    return (one.check, one.outcome.value, one.host, one.device, one.rail, one.peer, *map(_text, words))
+def _run_row(run: CheckRun, findings: Sequence[Finding]) -> tuple[object, ...]:
+    """Return the run's columns behind its number. `findings` are those that are saved."""
+    return (
+        *(run.run, run.command, run.owner, run.started, run.finished, run.verdict.value, run.exit),
+        *map(_text, (run.inventory, *run.setting)),
+        " ".join(sorted(run.checks)),
+        _text(run.next_step),
+        run.dropped + len(run.findings) - len(findings),
+        len(run.hosts) + len(findings) + len(run.figures),
+        run.asked,
+    )
 
 
-def _figure_row(one: Figure) -> tuple[object, ...]:
-    shape = one.shape
-    return (shape.op, shape.reduction, shape.form, shape.dtype, shape.bytes, shape.scope.value, shape.place,
-            shape.hosts, shape.ranks, one.busbw, one.seconds)  # fmt: skip
+def _finding_row(finding: Finding) -> tuple[object, ...]:
+    subject = (finding.check, finding.outcome.value, finding.host, finding.device, finding.rail, finding.peer)
+    texts = (finding.summary, finding.expected, finding.found, finding.cause, finding.remedy)
+    return (*subject, *map(_text, texts))
 
 
-def past_looks(most: int, host: str = "") -> list[Look]:
-    """The newest runs, without their figures, the newest first; only those over `host`, if one is named. Raises
-    HistoryError."""
+def _figure_row(figure: Figure) -> tuple[object, ...]:
+    shape = figure.shape
+    operation = (shape.op, shape.reduction, shape.form, shape.dtype, shape.bytes)
+    return (*operation, shape.scope.value, shape.place, shape.hosts, shape.ranks, figure.busbw, figure.seconds)
+
+
+def check_runs(limit: int, host: str = "") -> list[CheckRun]:
+    """Return the newest runs, newest first, without their figures; all, or those over a host. Raises HistoryError."""
     with reading() as db:
-        found = db.execute(
+        rows = db.execute(
             """SELECT * FROM runs WHERE ? = '' OR number IN (SELECT number FROM hosts WHERE host = ?)
             ORDER BY run DESC LIMIT ?""",
-            (host, host, most),
+            (host, host, limit),
         )
-        return [_look(db, row, figures=False) for row in found]
+        return [_check_run(db, row, figures=False) for row in rows]
 
 
-def past_look(run: str) -> Look | None:
-    """One run, None if it is not known. Raises HistoryError."""
+def check_run(run: str) -> CheckRun | None:
+    """Return the run with this id, None if there is none. Raises HistoryError."""
     with reading() as db:
         row = db.execute("SELECT * FROM runs WHERE run = ?", (_text(run),)).fetchone()
-        return _look(db, row) if row else None
+        return _check_run(db, row) if row else None
 
 
-def known_runs(beginning: str = "") -> list[str]:
-    """The ids of all runs, or of those that begin so, the newest first. Raises HistoryError."""
+def check_run_ids(prefix: str = "") -> list[str]:
+    """Return the ids of all runs that begin with `prefix`, newest first. Raises HistoryError."""
+    prefix = _text(prefix)
     with reading() as db:
-        beginning = _text(beginning)
-        found = db.execute(
-            "SELECT run FROM runs WHERE substr(run, 1, ?) = ? ORDER BY run DESC", (len(beginning), beginning)
-        )
-        return [str(run) for (run,) in found]
+        rows = db.execute("SELECT run FROM runs WHERE substr(run, 1, ?) = ? ORDER BY run DESC", (len(prefix), prefix))
+        return [str(run) for (run,) in rows]
 
 
-def newest(inventory: str = "") -> Look | None:
-    """The newest run; of an inventory (absolute path), if one is named. Raises HistoryError."""
+def newest_check_run(inventory: str = "") -> CheckRun | None:
+    """Return the newest run, with `inventory` (an absolute path) the newest of it. Raises HistoryError."""
     with reading() as db:
         row = db.execute(
             "SELECT * FROM runs WHERE ? IN ('', inventory) ORDER BY run DESC LIMIT 1", (_text(inventory),)
         ).fetchone()
-        return _look(db, row) if row else None
+        return _check_run(db, row) if row else None
 
 
-def last_passed(before: Look) -> Look | None:
-    """The last run over the same cluster that passed before this one; of the same command, where there is one, because
-    check and probe look at different things. Raises HistoryError."""
+def last_passed_run(before: CheckRun) -> CheckRun | None:
+    """Return the last run over the same cluster that passed before this one. Raises HistoryError.
+
+    A run of the same command is preferred, because check and probe inspect different things.
+    """
     with reading() as db:
         row = db.execute(
             """SELECT * FROM runs WHERE exit = 0 AND cluster = ? AND run < ?
             ORDER BY command = ? DESC, run DESC LIMIT 1""",
             (before.setting.cluster, before.run, before.command),
         ).fetchone()
-        return _look(db, row) if row else None
+        return _check_run(db, row) if row else None
 
 
-def last_measured(wanted: Callable[[Look], bool] = lambda _: True) -> Look | None:
-    """The newest run that measured a bandwidth and is `wanted`. Raises HistoryError."""
+def last_measured_run(accept: Callable[[CheckRun], bool] = lambda _: True) -> CheckRun | None:
+    """Return the newest accepted run that measured a bandwidth. Raises HistoryError."""
     with reading() as db:
-        found = db.execute("SELECT * FROM runs WHERE number IN (SELECT number FROM figures) ORDER BY run DESC")
-        return next((look for row in found if wanted(look := _look(db, row))), None)
+        rows = db.execute("SELECT * FROM runs WHERE number IN (SELECT number FROM figures) ORDER BY run DESC")
+        return next((run for row in rows if accept(run := _check_run(db, row))), None)
 
 
 _NUMBERS = {"number", "exit", "dropped", "rows", "device", "bytes", "hosts", "ranks", "busbw", "seconds", "rail"}
 
 
-def _sound(rows: "Iterable[sqlite3.Row]") -> "Iterator[sqlite3.Row]":
-    """SQLite keeps text in a column of numbers, if somebody puts it there. Raises ValueError."""
+def _validated(rows: "Iterable[sqlite3.Row]") -> "Iterator[sqlite3.Row]":
+    """Yield the rows. Raises ValueError for a value of another type, which SQLite takes in any column."""
     for row in rows:
         for name in row.keys():  # noqa: SIM118 - a Row iterates over its values
             if row[name] is not None and not isinstance(row[name], (int, float) if name in _NUMBERS else str):
@@ -182,35 +189,62 @@ def _sound(rows: "Iterable[sqlite3.Row]") -> "Iterator[sqlite3.Row]":
 
 @understanding()
 def figures_of(db: "sqlite3.Connection", number: int) -> tuple[Figure, ...]:
-    return tuple(
-        Figure(
-            Shape(row["op"], row["reduction"], row["form"], row["dtype"], row["bytes"], Scope(row["scope"]),
-                  row["place"], row["hosts"], row["ranks"]),
-            row["busbw"], row["seconds"],
-        )
-        for row in _sound(db.execute("SELECT * FROM figures WHERE number = ? ORDER BY rowid", (number,)))
-    )  # fmt: skip
+    """Return the figures of the run with this row number. Raises HistoryError."""
+    rows = _validated(db.execute("SELECT * FROM figures WHERE number = ? ORDER BY rowid", (number,)))
+    return tuple(Figure(_shape(row), row["busbw"], row["seconds"]) for row in rows)
+
+
+def _shape(row: "sqlite3.Row") -> Shape:
+    return Shape(
+        op=row["op"],
+        reduction=row["reduction"],
+        form=row["form"],
+        dtype=row["dtype"],
+        bytes=row["bytes"],
+        scope=Scope(row["scope"]),
+        place=row["place"],
+        hosts=row["hosts"],
+        ranks=row["ranks"],
+    )
 
 
 @understanding()
 def _findings_of(db: "sqlite3.Connection", number: int) -> tuple[Finding, ...]:
-    return tuple(
-        Finding(
-            row["check_id"], Outcome(row["outcome"]), row["summary"], row["host"], row["device"], row["rail"],
-            row["peer"], row["expected"], row["found"], row["cause"], row["remedy"],
-        )
-        for row in _sound(db.execute("SELECT * FROM findings WHERE number = ? ORDER BY rowid", (number,)))
-    )  # fmt: skip
+    rows = _validated(db.execute("SELECT * FROM findings WHERE number = ? ORDER BY rowid", (number,)))
+    return tuple(map(_finding, rows))
+
+
+def _finding(row: "sqlite3.Row") -> Finding:
+    return Finding(
+        check=row["check_id"],
+        outcome=Outcome(row["outcome"]),
+        summary=row["summary"],
+        host=row["host"],
+        device=row["device"],
+        rail=row["rail"],
+        peer=row["peer"],
+        expected=row["expected"],
+        found=row["found"],
+        cause=row["cause"],
+        remedy=row["remedy"],
+    )
 
 
 @understanding()
-def _look(db: "sqlite3.Connection", row: "sqlite3.Row", *, figures: bool = True) -> Look:
+def _check_run(db: "sqlite3.Connection", row: "sqlite3.Row", *, figures: bool = True) -> CheckRun:
     number = row["number"]
-    (row,) = _sound([row])
-    hosts = _sound(db.execute("SELECT host FROM hosts WHERE number = ? ORDER BY host", (number,)))
-    return Look(
-        row["run"], row["command"], row["owner"], row["started"], row["finished"], Outcome(row["verdict"]),
-        row["exit"], row["inventory"], Setting(row["cluster"], row["product"], row["backend"]),
+    (row,) = _validated([row])
+    hosts = _validated(db.execute("SELECT host FROM hosts WHERE number = ? ORDER BY host", (number,)))
+    return CheckRun(
+        run=row["run"],
+        command=row["command"],
+        owner=row["owner"],
+        started=row["started"],
+        finished=row["finished"],
+        verdict=Outcome(row["verdict"]),
+        exit=row["exit"],
+        inventory=row["inventory"],
+        setting=Setting(row["cluster"], row["product"], row["backend"]),
         hosts=tuple(host for (host,) in hosts),
         checks=frozenset(row["checks"].split()),
         findings=_findings_of(db, number),
@@ -218,4 +252,4 @@ def _look(db: "sqlite3.Connection", row: "sqlite3.Row", *, figures: bool = True)
         next_step=row["next_step"],
         dropped=row["dropped"],
         asked=row["asked"],
-    )  # fmt: skip
+    )

@@ -1,7 +1,7 @@
-"""The one SQLite file, its tables, and what becomes of a bad day: one sentence.
+"""The SQLite file of the history and its tables. Every error ends in one sentence.
 
-No WAL: its shared memory does not work on NFS, where homes often are. Several runs may write at once; each waits for
-the other's transaction. sqlite3 is imported only here, and only when the file is used.
+The file has no WAL: its shared memory does not work on NFS, where homes often are. Several runs may write at once. Each
+waits for the other's transaction. sqlite3 is imported only here, and only when the file is used.
 """
 
 import os
@@ -16,9 +16,9 @@ from preflight.model.places import state_home
 if TYPE_CHECKING:
     import sqlite3
 
-PATIENCE = 5.0  # seconds to wait for another run that writes
+LOCK_TIMEOUT = 5.0  # seconds to wait for another run that writes
 
-# What leads from each version of the tables (PRAGMA user_version) to the next. Entries are added, never edited.
+# Statements from each version of the tables (PRAGMA user_version) to the next. Entries are added, never edited.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE runs (
@@ -54,13 +54,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 class HistoryError(PreflightError):
-    """The file cannot be read or written. A report says so in a note, and its verdict stands."""
+    """The history cannot be read or written. A report notes it, and its verdict stays."""
 
     exit_code = 3
 
 
 def path() -> Path:
-    """Where the file is, or will be. Raises HistoryError."""
+    """Return the path of the file, which need not exist. Raises HistoryError."""
     try:
         return state_home() / "history.sqlite"
     except RuntimeError:  # no HOME, and no entry in /etc/passwd
@@ -69,42 +69,42 @@ def path() -> Path:
 
 @contextmanager
 def reading() -> "Iterator[sqlite3.Connection]":
-    """The tables; empty ones where nothing was written yet. Raises HistoryError."""
-    place = path()
+    """Open the tables, empty ones if nothing was written yet. Raises HistoryError."""
+    file = path()
     try:
-        there = place.exists()
+        exists = file.exists()
     except OSError as error:
-        raise HistoryError(f"the history {place} cannot be read: {error.strerror}") from None
-    with _connected(str(place) if there else ":memory:") as db:
+        raise HistoryError(f"the history {file} cannot be read: {error.strerror}") from None
+    with _connected(str(file) if exists else ":memory:") as db:
         yield db
 
 
 @contextmanager
 def writing() -> "Iterator[sqlite3.Connection]":
-    """The tables, within one transaction: whole or not at all. Raises HistoryError."""
-    place = path()
+    """Open the tables within one transaction, which is written whole or not at all. Raises HistoryError."""
+    file = path()
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o600))  # its owner's alone, from the first byte on
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # readable by its owner alone from the first byte
     except OSError as error:
         raise HistoryError(
-            f"the history {place} cannot be written: {error.strerror}; XDG_STATE_HOME names another place for it"
+            f"the history {file} cannot be written: {error.strerror}; XDG_STATE_HOME names another place for it"
         ) from None
-    with _connected(str(place)) as db:
+    with _connected(str(file)) as db:
         db.execute("BEGIN IMMEDIATE")
         yield db
         db.execute("COMMIT")
 
 
 @contextmanager
-def _connected(place: str) -> "Iterator[sqlite3.Connection]":
-    """Closed after; a transaction that was not ended is rolled back by that."""
+def _connected(database: str) -> "Iterator[sqlite3.Connection]":
+    """Open and close a connection. Closing rolls back a transaction that was not committed."""
     try:
         import sqlite3
     except ImportError:
         raise HistoryError("there is no history: this Python was built without sqlite3") from None
     try:
-        with closing(sqlite3.connect(place, timeout=PATIENCE, isolation_level=None)) as db:
+        with closing(sqlite3.connect(database, timeout=LOCK_TIMEOUT, isolation_level=None)) as db:
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA foreign_keys = ON")
             _bring_up_to_date(db)
@@ -119,7 +119,7 @@ def _connected(place: str) -> "Iterator[sqlite3.Connection]":
 
 @contextmanager
 def understanding() -> Iterator[None]:
-    """Makes a HistoryError of what a row's values cannot be turned into."""
+    """Turn the errors of unusable values into a HistoryError."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -130,14 +130,14 @@ def understanding() -> Iterator[None]:
 
 
 def _bring_up_to_date(db: "sqlite3.Connection") -> None:
-    """Raises HistoryError where a newer preflight has written the file: what it means is not known here."""
+    """Migrate the tables. Raises HistoryError if a newer preflight has written the file."""
     if _version(db) == len(MIGRATIONS):
         return
     db.execute("BEGIN IMMEDIATE")
-    found = _version(db)  # again: another run may have been faster
-    if found > len(MIGRATIONS):
+    version = _version(db)  # read again: another run may have migrated it meanwhile
+    if version > len(MIGRATIONS):
         raise HistoryError(f"the history {path()} was written by a newer preflight: use that one, or move it away")
-    for migration in MIGRATIONS[found:]:
+    for migration in MIGRATIONS[version:]:
         for statement in migration:
             db.execute(statement)
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

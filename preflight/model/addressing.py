@@ -1,8 +1,8 @@
-"""Which addresses a device NIC can have at all.
+"""Addresses that a device NIC cannot have.
 
-The vendor's `hccn_tool` refuses some subnets with "The ip address configured is conflicted!", because the driver's own
-virtual NICs live there (source: hicann/driver, ascend910B/hccn_tool, `is_ipaddr_conflict` in tool_ops.c and
-tool_ops_ext.c). Inventories copied from published rank tables often use them.
+The vendor's `hccn_tool` refuses some subnets with "The ip address configured is conflicted!": the driver's own virtual
+NICs are there. Source: hicann/driver, ascend910B/hccn_tool, `is_ipaddr_conflict` in tool_ops.c and tool_ops_ext.c.
+Inventories that are copied from published rank tables often use them.
 """
 
 from ipaddress import IPv4Address, IPv4Network
@@ -15,8 +15,11 @@ def _third_octets(first: int, last: int) -> tuple[IPv4Network, ...]:
 
 
 def refused_ranges(product: Product, *, amp: bool = False, superpod: bool = False) -> tuple[IPv4Network, ...]:
-    """The ranges that `hccn_tool` of this product refuses. `amp`: Atlas A1 servers whose NPUs are in AMP mode instead
-    of SMP; `superpod`: Atlas A3 servers inside a super-pod, whose virtual NICs have 192.<server>.… addresses."""
+    """Return the ranges that `hccn_tool` of this product refuses.
+
+    `amp`: Atlas A1 servers with NPUs in AMP mode instead of SMP. `superpod`: Atlas A3 servers in a super-pod, with
+    virtual NICs that have 192.<server>.… addresses.
+    """
     match product:
         case Product.ATLAS_A1:
             return _third_octets(1, 2) if amp else _third_octets(1, 5)
@@ -29,5 +32,5 @@ def refused_ranges(product: Product, *, amp: bool = False, superpod: bool = Fals
 
 
 def refused_range(address: IPv4Address, ranges: tuple[IPv4Network, ...]) -> IPv4Network | None:
-    """The one of `ranges` in which `address` lies, or None where `hccn_tool` takes it."""
+    """Return the range of `ranges` that contains `address`, or None if `hccn_tool` accepts it."""
     return next((network for network in ranges if address in network), None)

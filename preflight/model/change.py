@@ -1,11 +1,11 @@
-"""Declarative changes: what a finding's fix would write, by compare-and-set."""
+"""Declarative changes, written by compare-and-set. A finding's fix is one of them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class Area(StrEnum):
-    """What a `configure-*` command limits itself to."""
+    """Area of changes. Each has its own `configure-*` command."""
 
     PORTS = "ports"
     ADDRESSES = "device-ips"
@@ -16,16 +16,19 @@ class Area(StrEnum):
 class Risk(StrEnum):
     SAFE = "safe"
     DISTURBING = "disturbing"  # may disturb something that runs on the host now
-    NEEDS_REBOOT = "needs-reboot"  # is written now and counts from the next boot on
+    NEEDS_REBOOT = "needs-reboot"  # is written now and takes effect at the next boot
 
 
 class Kind(StrEnum):
-    """What is written. The value of each kind is text; `None` means absent. A module of `preflight/remote/apply` reads
-    and writes each kind; the order here is the order in which a host's changes of one phase are applied."""
+    """Kind of a change's target. Its value is text, or `None` if the target is absent.
+
+    A module of `preflight/remote/apply` reads and writes each kind. A host's changes of one phase are applied in this
+    order.
+    """
 
     FILE = "file"  # target: absolute path; value: the whole content
-    # target: absolute path; value: the whole content of a file that is root's and has mode 0755. Of another one,
-    # "MODE UID:GID" stands on a line before it, as in "0644 1000:1000".
+    # target: absolute path; value: the whole content of a file with owner root and mode 0755. For another owner or
+    # mode, a line "MODE UID:GID" is before it, as in "0644 1000:1000".
     PROGRAM = "program"
     SYSCTL = "sysctl"  # target: key; value: what the kernel prints for it
     NFT_RULES = "nft-rules"  # target: "FAMILY TABLE CHAIN"; value: our tagged rules in that chain, a line each
@@ -42,26 +45,36 @@ class Kind(StrEnum):
     DEVICE_GATEWAY = "device-gateway"  # target: device index; value: "A"
     DEVICE_DETECT = "device-detect"  # target: device index; value: "A"
     DEVICE_MTU = "device-mtu"  # target: device index; value: bytes
-    # Of the last two, the target is "INDEX KEY …" (address, gateway, netdetect, mtu), the value "KEY VALUE …" in that
+    # The target of the last two is "INDEX KEY …" (address, gateway, netdetect, mtu), their value "KEY VALUE …" in that
     # order, as in "address 10.0.0.1/24 gateway none".
-    DEVICE_SAVED = "device-saved"  # value: what /etc/hccn.conf says; written by setting again what the device has
-    DEVICE_RECOVERY = "device-recovery"  # value: what the device has; written by restoring it from /etc/hccn.conf
+    DEVICE_SAVED = "device-saved"  # value: of /etc/hccn.conf; written by setting again the value that the device has
+    DEVICE_RECOVERY = "device-recovery"  # value: of the device; written by restoring it from /etc/hccn.conf
 
 
 DEVICE_KINDS = frozenset(kind for kind in Kind if kind.value.startswith("device-"))
 
 
 class Phase(StrEnum):
-    """When on its host a change is made; in this order."""
+    """Phase of a host's run in which a change is made, in this order."""
 
     PLAIN = "plain"
-    GUARDED = "guarded"  # of the live firewall: taken back by the host itself unless a new connection confirms it
+    GUARDED = "guarded"  # of the live firewall: the host takes it back unless a new connection confirms it
     KEPT = "kept"  # makes the firewall's changes permanent, once they are confirmed
 
 
-# Kinds that change the live firewall, and kinds that make it permanent, whatever else a change says of itself.
-_GUARDED = frozenset({Kind.NFT_RULES, Kind.NFT_INPUT, Kind.IPTABLES_RULES, Kind.IPTABLES_INPUT, Kind.FIREWALLD_RULES,
-                      Kind.UFW_RULES, Kind.UFW_ENABLED, Kind.SERVICE})  # fmt: skip
+# Kinds that change the live firewall, and kinds that make it permanent, whatever area a change claims.
+_GUARDED = frozenset(
+    {
+        Kind.NFT_RULES,
+        Kind.NFT_INPUT,
+        Kind.IPTABLES_RULES,
+        Kind.IPTABLES_INPUT,
+        Kind.FIREWALLD_RULES,
+        Kind.UFW_RULES,
+        Kind.UFW_ENABLED,
+        Kind.SERVICE,
+    }
+)
 _KEPT = frozenset({Kind.FIREWALLD_PERMANENT, Kind.SERVICE_AT_BOOT})
 
 
@@ -69,8 +82,9 @@ _KEPT = frozenset({Kind.FIREWALLD_PERMANENT, Kind.SERVICE_AT_BOOT})
 class Change:
     """Set `target` of `kind` on `host` from `before` to `after`.
 
-    On the host: equal to `after` already → nothing to do; neither → somebody else moved it, stop; otherwise write,
-    read back, and say so if it did not stick. Undoing it is the same change with `before` and `after` exchanged.
+    If the host's value equals `after`, there is nothing to do. If it is neither, another program has moved it, and the
+    run stops. Otherwise the host writes the value, reads it back, and reports whether it stuck. Undoing is the same
+    change with `before` and `after` exchanged.
     """
 
     host: str
@@ -79,13 +93,13 @@ class Change:
     target: str
     before: str | None
     after: str | None
-    why: str  # the check whose finding carries it
+    why: str  # id of the check that proposed it
     risk: Risk = Risk.SAFE
-    note: str = ""  # what cannot be taken back, what else to know
+    note: str = ""  # parts that cannot be taken back, and other remarks
 
     @property
     def device(self) -> int | None:
-        """The index of the device that is touched, None where none is."""
+        """The index of the device that is changed, None if none is."""
         return int(self.target.split()[0]) if self.kind in DEVICE_KINDS else None
 
     @property
@@ -97,29 +111,29 @@ class Change:
 
 
 class StepState(StrEnum):
-    """How one change ended on its host."""
+    """End of one change on its host."""
 
-    PENDING = "pending"  # would be written: the host is as it was seen
+    PENDING = "pending"  # would be written: the host has the value `before`
     DONE = "done"
     ALREADY = "already"
-    MOVED = "moved"  # the value found was neither `before` nor `after`: left alone
+    MOVED = "moved"  # the host's value was neither `before` nor `after`: not changed
     DID_NOT_STICK = "did-not-stick"
     FAILED = "failed"  # the write itself failed
     NOT_RUN = "not-run"  # an earlier step of this host stopped the rest
-    REVERTED = "reverted"  # the dead man's switch took it back
+    REVERTED = "reverted"  # taken back by the host, because no connection confirmed it
 
 
 @dataclass(frozen=True)
 class StepResult:
     change: Change
     state: StepState
-    found: str | None = None  # the value found, where it is not what was hoped for
+    found: str | None = None  # the host's value, if it is not the expected one
     message: str = ""
-    maybe: bool = False  # not done, as far as is known, and yet it may have changed something
+    maybe: bool = False  # not done as far as is known, but it may have changed something
 
     @property
     def touched(self) -> bool:
-        """Whether the host may be otherwise than before because of it."""
+        """True if the host may differ because of it."""
         return self.state is StepState.DONE or self.maybe
 
 

@@ -1,4 +1,4 @@
-"""Errors that end a command. Each carries its exit code; `preflight.cli.main` is the one place that prints them."""
+"""Errors that end a command, each with its exit code. Only `preflight.cli.main` prints them."""
 
 
 class PreflightError(Exception):
@@ -8,12 +8,12 @@ class PreflightError(Exception):
 
 
 class UsageError(PreflightError):
-    """Wrong usage or configuration; nothing was looked at, nothing was contacted."""
+    """Wrong usage or configuration. No host was contacted."""
 
     exit_code = 2
 
 
 class NotSeenError(PreflightError):
-    """Nothing is known to be wrong: no host could be looked at."""
+    """No host could be checked, so nothing is known to be wrong."""
 
     exit_code = 3

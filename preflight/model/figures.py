@@ -1,4 +1,4 @@
-"""What a probe measured, in the form in which runs are compared with each other. Pure."""
+"""Bandwidths of a probe, in the form in which runs are compared. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 
-LEAST = 1 << 20  # bytes from which a time says something about bandwidth; below it is latency, and restless
+LEAST = 1 << 20  # bytes from which a time measures bandwidth; below it is latency, which varies
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What has to be equal for two figures to be comparable. `place`: who was in the group, as far as its scope does
-    not say it: "node01", "rail 3", "node01/3 node02/3"; empty for all devices."""
+    """The properties that two comparable figures share.
+
+    `place` is the group as far as its scope leaves it open: "node01", "rail 3", "node01/3 node02/3", "" for all
+    devices.
+    """
 
     op: str
     reduction: str
@@ -27,13 +30,13 @@ class Shape:
 
     @property
     def kind(self) -> "Shape":
-        """The same at any size."""
+        """The same shape at any size."""
         return Shape(self.op, self.reduction, self.form, self.dtype, 0, self.scope, self.place, self.hosts, self.ranks)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """`busbw` in GB/s (1e9 bytes), as nccl-tests defines it; `seconds` as in TestResult."""
+    """A bandwidth: `busbw` in GB/s (1e9 bytes), as nccl-tests defines it. `seconds` is that of TestResult."""
 
     shape: Shape
     busbw: float
@@ -42,7 +45,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The figures of a run that somebody called good."""
+    """The figures of a run that an operator called good."""
 
     name: str
     run: str
@@ -51,7 +54,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A figure of the baseline beside the one of the same shape that was measured now."""
+    """A figure of the baseline and the new figure of the same shape."""
 
     was: Figure
     now: Figure
@@ -68,7 +71,7 @@ class Comparison:
         return Outcome.WARN if self.share < warn else Outcome.PASS
 
 
-# Share of the baseline below which a figure is a warning, and a failure. Groups of many vary more: congestion.
+# Shares of the baseline below which a figure is a warning, and a failure. Large groups vary more: congestion.
 LIMITS = {
     Scope.PAIR: (0.93, 0.80),
     Scope.HOST: (0.93, 0.80),
@@ -78,8 +81,11 @@ LIMITS = {
 
 
 def figures(tests: Iterable[TestResult]) -> tuple[Figure, ...]:
-    """The bandwidths of a probe, one a shape. Of several measurements of one thing the best counts, because disturbance
-    only ever makes a group slower; of several roots the median."""
+    """Return the bandwidths of a probe, one for each shape.
+
+    The best of repeated measurements counts, because disturbance only makes a group slower. The median of several roots
+    counts.
+    """
     from statistics import median  # its import costs more than listing all checks
 
     best: dict[Shape, dict[int | None, TestResult]] = defaultdict(dict)
@@ -88,7 +94,7 @@ def figures(tests: Iterable[TestResult]) -> tuple[Figure, ...]:
             continue
         if test.outcome in (TestOutcome.PASS, TestOutcome.SLOW, TestOutcome.UNCHECKED):
             roots = best[shape(test)]
-            roots[test.root] = min(test, roots.get(test.root, test), key=lambda one: one.seconds or 0.0)
+            roots[test.root] = min(test, roots.get(test.root, test), key=lambda result: result.seconds or 0.0)
     return tuple(
         Figure(
             shape_,
@@ -100,6 +106,7 @@ def figures(tests: Iterable[TestResult]) -> tuple[Figure, ...]:
 
 
 def shape(test: TestResult) -> Shape:
+    """Return the shape of a test's figure."""
     hosts = {member.host for member in test.members}
     places = sorted(member.place for member in test.members)
     place = {
@@ -113,21 +120,21 @@ def shape(test: TestResult) -> Shape:
 
 
 def compare(baseline: Baseline, now: Iterable[Figure]) -> list[Comparison]:
-    """The figures that are in both, at the largest size that both have; the worst first."""
+    """Return the figures that are in both, at the largest size that both have, the worst first."""
     was = {figure.shape: figure for figure in baseline.figures}
     largest: dict[Shape, Comparison] = {}
     for figure in comparable(now):
-        same = was.get(figure.shape)
-        if same is None:
+        earlier = was.get(figure.shape)
+        if earlier is None:
             continue
-        known = largest.get(figure.shape.kind)
-        if known is None or known.now.shape.bytes < figure.shape.bytes:
-            largest[figure.shape.kind] = Comparison(same, figure)
+        comparison = largest.get(figure.shape.kind)
+        if comparison is None or comparison.now.shape.bytes < figure.shape.bytes:
+            largest[figure.shape.kind] = Comparison(earlier, figure)
     return sorted(largest.values(), key=lambda comparison: comparison.share)
 
 
 def strangers(baseline: Baseline, now: Iterable[Figure]) -> list[Scope]:
-    """The scopes that were measured then and now, but in no shape that can be compared: other hosts, ranks or sizes."""
+    """Return the scopes that were measured then and now, but with other hosts, ranks or sizes, so not comparable."""
     measured = comparable(now)
     both = {figure.shape.scope for figure in baseline.figures} & {figure.shape.scope for figure in measured}
     met = {comparison.now.shape.scope for comparison in compare(baseline, measured)}
@@ -135,16 +142,17 @@ def strangers(baseline: Baseline, now: Iterable[Figure]) -> list[Scope]:
 
 
 def comparable(measured: Iterable[Figure]) -> list[Figure]:
+    """Return the figures that are large enough to measure bandwidth."""
     return [figure for figure in measured if figure.shape.bytes >= LEAST]
 
 
 def shown_GBps(busbw: float) -> str:  # noqa: N802  (the unit is no word)
-    """Two decimals, or three digits where that would be none."""
+    """Return the bandwidth with two decimals, or with three digits below 1 GB/s."""
     return f"{busbw:.2f}" if busbw >= 1 else f"{busbw:.3g}"
 
 
 def shown_bytes(number: int) -> str:
-    """16777216 → 16 MiB."""
+    """Return a number of bytes with its unit: 16777216 → 16 MiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:.3g} {unit}"

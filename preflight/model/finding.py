@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Findings of checks."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from preflight.model.outcome import Outcome
 
 @dataclass(frozen=True)
 class Finding:
-    """One check's word about one subject. `summary` names the subject and the values seen.
+    """One check's result about one subject. `summary` has the subject and the observed values.
 
-    `host` is None for a finding about the cluster as a whole. `rail` is the device index shared by all hosts; `peer`
-    is the other end ("node02" or "node02/3"). `culprit`: whom tests or pings convict of it.
+    `host` is None for a finding about the cluster as a whole. `rail` is the device index shared by all hosts. `peer` is
+    the other end ("node02" or "node02/3"). `culprit` is the object at fault by tests or pings.
     """
 
     check: str

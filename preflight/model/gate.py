@@ -1,4 +1,4 @@
-"""The gate: what may close a host to jobs, and what its answer leads to in each place that asks."""
+"""Policy of the gate: checks that close a host to jobs, and the effect of its answer in each context."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,21 +6,21 @@ from enum import StrEnum
 
 
 class Context(StrEnum):
-    """Who asks the gate. The first five are Slurm's, told by SLURM_SCRIPT_CONTEXT."""
+    """Caller of the gate. The first five are Slurm's, from SLURM_SCRIPT_CONTEXT."""
 
     PROLOG = "prolog"
     EPILOG = "epilog"
     TASK = "task"
     HEALTH = "health"
     CONTROLLER = "controller"  # PrologSlurmctld
-    JOB = "job"  # within a job, or by hand
+    JOB = "job"  # within a job, or manually
     INIT = "init"  # an init container
 
 
 class Unknown(StrEnum):
-    """What becomes of a job where nobody can say whether the host is good."""
+    """Treatment of a job if the host's state is unknown."""
 
-    OPEN = "open"  # it runs, and that is recorded
+    OPEN = "open"  # the job runs, and that is recorded
     CLOSED = "closed"
 
 
@@ -33,7 +33,7 @@ UNKNOWN = {
 
 @dataclass(frozen=True)
 class DrainLimit:
-    """Never more of the nodes out of service by preflight than so many, or than so large a part."""
+    """Maximum number, or percentage, of nodes that preflight may take out of service."""
 
     nodes: int | None = None
     percent: float | None = 10.0  # of all nodes; one node may always be drained
@@ -41,15 +41,15 @@ class DrainLimit:
 
 @dataclass(frozen=True)
 class GatePolicy:
-    """The operator's rules. Checks are named as in `--only`: an id, an area or a prefix."""
+    """The operator's rules. Checks are given as in `--only`: an id, an area or a prefix."""
 
-    max_age: float = 24 * 3600.0  # seconds that a verdict of `check` counts
+    max_age: float = 24 * 3600.0  # seconds for which a verdict of `check` is valid
     probe_max_age: float = 7 * 24 * 3600.0  # of the probe
-    need_probe: bool = False  # whether a host that no probe has proved is unknown
-    required: tuple[str, ...] = ()  # these alone close the gate; none: all that are not optional
-    optional: tuple[str, ...] = ()  # recorded, and close nothing
-    off: tuple[str, ...] = ()  # not even looked at
+    need_probe: bool = False  # whether a host without a passed probe is unknown
+    required: tuple[str, ...] = ()  # only these close the gate; empty: all that are not optional
+    optional: tuple[str, ...] = ()  # recorded only
+    off: tuple[str, ...] = ()  # not run
     unknown: Mapping[Context, Unknown] = field(default_factory=lambda: dict(UNKNOWN))
     drain: DrainLimit = DrainLimit()
-    undrain: bool = False  # whether nodes that preflight drained are given back once they are good
-    requeues: int = 3  # of one job by the controller's gate, before it is held
+    undrain: bool = False  # whether nodes that preflight drained are resumed once they are healthy
+    requeues: int = 3  # times that the controller's gate requeues a job before it holds it

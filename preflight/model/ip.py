@@ -1,10 +1,10 @@
-"""Whether a text is an IP address, or a name."""
+"""Tests for IP addresses, which tell them from names."""
 
 from ipaddress import IPv4Address, ip_address
 
 
 def is_address(text: str) -> bool:
-    """Of IPv4 or IPv6."""
+    """Return whether the text is an address of IPv4 or IPv6."""
     try:
         ip_address(text)
     except ValueError:

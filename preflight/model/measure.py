@@ -1,4 +1,4 @@
-"""What the probe measured: tests over groups of devices."""
+"""Tests of the probe over groups of devices, their results and observations."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class TestOutcome(StrEnum):
-    """How a probe test ended; the names are those of the localiser's `Outcome`, in lower case."""
+    """End of a probe test. The names are those of the localiser's `Outcome`, in lower case."""
 
     __test__ = False  # not a pytest class
 
@@ -17,12 +17,12 @@ class TestOutcome(StrEnum):
     SLOW = "slow"
     WRONG_DATA = "wrong_data"
     NOT_RUN = "not_run"
-    UNCHECKED = "unchecked"  # it ran, and nobody compared its values
-    REFUSED = "refused"  # torch or the backend does not have it, as the views' error says; nobody's fault
+    UNCHECKED = "unchecked"  # it ran, and its values were not compared
+    REFUSED = "refused"  # torch or the backend does not have it, as the views' error says; no fault
 
 
 class Scope(StrEnum):
-    """Which devices make up a group."""
+    """Devices that make up a group."""
 
     DEVICE = "device"  # each alone: no network, no other rank
     HOST = "host"  # all of one host
@@ -31,10 +31,9 @@ class Scope(StrEnum):
     ALL = "all"
 
 
-# What a rank passes through, in order. "none": nobody started it. A rank that reports a stage has got through it: one
-# at "store" knows where to meet and waits for the others to come, one at "communicator" has exchanged data with them.
-# Only "warm-up" and "iteration" are reached when they begin, so that a rank which never entered a test is told from
-# those inside it.
+# Stages of a rank, in order. "none": it was not started. A rank reports a stage when it has completed it: at "store" it
+# knows where to meet and waits for the others, at "communicator" it has exchanged data with them. Only "warm-up" and
+# "iteration" are reported when they begin. So a rank that never entered a test differs from those inside it.
 STAGES = (
     "none",
     "spawned",
@@ -53,17 +52,17 @@ STAGES = (
 
 
 class End(StrEnum):
-    """How a rank's process ended."""
+    """End of a rank's process."""
 
-    CLOSED = "closed"  # by itself, with its work done
+    CLOSED = "closed"  # by itself, after its work
     ERROR = "error"  # an exception; its text is the view's `error`
-    EXITED = "exited"  # it left without a word
+    EXITED = "exited"  # without a message
     KILLED = "killed"  # by a signal that preflight did not send
-    OVERDUE = "overdue"  # it was past its deadline, so its agent killed it
+    OVERDUE = "overdue"  # killed by its agent after its deadline
     STOPPED = "stopped"  # killed because others of its group had failed or were overdue
     LOST = "lost"  # its host is gone: not reached, no torch, connection broken
-    CUT = "cut"  # the time that the run was given was spent
-    UNBORN = "unborn"  # never started, because the group was given up before
+    CUT = "cut"  # the budget of the run was spent
+    UNBORN = "unborn"  # never started, because its group was given up before
 
 
 @dataclass(frozen=True)
@@ -74,18 +73,20 @@ class Member:
 
     @property
     def place(self) -> str:
-        """As reports name it: "node01/3"."""
+        """Host and device as in reports: "node01/3"."""
         return f"{self.host}/{self.device}"
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """One operation over one group. `bytes` is the S of nccl-tests' PERFORMANCE.md: the tensor of all_reduce,
-    broadcast, reduce and send_recv, all ranks' pieces together of the others. `seconds` is the median over iterations
-    of the maximum over ranks, `p99_seconds` their 99th percentile; bandwidths in GB/s (1e9 bytes), defined as there.
+    """One operation over one group.
 
-    The op `init` stands for the group coming together, up to its first exchange; it has no bytes and no bandwidth.
-    Ids are `r<round>-<number>`, in the order in which the rounds were run; `scope` says who was in the group.
+    `bytes` is the S of nccl-tests' PERFORMANCE.md: the tensor of all_reduce, broadcast, reduce and send_recv, and all
+    ranks' pieces together for the others. `seconds` is the median over iterations of the maximum over ranks, and
+    `p99_seconds` is their 99th percentile. Bandwidths are in GB/s (1e9 bytes), as defined there.
+
+    The op `init` is the start of the group up to its first exchange. It has no bytes and no bandwidth. Ids are
+    `r<round>-<number>`, in the order of the rounds.
     """
 
     __test__ = False
@@ -106,14 +107,17 @@ class TestResult:
     reduction: str = ""  # sum | max | min | prod, of the operations that reduce
     form: str = "tensor"  # tensor | list | async | object
     p99_seconds: float | None = None
-    line_rate: float | None = None  # share of the slowest member's line rate that busbw reached, where it is known
+    line_rate: float | None = None  # share of the slowest member's line rate that busbw reached, if that is known
     tflops: float | None = None  # of a matrix product
 
 
 @dataclass(frozen=True)
 class Sending:
-    """How a rank's NCCL sends, as its own log has it. `network`: IB, Socket, or a plugin's name; `ways`: of its
-    channels: NET/IB, P2P, SHM …; `lines`: what it says of the choice."""
+    """Transport of a rank's NCCL, from its log.
+
+    `network` is IB, Socket, or a plugin's name. `ways` are its channels' transports: NET/IB, P2P, SHM … `lines` are the
+    log lines about the choice.
+    """
 
     network: str
     ways: tuple[str, ...] = ()
@@ -121,17 +125,17 @@ class Sending:
 
     @property
     def between_hosts(self) -> str:
-        """By which network: that of the channels, else the one that was chosen; "" where the log has neither."""
-        named = [way.partition("/")[2] for way in self.ways if way.startswith("NET/")]
-        return named[0] if named else self.network
+        """The network of the channels, else the chosen one, "" if the log has neither."""
+        networks = [way.partition("/")[2] for way in self.ways if way.startswith("NET/")]
+        return networks[0] if networks else self.network
 
 
 @dataclass(frozen=True)
 class RankView:
-    """What one rank reported of one test: the last stage it reached, and its error text if it died there.
+    """One rank's view of one test: the last stage it reached, and its error text if it died there.
 
-    `wrong_values` counts elements that differ from the exact expectation, `first_wrong` says where and what;
-    `suspect_rank` is the contributor whose data was wrong, where the pattern tells.
+    `wrong_values` counts elements that differ from the exact expectation, and `first_wrong` describes the first.
+    `suspect_rank` is the contributor of the wrong data, if the pattern shows it.
     """
 
     member: Member
@@ -142,28 +146,26 @@ class RankView:
     first_wrong: str = ""
     suspect_rank: int | None = None
     end: End | None = None
-    state: str = (
-        ""  # the process's state when it was killed for lateness, as in /proc/PID/stat: T stopped, D in a driver
-    )
-    gave_up: bool = False  # its error is its backend's own time-out, and it came while others had not a word to say
-    held: bool = False  # the worker could not be killed, or the driver held the device half a minute after it had been
-    held_error: str = ""  # why nobody could look whether it did
-    present: int | None = None  # ranks that it saw where they meet, itself included, while it waited for the others
-    missing: tuple[int, ...] = ()  # ranks that it did not see there: the first ones, where they are many
+    state: str = ""  # of the process when it was killed after its deadline (/proc/PID/stat): T stopped, D in a driver
+    gave_up: bool = False  # its error is its backend's own timeout, while others had not reported anything
+    held: bool = False  # the worker could not be killed, or the driver held the device half a minute after that
+    held_error: str = ""  # why `held` could not be determined
+    present: int | None = None  # ranks that it saw at the meeting place, itself included, while it waited
+    missing: tuple[int, ...] = ()  # ranks that it did not see there, only the first of many
     connecting: tuple[str, ...] = ()  # address:port to which it had no connection yet when it was ended
-    logs: tuple[str, ...] = ()  # what matters of its backend's own log, oldest first
-    on_host: bool = False  # its tensors were in the host's memory: the speed is no device's
-    way: Sending | None = None  # told with the meeting, where the backend's log tells it
+    logs: tuple[str, ...] = ()  # relevant lines of its backend's log, oldest first
+    on_host: bool = False  # its tensors were in the host's memory, so the speed is not the device's
+    way: Sending | None = None  # reported with the meeting, if the backend's log has it
 
     @property
     def stands_still(self) -> bool:
-        """Its process neither waited nor worked when it was late. One that has told its error was just ending."""
+        """True if its process neither waited nor worked at its deadline. One that has reported an error was ending."""
         return self.state not in ("", "S", "R") and not (self.state == "Z" and self.error)
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the ranks of a group met."""
+    """Meeting place of the ranks of a group."""
 
     backend: str  # hccl | nccl | gloo
     place: str  # of the store, "10.0.0.1:29500", or the path of a file
@@ -172,8 +174,10 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Observation:
-    """A test's result with every rank's own view; what the probe's checks judge. `meeting` is None of what HCCL Test
-    ran, and where nobody met."""
+    """A test's result with every rank's view: the input of the probe's checks.
+
+    `meeting` is None for HCCL Test, and if no ranks met.
+    """
 
     test: TestResult
     ranks: tuple[RankView, ...]
@@ -183,61 +187,82 @@ class Observation:
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 
 
-# HCCL's codes for what is wrong with the rank's own device: HCCP or a port held, its network port down, no memory. The
-# others (EI0006, EI0015 …) say that a rank heard nothing from somebody else.
-_OF_ITSELF = re.compile(r"\b(EJ000[1-3]|EI0011|EI0019|EI0020)\b")
-_OF_HCCL = re.compile(r"\bE[A-Z]\d{4}\b")
+# HCCL's codes for faults of the rank's own device: HCCP or a port held, its network port down, no memory. The others
+# (EI0006, EI0015 …) mean that a rank heard nothing from another one.
+_OWN_FAULT = re.compile(r"\b(EJ000[1-3]|EI0011|EI0019|EI0020)\b")
+_HCCL_CODE = re.compile(r"\bE[A-Z]\d{4}\b")
 
 
 def kept_waiting(observation: Observation) -> tuple[RankView, ...]:
-    """The ranks of a failed or hanging test whom the others waited for, as far as the stages tell; else empty.
+    """Return the ranks of a failed or hanging test that the others waited for, as far as the stages show it.
 
-    In this order: those that vanished or stand still; those with an error of their own, before they met anybody or by
-    a code that speaks of the rank's own device; the only one with an error, while the others waited until they were
-    ended; those that had no word of their own when all others had given up or left; those that stayed behind the
-    others, or that the others missed where all meet. When all ranks are equally far, nobody can be named from one test
-    alone; of a rank by itself there is nobody else.
+    The first of these groups that is not empty counts:
+
+    1. ranks that vanished or stand still
+    2. ranks with their own error: before they met another rank, or with a code about their own device
+    3. the only rank with an error, if the others waited until they were ended
+    4. ranks without a message, after all others had given up or left
+    5. ranks that stayed behind the others, or that the others did not see at the meeting place
+
+    If all ranks are at the same stage, one test alone identifies none. A rank that is alone in its group is the answer.
     """
     if observation.test.outcome not in _TROUBLE:
         return ()
     views = observation.ranks
     if len(views) == 1:
         return views
-    vanished = (End.LOST, End.KILLED, End.EXITED)
-    gone = tuple(view for view in views if view.end in vanished or view.stands_still)
-    alone = STAGES.index("store")
-    errors = tuple(view for view in views if view.end is End.ERROR)
-    own_error = tuple(view for view in errors if STAGES.index(view.stage) < alone or _OF_ITSELF.search(view.error))
-    waited = all(view.end is End.STOPPED for view in views if view.end is not End.ERROR)
-    if not own_error and len(errors) == 1 < len(views) and waited and observation.test.outcome is TestOutcome.FAIL:
-        own_error = errors
-    last = min(STAGES.index(view.stage) for view in views)
-    behind = tuple(view for view in views if STAGES.index(view.stage) == last)
-    if len(behind) == len(views):
-        missed = {rank for view in views for rank in view.missing}
-        behind = tuple(view for view in views if view.member.rank in missed and view.present is None)
-    return gone or own_error or _silent(views) or behind
+    groups = (_vanished(views), _with_own_error(views), _only_error(observation), _silent(views), _behind(views))
+    return next((group for group in groups if group), ())
+
+
+def _vanished(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
+    ends = (End.LOST, End.KILLED, End.EXITED)
+    return tuple(view for view in views if view.end in ends or view.stands_still)
+
+
+def _with_own_error(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
+    met = STAGES.index("store")
+    errors = (view for view in views if view.end is End.ERROR)
+    return tuple(view for view in errors if STAGES.index(view.stage) < met or _OWN_FAULT.search(view.error))
+
+
+def _only_error(observation: Observation) -> tuple[RankView, ...]:
+    """Return the only rank with an error, if all others were stopped while they waited."""
+    errors = tuple(view for view in observation.ranks if view.end is End.ERROR)
+    waited = all(view.end is End.STOPPED for view in observation.ranks if view.end is not End.ERROR)
+    return errors if len(errors) == 1 and waited and observation.test.outcome is TestOutcome.FAIL else ()
 
 
 def _silent(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
-    """Those that had to be killed, where all others left with their work done, or, being the most, by their backend's
-    time-out: a rank that merely waits ends like these. Of HCCL only some do: its time-outs differ from step to step.
+    """Return the ranks that had to be killed, if all others finished their work, or most gave up by a timeout.
+
+    A rank that merely waits ends like these. HCCL's timeouts differ from step to step, so they do not count.
     """
     silent = tuple(view for view in views if view.end in (End.OVERDUE, End.STOPPED) and not view.error)
-    others = [view for view in views if view not in silent]
-    if others and all(view.end is End.CLOSED for view in others):
+    spoke = [view for view in views if view not in silent]
+    if spoke and all(view.end is End.CLOSED for view in spoke):
         return silent
-    ended = all(view.end is End.CLOSED or (view.gave_up and not _OF_HCCL.search(view.error)) for view in others)
+    ended = all(view.end is End.CLOSED or (view.gave_up and not _HCCL_CODE.search(view.error)) for view in spoke)
     return silent if ended and 2 * len(silent) < len(views) else ()
+
+
+def _behind(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
+    """Return the ranks at the earliest stage, or of equal ranks those that the others missed at the meeting place."""
+    earliest = min(STAGES.index(view.stage) for view in views)
+    behind = tuple(view for view in views if STAGES.index(view.stage) == earliest)
+    if len(behind) < len(views):
+        return behind
+    missed = {rank for view in views for rank in view.missing}
+    return tuple(view for view in views if view.member.rank in missed and view.present is None)
 
 
 @dataclass(frozen=True)
 class Located:
-    """What tests with different partners name, before anybody has asked why.
+    """A culprit by tests with different partners, before its cause is known.
 
-    `kind` as of `Culprit`, or `intermittent host`, `intermittent device`; `outcome`: how most of the tests that say so
-    ended; `tests`: their ids, those that convict, then those that acquit the partners; `direction`, of what is slow:
-    sends | receives | both, empty where that is not known, seen from the first member.
+    `kind` is that of `Culprit`, or `intermittent host`, `intermittent device`. `outcome` is that of most of its failed
+    tests. `tests` are the ids of its failed tests, then of those that rule out the partners. `direction` of something
+    slow is sends | receives | both, as seen from the first member, "" if not known.
     """
 
     kind: str
@@ -249,9 +274,9 @@ class Located:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """The budget of a probe, in seconds, and what it has done to the probe's deadlines.
+    """The budget of a probe, in seconds, and its effect on the probe's deadlines.
 
-    `enough`: the budget in which steps could take twice as long. `shortened`: steps had less time than usual.
+    With the budget `enough`, steps could take twice as long. `shortened`: steps had less time than usual.
     """
 
     budget: float
@@ -261,7 +286,7 @@ class TimeLimit:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Who is at fault, and what that is, for programs: a finding in words carries it."""
+    """The object at fault, for programs: a finding in words carries it."""
 
     kind: str  # host | device | rail | link | partition | scale | system
     members: tuple[str, ...]  # "node01" or "node01/3"
@@ -270,5 +295,5 @@ class Culprit:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The members, or whose devices they are."""
+        """The hosts among the members, and the hosts of the devices among them."""
         return frozenset(member.partition("/")[0] for member in self.members)

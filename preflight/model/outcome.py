@@ -8,10 +8,10 @@ K = TypeVar("K")
 
 
 class Outcome(StrEnum):
-    """What a check says about one subject.
+    """Outcome of a check for one subject.
 
-    `SKIP`: does not apply to this product, or a person switched it off. `UNKNOWN`: could not look (timeout, no
-    permission, unparsable output); never a pass and never a failure.
+    `SKIP`: does not apply to this product, or a person switched it off. `UNKNOWN`: not determined (timeout, no
+    permission, unparsable output), so neither a pass nor a failure.
     """
 
     FAIL = "fail"
@@ -25,15 +25,15 @@ _WORST_FIRST = tuple(Outcome)
 
 
 def overall(outcomes: Iterable[Outcome]) -> Outcome:
-    """The verdict over many outcomes: fail > unknown > warn > pass > skip; nothing looked at is `UNKNOWN`."""
+    """Return the worst of the outcomes: fail > unknown > warn > pass > skip. Without outcomes it is `UNKNOWN`."""
     return min(outcomes, key=_WORST_FIRST.index, default=Outcome.UNKNOWN)
 
 
-def worst_by(said: Iterable[tuple[K, Outcome]]) -> dict[K, Outcome]:
-    """What is said of each subject, as `overall` has it, in the order in which they are named first."""
+def worst_by(outcomes: Iterable[tuple[K, Outcome]]) -> dict[K, Outcome]:
+    """Return the worst outcome of each subject, in the order of the subjects' first appearance."""
     worst: dict[K, Outcome] = {}
-    for subject, outcome in said:
+    for subject, outcome in outcomes:
         before = worst.get(subject)
-        if before is not outcome:  # most pass, and most say what was said before
+        if before is not outcome:  # most outcomes repeat the one before
             worst[subject] = overall((outcome, before or outcome))
     return worst

@@ -1,16 +1,15 @@
-"""Where preflight keeps things on the machine it is started on (XDG Base Directory specification)."""
+"""Folders of preflight on the controller (XDG Base Directory specification)."""
 
 import os
 from pathlib import Path
 
 
 def cache_home() -> Path:
-    """preflight's folder for what it can make again: compiled stand-ins, what the checks say of themselves. It may not
-    be there."""
+    """Return the folder for files that can be made again, such as compiled stand-ins. It may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preflight"
 
 
 def state_home() -> Path:
-    """preflight's folder for what was done from here: journals, history. It may not be there."""
+    """Return the folder for journals and history. It may not exist."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "preflight"

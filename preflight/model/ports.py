@@ -15,7 +15,7 @@ class PortSet:
 
     @classmethod
     def of(cls, ranges: Iterable[tuple[int, int]]) -> "PortSet":
-        """The union of inclusive ranges in any order; overlapping and adjacent ones are merged."""
+        """Return the union of inclusive ranges in any order. Overlapping and adjacent ones are merged."""
         merged: list[tuple[int, int]] = []
         for low, high in sorted(ranges):
             if not 0 <= low <= high <= 65535:
@@ -28,7 +28,7 @@ class PortSet:
 
     @classmethod
     def parse(cls, text: str) -> "PortSet":
-        """Read `60000-60031,61000`; empty text is the empty set.
+        """Parse `60000-60031,61000`. Empty text is the empty set.
 
         Raises ValueError, as the kernel does, for blanks inside, descending ranges and ports above 65535. A trailing
         comma is accepted, a leading one is not (kernel documentation, ip-sysctl; measured on Linux 6.18).
@@ -54,17 +54,17 @@ class PortSet:
         return PortSet.of(self.ranges + other.ranges)
 
     def __sub__(self, other: "PortSet") -> "PortSet":
-        left: list[tuple[int, int]] = []
+        remaining: list[tuple[int, int]] = []
         for low, high in self.ranges:
             for cut_low, cut_high in other.ranges:
                 if cut_high < low or cut_low > high:
                     continue
                 if cut_low > low:
-                    left.append((low, cut_low - 1))
+                    remaining.append((low, cut_low - 1))
                 low = cut_high + 1
             if low <= high:
-                left.append((low, high))
-        return PortSet.of(left)
+                remaining.append((low, high))
+        return PortSet.of(remaining)
 
     def __le__(self, other: "PortSet") -> bool:
         return not self - other

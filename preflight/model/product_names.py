@@ -1,6 +1,6 @@
-"""Names of chips and servers, as people type them, and the product of the inventory that each belongs to. Pure.
+"""Names of chips and servers as people type them, and the inventory's product of each. Pure.
 
-npu-smi spells some names otherwise: its "910B" without a digit is a chip of Atlas A1. See `facts.npu_smi.product_of`.
+npu-smi spells some names differently: its "910B" without a digit is a chip of Atlas A1. See `facts.npu_smi.product_of`.
 """
 
 import difflib
@@ -11,8 +11,8 @@ from preflight.model.cluster import Product
 
 _LONGEST = 60  # characters of a wrong name that a sentence repeats
 
-# What the name begins with, in small letters and digits alone, without the maker's name in front; how the vendor spells
-# it ({} is the matched text in capitals); its product, None where preflight does not know it. The first match counts.
+# Beginning of the name, in small letters and digits, without the maker's name; the vendor's spelling ({} is the matched
+# text in capitals); its product, None if preflight does not support it. The first match counts.
 _NAMES: tuple[tuple[str, str, Product | None], ...] = (
     (r"310[pb]?|610|950", "Ascend {}", None),
     (r"200i|200dk|300[iv](?!a2)|350|500(?!0)", "Atlas {}", None),
@@ -39,8 +39,10 @@ _SPACED = ((r"(?<=\d)(?=A[123])|(?<=[TIB])(?=A[123])|(?<=A[23])(?=BOX)|(?<=\d)(?
 
 
 def known_as(text: str) -> tuple[str, Product | None] | None:
-    """Return the vendor's name for what `text` means and its product, None as the product where preflight does not
-    know it; None for a name that is not in the table. Case and separators do not count."""
+    """Return the vendor's name for `text` and its product, or None for a name that is not in the table.
+
+    The product is None if preflight does not support it. Case and separators do not count.
+    """
     name = re.sub(r"[^a-z0-9]", "", text.lower())
     name = _MAKERS.sub("", name) or name
     for pattern, spelled, product in _NAMES:
@@ -56,7 +58,7 @@ def _spaced(name: str) -> str:
 
 
 def not_known(text: str) -> str:
-    """Return the sentence about a product that is none, with the one that is meant."""
+    """Return the sentence about an unknown product, with a suggestion."""
     shown = json.dumps(text[:_LONGEST], ensure_ascii=False)
     return f"product {shown} is not known; {_meant(text)}"
 

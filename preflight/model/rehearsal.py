@@ -1,4 +1,4 @@
-"""What came of the port rehearsal: every host listened on the ports that the job will use, and others connected."""
+"""Results of the port rehearsal, in which hosts listen on the job's ports and connect to each other's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,32 +6,32 @@ from enum import StrEnum
 
 
 class How(StrEnum):
-    """Why a connection to a port on which we listen did not do."""
+    """Failure of a connection to a port on which preflight listened."""
 
-    TIMEOUT = "timeout"  # no answer at all
+    TIMEOUT = "timeout"  # no answer
     REFUSED = "refused"  # reset, although we listen
-    REJECTED = "rejected"  # a firewall or router answered, `by` its address where it said so
-    MUTE = "mute"  # accepted, and then no word
-    STRANGER = "stranger"  # accepted, and somebody else answered
-    ERROR = "error"  # it could not be tried, see `error`
+    REJECTED = "rejected"  # a firewall or router answered, `by` its address if it gave one
+    MUTE = "mute"  # accepted, and then no data
+    STRANGER = "stranger"  # accepted, and another program answered
+    ERROR = "error"  # not tried, see `error`
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A port of the job that somebody else holds on the host."""
+    """A port of the job that another program holds on the host."""
 
     port: int
     listening: bool  # False: it is the local end of a connection
-    process: str = ""  # empty: not visible to the user who looked
+    process: str = ""  # empty: not visible to the login user
     pid: int | None = None
 
 
 @dataclass(frozen=True)
 class Attendance:
-    """One host's part. `error`: why it took none, or did not say what came of its connections."""
+    """One host's part in the rehearsal. `error`: why it took no part, or did not report its connections."""
 
     host: str
-    address: str = ""  # where ranks of other hosts reach it, and where it listened
+    address: str = ""  # where it listened, and where ranks of other hosts reach it
     ports: tuple[int, ...] = ()  # the job's that it listened on
     ephemeral: tuple[int, ...] = ()  # of ip_local_port_range, as gloo and NCCL get them
     taken: tuple[Taken, ...] = ()
@@ -48,7 +48,7 @@ class Blocked:
 
 @dataclass(frozen=True)
 class Visit:
-    """What `source` tried of `target`, and what did not come through."""
+    """Connections from `source` to `target`, and those of them that failed."""
 
     source: str
     target: str
@@ -57,22 +57,22 @@ class Visit:
 
     @property
     def dead(self) -> frozenset[int]:
-        """The ports that were tried in vain."""
-        return frozenset(port for one in self.blocked if one.how is not How.ERROR for port in one.ports)
+        """The ports that were tried without success."""
+        return frozenset(port for part in self.blocked if part.how is not How.ERROR for port in part.ports)
 
     @property
     def tried(self) -> frozenset[int]:
-        return frozenset(self.ports) - {port for one in self.blocked if one.how is How.ERROR for port in one.ports}
+        return frozenset(self.ports) - {port for part in self.blocked if part.how is How.ERROR for port in part.ports}
 
     @property
     def in_vain(self) -> bool:
-        """Whether nothing came through."""
+        """True if all connections failed."""
         return bool(self.dead) and self.dead == self.tried
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """`backend`: over which the collectives run, so that ephemeral ports count or not. `note`: what was left out."""
+    """The whole rehearsal. `backend` decides whether ephemeral ports count. `note`: parts that were left out."""
 
     backend: str
     hosts: tuple[Attendance, ...]
@@ -81,18 +81,21 @@ class Rehearsal:
 
     @property
     def unreached(self) -> frozenset[str]:
-        """The hosts that nobody reached on what ranks of the backend connect to (ephemeral ports for gloo and nccl,
-        else the job's), or that reached nobody else there. Whoever is in a group with one of them only waits."""
-        many = self.backend in ("gloo", "nccl")
-        needed = {one.host: frozenset(one.ephemeral if many else one.ports) for one in self.hosts}
-        vain: dict[tuple[str, str], bool] = {}
+        """Hosts that no other host reached, or that reached no other, on the ports that the backend needs.
+
+        Those are the ephemeral ports for gloo and nccl, else the job's. A group with such a host only waits.
+        """
+        ephemeral = self.backend in ("gloo", "nccl")
+        needed = {host.host: frozenset(host.ephemeral if ephemeral else host.ports) for host in self.hosts}
+        failed: dict[tuple[str, str], bool] = {}  # source, target → whether all needed ports failed
         for visit in self.visits:
             if ports := visit.tried & needed.get(visit.target, frozenset()):
-                vain[visit.source, visit.target] = ports <= visit.dead
-        mute = _always(vain, lambda pair: pair[1])
-        return mute | _always({pair: dead for pair, dead in vain.items() if pair[1] not in mute}, lambda pair: pair[0])
+                failed[visit.source, visit.target] = ports <= visit.dead
+        unreachable = _always(failed, lambda pair: pair[1])
+        to_reachable = {pair: value for pair, value in failed.items() if pair[1] not in unreachable}
+        return unreachable | _always(to_reachable, lambda pair: pair[0])
 
 
-def _always(vain: Mapping[tuple[str, str], bool], of: Callable[[tuple[str, str]], str]) -> frozenset[str]:
-    """The hosts all of whose connections were in vain."""
-    return frozenset(of(pair) for pair in vain) - {of(pair) for pair, dead in vain.items() if not dead}
+def _always(failed: Mapping[tuple[str, str], bool], end: Callable[[tuple[str, str]], str]) -> frozenset[str]:
+    """Return the hosts at this end of the pairs for which every pair failed."""
+    return frozenset(map(end, failed)) - {end(pair) for pair, value in failed.items() if not value}

@@ -1,4 +1,4 @@
-"""The one report that every output renders (docs/contracts.md, `preflight.report/1`)."""
+"""The report that every output renders (docs/contracts.md, `preflight.report/1`)."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SCHEMA = "preflight.report/1"
 class HostLine:
     name: str
     verdict: Outcome
-    checks: dict[str, int]  # outcome → number of checks (the worst outcome of a check on this host counts)
+    checks: dict[str, int]  # outcome → number of checks, each with its worst outcome on this host
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the run that waits for hosts. `begin`: seconds after the run's start. `total`: hosts, or tests of a
-    round of the probe, of which `failed` could not be reached; `longest`: the host or device ("node01/3") that was
-    waited for longest, for `waited` seconds; empty where none was."""
+    """A part of the run that waits for hosts.
+
+    `begin` is in seconds after the run's start. `total` counts hosts, or tests of a probe round, of which `failed`
+    could not be reached. `longest` is the host or device ("node01/3") with the longest wait, of `waited`
+    seconds, "" if none.
+    """
 
     name: str  # "facts", "pings", "probe round 2, 16 ranks" …
     begin: float
@@ -41,7 +44,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Report:
-    """`findings` holds every finding, passes and skips too; renderers leave those out unless asked."""
+    """One run's result. `findings` has passes and skips, too; renderers show those only on request."""
 
     run: str
     command: str
@@ -51,36 +54,37 @@ class Report:
     findings: tuple[Finding, ...]
     tests: tuple[TestResult, ...] = ()
     culprits: tuple[Culprit, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()  # hosts or parts that were not looked at, unasked
-    notes: tuple[str, ...] = field(default=())  # what was asked for: --limit, --ignore, a probe that was left out
-    phases: tuple[Phase, ...] = ()  # in the order in which they began; some pass beside each other
+    left_out: tuple[LeftOut, ...] = ()  # hosts or parts that were left out unasked
+    notes: tuple[str, ...] = field(default=())  # remarks: --limit, --ignore, a probe that was left out
+    phases: tuple[Phase, ...] = ()  # in the order of their beginning; some run side by side
 
     @property
     def verdict(self) -> Outcome:
-        """The worst outcome, never `skip`: a run that left hosts out unasked, or skipped everything, is `unknown`."""
+        """The worst outcome. A run that left hosts out unasked, or skipped everything, is `unknown`."""
         verdict = overall(finding.outcome for finding in self.findings)
-        blind = verdict is Outcome.SKIP or (self.left_out and verdict is not Outcome.FAIL)
-        return Outcome.UNKNOWN if blind else verdict
+        incomplete = verdict is Outcome.SKIP or (self.left_out and verdict is not Outcome.FAIL)
+        return Outcome.UNKNOWN if incomplete else verdict
 
     @property
     def looked(self) -> dict[str, tuple[str, ...]]:
-        """The ids of the checks that looked anywhere, whatever they found, and the hosts that each skipped."""
-        said: dict[str, dict[str | None, bool]] = defaultdict(dict)
-        for it in self.findings:
-            said[it.check][it.host] = said[it.check].get(it.host, False) or it.outcome is not Outcome.SKIP
+        """The ids of the checks that ran on any host, whatever their outcome, and the hosts that each skipped."""
+        ran: dict[str, dict[str | None, bool]] = defaultdict(dict)  # check → host → not skipped
+        for finding in self.findings:
+            hosts = ran[finding.check]
+            hosts[finding.host] = hosts.get(finding.host, False) or finding.outcome is not Outcome.SKIP
         return {
-            check: tuple(host for host, looked in hosts.items() if host and not looked)
-            for check, hosts in sorted(said.items())
+            check: tuple(host for host, not_skipped in hosts.items() if host and not not_skipped)
+            for check, hosts in sorted(ran.items())
             if any(hosts.values())
         }
 
     @property
     def seconds(self) -> float:
-        """What the run took."""
+        """The run's duration."""
         return (datetime.fromisoformat(self.finished) - datetime.fromisoformat(self.started)).total_seconds()
 
     def exit_code(self, fail_on: Outcome = Outcome.FAIL) -> int:
-        """1 something failed (or, with `fail_on` WARN, warned), 3 something could not be looked at, else 0."""
+        """Return 1 for a failure (with `fail_on` WARN also for a warning), 3 if something is unknown, else 0."""
         outcomes = {finding.outcome for finding in self.findings}
         if Outcome.FAIL in outcomes or (fail_on is Outcome.WARN and Outcome.WARN in outcomes):
             return 1

@@ -9,11 +9,11 @@ import pytest
 
 from preflight.cli.main import main
 from preflight.history import runs
-from preflight.history.runs import past_looks
+from preflight.history.runs import check_runs
 from preflight.model.figures import LEAST, Baseline, Figure, compare, figures, strangers
 from preflight.model.measure import Member, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
-from tests.unit.looks import FIGURES, MIB, SETTING, failed, figure, written
+from tests.unit.past_runs import FIGURES, MIB, SETTING, failed, figure, written
 
 Command = Callable[..., tuple[int, str, str]]
 WARNING = failed("node02", check="HST105", outcome=Outcome.WARN)
@@ -175,7 +175,7 @@ def test_the_run_of_a_baseline_is_not_forgotten(baseline: Command, monkeypatch: 
     monkeypatch.setattr(runs, "MOST_RUNS", 2)
     for run in ("r2", "r3", "r4"):
         written(run, figures=FIGURES)
-    assert [past.run for past in past_looks(9)] == ["r4", "r3", "r1"]
+    assert [past.run for past in check_runs(9)] == ["r4", "r3", "r1"]
 
 
 # Comparing.

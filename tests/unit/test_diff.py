@@ -10,8 +10,8 @@ import pytest
 from preflight.cli.main import main
 from preflight.facts.document import compact, dump
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
-from preflight.history.kept import FACTS, REPORT, packed
-from preflight.history.runs import Look, remember
+from preflight.history.documents import FACTS, REPORT, compress
+from preflight.history.runs import CheckRun, remember
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -19,7 +19,7 @@ from preflight.model.report import SCHEMA, HostLine, Report
 from preflight.provision.journal import RunJournal, require_directory
 from preflight.report.document import document
 from tests.unit.healthy import scene
-from tests.unit.looks import failed, figure, look
+from tests.unit.past_runs import failed, figure, look
 
 BOTH = ("node01", "node02")
 Diff = Callable[..., tuple[int, str, str]]
@@ -49,9 +49,9 @@ def facts(**hosts: Any) -> ClusterFacts:
     return scene({"facts": hosts} if hosts else {}).facts
 
 
-def ran(run: str, *findings: Any, facts: ClusterFacts | None = None, **more: Any) -> Look:
+def ran(run: str, *findings: Any, facts: ClusterFacts | None = None, **more: Any) -> CheckRun:
     one = look(run, *findings, **{"command": "check", **more})
-    remember(one, packed({FACTS: compact(facts)} if facts else {}))
+    remember(one, compress({FACTS: compact(facts)} if facts else {}))
     return one
 
 
@@ -61,7 +61,7 @@ def test_what_a_run_skipped_on_a_host_is_not_gone_there(diff: Diff) -> None:
     said = (Finding("PRB101", Outcome.SKIP, "no", "node01"), Finding("PRB101", Outcome.PASS, "", "node02"))
     hosts = tuple(HostLine(name, Outcome.PASS, {}) for name in BOTH)
     saved = Report("r2", "check", "2026-11-21T00:00:00Z", "2026-11-21T00:01:00Z", hosts, said)
-    remember(look("r2", command="check"), packed({REPORT: document(saved, 0).encode()}))
+    remember(look("r2", command="check"), compress({REPORT: document(saved, 0).encode()}))
     found = json.loads(diff("r1", "r2", "-o", "json")[1])["findings"]
     assert [(it["host"], it["before"], it["after"]) for it in found] == [("node02", "fail", None)]
 

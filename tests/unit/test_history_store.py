@@ -12,27 +12,27 @@ from pathlib import Path
 import pytest
 
 from preflight.history import runs, store
-from preflight.history.runs import past_look, past_looks, remember
+from preflight.history.runs import check_run, check_runs, remember
 from preflight.history.store import HistoryError
 from preflight.model.outcome import Outcome
-from tests.unit.looks import FIGURES, failed, figure, look, written
+from tests.unit.past_runs import FIGURES, failed, figure, look, written
 
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
 
 
 def known() -> list[str]:
-    return [past.run for past in past_looks(99)]
+    return [past.run for past in check_runs(99)]
 
 
 def test_a_run_is_read_again_as_it_was_written() -> None:
     was = written("r1", failed("node02", 5), failed("node01", check="HST103", outcome=Outcome.WARN), figures=FIGURES)
-    assert past_look("r1") == was
+    assert check_run("r1") == was
     assert known() == ["r1"]
-    assert past_look("r2") is None
+    assert check_run("r2") is None
 
 
 def test_only_its_owner_reads_it_and_no_other_file_stays() -> None:
@@ -49,12 +49,12 @@ def test_reading_makes_no_file() -> None:
 def test_the_runs_over_one_host_alone() -> None:
     written("r1")
     written("r2", hosts=("node02",))
-    assert [past.run for past in past_looks(99, "node01")] == ["r1"]
+    assert [past.run for past in check_runs(99, "node01")] == ["r1"]
 
 
 def test_text_that_is_no_unicode_is_kept_escaped() -> None:
     written("r1", inventory="/srv/\udcff.toml")
-    (past,) = past_looks(99)
+    (past,) = check_runs(99)
     assert past.inventory == "/srv/\\udcff.toml"
 
 
@@ -84,8 +84,8 @@ def test_large_runs_are_forgotten_sooner_and_the_newest_never(monkeypatch: pytes
 def test_findings_beyond_reason_are_counted_and_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "MOST_FINDINGS", 2)
     warnings = [failed("node01", n, outcome=Outcome.WARN) for n in range(3)]
-    written("r1", *runs.telling([*warnings, failed("node02")]))
-    past = past_look("r1")
+    written("r1", *runs.notable_findings([*warnings, failed("node02")]))
+    past = check_run("r1")
     assert past
     assert ([f.outcome for f in past.findings], past.dropped) == ([Outcome.FAIL, Outcome.WARN], 2)
 
@@ -121,7 +121,7 @@ def test_a_row_that_is_not_understood_is_said(planted: str) -> None:
     with store.writing() as db:
         db.execute(f"UPDATE {planted}")
     with pytest.raises(HistoryError, match=r"holds what is not understood \(.*\): move it away"):
-        past_look("r1")
+        check_run("r1")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_a_run_waits_for_another_one_but_not_for_ever() -> None:
 
 
 def test_two_runs_that_end_at_once_are_both_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PATIENCE", 60.0)
+    monkeypatch.setattr(store, "LOCK_TIMEOUT", 60.0)
     both = [threading.Thread(target=lambda who=who: [written(f"{who}{n}") for n in range(5)]) for who in "ab"]
     for one in both:
         one.start()
@@ -193,7 +193,7 @@ def test_a_file_of_an_older_preflight_is_brought_up_to_date(monkeypatch: pytest.
     was = written("r1", figures=FIGURES)
     later = (*store.MIGRATIONS, ("CREATE TABLE later (word TEXT)",))
     monkeypatch.setattr(store, "MIGRATIONS", later)
-    assert past_look("r1") == was
+    assert check_run("r1") == was
     with store.reading() as db:
         assert (db.execute("PRAGMA user_version").fetchone()[0], db.execute("SELECT * FROM later").fetchall()) == (
             len(later), []

@@ -15,7 +15,7 @@ from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepSta
 from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 from preflight.provision.journal import RunJournal, require_directory
-from tests.unit.looks import failed, look
+from tests.unit.past_runs import failed, look
 
 LOOKS = ("20261121-101010-aaaa", "20261121-121212-bbbb", "20261122-090000-cccc")
 CHANGES = ("20261121-101011-dddd", "20261121-130000-eeee", "20261122-080000-ffff")

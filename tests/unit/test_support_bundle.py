@@ -21,7 +21,7 @@ from preflight.facts.job import Job
 from preflight.facts.redact import redact, redacted
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.history import store
-from preflight.history.kept import FACTS, REPORT, packed
+from preflight.history.documents import FACTS, REPORT, compress
 from preflight.history.runs import remember
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.finding import Finding
@@ -29,7 +29,7 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import SCHEMA
 from preflight.provision.journal import RunJournal, require_directory
 from tests.unit.healthy import scene
-from tests.unit.looks import look
+from tests.unit.past_runs import look
 from tests.unit.test_check_from import INVENTORY
 from tests.unit.test_history_store import largest_file
 
@@ -100,7 +100,7 @@ def ran(facts: ClusterFacts | None = None) -> None:
         RUN, Finding("PRB101", Outcome.FAIL, f"node01: {words}", "node01"), command="check",
         inventory=str(Path("hosts.toml").absolute()),
     )  # fmt: skip
-    remember(told, packed({FACTS: compact(facts or seeded()), REPORT: json.dumps(report).encode()}))
+    remember(told, compress({FACTS: compact(facts or seeded()), REPORT: json.dumps(report).encode()}))
     require_directory()
     journal = RunJournal("20261120-101010-aaaa")
     change = Change("node01", Area.PORTS, Kind.FILE, "/etc/x", KEY, "\n".join(PLACES), "why")
@@ -111,7 +111,7 @@ def ran(facts: ClusterFacts | None = None) -> None:
 @pytest.mark.usefixtures("place")
 def test_facts_that_are_too_large_to_be_read_are_passed_over(preflight: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ran()
-    monkeypatch.setattr("preflight.history.kept.LARGEST", 5000)
+    monkeypatch.setattr("preflight.history.documents.LARGEST", 5000)
     code, _, _ = preflight("support-bundle", "--out", "case.zip")
     with zipfile.ZipFile("case.zip") as archive:
         names, about = archive.namelist(), json.loads(archive.read("bundle.json"))

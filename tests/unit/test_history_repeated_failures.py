@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from preflight.history.offenders import notes, offenders
+from preflight.history.repeated_failures import notes, repeated_failures
 from preflight.inventory import fold
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from tests.unit.looks import SETTING, failed, written
+from tests.unit.past_runs import SETTING, failed, written
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(*now: Finding, cluster: str = SETTING.cluster) -> list[str]:
-    return list(notes(offenders(cluster, now), fold))
+    return list(notes(repeated_failures(cluster, now), fold))
 
 
 BAD = failed("node02", 5)

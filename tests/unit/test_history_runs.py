@@ -15,7 +15,7 @@ from preflight.cli.output import Output, end, present
 from preflight.cli.remember import baseline_of, setting_of
 from preflight.history import store
 from preflight.history.baselines import save
-from preflight.history.runs import past_looks
+from preflight.history.runs import check_runs
 from preflight.model.change import Plan
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.figures import Baseline
@@ -24,7 +24,7 @@ from preflight.model.measure import Scope
 from preflight.model.outcome import Outcome
 from preflight.provision.journal import RunJournal, require_directory
 from tests.unit.healthy import observations
-from tests.unit.looks import FIGURES, SETTING, failed, look, written
+from tests.unit.past_runs import FIGURES, SETTING, failed, look, written
 
 CLUSTER = Cluster("lab", Product.ATLAS_A2, (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2")))
 Ended = Callable[..., tuple[int, str]]
@@ -66,7 +66,7 @@ BAD, FINE = failed("node02", 5), Finding("PRB102", Outcome.PASS, "node01: fine",
 
 def test_a_run_that_ends_is_remembered_with_what_it_found_and_measured(ended: Ended) -> None:
     code, out = ended(BAD, FINE, Finding("PRB103", Outcome.SKIP, "too few", "node01"))
-    (past,) = past_looks(9)
+    (past,) = check_runs(9)
     assert (code, past.exit, past.verdict, past.hosts) == (1, 1, Outcome.FAIL, ("node01", "node02"))
     assert past.checks == {"PRB101", "PRB102"}, "a check that was skipped has not looked"
     assert [(f.check, f.host, f.device) for f in past.findings] == [("PRB101", "node02", 5)]

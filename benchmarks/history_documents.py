@@ -15,7 +15,7 @@ from preflight.facts import document
 from preflight.facts.differences import compared
 from preflight.facts.shared import cleaner, shared
 from preflight.facts.types import ClusterFacts, HostFacts, Versions
-from preflight.history.kept import packed
+from preflight.history.documents import compress
 
 HOSTS = 1000
 
@@ -35,7 +35,7 @@ def main() -> None:
     text = document.compact(facts)
     for words, body in (("as they are", text), ("with random numbers", noisy(text))):
         begin = time.perf_counter()
-        size = len(packed({"facts": body})["facts"])
+        size = len(compress({"facts": body})["facts"])
         took = time.perf_counter() - begin
         print(f"facts of {HOSTS} hosts, {words}: {len(body) / 1e6:.0f} MB, packed {size / 1e6:.1f} MB in {took:.1f} s")
     begin = time.perf_counter()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from preflight.history.runs import Look, Setting, remember
+from preflight.history.runs import CheckRun, Setting, remember
 from preflight.model.figures import Figure, Shape
 from preflight.model.finding import Finding
 from preflight.model.measure import Scope
@@ -27,12 +27,12 @@ def failed(host: str, device: int | None = None, check: str = "PRB101", outcome:
     return Finding(check, outcome, f"{host}: it is not well", host, device)
 
 
-def look(run: str, *findings: Finding, **more: Any) -> Look:
+def look(run: str, *findings: Finding, **more: Any) -> CheckRun:
     """A probe of node01 and node02; its verdict follows from `findings`."""
     outcomes = {finding.outcome for finding in findings}
     verdict = next((outcome for outcome in Outcome if outcome in outcomes), Outcome.PASS)
     return replace(
-        Look(
+        CheckRun(
             run, "probe", "kim@desk", "2026-11-21T10:42:09Z", "2026-11-21T10:43:09Z", verdict,
             int(verdict is Outcome.FAIL), "/srv/hosts.toml", SETTING, ("node01", "node02"),
             frozenset({"PRB101", "PRB103"}), tuple(findings), (), "start the job",
@@ -41,6 +41,6 @@ def look(run: str, *findings: Finding, **more: Any) -> Look:
     )  # fmt: skip
 
 
-def written(run: str, *findings: Finding, **more: Any) -> Look:
+def written(run: str, *findings: Finding, **more: Any) -> CheckRun:
     remember(one := look(run, *findings, **more))
     return one

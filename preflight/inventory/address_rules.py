@@ -5,8 +5,8 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from itertools import combinations
 from typing import NamedTuple
 
+from preflight.inventory.device_addresses import FOUR_SUBNETS_HOLD, Entry, device_count, in_amp_mode, slot
 from preflight.inventory.errors import Location, Problem
-from preflight.inventory.plan import FOUR_SUBNETS_HOLD, Entry, device_count, in_amp_mode, slot
 from preflight.inventory.schema import Document, FourSubnets, OneSubnet
 from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.cluster import Device, Fabric, Product

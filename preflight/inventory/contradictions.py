@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from preflight.inventory.device_addresses import Entry
 from preflight.inventory.errors import Location, Problem
 from preflight.inventory.hostset import fold
-from preflight.inventory.plan import Entry
 from preflight.inventory.schema import LAST_PORT, NAMED_PORTS, Document
 from preflight.model.cluster import Fabric, Product
 from preflight.model.ip import is_address

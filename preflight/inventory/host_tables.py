@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from preflight.inventory.folding import Run, runs
 from preflight.inventory.hostset import expand
+from preflight.inventory.name_ranges import Run, runs
 
 Table = dict[str, Any]
 

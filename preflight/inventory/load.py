@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.bounded_file import read_bounded
 from preflight.inventory.errors import InventoryError, Problem, dotted
-from preflight.inventory.locate import Lines
+from preflight.inventory.key_lines import Lines
 from preflight.model.cluster import Cluster
 
 _LARGEST_FILE = 16 << 20  # bytes; a host in a table of its own with all addresses written out takes about 400
@@ -29,9 +29,9 @@ def parse(text: str, path: Path) -> Cluster:
     """The cluster that a file of this text describes. `path`: where relative paths start, and the name in errors."""
     data = _toml(path, text)
     # pydantic takes a tenth of a second to load, so only a command that reads an inventory pays for it.
-    from preflight.inventory.plan import give
+    from preflight.inventory.device_addresses import give
     from preflight.inventory.resolve import cluster_of, contradictions_in, entries_of
-    from preflight.inventory.sound import examine
+    from preflight.inventory.valid_part import examine
 
     sound, problems = examine(data)
     if sound:

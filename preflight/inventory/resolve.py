@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from preflight.inventory import address_rules, contradictions
+from preflight.inventory.device_addresses import Devices, Entry, in_amp_mode
 from preflight.inventory.errors import Problem
 from preflight.inventory.hostset import MOST_HOSTS
-from preflight.inventory.plan import Devices, Entry, in_amp_mode
 from preflight.inventory.schema import Document, GateTable, HostSetupTable, HostTable, JobTable, ProbeTable, SshTable
-from preflight.inventory.sound import Sound
+from preflight.inventory.valid_part import Sound
 from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, Machine, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.gate import Context, GatePolicy, Unknown
 from preflight.model.ports import PortSet

@@ -10,11 +10,11 @@ import re
 import secrets
 import shlex
 
+from preflight.transport import errors
 from preflight.transport import sudo as sudos
-from preflight.transport import troubles
+from preflight.transport.errors import Place
 from preflight.transport.password import Password
 from preflight.transport.sudo import Marks, Talk
-from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError
 
 # Names the run in the command line of each of its programs, so that the collector knows them (collect/own.py).
@@ -114,7 +114,7 @@ def not_started(
         error = sudos.not_started(place, program, user, status=status, stdout=stdout, stderr=stderr)
         if error:
             return error
-    return troubles.no_python(place, program, stderr) if status in (126, 127) else None
+    return errors.no_python(place, program, stderr) if status in (126, 127) else None
 
 
 class Call:

@@ -21,7 +21,7 @@ from paramiko import Transport as Session
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from preflight.model.cluster import Host
-from preflight.transport import attempt, troubles
+from preflight.transport import attempt, errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
 from preflight.transport.fabric_pipes import Pipes
@@ -73,8 +73,8 @@ class FabricTransport:
             if not _is_the_hosts_fault(error, link):
                 raise
             if time.monotonic() - started >= timeout:
-                raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
-            raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+                raise errors.timed_out(link.place, timeout, attempt.current().waiting_for) from None
+            raise errors.closed(link.place, errors.one_line(str(error)) or "it was closed") from None
         finally:
             self._forget(link)
         return answer
@@ -91,8 +91,8 @@ class FabricTransport:
             if not at_fault:
                 raise
             if time.monotonic() >= deadline:
-                raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
-            raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+                raise errors.timed_out(link.place, timeout, attempt.current().waiting_for) from None
+            raise errors.closed(link.place, errors.one_line(str(error)) or "it was closed") from None
         link.keep()
         return agent
 
@@ -173,8 +173,8 @@ class FabricTransport:
                 raise
             seconds = time.monotonic() - started
             if seconds >= patience or time.monotonic() >= deadline:
-                raise troubles.timed_out(place, seconds, attempt.current().waiting_for) from None
-            raise troubles.hung_up(place, troubles.one_line(str(error)) or "it hung up") from None
+                raise errors.timed_out(place, seconds, attempt.current().waiting_for) from None
+            raise errors.hung_up(place, errors.one_line(str(error)) or "it hung up") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
         """The one connection to a bastion; whoever comes first opens it, the others wait for the outcome."""
@@ -211,7 +211,7 @@ class _Link:
         self._watchdog.cancel()
 
     @property
-    def place(self) -> troubles.Place:
+    def place(self) -> errors.Place:
         return self.endpoint.place
 
     @property
@@ -282,7 +282,7 @@ class _Bastion:
         """A channel to the endpoint that the bastion connects for us."""
         place = endpoint.place
         if self.failure:
-            raise troubles.bastion_failed(place, self.failure)
+            raise errors.bastion_failed(place, self.failure)
         if not self.link or not self.link.session:
             raise ValueError("forward before the bastion was opened")
         waiting_for(f"the bastion {self.link.place.address} to connect")
@@ -293,12 +293,12 @@ class _Bastion:
             return cast(SshChannel, _Forwarded(channel))
         except ChannelException as error:
             if error.code == _PROHIBITED:
-                raise troubles.bastion_forbids(place, troubles.one_line(error.text)) from None
-            raise troubles.refused(place, troubles.one_line(error.text)) from None
+                raise errors.bastion_forbids(place, errors.one_line(error.text)) from None
+            raise errors.refused(place, errors.one_line(error.text)) from None
         except _BROKEN as error:
             if "Timeout" in str(error):
-                raise troubles.timed_out(place, seconds, "the bastion to connect") from None
-            raise troubles.bastion_failed(place, troubles.closed(self.link.place, "it was closed")) from None
+                raise errors.timed_out(place, seconds, "the bastion to connect") from None
+            raise errors.bastion_failed(place, errors.closed(self.link.place, "it was closed")) from None
 
 
 class _Policy(MissingHostKeyPolicy):
@@ -337,11 +337,11 @@ def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
     try:
         stream = socket.create_connection((place.address, place.port), timeout=seconds)
     except socket.gaierror as error:
-        raise troubles.unresolved(place, error.strerror or str(error)) from None
+        raise errors.unresolved(place, error.strerror or str(error)) from None
     except TimeoutError:
-        raise troubles.timed_out(place, seconds, "the TCP connection") from None
+        raise errors.timed_out(place, seconds, "the TCP connection") from None
     except OSError as error:
-        raise troubles.refused(place, error.strerror or str(error)) from None
+        raise errors.refused(place, error.strerror or str(error)) from None
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream
 
@@ -386,7 +386,7 @@ class _Agent:
         try:
             self._pipes.send(data)
         except _BROKEN as error:
-            raise troubles.closed(self._link.place, troubles.one_line(str(error)) or "it was closed") from None
+            raise errors.closed(self._link.place, errors.one_line(str(error)) or "it was closed") from None
 
     def lines(self) -> Iterator[bytes]:
         return split_lines(self._stdout())
@@ -406,7 +406,7 @@ class _Agent:
         if self._closed or not channel.status_event.wait(_EXIT_CODE):
             return None
         if channel.exit_status == -1 and not self._link.is_open:
-            return troubles.closed(self._link.place, "it was closed")
+            return errors.closed(self._link.place, "it was closed")
         return self._call.error(channel.exit_status, b"", self.stderr_tail())
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from preflight.model.cluster import Host
 from preflight.transport import attempt as attempts
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.attempt import Attempt
 from preflight.transport.types import Progress, TransportError
 
@@ -128,7 +128,7 @@ class _FanOut(Generic[T]):
         for name, attempt in tuple(self._running.items()):
             if attempt.seconds >= self._deadline:
                 del self._running[name]
-                self._results[name] = troubles.abandoned(name, attempt.seconds, attempt.waiting_for)
+                self._results[name] = errors.abandoned(name, attempt.seconds, attempt.waiting_for)
                 attempt.break_off()
 
     def _report(self) -> None:

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from preflight.transport import troubles
+from preflight.transport import errors
+from preflight.transport.errors import Place
 from preflight.transport.known_hosts import HostKey, Judgement, KnownHosts, Standing, line_for
 from preflight.transport.ssh_config import Endpoint
-from preflight.transport.troubles import Place
 from preflight.transport.types import TransportError
 
 
@@ -40,7 +40,7 @@ class HostKeys:
                 judgement = self._accept(endpoint, key)
             except OSError as failure:
                 note = f" and cannot be written there: {failure.strerror}"
-                raise troubles.key_unknown(place, key.type, key.fingerprint, files[:1], note) from None
+                raise errors.key_unknown(place, key.type, key.fingerprint, files[:1], note) from None
         error = _refusal(place, key, files, judgement)
         if error:
             raise error
@@ -61,7 +61,7 @@ class HostKeys:
                     newline = b"" if file.read(1) in (b"", b"\n") else b"\n"
                     file.write(newline + line_for(name, key, hashed=endpoint.hash_names).encode())
                     judgement = Judgement(Standing.TRUSTED)
-                    self._notice(troubles.key_accepted(endpoint.place, key.type, key.fingerprint, str(path)))
+                    self._notice(errors.key_accepted(endpoint.place, key.type, key.fingerprint, str(path)))
             self._read[files] = KnownHosts.read(files)
         return judgement
 
@@ -72,9 +72,9 @@ def _refusal(place: Place, key: HostKey, files: tuple[str, ...], judgement: Judg
         case Standing.TRUSTED:
             return None
         case Standing.REVOKED if entry:
-            return troubles.key_revoked(place, key.fingerprint, entry.at)
+            return errors.key_revoked(place, key.fingerprint, entry.at)
         case Standing.CHANGED if entry and entry.host_key:
             known = f"{entry.key_type} {entry.host_key.fingerprint}"
-            return troubles.key_changed(place, key.type, key.fingerprint, known, entry.at)
+            return errors.key_changed(place, key.type, key.fingerprint, known, entry.at)
     note = f' ({entry.at} vouches for it by certificate, which only transport = "openssh" can read)' if entry else ""
-    return troubles.key_unknown(place, key.type, key.fingerprint, files, note)
+    return errors.key_unknown(place, key.type, key.fingerprint, files, note)

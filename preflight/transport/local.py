@@ -4,11 +4,11 @@ import time
 import weakref
 
 from preflight.model.cluster import Host
-from preflight.transport import attempt, process, troubles
+from preflight.transport import attempt, errors, process
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
+from preflight.transport.errors import Place
 from preflight.transport.process import Process, ProcessChannel
-from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, Options, Program
 
 _GRACE = 3.0  # seconds an agent has to stop its workers after the end of its stdin
@@ -28,7 +28,7 @@ class LocalTransport:
         try:
             answer = process.run(_shell(call), call.data, started=started, timeout=timeout, limit=limit, talk=call.talk)
         except TimeoutError:
-            raise troubles.timed_out(call.place, timeout, attempt.current().waiting_for) from None
+            raise errors.timed_out(call.place, timeout, attempt.current().waiting_for) from None
         error = call.error(answer.exit, answer.stdout, answer.stderr)
         if error:
             raise error
@@ -45,7 +45,7 @@ class LocalTransport:
         except BaseException as error:
             agent.close()
             if isinstance(error, TimeoutError):
-                raise troubles.timed_out(call.place, timeout, attempt.current().waiting_for) from None
+                raise errors.timed_out(call.place, timeout, attempt.current().waiting_for) from None
             raise
         return agent
 

@@ -13,7 +13,7 @@ from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, BadAuthenticationType, SSHException
 
 from preflight.bounded_file import read_bounded
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.ssh_config import Endpoint
 from preflight.transport.ssh_files import LARGEST_KEY
@@ -125,17 +125,17 @@ class Login:
             try:
                 further = session.auth_publickey(self._endpoint.place.user or "", key)
             except BadAuthenticationType as error:
-                raise troubles.not_let_in(place, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
+                raise errors.not_let_in(place, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
             except AuthenticationException as error:
                 if "timeout" in str(error):
-                    raise troubles.timed_out(place, session.auth_timeout, "authentication") from None
+                    raise errors.timed_out(place, session.auth_timeout, "authentication") from None
                 if not session.is_active():
-                    raise troubles.not_let_in(place, "it hung up after being offered keys (MaxAuthTries)") from None
+                    raise errors.not_let_in(place, "it hung up after being offered keys (MaxAuthTries)") from None
                 continue
             except (SSHException, OSError, EOFError) as error:
-                raise troubles.not_let_in(place, troubles.one_line(str(error)) or "it hung up") from None
+                raise errors.not_let_in(place, errors.one_line(str(error)) or "it hung up") from None
             if further:
-                raise troubles.not_let_in(place, f"after the key it also wants {', '.join(further)}")
+                raise errors.not_let_in(place, f"after the key it also wants {', '.join(further)}")
             return
         raise _no_key_left(self._endpoint, offered, "it accepts none of " + ", ".join(name for name, _ in offered.keys))
 
@@ -147,4 +147,4 @@ def _no_key_left(endpoint: Endpoint, offered: Offer, reason: str) -> TransportEr
     ]
     reason = "; ".join((reason, *(f"{path} {problem}" for path, problem in worth_a_word)))
     encrypted = next((path for path, problem in worth_a_word if problem == _ENCRYPTED), "")
-    return troubles.not_let_in(endpoint.place, reason, encrypted)
+    return errors.not_let_in(endpoint.place, reason, encrypted)

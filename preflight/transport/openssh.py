@@ -8,13 +8,13 @@ from pathlib import Path
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
-from preflight.transport import process, ssh_log, troubles
+from preflight.transport import errors, process, ssh_log
 from preflight.transport.attempt import current, waiting_for
 from preflight.transport.bootstrap import Call
+from preflight.transport.errors import Place
 from preflight.transport.process import Process, ProcessChannel
 from preflight.transport.retry import once_more
 from preflight.transport.ssh_command import ssh_argv
-from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, Options, Program, TransportError
 
 _LOOK_AGAIN = 0.02  # seconds between two looks whether ssh has logged in
@@ -112,14 +112,14 @@ class _Call(Call):
             if ssh_log.logged_in(_text(self._log)):
                 return True
             if not running:
-                raise self.error(_SSH_FAILED, b"", b"") or troubles.hung_up(self.place, "ssh ended without a word")
+                raise self.error(_SSH_FAILED, b"", b"") or errors.hung_up(self.place, "ssh ended without a word")
             time.sleep(_LOOK_AGAIN)
         return False
 
     def timed_out(self, seconds: float) -> TransportError:
         doing = current().waiting_for if self.talk else "the program"
         stage = doing if ssh_log.logged_in(_text(self._log)) else "ssh to log in"
-        return troubles.timed_out(self.place, seconds, stage)
+        return errors.timed_out(self.place, seconds, stage)
 
     def error(self, status: int, stdout: bytes, stderr: bytes) -> TransportError | None:
         """Why the program did not run to its end; None if it did. Announces a key that was accepted as new."""

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from preflight.transport import attempt, troubles
+from preflight.transport import attempt, errors
+from preflight.transport.errors import Place
 from preflight.transport.streams import STDERR_TAIL, Chunk, Output, Tail, split_lines
 from preflight.transport.sudo import Talk
-from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, TransportError
 
 _EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
@@ -206,7 +206,7 @@ class ProcessChannel:
             with self._sending:
                 self._process.send(data)
         except (OSError, ValueError) as error:
-            raise troubles.closed(self._place, troubles.one_line(str(error))) from None
+            raise errors.closed(self._place, errors.one_line(str(error))) from None
 
     def lines(self) -> Iterator[bytes]:
         return split_lines(self._stdout())

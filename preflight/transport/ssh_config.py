@@ -15,9 +15,9 @@ from paramiko.ssh_exception import ConfigParseError
 
 from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.model.errors import UsageError
-from preflight.transport import troubles
+from preflight.transport import errors
+from preflight.transport.errors import Place
 from preflight.transport.ssh_files import LARGEST_CONFIG, text_of
-from preflight.transport.troubles import Place
 
 _MOST_JUMPS = 8
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
@@ -58,7 +58,7 @@ class SshConfig:
                 config.parse(text.splitlines())
             except (ConfigParseError, ValueError) as error:  # ValueError: a quote of a Match that does not end
                 raise UsageError(
-                    f"{path}: {troubles.one_line(str(error))}; correct it, or have ssh read the file: "
+                    f"{path}: {errors.one_line(str(error))}; correct it, or have ssh read the file: "
                     'transport = "openssh" under [ssh] in the inventory'
                 ) from None
         return config
@@ -67,7 +67,7 @@ class SshConfig:
         for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
-                    f"{path}: Include {troubles.one_line(pattern)} is not read; if it matters for these hosts, set "
+                    f"{path}: Include {errors.one_line(pattern)} is not read; if it matters for these hosts, set "
                     'transport = "openssh" under [ssh] in the inventory'
                 )
 
@@ -87,7 +87,7 @@ class SshConfig:
     def _resolve(self, name: str, alias: str, ssh: Ssh, hops: tuple[Bastion, ...], depth: int = 0) -> Endpoint:
         """`hops`: the bastions on the way, the last one next to the host; none: as the configuration has it."""
         if depth > _MOST_JUMPS:
-            raise troubles.too_many_bastions(Place(name, alias), _MOST_JUMPS)
+            raise errors.too_many_bastions(Place(name, alias), _MOST_JUMPS)
         config = self._config.lookup(alias)
         via = None
         hops = hops or _jumps(name, alias, config)
@@ -129,7 +129,7 @@ class SshConfig:
 
 def _port(text: str, alias: str) -> int:
     if not re.fullmatch(r"0*[0-9]{1,5}", text) or not 0 < int(text[-5:]) < 65536:
-        raise UsageError(f"~/.ssh/config: Port {troubles.one_line(text)} for {alias} is not a port")
+        raise UsageError(f"~/.ssh/config: Port {errors.one_line(text)} for {alias} is not a port")
     return int(text)
 
 
@@ -138,7 +138,7 @@ def _jumps(name: str, alias: str, config: SSHConfigDict) -> tuple[Bastion, ...]:
     jump = config.get("proxyjump", "none")
     if jump.lower() == "none":
         if config.get("proxycommand"):
-            raise troubles.proxy_command(Place(name, alias))
+            raise errors.proxy_command(Place(name, alias))
         return ()
     hops = tuple(_jump(hop) for hop in jump.split(","))
     # A `Host *` block with a ProxyJump applies to the bastion itself, too.
@@ -150,6 +150,6 @@ def _jump(text: str) -> Bastion:
         r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:]+)(?::(?P<port>\d+))?/?", text.strip()
     )
     if not matched:
-        raise UsageError(f"~/.ssh/config: ProxyJump {troubles.one_line(text)} is not like user@host:port")
+        raise UsageError(f"~/.ssh/config: ProxyJump {errors.one_line(text)} is not like user@host:port")
     port = matched["port"]
     return Bastion(matched["host"].strip("[]"), matched["user"], int(port) if port else None)

@@ -7,10 +7,10 @@ stands in lines that start with "debug1: Remote:" and is matched by none of the 
 import re
 from pathlib import Path
 
-from preflight.transport import troubles
+from preflight.transport import errors
+from preflight.transport.errors import Place, one_line
 from preflight.transport.known_hosts import parse
 from preflight.transport.ssh_files import LARGEST_KNOWN_HOSTS, text_of
-from preflight.transport.troubles import Place, one_line
 from preflight.transport.types import Options, TransportError
 
 
@@ -34,30 +34,30 @@ def accepted_key(log: str, place: Place) -> str:
     """The notice for a host key that ssh accepted as new; empty if there was none."""
     added = re.search(r"^Warning: Permanently added .* to the list of known hosts", log, re.MULTILINE)
     key_type, fingerprint = _shown_key(log)
-    return troubles.key_accepted(place, key_type, fingerprint) if added else ""
+    return errors.key_accepted(place, key_type, fingerprint) if added else ""
 
 
 def failure(log: str, place: Place, options: Options, known_hosts: tuple[str, ...]) -> TransportError:
     """Why ssh ended before the program did."""
     if logged_in(log):
-        return troubles.closed(place, _last_word(log))
+        return errors.closed(place, _last_word(log))
     key_type, fingerprint = _shown_key(log)
     if re.search(r"^@ +WARNING: REVOKED HOST KEY", log, re.MULTILINE):
-        return troubles.key_revoked(place, fingerprint, " or ".join(known_hosts) or "a known_hosts file")
+        return errors.key_revoked(place, fingerprint, " or ".join(known_hosts) or "a known_hosts file")
     if changed := re.search(r"^Offending \S+ key in (.+:\d+)$", log, re.MULTILINE):
-        return troubles.key_changed(place, key_type, fingerprint, _known_key(changed[1]), changed[1])
+        return errors.key_changed(place, key_type, fingerprint, _known_key(changed[1]), changed[1])
     if re.search(r"^No \S+ host key is known for |^Host key verification failed", log, re.MULTILINE):
-        return troubles.key_unknown(place, key_type, fingerprint, known_hosts)
+        return errors.key_unknown(place, key_type, fingerprint, known_hosts)
     if found := re.search(r"^ssh: Could not resolve hostname \S+: (.+)", log, re.MULTILINE):
-        return troubles.unresolved(place, one_line(found[1]))
+        return errors.unresolved(place, one_line(found[1]))
     if found := re.search(r"^\S+: Permission denied \(.+\)|: Too many authentication failures", log, re.MULTILINE):
-        return troubles.not_let_in(place, one_line(found[0].partition(": ")[2]))
+        return errors.not_let_in(place, one_line(found[0].partition(": ")[2]))
     if re.search(r"^(ssh: connect to host .*: )?Connection timed out", log, re.MULTILINE):
         stage = "the ssh banner" if "debug1: Connection established" in log else "the TCP connection"
-        return troubles.timed_out(place, options.connect_timeout, stage)
+        return errors.timed_out(place, options.connect_timeout, stage)
     if found := re.search(r"^ssh: connect to host .* port \d+: (.+)", log, re.MULTILINE):
-        return troubles.refused(place, one_line(found[1]))
-    return troubles.hung_up(place, _last_word(log))
+        return errors.refused(place, one_line(found[1]))
+    return errors.hung_up(place, _last_word(log))
 
 
 def bastion_failure(
@@ -65,11 +65,11 @@ def bastion_failure(
 ) -> TransportError:
     """Why there is no way through the bastion, from the log of the ssh that connects to it."""
     if not logged_in(log):
-        return troubles.bastion_failed(place, failure(log, bastion, options, known_hosts))
+        return errors.bastion_failed(place, failure(log, bastion, options, known_hosts))
     found = re.search(r"open failed: (administratively prohibited|connect failed): (.*)", log)
     if found and found[1] == "connect failed":
-        return troubles.refused(place, one_line(found[2]))
-    return troubles.bastion_forbids(place, one_line(found[2]) if found else _last_word(log))
+        return errors.refused(place, one_line(found[2]))
+    return errors.bastion_forbids(place, one_line(found[2]) if found else _last_word(log))
 
 
 def _shown_key(log: str) -> tuple[str, str]:

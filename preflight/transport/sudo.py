@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.attempt import waiting_for
+from preflight.transport.errors import Place
 from preflight.transport.password import NotSentError, Password, Trial
 from preflight.transport.streams import STDERR_KEPT, Chunk, Tail
-from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError
 
 _NOISE_KEPT = 64 << 10  # bytes of what a login shell prints before the program begins, the last ones
@@ -98,7 +98,7 @@ class Talk:
                 try:
                     trial = stack.enter_context(self._password.trial(self._place.host, deadline))
                 except NotSentError as error:
-                    raise troubles.sudo_password_not_sent(self._place, error.by) from None
+                    raise errors.sudo_password_not_sent(self._place, error.by) from None
                 send(trial.line)
                 waiting_for("sudo's answer to the password")
                 before, said = said, b""
@@ -111,8 +111,8 @@ class Talk:
     def _asked_again(self, said: bytes) -> TransportError:
         """`said`: sudo's words between the two questions. Who got the password wrong is told so."""
         if said.strip():
-            return troubles.sudo_password_refused(self._place, said)
-        return troubles.sudo_wants_more(self._place, self._user)
+            return errors.sudo_password_refused(self._place, said)
+        return errors.sudo_wants_more(self._place, self._user)
 
 
 # sudo translates its messages, but not its name in front. The one exception is a mere warning.
@@ -136,17 +136,17 @@ def not_started(
 ) -> TransportError | None:
     """Whether sudo, asked to become `user`, ended without starting the program; None if it did start it."""
     if status in (126, 127):
-        return troubles.sudo_missing(place) if _MISSING.search(stderr) else None
+        return errors.sudo_missing(place) if _MISSING.search(stderr) else None
     if status != 1:
         return None
     if _CANNOT_FIND.search(stderr):
-        return troubles.no_python(place, program, stderr)
+        return errors.no_python(place, program, stderr)
     if _NO_TERMINAL.search(stderr):
-        return troubles.sudo_wants_terminal(place)
+        return errors.sudo_wants_terminal(place)
     if _FORBIDS.search(stderr):
-        return troubles.sudo_forbids(place, user, stderr)
+        return errors.sudo_forbids(place, user, stderr)
     if _WRONG.search(stderr):
-        return troubles.sudo_password_refused(place, stderr)
+        return errors.sudo_password_refused(place, stderr)
     if not stdout and _SAYS.search(stderr):
-        return troubles.sudo_refused(place, user, stderr)
+        return errors.sudo_refused(place, user, stderr)
     return None

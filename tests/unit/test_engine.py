@@ -19,13 +19,13 @@ from types import SimpleNamespace
 import pytest
 
 from preflight.model.cluster import Host
-from preflight.transport.engine import calls, frames, nodes, outgoing
+from preflight.transport.engine import callbacks, frames, nodes, order_queue
 from preflight.transport.engine import engine as engines
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.engine import Engine
 from preflight.transport.engine.site import Site
+from preflight.transport.errors import Place
 from preflight.transport.programs import source
-from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError, Trouble
 
 STAND_IN = Path(__file__).with_name("stand_in_engine.py")
@@ -242,7 +242,7 @@ def test_a_node_that_falls_silent_is_lost_alone(engine: MakeEngine, monkeypatch:
     first, second = hosts(2)
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
     relay = relay_of(over, second)
-    monkeypatch.setattr(outgoing, "BEAT", 0.2)
+    monkeypatch.setattr(order_queue, "BEAT", 0.2)
     monkeypatch.setattr(nodes, "SILENCE", 6.0)
     os.kill(relay, signal.SIGSTOP)
     try:
@@ -340,7 +340,7 @@ def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -
 def test_who_calls_without_the_token_hears_nothing_and_is_dropped(
     engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "SHOW", 0.5)
+    monkeypatch.setattr(callbacks, "SHOW", 0.5)
     over = engine(1, "deaf")
     (host,) = hosts(1)
     channel = over.start(host, Program(ECHO), timeout=PATIENCE)
@@ -368,7 +368,7 @@ def test_calls_of_a_node_that_ends_do_not_disturb_the_others(engine: MakeEngine)
 
 
 def test_a_node_that_cannot_call_says_so(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls.Calls, "addresses", lambda *_: "127.0.0.1:1")
+    monkeypatch.setattr(callbacks.Calls, "addresses", lambda *_: "127.0.0.1:1")
     error = error_of(lambda: engine(1, "deaf").run(hosts(1)[0], Program(""), timeout=PATIENCE))
     assert "no way to the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary
 
@@ -407,9 +407,9 @@ def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_t
         def sendall(self, _: bytes) -> None:
             heard.append(b"told")
 
-    monkeypatch.setattr(calls, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    over = calls.Calls("token")
-    over._tell([calls._Caller(one(), 0.0, b"", known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    over = callbacks.Calls("token")
+    over._tell([callbacks._Caller(one(), 0.0, b"", known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
     over.close()
     assert heard == [b"told"]
     assert now[0] < 10  # relays end themselves after 20

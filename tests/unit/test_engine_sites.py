@@ -9,7 +9,7 @@ import pytest
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
-from preflight.transport.engine import calls, site
+from preflight.transport.engine import callbacks, site
 from preflight.transport.engine.open_mpi import open_mpi
 from preflight.transport.engine.slurm import slurm
 
@@ -167,9 +167,9 @@ def test_as_many_files_may_be_open_as_nodes_call_back(monkeypatch: pytest.Monkey
     raised = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
-    calls.make_room(500)
+    callbacks.make_room(500)
     assert raised == []
-    calls.make_room(2000)
+    callbacks.make_room(2000)
     assert raised == [(2256, 4096)]
     with pytest.raises(UsageError, match=r"5000 nodes call back here, and 4096 files may be open: ulimit -Hn 5256"):
-        calls.make_room(5000)
+        callbacks.make_room(5000)

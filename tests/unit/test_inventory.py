@@ -11,7 +11,7 @@ import pytest
 
 from preflight.inventory import InventoryError, fold, limit, load
 from preflight.inventory.hostset import expand
-from preflight.inventory.locate import Lines
+from preflight.inventory.key_lines import Lines
 from preflight.model.cluster import (
     Bastion,
     Cluster,

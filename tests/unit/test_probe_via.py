@@ -10,7 +10,7 @@ from preflight.cli.common import Session
 from preflight.cli.main import main
 from preflight.cli.probe import reached_as_asked
 from preflight.inventory import load
-from preflight.inventory.written_out import written_out
+from preflight.inventory.explicit import written_out
 from preflight.transport.engine import engine
 from preflight.transport.password import Password
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from preflight.transport.bootstrap import command_line, host_argv, not_started, source_bytes
-from preflight.transport.troubles import Place
+from preflight.transport.errors import Place
 from preflight.transport.types import Program, Trouble
 
 PLACE = Place("node01", "10.1.0.11", 22, "ops")

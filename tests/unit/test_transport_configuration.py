@@ -10,11 +10,11 @@ from paramiko import PKey
 
 from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.model.errors import UsageError
+from preflight.transport.errors import Place
 from preflight.transport.login import KeyFiles, offer
 from preflight.transport.ssh_command import ssh_argv
 from preflight.transport.ssh_config import Endpoint, SshConfig
 from preflight.transport.ssh_log import failure
-from preflight.transport.troubles import Place
 from preflight.transport.types import Options, TransportError, Trouble
 
 

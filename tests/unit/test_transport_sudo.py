@@ -11,10 +11,10 @@ import pytest
 
 from preflight.transport import Options, Program, TransportError, Trouble
 from preflight.transport.bootstrap import command_line
+from preflight.transport.errors import Place
 from preflight.transport.password import NotSentError, Password
 from preflight.transport.streams import Chunk
 from preflight.transport.sudo import Talk
-from preflight.transport.troubles import Place
 
 SECRET = "correct horse"
 PLACE = Place("node01", "10.1.0.11", 22, "ops")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from preflight.model.cluster import Host
-from preflight.transport.engine.calls import make_room
+from preflight.transport.engine.callbacks import make_room
 from preflight.transport.engine.engine import Engine
 from preflight.transport.engine.open_mpi import open_mpi
 from preflight.transport.engine.slurm import slurm

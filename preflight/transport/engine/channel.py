@@ -6,10 +6,10 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.engine import frames
+from preflight.transport.errors import Place
 from preflight.transport.streams import STDERR_TAIL, Chunk, Tail, split_lines
-from preflight.transport.troubles import Place
 from preflight.transport.types import TransportError
 
 MOST = 8 << 20  # bytes that wait here to be read; who says more is cut off, so that the others are heard
@@ -61,7 +61,7 @@ class EngineChannel:
 
     def _cut_off(self, why: str) -> None:
         self._tell(frames.end(0))
-        self.finish(error=troubles.closed(self._place, why))
+        self.finish(error=errors.closed(self._place, why))
 
     def finish(self, status: int | None = None, error: TransportError | None = None) -> None:
         with self._news:
@@ -73,7 +73,7 @@ class EngineChannel:
 
     def send(self, data: bytes) -> None:
         if self._over:
-            raise troubles.closed(self._place, "the program has ended")
+            raise errors.closed(self._place, "the program has ended")
         for words in self._words_for(data):
             self._tell(words)
 

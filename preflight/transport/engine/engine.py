@@ -19,16 +19,16 @@ from preflight.transport import attempt
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
 from preflight.transport.engine import frames
-from preflight.transport.engine.calls import Calls
+from preflight.transport.engine.callbacks import Calls
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.frames import Order
 from preflight.transport.engine.nodes import Nodes
-from preflight.transport.engine.outgoing import Outgoing
+from preflight.transport.engine.order_queue import Outgoing
 from preflight.transport.engine.site import Site
+from preflight.transport.errors import Place
 from preflight.transport.process import Process
 from preflight.transport.programs import source
 from preflight.transport.streams import Output, split_lines
-from preflight.transport.troubles import Place
 from preflight.transport.types import Answer, Program, TransportError
 
 START = 120.0  # seconds for the engine to start something: jobs queue, and mpirun logs in everywhere first

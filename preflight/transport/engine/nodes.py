@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.engine import frames
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.frames import Said
@@ -97,7 +97,7 @@ class Nodes:
         """A line of the engine's stream."""
         said = frames.read(line, self._nonce)
         if said is None:
-            words = troubles.one_line(line)
+            words = errors.one_line(line)
             with self._news:
                 self._words.append(words)
                 for host, why in self._site.lost(words):

@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 from preflight.model.cluster import Host
 from preflight.model.errors import NotSeenError, UsageError
-from preflight.transport.engine.calls import make_room
+from preflight.transport.engine.callbacks import make_room
 from preflight.transport.engine.engine import Engine
-from preflight.transport.engine.proof import gang_key
+from preflight.transport.engine.handshake import gang_key
 from preflight.transport.engine.site import Site
 from preflight.transport.fanout import MOST_AT_ONCE, fan_out
 from preflight.transport.programs import source

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport.engine.calls import Calls
-from preflight.transport.engine.proof import CALLED, CALLER, answer, gang_key, proof
+from preflight.transport.engine.callbacks import Calls
+from preflight.transport.engine.handshake import CALLED, CALLER, answer, gang_key, proof
 from preflight.transport.programs import source
 
 KEY = gang_key("of-this-gang-and-no-other", ("train-0", "train-1"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from preflight.inventory import words
+from preflight.inventory import pydantic_errors
 from preflight.inventory.errors import Location, Problem
 from preflight.inventory.schema import ARRAYS_OF_TABLES, Document, HostTable, WaiverTable
 from preflight.model.cluster import Product
@@ -45,7 +45,7 @@ def examine(data: dict[str, Any]) -> tuple[Sound | None, list[Problem]]:
     try:
         return Sound(Document.model_validate(data), frozenset(), kept), []
     except ValidationError as error:
-        problems = words.problems(error)
+        problems = pydantic_errors.problems(error)
         wrong = {_to_leave_out(detail["loc"]) for detail in error.errors(include_url=False)}
     kept = {key: [number for number in numbers if (key, number) not in wrong] for key, numbers in kept.items()}
     try:
@@ -62,10 +62,10 @@ def _table(location: Location) -> Location:
 
 def _to_leave_out(loc: tuple[str | int, ...]) -> Location:
     """The wrong key, or its table if that cannot be without it."""
-    at = words.location(loc)
+    at = pydantic_errors.location(loc)
     table = _table(at)
     key = at[len(table) : len(table) + 1]
-    known = words.model_of(loc[: loc.index(key[0], len(table))]).model_fields if key else {}
+    known = pydantic_errors.model_of(loc[: loc.index(key[0], len(table))]).model_fields if key else {}
     return table if not key or (key[0] in known and known[str(key[0])].is_required()) else table + key
 
 

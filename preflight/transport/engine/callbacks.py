@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from preflight.model.errors import UsageError
-from preflight.transport.engine import proof
+from preflight.transport.engine import handshake
 from preflight.transport.engine.frames import FRAME
 
 SHOW = 5.0  # seconds that a caller has to show the token
@@ -146,7 +146,7 @@ class Calls:
     def _look_at(self, caller: _Caller, line: bytes) -> None:
         with self._lock:
             if not caller.wanted:
-                answer, caller.wanted = proof.answer(self._key, line)
+                answer, caller.wanted = handshake.answer(self._key, line)
                 self._tell([caller], answer)
                 return
             caller.known = hmac.compare_digest(line, caller.wanted)

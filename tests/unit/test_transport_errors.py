@@ -5,37 +5,37 @@ import sys
 
 import pytest
 
-from preflight.transport import troubles
+from preflight.transport import errors
+from preflight.transport.errors import Place, one_line
 from preflight.transport.streams import Tail, split_lines
-from preflight.transport.troubles import Place, one_line
 from preflight.transport.types import Program, TransportError, Trouble
 
 PLACE = Place("node01", "10.1.0.11", 2222, "ops")
-CAUSE = troubles.refused(Place("bastion jump", "jump", 22), "Connection refused")
+CAUSE = errors.refused(Place("bastion jump", "jump", 22), "Connection refused")
 
 EVERY = [
-    troubles.unresolved(PLACE, "Name or service not known"),
-    troubles.refused(PLACE, "Connection refused"),
-    troubles.hung_up(PLACE, "Connection reset by peer"),
-    troubles.timed_out(PLACE, 10, "the TCP connection"),
-    troubles.key_unknown(PLACE, "ssh-ed25519", "SHA256:abc", ("/root/.ssh/known_hosts",)),
-    troubles.key_changed(PLACE, "ssh-ed25519", "SHA256:abc", "ssh-ed25519 SHA256:def", "/root/.ssh/known_hosts:7"),
-    troubles.key_revoked(PLACE, "SHA256:abc", "/root/.ssh/known_hosts:7"),
-    troubles.not_let_in(PLACE, "it accepts none of /root/.ssh/id_ed25519"),
-    troubles.no_python(PLACE, Program(""), b"sh: 1: exec: python3: not found\n"),
-    troubles.sudo_refused(PLACE, "root", b"sudo: a password is required\n"),
-    troubles.sudo_forbids(PLACE, "root", b"ops is not in the sudoers file.\n"),
-    troubles.sudo_wants_terminal(PLACE),
-    troubles.sudo_missing(PLACE),
-    troubles.sudo_password_refused(PLACE, b"Sorry, try again.\n"),
-    troubles.sudo_password_not_sent(PLACE, "node09"),
-    troubles.sudo_wants_more(PLACE, "root"),
-    troubles.closed(PLACE, "Connection reset by peer"),
-    troubles.bastion_failed(PLACE, CAUSE),
-    troubles.bastion_forbids(PLACE, "open failed"),
-    troubles.proxy_command(PLACE),
-    troubles.too_many_bastions(PLACE, 8),
-    troubles.abandoned("node01", 30, "the program"),
+    errors.unresolved(PLACE, "Name or service not known"),
+    errors.refused(PLACE, "Connection refused"),
+    errors.hung_up(PLACE, "Connection reset by peer"),
+    errors.timed_out(PLACE, 10, "the TCP connection"),
+    errors.key_unknown(PLACE, "ssh-ed25519", "SHA256:abc", ("/root/.ssh/known_hosts",)),
+    errors.key_changed(PLACE, "ssh-ed25519", "SHA256:abc", "ssh-ed25519 SHA256:def", "/root/.ssh/known_hosts:7"),
+    errors.key_revoked(PLACE, "SHA256:abc", "/root/.ssh/known_hosts:7"),
+    errors.not_let_in(PLACE, "it accepts none of /root/.ssh/id_ed25519"),
+    errors.no_python(PLACE, Program(""), b"sh: 1: exec: python3: not found\n"),
+    errors.sudo_refused(PLACE, "root", b"sudo: a password is required\n"),
+    errors.sudo_forbids(PLACE, "root", b"ops is not in the sudoers file.\n"),
+    errors.sudo_wants_terminal(PLACE),
+    errors.sudo_missing(PLACE),
+    errors.sudo_password_refused(PLACE, b"Sorry, try again.\n"),
+    errors.sudo_password_not_sent(PLACE, "node09"),
+    errors.sudo_wants_more(PLACE, "root"),
+    errors.closed(PLACE, "Connection reset by peer"),
+    errors.bastion_failed(PLACE, CAUSE),
+    errors.bastion_forbids(PLACE, "open failed"),
+    errors.proxy_command(PLACE),
+    errors.too_many_bastions(PLACE, 8),
+    errors.abandoned("node01", 30, "the program"),
 ]
 
 
@@ -53,8 +53,8 @@ def test_every_sentence_names_the_host_first_and_has_a_remedy_on_one_line(error:
 
 def test_remedies_are_commands_with_every_word_quoted() -> None:
     place = Place("node01", "10.1.0.11; reboot", 2222, "ops")
-    assert "ssh -v -p 2222 'ops@10.1.0.11; reboot'" in troubles.timed_out(place, 1, "x").remedy
-    changed = troubles.key_changed(PLACE, "t", "f", "k", "/home/a b/known_hosts:3")
+    assert "ssh -v -p 2222 'ops@10.1.0.11; reboot'" in errors.timed_out(place, 1, "x").remedy
+    changed = errors.key_changed(PLACE, "t", "f", "k", "/home/a b/known_hosts:3")
     assert "ssh-keygen -R '[10.1.0.11]:2222' -f '/home/a b/known_hosts'" in changed.remedy
 
 

@@ -5,8 +5,8 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from itertools import combinations
 from typing import NamedTuple
 
-from preflight.inventory.device_addresses import FOUR_SUBNETS_HOLD, Entry, device_count, in_amp_mode, slot
-from preflight.inventory.errors import Location, Problem
+from preflight.inventory.device_addresses import FOUR_SUBNETS_HOLD, HostEntry, device_count, in_amp_mode, slot
+from preflight.inventory.errors import Location, Mistake
 from preflight.inventory.schema import Document, FourSubnets, OneSubnet
 from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.cluster import Device, Fabric, Product
@@ -15,22 +15,22 @@ _PLAN: Location = ("device_addresses",)
 _NO_GATEWAY = "a direct fabric is a fibre between two servers: it has no gateway"
 
 
-def of_the_cluster(document: Document) -> Iterator[Problem]:
+def of_the_cluster(document: Document) -> Iterator[Mistake]:
     """What [cluster] says of the devices' network that this product does not have."""
     cluster = document.cluster
     if cluster.superpod and cluster.product is not Product.ATLAS_A3:
-        yield Problem(("cluster", "superpod"), f"super-pods are of atlas-a3, the cluster is of {cluster.product}")
+        yield Mistake(("cluster", "superpod"), f"super-pods are of atlas-a3, the cluster is of {cluster.product}")
     if cluster.device_mtu and not cluster.product.is_npu:
-        yield Problem(("cluster", "device_mtu"), f"{cluster.product} devices have no network port of their own")
+        yield Mistake(("cluster", "device_mtu"), f"{cluster.product} devices have no network port of their own")
 
 
-def of_the_plan(document: Document) -> Iterator[Problem]:
+def of_the_plan(document: Document) -> Iterator[Mistake]:
     """What is wrong with [device_addresses] by itself, or for a cluster of this product and fabric."""
     plan, product = document.device_addresses, document.cluster.product
     if plan is None:
         return
     if not product.is_npu:
-        yield Problem(_PLAN, f"{product} devices have no addresses of their own; remove this table")
+        yield Mistake(_PLAN, f"{product} devices have no addresses of their own; remove this table")
         return
     if isinstance(plan, FourSubnets):
         key, gateway = "gateways", bool(plan.gateways)
@@ -39,67 +39,67 @@ def of_the_plan(document: Document) -> Iterator[Problem]:
         key, gateway = "gateway", bool(plan.gateway)
         yield from _of_one_subnet(plan)
     if gateway and document.cluster.fabric is Fabric.DIRECT:
-        yield Problem((*_PLAN, key), _NO_GATEWAY)
+        yield Mistake((*_PLAN, key), _NO_GATEWAY)
     if plan.detect == "gateway" and not gateway:
-        yield Problem((*_PLAN, "detect"), f'"gateway" needs {key} beside it')
+        yield Mistake((*_PLAN, "detect"), f'"gateway" needs {key} beside it')
     for only in ("first_host", "per_host") if plan.by == "order" else ():
         if only in plan.model_fields_set:
-            yield Problem((*_PLAN, only), 'counts in a plan by = "name" only')
+            yield Mistake((*_PLAN, only), 'counts in a plan by = "name" only')
 
 
-def _of_four_subnets(plan: FourSubnets, product: Product) -> Iterator[Problem]:
+def _of_four_subnets(plan: FourSubnets, product: Product) -> Iterator[Mistake]:
     if product is not Product.ATLAS_A1:
         text = f'four-subnets is the rule of atlas-a1; {product} takes plan = "one-subnet"'
-        yield Problem((*_PLAN, "plan"), text)
+        yield Mistake((*_PLAN, "plan"), text)
     for (rail, subnet), (other_rail, other) in combinations(enumerate(plan.subnets), 2):
         if subnet.overlaps(other):
             text = f"{other} overlaps subnets[{rail}]; devices {rail} and {other_rail} need different ones"
-            yield Problem((*_PLAN, "subnets", other_rail), text)
+            yield Mistake((*_PLAN, "subnets", other_rail), text)
     for rail, gateway in enumerate(plan.gateways or ()):
         if gateway not in plan.subnets[rail]:
-            yield Problem((*_PLAN, "gateways", rail), f"{gateway} is not in {plan.subnets[rail]}")
+            yield Mistake((*_PLAN, "gateways", rail), f"{gateway} is not in {plan.subnets[rail]}")
 
 
-def _of_one_subnet(plan: OneSubnet) -> Iterator[Problem]:
+def _of_one_subnet(plan: OneSubnet) -> Iterator[Mistake]:
     if plan.first and plan.first not in plan.subnet:
-        yield Problem((*_PLAN, "first"), f"{plan.first} is not in {plan.subnet}")
+        yield Mistake((*_PLAN, "first"), f"{plan.first} is not in {plan.subnet}")
     if plan.gateway and plan.gateway not in plan.subnet:
-        yield Problem((*_PLAN, "gateway"), f"{plan.gateway} is not in {plan.subnet}")
+        yield Mistake((*_PLAN, "gateway"), f"{plan.gateway} is not in {plan.subnet}")
 
 
-def of_a_host(document: Document, entry: Entry) -> Iterator[Problem]:
+def of_a_host(document: Document, entry: HostEntry) -> Iterator[Mistake]:
     """What is wrong with the addresses that are written out for one host."""
     table, at = entry.table, ("hosts", entry.number)
     if table.device_addresses is None:
         for key in ("gateways", "detect"):
             if getattr(table, key) is not None:
-                yield Problem((*at, key), "needs device_addresses beside it")
+                yield Mistake((*at, key), "needs device_addresses beside it")
         return
     if not document.cluster.product.is_npu:
         text = f"{document.cluster.product} devices have no addresses of their own; remove this key"
-        yield Problem((*at, "device_addresses"), text)
+        yield Mistake((*at, "device_addresses"), text)
         return
     if len(table.name) > 1:
         text = f"written out for {len(table.name)} hosts at once; give each a [[hosts]] of its own"
-        yield Problem((*at, "device_addresses"), text)
+        yield Mistake((*at, "device_addresses"), text)
     count = device_count(document, table)
     for key in ("device_addresses", "gateways", "detect"):
         values = getattr(table, key)
         if values is not None and len(values) != count:
-            yield Problem((*at, key), f"should have {count} entries, one a device; found {len(values)}")
+            yield Mistake((*at, key), f"should have {count} entries, one a device; found {len(values)}")
     if table.gateways and document.cluster.fabric is Fabric.DIRECT:
-        yield Problem((*at, "gateways"), _NO_GATEWAY)
+        yield Mistake((*at, "gateways"), _NO_GATEWAY)
 
 
-def of_slots(document: Document, entries: list[Entry]) -> Iterator[Problem]:
+def of_slots(document: Document, entries: list[HostEntry]) -> Iterator[Mistake]:
     """Hosts without a place of their own in a plan by name; of the hosts of one table the first is told."""
     plan = document.device_addresses
     if plan is None or plan.by == "order":
         for number, table in {entry.number: entry.table for entry in entries}.items():
             if table.slot is not None:
-                yield Problem(("hosts", number, "slot"), 'counts with device_addresses.by = "name" only')
+                yield Mistake(("hosts", number, "slot"), 'counts with device_addresses.by = "name" only')
         return
-    holders: dict[int, Entry] = {}
+    holders: dict[int, HostEntry] = {}
     told: set[int] = set()
     for entry in entries:
         if entry.table.device_addresses is not None or entry.number in told:
@@ -111,28 +111,28 @@ def of_slots(document: Document, entries: list[Entry]) -> Iterator[Problem]:
 
 
 def _without_a_place(
-    plan: FourSubnets | OneSubnet, devices: int, entry: Entry, holders: dict[int, Entry]
-) -> Problem | None:
+    plan: FourSubnets | OneSubnet, devices: int, entry: HostEntry, holders: dict[int, HostEntry]
+) -> Mistake | None:
     at: Location = ("hosts", entry.number, "slot" if entry.table.slot is not None else "name")
     place = slot(plan, entry)
     if place is None:
-        return Problem(at, f"{entry.name} has no number, which gives a host its addresses here; give it a slot")
+        return Mistake(at, f"{entry.name} has no number, which gives a host its addresses here; give it a slot")
     if place < 0:
-        return Problem(at, f"{entry.name} comes before device_addresses.first_host, {plan.first_host}")
+        return Mistake(at, f"{entry.name} comes before device_addresses.first_host, {plan.first_host}")
     holder = holders.setdefault(place, entry)
     if holder is not entry:
         text = f"{entry.name} has slot {place}, which is that of {holder.name}; give one of them another slot"
-        return Problem(at, text, ("hosts", holder.number, at[2]))
+        return Mistake(at, text, ("hosts", holder.number, at[2]))
     if isinstance(plan, OneSubnet) and devices > plan.per_host:
         text = f"{entry.name} has {devices} devices, and {plan.per_host} addresses a host are kept"
-        return Problem((*_PLAN, "per_host"), f"{text}; write out this host's (another number moves all)")
+        return Mistake((*_PLAN, "per_host"), f"{text}; write out this host's (another number moves all)")
     return None
 
 
 class Placed(NamedTuple):
     """A device on its host."""
 
-    entry: Entry
+    entry: HostEntry
     device: Device
 
     def __str__(self) -> str:
@@ -148,11 +148,11 @@ class Placed(NamedTuple):
         return _PLAN if self.planned else ("hosts", self.entry.number, "device_addresses", self.device.index)
 
 
-def of_hosts_for_the_plan(document: Document, entries: list[Entry], placed: list[Placed]) -> Iterator[Problem]:
+def of_hosts_for_the_plan(document: Document, entries: list[HostEntry], placed: list[Placed]) -> Iterator[Mistake]:
     """Hosts that are too few, or planned devices that no address is left for; of each subnet the first is told."""
     plan = document.device_addresses
     if plan and plan.detect == "next-host" and len(entries) < 2:
-        yield Problem((*_PLAN, "detect"), "there is no next host; name an address, or leave it out")
+        yield Mistake((*_PLAN, "detect"), "there is no next host; name an address, or leave it out")
     yield from of_slots(document, entries)
     left_over = [place for place in placed if place.planned and place.device.address is None]
     if plan and plan.by == "name":  # a host without a place has been told
@@ -163,18 +163,18 @@ def of_hosts_for_the_plan(document: Document, entries: list[Entry], placed: list
         if ninth:
             count = device_count(document, ninth.entry.table)
             text = f"four-subnets has places for {FOUR_SUBNETS_HOLD} devices a host; {ninth.entry.name} has {count}"
-            yield Problem((*_PLAN, "plan"), text)
+            yield Mistake((*_PLAN, "plan"), text)
         for rail, subnet in enumerate(plan.subnets):
             rest = [p for p in left_over if p.device.index < FOUR_SUBNETS_HOLD and p.device.index % 4 == rail]
             if rest:
                 text = f"{subnet} is full: {len(rest)} devices get no address, the first is {rest[0]}"
-                yield Problem((*_PLAN, "subnets", rail), text)
+                yield Mistake((*_PLAN, "subnets", rail), text)
     elif plan and left_over and (plan.first is None or plan.first in plan.subnet):
         text = f"{plan.subnet} is full: {len(left_over)} devices get no address, the first is {left_over[0]}"
-        yield Problem((*_PLAN, "subnet"), text)
+        yield Mistake((*_PLAN, "subnet"), text)
 
 
-def of_devices(document: Document, entries: list[Entry], placed: list[Placed]) -> Iterator[Problem]:
+def of_devices(document: Document, entries: list[HostEntry], placed: list[Placed]) -> Iterator[Mistake]:
     """Addresses that a device cannot have. What a plan gets wrong in the same way many times is told once."""
     cluster = document.cluster
     refused = refused_ranges(cluster.product, amp=in_amp_mode(document), superpod=cluster.superpod)
@@ -190,10 +190,10 @@ def of_devices(document: Document, entries: list[Entry], placed: list[Placed]) -
         holder = holders[place.device.address.ip]
         if holder.at != place.at:  # within a plan, or a table of several hosts, the cause is told elsewhere
             text = f"{place}: address {place.device.address.ip} is used twice, by {holder} too"
-            yield Problem(place.at, text, holder.at)
+            yield Mistake(place.at, text, holder.at)
         for kind, text in _impossible(refused, hosts, holders, place, place.device.address):
             if not place.planned or kind not in told:
-                yield Problem(place.at, f"{place}: {text}")
+                yield Mistake(place.at, f"{place}: {text}")
             if place.planned:
                 told.add(kind)
 

@@ -19,7 +19,7 @@ _FIRST = 11  # of a one-subnet plan, as an offset in its subnet
 
 
 @dataclass(frozen=True)
-class Entry:
+class HostEntry:
     """One host: its [[hosts]] table, that table's number in the file, what the table's ranges give it, and which of
     the table's hosts it is, from 0 on."""
 
@@ -30,7 +30,7 @@ class Entry:
     nth: int = 0
 
 
-def give(document: Document, entries: list[Entry]) -> list[Devices]:
+def give(document: Document, entries: list[HostEntry]) -> list[Devices]:
     """The devices of every host, in the order of `entries`; one for which the plan has no room gets no address."""
     plan = document.device_addresses
     given: list[Devices] = []
@@ -62,7 +62,7 @@ def in_amp_mode(document: Document) -> bool:
     return document.cluster.product is Product.ATLAS_A1 and isinstance(document.device_addresses, OneSubnet)
 
 
-def slot(plan: FourSubnets | OneSubnet, entry: Entry) -> int | None:
+def slot(plan: FourSubnets | OneSubnet, entry: HostEntry) -> int | None:
     """A host's place in a plan `by` name, from 0 on: its table's `slot`, or as the number in its name says. None where
     it has none, less than 0 where its number is below `first_host`."""
     if entry.table.slot is not None:
@@ -78,7 +78,7 @@ def number_of(name: str) -> int | None:
     return int(numbers[-1]) if numbers else None
 
 
-def _places(document: Document, entries: list[Entry]) -> list[int | None]:
+def _places(document: Document, entries: list[HostEntry]) -> list[int | None]:
     """How many addresses (in four subnets: of each) stand before those of each host; None: it has no place."""
     plan = document.device_addresses
     if plan is None:

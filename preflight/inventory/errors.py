@@ -13,7 +13,7 @@ _LONGEST_VALUE = 60  # characters of a wrong value that a sentence repeats
 
 
 @dataclass(frozen=True)
-class Problem:
+class Mistake:
     """One thing that is wrong: `at` is the key's path, ("hosts", 1, "name"); `first` is the other place, where two
     contradict each other."""
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from preflight.inventory.hostset import expand
-from preflight.inventory.name_ranges import Run, runs
+from preflight.inventory.name_ranges import NameRange, runs
 
 Table = dict[str, Any]
 
@@ -43,9 +43,9 @@ def _folded(tables: Sequence[Table], rest: Table, *, addressed: bool) -> Iterato
         yield {**dict(zip(columns, texts, strict=True)), **rest}
 
 
-def _lines(parts: Iterable[tuple[Run, ...]]) -> Iterator[list[tuple[Run, ...]]]:
+def _lines(parts: Iterable[tuple[NameRange, ...]]) -> Iterator[list[tuple[NameRange, ...]]]:
     """As many runs together as there is room for."""
-    line: list[tuple[Run, ...]] = []
+    line: list[tuple[NameRange, ...]] = []
     width = 0
     for part in parts:
         needed = max(len(run.text) for run in part) + 1

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
 )
 
 
-class Lines:
+class KeyLines:
     """Line numbers (from 1) of the tables and keys of a TOML text that tomllib has accepted.
 
     Keys inside inline tables and arrays have no line of their own: the enclosing key's line stands for them, and the

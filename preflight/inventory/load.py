@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from preflight.bounded_file import read_bounded
-from preflight.inventory.errors import InventoryError, Problem, dotted
-from preflight.inventory.key_lines import Lines
+from preflight.inventory.errors import InventoryError, Mistake, dotted
+from preflight.inventory.key_lines import KeyLines
 from preflight.model.cluster import Cluster
 
 _LARGEST_FILE = 16 << 20  # bytes; a host in a table of its own with all addresses written out takes about 400
@@ -39,7 +39,7 @@ def parse(text: str, path: Path) -> Cluster:
         given = give(sound.document, entries)
         problems += [*mismatches, *contradictions_in(sound, entries, given)]
     if sound is None or problems:
-        raise InventoryError(_told(path, Lines(text), problems))
+        raise InventoryError(_told(path, KeyLines(text), problems))
     return cluster_of(sound.document, entries, given, path.absolute().parent)
 
 
@@ -78,7 +78,7 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     return data
 
 
-def _told(path: Path, lines: Lines, problems: list[Problem]) -> str:
+def _told(path: Path, lines: KeyLines, problems: list[Mistake]) -> str:
     told = []
     for line, problem in sorted(((lines.of(problem.at), problem) for problem in problems), key=lambda pair: pair[0]):
         other = f"; first on line {lines.of(problem.first)}" if problem.first else ""

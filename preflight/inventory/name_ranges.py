@@ -9,18 +9,18 @@ _MOST_DIGITS = 9  # of a number in brackets
 
 
 @dataclass(frozen=True)
-class Run:
+class NameRange:
     """Words of which one number counts up. `words` with text and numbers in turn: ("node", "01", ".cluster")."""
 
     first: tuple[str, ...]
     length: int = 1
     at: int = -1  # which part counts; -1: not known before the second word
 
-    def followed_by(self, word: tuple[str, ...]) -> "Run | None":
+    def followed_by(self, word: tuple[str, ...]) -> "NameRange | None":
         """The run with one word more; None where that does not go on."""
         at = self.at if self.at >= 0 else self._differs_at(word)
         counts = at >= 0 and word == self._nth(self.length, at) and len(word[at]) <= _MOST_DIGITS
-        return Run(self.first, self.length + 1, at) if counts else None
+        return NameRange(self.first, self.length + 1, at) if counts else None
 
     def _differs_at(self, word: tuple[str, ...]) -> int:
         """The one number in which the word is another one; -1 where there is none such."""
@@ -46,9 +46,9 @@ def parts_of(word: str) -> tuple[str, ...]:
     return (word,) if ":" in word else tuple(_NUMBERS.split(word))
 
 
-def runs(rows: Iterable[Sequence[str]]) -> Iterator[tuple[Run, ...]]:
+def runs(rows: Iterable[Sequence[str]]) -> Iterator[tuple[NameRange, ...]]:
     """Rows of as many words each, a run a column: it goes on as long as all columns count up together."""
-    current: tuple[Run, ...] | None = None
+    current: tuple[NameRange, ...] | None = None
     for row in rows:
         words = [parts_of(word) for word in row]
         longer = current and [run.followed_by(word) for run, word in zip(current, words, strict=True)]
@@ -57,7 +57,7 @@ def runs(rows: Iterable[Sequence[str]]) -> Iterator[tuple[Run, ...]]:
         else:
             if current:
                 yield current
-            current = tuple(map(Run, words))
+            current = tuple(map(NameRange, words))
     if current:
         yield current
 

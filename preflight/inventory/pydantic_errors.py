@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from preflight.inventory.errors import Location, Problem, shown
+from preflight.inventory.errors import Location, Mistake, shown
 from preflight.inventory.schema import Document, FourSubnets, OneSubnet
 from preflight.model.product_names import not_known
 
@@ -24,9 +24,9 @@ _WANTED = {
 }
 
 
-def problems(error: ValidationError) -> list[Problem]:
+def problems(error: ValidationError) -> list[Mistake]:
     """Every error once; a missing key is not told where a misspelling beside it explains it."""
-    found: list[Problem] = []
+    found: list[Mistake] = []
     explained: set[Location] = set()
     details = error.errors(include_url=False)
     for detail in details:
@@ -34,11 +34,11 @@ def problems(error: ValidationError) -> list[Problem]:
             at = location(detail["loc"])
             close = difflib.get_close_matches(str(at[-1]), model_of(detail["loc"][:-1]).model_fields, 1)
             explained |= {(*at[:-1], key) for key in close}
-            found.append(Problem(at, f'unknown key; did you mean "{close[0]}"?' if close else "unknown key"))
+            found.append(Mistake(at, f'unknown key; did you mean "{close[0]}"?' if close else "unknown key"))
     for detail in details:
         at = location(detail["loc"])
         if detail["type"] != "extra_forbidden" and not (detail["type"] == "missing" and at in explained):
-            found.append(Problem((*at, "plan") if "union_tag" in detail["type"] else at, _sentence(detail, at)))
+            found.append(Mistake((*at, "plan") if "union_tag" in detail["type"] else at, _sentence(detail, at)))
     return found
 
 

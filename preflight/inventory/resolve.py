@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from preflight.inventory import address_rules, contradictions
-from preflight.inventory.device_addresses import Devices, Entry, in_amp_mode
-from preflight.inventory.errors import Problem
+from preflight.inventory.device_addresses import Devices, HostEntry, in_amp_mode
+from preflight.inventory.errors import Mistake
 from preflight.inventory.hostset import MOST_HOSTS
 from preflight.inventory.schema import Document, GateTable, HostSetupTable, HostTable, JobTable, ProbeTable, SshTable
-from preflight.inventory.valid_part import Sound
+from preflight.inventory.valid_part import ValidPart
 from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, Machine, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.gate import Context, GatePolicy, Unknown
 from preflight.model.ports import PortSet
@@ -18,21 +18,21 @@ _HCCL_DEADLINE = 180.0  # HCCL itself waits up to 170 s before it says what is w
 _DEADLINE = 60.0
 
 
-def entries_of(sound: Sound) -> tuple[list[Entry], list[Problem]]:
+def entries_of(sound: ValidPart) -> tuple[list[HostEntry], list[Mistake]]:
     """Every host by itself, in the file's order; and ranges that do not match or lead too far."""
-    entries: list[Entry] = []
+    entries: list[HostEntry] = []
     problems = []
     for number, table in sound.hosts():
         addresses = table.address or table.name
         if not _range_fits(table):
             text = f"{len(addresses)} addresses for {len(table.name)} names"
-            problems.append(Problem(("hosts", number, "address"), text))
+            problems.append(Mistake(("hosts", number, "address"), text))
             addresses = table.name
         if len(entries) + len(table.name) > MOST_HOSTS:
-            problems.append(Problem(("hosts", number), f"more than {MOST_HOSTS} hosts"))
+            problems.append(Mistake(("hosts", number), f"more than {MOST_HOSTS} hosts"))
             break
         named = zip(table.name, addresses, strict=True)
-        entries += (Entry(number, table, *pair, nth) for nth, pair in enumerate(named))
+        entries += (HostEntry(number, table, *pair, nth) for nth, pair in enumerate(named))
     return entries, problems
 
 
@@ -41,7 +41,7 @@ def _range_fits(table: HostTable) -> bool:
     return not table.address or len(table.address) == len(table.name)
 
 
-def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) -> Iterator[Problem]:
+def contradictions_in(sound: ValidPart, entries: list[HostEntry], given: list[Devices]) -> Iterator[Mistake]:
     """Everything that cannot be. A rule is left out where a table that it needs has lost something: what it would say
     could be wrong."""
     document = sound.document
@@ -81,7 +81,7 @@ def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) 
         yield from address_rules.of_devices(document, entries, placed)
 
 
-def cluster_of(document: Document, entries: list[Entry], given: list[Devices], folder: Path) -> Cluster:
+def cluster_of(document: Document, entries: list[HostEntry], given: list[Devices], folder: Path) -> Cluster:
     """The cluster that a document without contradictions describes. Relative paths of keys start at `folder`."""
     ports = document.ports
     return Cluster(

@@ -87,7 +87,7 @@ class NetworkTable(_Table):
     nic: Nic | None = None
 
 
-class _Plan(_Table):
+class _AddressPlan(_Table):
     """What both plans share: which place each host has among the addresses.
 
     `by` "order": the hosts' order in the file; "name": the number in the host's name, or its `slot`, so that a host
@@ -99,7 +99,7 @@ class _Plan(_Table):
     detect: Detect | None = None
 
 
-class FourSubnets(_Plan):
+class FourSubnets(_AddressPlan):
     """The rule of Atlas A1 in SMP mode: devices j and j + 4 share subnet j."""
 
     plan: Literal["four-subnets"]
@@ -108,7 +108,7 @@ class FourSubnets(_Plan):
     gateways: Annotated[list[Address], Field(min_length=4, max_length=4)] | None = None
 
 
-class OneSubnet(_Plan):
+class OneSubnet(_AddressPlan):
     """Consecutive addresses, host by host, device by device. `per_host`: the addresses that a place has, `by` name."""
 
     plan: Literal["one-subnet"]

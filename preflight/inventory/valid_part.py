@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from preflight.inventory import pydantic_errors
-from preflight.inventory.errors import Location, Problem
+from preflight.inventory.errors import Location, Mistake
 from preflight.inventory.schema import ARRAYS_OF_TABLES, Document, HostTable, WaiverTable
 from preflight.model.cluster import Product
 
@@ -16,7 +16,7 @@ _ANY_CLUSTER = {"name": "?", "product": Product.CPU}
 
 
 @dataclass(frozen=True)
-class Sound:
+class ValidPart:
     """`document` is what is left without the wrong keys, and without the tables that cannot be without them.
 
     `damaged`: the tables that lost a key or are gone: ("cluster",), ("hosts", 1). `kept`: the numbers that the
@@ -38,12 +38,12 @@ class Sound:
         return zip(self.kept["waivers"], self.document.waivers, strict=True)
 
 
-def examine(data: dict[str, Any]) -> tuple[Sound | None, list[Problem]]:
+def examine(data: dict[str, Any]) -> tuple[ValidPart | None, list[Mistake]]:
     """The sound part of what a TOML file says, None if too little is left of it; and everything wrong with its keys."""
     arrays = {key: data.get(key) for key in ARRAYS_OF_TABLES}
     kept = {key: list(range(len(tables))) if isinstance(tables, list) else [] for key, tables in arrays.items()}
     try:
-        return Sound(Document.model_validate(data), frozenset(), kept), []
+        return ValidPart(Document.model_validate(data), frozenset(), kept), []
     except ValidationError as error:
         problems = pydantic_errors.problems(error)
         wrong = {_to_leave_out(detail["loc"]) for detail in error.errors(include_url=False)}
@@ -52,7 +52,7 @@ def examine(data: dict[str, Any]) -> tuple[Sound | None, list[Problem]]:
         document = Document.model_validate({"cluster": _ANY_CLUSTER} | _without(wrong, data, ()))
     except ValidationError:
         return None, problems
-    return Sound(document, frozenset(_table(location) for location in wrong), kept), problems
+    return ValidPart(document, frozenset(_table(location) for location in wrong), kept), problems
 
 
 def _table(location: Location) -> Location:

@@ -8,23 +8,23 @@ from preflight.transport.fanout import fan_out
 from preflight.transport.types import (
     Answer,
     Channel,
+    ErrorKind,
     Options,
     Program,
     Progress,
     Transport,
     TransportError,
-    Trouble,
 )
 
 __all__ = [
     "Answer",
     "Channel",
+    "ErrorKind",
     "Options",
     "Program",
     "Progress",
     "Transport",
     "TransportError",
-    "Trouble",
     "fan_out",
     "open_transport",
 ]

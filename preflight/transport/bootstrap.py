@@ -12,9 +12,9 @@ import shlex
 
 from preflight.transport import errors
 from preflight.transport import sudo as sudos
-from preflight.transport.errors import Place
+from preflight.transport.errors import Target
 from preflight.transport.password import Password
-from preflight.transport.sudo import Marks, Talk
+from preflight.transport.sudo import SudoDialogue, SudoMarkers
 from preflight.transport.types import Program, TransportError
 
 # Names the run in the command line of each of its programs, so that the collector knows them (collect/own.py).
@@ -54,14 +54,14 @@ def source_bytes(program: Program) -> bytes:
     return program.source.encode("utf-8")
 
 
-def python_argv(program: Program, marks: Marks | None = None) -> tuple[str, ...]:
+def python_argv(program: Program, marks: SudoMarkers | None = None) -> tuple[str, ...]:
     """Python, reading its source from stdin; with `marks` it says first that it is there."""
     greeting = _GREETING.format(ready=marks.ready_expression) if marks else ""
     loader = _LOADER.format(length=len(source_bytes(program)), greeting=greeting, run=RUN)
     return (program.python, *(("-I",) if program.isolated else ()), "-c", loader)
 
 
-def host_argv(program: Program, *, sudo: bool, marks: Marks | None = None) -> tuple[str, ...]:
+def host_argv(program: Program, *, sudo: bool, marks: SudoMarkers | None = None) -> tuple[str, ...]:
     """The whole command as argv. `sudo`: become root where the program names no user of its own; `marks`: sudo may ask
     for a password, see `preflight.transport.sudo`.
 
@@ -79,7 +79,7 @@ def host_argv(program: Program, *, sudo: bool, marks: Marks | None = None) -> tu
     return argv
 
 
-def command_line(program: Program, *, sudo: bool, marks: Marks | None = None) -> str:
+def command_line(program: Program, *, sudo: bool, marks: SudoMarkers | None = None) -> str:
     """The command for sshd, which hands it to the user's login shell, whichever that is.
 
     A single `exec sh -c '…'` with everything else inside the quotes is read alike by sh, bash, zsh, fish and csh, and
@@ -103,7 +103,7 @@ def becomes(program: Program, *, sudo: bool) -> str:
 
 
 def not_started(
-    place: Place, program: Program, *, sudo: bool, status: int, stdout: bytes, stderr: bytes
+    target: Target, program: Program, *, sudo: bool, status: int, stdout: bytes, stderr: bytes
 ) -> TransportError | None:
     """Whether the program never ran, told from how its command line ended; None if it ran.
 
@@ -111,24 +111,26 @@ def not_started(
     """
     user = becomes(program, sudo=sudo)
     if user:
-        error = sudos.not_started(place, program, user, status=status, stdout=stdout, stderr=stderr)
+        error = sudos.not_started(target, program, user, status=status, stdout=stdout, stderr=stderr)
         if error:
             return error
-    return errors.no_python(place, program, stderr) if status in (126, 127) else None
+    return errors.no_python(target, program, stderr) if status in (126, 127) else None
 
 
 class Call:
     """One run of a program on one host: what is executed, said and sent, and what its end means."""
 
-    def __init__(self, place: Place, program: Program, *, sudo: bool, password: Password | None) -> None:
-        self.place = place
+    def __init__(self, target: Target, program: Program, *, sudo: bool, password: Password | None) -> None:
+        self.target = target
         self._program = program
         self._sudo = sudo
         user = becomes(program, sudo=sudo)
-        self.talk = Talk(place, user, password) if user and password else None  # None: nothing to say before `data`
+        self.talk = (
+            SudoDialogue(target, user, password) if user and password else None
+        )  # None: nothing to say before `data`
         self.command = command_line(program, sudo=sudo, marks=self.talk.marks if self.talk else None)
         self.data = source_bytes(program) + program.payload
 
     def error(self, status: int, stdout: bytes, stderr: bytes) -> TransportError | None:
         """Why the program never ran; None if it did."""
-        return not_started(self.place, self._program, sudo=self._sudo, status=status, stdout=stdout, stderr=stderr)
+        return not_started(self.target, self._program, sudo=self._sudo, status=status, stdout=stdout, stderr=stderr)

@@ -7,11 +7,11 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from preflight.transport.types import Program, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, TransportError
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Whom a sentence is about: the inventory's name, and where it was looked for."""
 
     host: str
@@ -50,98 +50,98 @@ def one_line(text: bytes | str, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def unresolved(place: Place, reason: str) -> TransportError:
+def unresolved(target: Target, reason: str) -> TransportError:
     return TransportError(
-        Trouble.RESOLVE,
-        f"{place.host}: the name {place.address} does not resolve ({reason})",
+        ErrorKind.RESOLVE,
+        f"{target.host}: the name {target.address} does not resolve ({reason})",
         "correct the host's address in the inventory, or make this succeed: "
-        + shlex.join(("getent", "hosts", place.address)),
+        + shlex.join(("getent", "hosts", target.address)),
     )
 
 
-def refused(place: Place, reason: str) -> TransportError:
+def refused(target: Target, reason: str) -> TransportError:
     return TransportError(
-        Trouble.REFUSED,
-        f"{place.host}: no ssh server takes the connection at {place.where} ({reason})",
+        ErrorKind.REFUSED,
+        f"{target.host}: no ssh server takes the connection at {target.where} ({reason})",
         "check address and port in the inventory, and on the host: systemctl status ssh sshd; ss -ltn",
     )
 
 
-def hung_up(place: Place, reason: str) -> TransportError:
+def hung_up(target: Target, reason: str) -> TransportError:
     """The connection was made and ended before anybody logged in."""
     return TransportError(
-        Trouble.REFUSED,
-        f"{place.host}: the server at {place.where} ended the connection before login ({reason})",
+        ErrorKind.REFUSED,
+        f"{target.host}: the server at {target.where} ended the connection before login ({reason})",
         "look into sshd's log on the host: MaxStartups reached, the address denied, or no common algorithm",
     )
 
 
-def timed_out(place: Place, seconds: float, waiting_for: str) -> TransportError:
+def timed_out(target: Target, seconds: float, waiting_for: str) -> TransportError:
     return TransportError(
-        Trouble.TIMEOUT,
-        f"{place.host}: nothing after {seconds:.0f} s from {place.where} while waiting for {waiting_for}",
-        f"see whether the host is up and its load bearable: {place.ssh('-v')} true",
+        ErrorKind.TIMEOUT,
+        f"{target.host}: nothing after {seconds:.0f} s from {target.where} while waiting for {waiting_for}",
+        f"see whether the host is up and its load bearable: {target.ssh('-v')} true",
     )
 
 
 def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
     """The outer deadline of a fan-out; the transport itself did not come back in time."""
     return TransportError(
-        Trouble.TIMEOUT,
+        ErrorKind.TIMEOUT,
         f"{host}: given up after {seconds:.0f} s while waiting for {waiting_for}",
         "see whether the host is up and its load bearable, or leave it out with --limit",
     )
 
 
 def key_unknown(
-    place: Place, key_type: str, fingerprint: str, files: tuple[str, ...], note: str = ""
+    target: Target, key_type: str, fingerprint: str, files: tuple[str, ...], note: str = ""
 ) -> TransportError:
     where = " or ".join(files) or "any known_hosts file"
     return TransportError(
-        Trouble.HOST_KEY_UNKNOWN,
-        f"{place.host}: the {key_type} host key of {place.where}, {fingerprint}, is not in {where}{note}",
+        ErrorKind.HOST_KEY_UNKNOWN,
+        f"{target.host}: the {key_type} host key of {target.where}, {fingerprint}, is not in {where}{note}",
         "compare it with the host's own (there: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub; likewise the other "
         "types), then run again with --accept-new",
     )
 
 
-def key_accepted(place: Place, key_type: str, fingerprint: str, file: str = "") -> str:
+def key_accepted(target: Target, key_type: str, fingerprint: str, file: str = "") -> str:
     """The notice for a key that was trusted on first sight."""
     into = f", into {file}" if file else ""
-    return f"{place.host}: accepted the new {key_type} host key of {place.where}, {fingerprint}{into}"
+    return f"{target.host}: accepted the new {key_type} host key of {target.where}, {fingerprint}{into}"
 
 
-def key_changed(place: Place, key_type: str, fingerprint: str, known: str, at: str) -> TransportError:
+def key_changed(target: Target, key_type: str, fingerprint: str, known: str, at: str) -> TransportError:
     """`known`: the fingerprint on record; `at`: its file:line."""
     file = at.rpartition(":")[0]
     return TransportError(
-        Trouble.HOST_KEY_CHANGED,
-        f"{place.host}: the host key of {place.where} has changed: it shows {key_type} {fingerprint}, "
+        ErrorKind.HOST_KEY_CHANGED,
+        f"{target.host}: the host key of {target.where} has changed: it shows {key_type} {fingerprint}, "
         f"{at} holds {known}",
         "somebody may be listening in; if the host was reinstalled: "
-        + shlex.join(("ssh-keygen", "-R", place.known_as, "-f", file)),
+        + shlex.join(("ssh-keygen", "-R", target.known_as, "-f", file)),
     )
 
 
-def key_revoked(place: Place, fingerprint: str, at: str) -> TransportError:
+def key_revoked(target: Target, fingerprint: str, at: str) -> TransportError:
     return TransportError(
-        Trouble.HOST_KEY_CHANGED,
-        f"{place.host}: the host key of {place.where}, {fingerprint}, is revoked at {at}",
+        ErrorKind.HOST_KEY_CHANGED,
+        f"{target.host}: the host key of {target.where}, {fingerprint}, is revoked at {at}",
         "give the host a new key (ssh-keygen -A after removing the old ones); do not connect to it before",
     )
 
 
-def not_let_in(place: Place, reason: str, encrypted_key: str = "") -> TransportError:
+def not_let_in(target: Target, reason: str, encrypted_key: str = "") -> TransportError:
     """`encrypted_key`: a key file that could not be tried for want of its passphrase."""
-    login = f"make this succeed without a password: {place.ssh('-o', 'BatchMode=yes')} true"
+    login = f"make this succeed without a password: {target.ssh('-o', 'BatchMode=yes')} true"
     return TransportError(
-        Trouble.AUTHENTICATION,
-        f"{place.host}: {place.where} does not let {place.user or 'the user'} in: {reason}",
+        ErrorKind.AUTHENTICATION,
+        f"{target.host}: {target.where} does not let {target.user or 'the user'} in: {reason}",
         f"give it to the agent: {shlex.join(('ssh-add', encrypted_key))}" if encrypted_key else login,
     )
 
 
-def no_python(place: Place, program: Program, stderr: bytes) -> TransportError:
+def no_python(target: Target, program: Program, stderr: bytes) -> TransportError:
     """Name the inventory's keys only where the program runs as they say: facts always run in the host's `python3`."""
     message = one_line(stderr)
     keys = [
@@ -149,112 +149,112 @@ def no_python(place: Place, program: Program, stderr: bytes) -> TransportError:
     ]
     correct = f"correct {' and '.join(keys)} under [probe] in the inventory, or "
     return TransportError(
-        Trouble.NO_PYTHON,
-        f"{place.host}: {program.python} could not be started on the host" + (f" ({message})" if message else ""),
+        ErrorKind.NO_PYTHON,
+        f"{target.host}: {program.python} could not be started on the host" + (f" ({message})" if message else ""),
         f"{correct if keys else ''}install Python 3.6 or newer {'where jobs run' if keys else 'there, as python3'}",
     )
 
 
-def _sudoers_line(place: Place, user: str) -> str:
-    return f"by a line in /etc/sudoers.d on the host: {place.user or 'USER'} ALL=({user}) NOPASSWD: ALL"
+def _sudoers_line(target: Target, user: str) -> str:
+    return f"by a line in /etc/sudoers.d on the host: {target.user or 'USER'} ALL=({user}) NOPASSWD: ALL"
 
 
-def sudo_refused(place: Place, user: str, stderr: bytes) -> TransportError:
+def sudo_refused(target: Target, user: str, stderr: bytes) -> TransportError:
     """`user`: the one whom sudo was to become. Without a password sudo says nothing of who may do what."""
-    who = place.user or "the login user"
+    who = target.user or "the login user"
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo does not make {who} {user} without a password ({one_line(stderr)})",
-        f"run again with --ask-sudo-password (-K), or allow it without one {_sudoers_line(place, user)}",
+        ErrorKind.SUDO,
+        f"{target.host}: sudo does not make {who} {user} without a password ({one_line(stderr)})",
+        f"run again with --ask-sudo-password (-K), or allow it without one {_sudoers_line(target, user)}",
     )
 
 
-def sudo_forbids(place: Place, user: str, stderr: bytes) -> TransportError:
-    who = place.user or "the login user"
+def sudo_forbids(target: Target, user: str, stderr: bytes) -> TransportError:
+    who = target.user or "the login user"
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo does not allow {who} to become {user} ({one_line(stderr)})",
-        f"allow it {_sudoers_line(place, user)}",
+        ErrorKind.SUDO,
+        f"{target.host}: sudo does not allow {who} to become {user} ({one_line(stderr)})",
+        f"allow it {_sudoers_line(target, user)}",
     )
 
 
-def sudo_wants_terminal(place: Place) -> TransportError:
+def sudo_wants_terminal(target: Target) -> TransportError:
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo does nothing without a terminal there (requiretty in its sudoers)",
-        f"exempt the login user by a line in /etc/sudoers.d on the host: Defaults:{place.user or 'USER'} !requiretty",
+        ErrorKind.SUDO,
+        f"{target.host}: sudo does nothing without a terminal there (requiretty in its sudoers)",
+        f"exempt the login user by a line in /etc/sudoers.d on the host: Defaults:{target.user or 'USER'} !requiretty",
     )
 
 
-def sudo_missing(place: Place) -> TransportError:
+def sudo_missing(target: Target) -> TransportError:
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo is not installed there",
+        ErrorKind.SUDO,
+        f"{target.host}: sudo is not installed there",
         'install it, or log in as root: user = "root" under [ssh] in the inventory',
     )
 
 
-def sudo_password_refused(place: Place, said: bytes) -> TransportError:
+def sudo_password_refused(target: Target, said: bytes) -> TransportError:
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo refused the password ({one_line(said)})",
-        f"run again with the password that {place.user or 'the login user'} has there; it was sent once, and to no "
+        ErrorKind.SUDO,
+        f"{target.host}: sudo refused the password ({one_line(said)})",
+        f"run again with the password that {target.user or 'the login user'} has there; it was sent once, and to no "
         "further host",
     )
 
 
-def sudo_wants_more(place: Place, user: str) -> TransportError:
+def sudo_wants_more(target: Target, user: str) -> TransportError:
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo asks for more than a password, such as a second factor",
-        f"allow it without {_sudoers_line(place, user)}",
+        ErrorKind.SUDO,
+        f"{target.host}: sudo asks for more than a password, such as a second factor",
+        f"allow it without {_sudoers_line(target, user)}",
     )
 
 
-def sudo_password_not_sent(place: Place, refused_by: str) -> TransportError:
-    where = "here before" if refused_by == place.host else f"on {refused_by}"
+def sudo_password_not_sent(target: Target, refused_by: str) -> TransportError:
+    where = "here before" if refused_by == target.host else f"on {refused_by}"
     return TransportError(
-        Trouble.SUDO,
-        f"{place.host}: sudo wants a password, and the one typed was refused {where}, so it was not sent",
+        ErrorKind.SUDO,
+        f"{target.host}: sudo wants a password, and the one typed was refused {where}, so it was not sent",
         f"run again with the right password; if it is another one on {refused_by}, leave that out with --limit",
     )
 
 
-def closed(place: Place, reason: str) -> TransportError:
+def closed(target: Target, reason: str) -> TransportError:
     return TransportError(
-        Trouble.CLOSED,
-        f"{place.host}: the connection to {place.where} broke while the program ran ({reason})",
+        ErrorKind.CLOSED,
+        f"{target.host}: the connection to {target.where} broke while the program ran ({reason})",
         "run again; if it happens again, look into the host's journal for a restart, a killed sshd or a full memory",
     )
 
 
-def bastion_failed(place: Place, cause: TransportError) -> TransportError:
+def bastion_failed(target: Target, cause: TransportError) -> TransportError:
     return TransportError(
-        Trouble.BASTION,
-        f"{place.host}: not reached, because of {cause.summary}",
+        ErrorKind.BASTION,
+        f"{target.host}: not reached, because of {cause.summary}",
         cause.remedy,
     )
 
 
-def bastion_forbids(place: Place, reason: str) -> TransportError:
+def bastion_forbids(target: Target, reason: str) -> TransportError:
     return TransportError(
-        Trouble.BASTION,
-        f"{place.host}: the bastion does not forward to {place.address}:{place.port} ({reason})",
+        ErrorKind.BASTION,
+        f"{target.host}: the bastion does not forward to {target.address}:{target.port} ({reason})",
         "allow it in the bastion's sshd_config: AllowTcpForwarding, PermitOpen",
     )
 
 
-def proxy_command(place: Place) -> TransportError:
+def proxy_command(target: Target) -> TransportError:
     return TransportError(
-        Trouble.BASTION,
-        f"{place.host}: ~/.ssh/config reaches {place.address} through a ProxyCommand, which only ssh itself can run",
+        ErrorKind.BASTION,
+        f"{target.host}: ~/.ssh/config reaches {target.address} through a ProxyCommand, which only ssh itself can run",
         'set transport = "openssh" under [ssh] in the inventory, or name its bastion there: bastion = "HOST"',
     )
 
 
-def too_many_bastions(place: Place, limit: int) -> TransportError:
+def too_many_bastions(target: Target, limit: int) -> TransportError:
     return TransportError(
-        Trouble.BASTION,
-        f"{place.host}: ~/.ssh/config sends the connection over more than {limit} bastions, or in a circle",
-        f"look at ProxyJump in: ssh -G {shlex.quote(place.address)}",
+        ErrorKind.BASTION,
+        f"{target.host}: ~/.ssh/config sends the connection over more than {limit} bastions, or in a circle",
+        f"look at ProxyJump in: ssh -G {shlex.quote(target.address)}",
     )

@@ -27,10 +27,10 @@ from preflight.transport.bootstrap import Call
 from preflight.transport.fabric_pipes import Pipes
 from preflight.transport.host_keys import HostKeys
 from preflight.transport.known_hosts import HostKey
-from preflight.transport.login import KeyFiles, Login
+from preflight.transport.login import KeyFiles, KeyLogin
 from preflight.transport.retry import once_more
 from preflight.transport.ssh_config import Endpoint, SshConfig
-from preflight.transport.streams import STDERR_TAIL, Output, Tail, split_lines
+from preflight.transport.streams import STDERR_TAIL, BoundedOutput, Tail, split_lines
 from preflight.transport.types import Answer, Channel, Options, Program, TransportError
 
 # paramiko logs tracebacks for every host that hangs up; what went wrong is in our own sentences.
@@ -73,8 +73,8 @@ class FabricTransport:
             if not _is_the_hosts_fault(error, link):
                 raise
             if time.monotonic() - started >= timeout:
-                raise errors.timed_out(link.place, timeout, attempt.current().waiting_for) from None
-            raise errors.closed(link.place, errors.one_line(str(error)) or "it was closed") from None
+                raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
+            raise errors.closed(link.target, errors.one_line(str(error)) or "it was closed") from None
         finally:
             self._forget(link)
         return answer
@@ -84,15 +84,17 @@ class FabricTransport:
         link = self._log_in(self._ssh_config.endpoint(host), deadline)
         try:
             with attempt.current().breakable(link.drop):
-                agent = _Agent(link, self._call(host, link, program), deadline, forget=lambda: self._forget(link))
+                agent = _FabricChannel(
+                    link, self._call(host, link, program), deadline, forget=lambda: self._forget(link)
+                )
         except Exception as error:
             at_fault = _is_the_hosts_fault(error, link)
             self._forget(link)
             if not at_fault:
                 raise
             if time.monotonic() >= deadline:
-                raise errors.timed_out(link.place, timeout, attempt.current().waiting_for) from None
-            raise errors.closed(link.place, errors.one_line(str(error)) or "it was closed") from None
+                raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
+            raise errors.closed(link.target, errors.one_line(str(error)) or "it was closed") from None
         link.keep()
         return agent
 
@@ -103,7 +105,7 @@ class FabricTransport:
             self._forget(link)
 
     def _call(self, host: Host, link: "_Link", program: Program) -> Call:
-        return Call(link.place, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
+        return Call(link.target, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
 
     def _forget(self, link: "_Link") -> None:
         link.drop()
@@ -136,7 +138,7 @@ class FabricTransport:
     def _open(self, link: "_Link", deadline: float) -> None:
         """Banner, key exchange, host key, login."""
         endpoint = link.endpoint
-        place = endpoint.place
+        target = endpoint.target
         patience = self._patience(deadline)
         known = self._host_keys.known(endpoint.known_hosts)
 
@@ -148,16 +150,16 @@ class FabricTransport:
             return session
 
         connection = Connection(
-            place.address,
-            user=place.user,
-            port=place.port,
+            target.address,
+            user=target.user,
+            port=target.port,
             # No configuration of Fabric's own (/etc/fabric.yml, FABRIC_*): a gateway or a password there would bypass
             # ours. One each: a Connection writes to it, and what it holds is away for a moment meanwhile.
             config=Config(lazy=True, ssh_config=SSHConfig()),
             connect_kwargs={
                 "sock": link.stream,
                 "transport_factory": new_session,
-                "auth_strategy": Login(endpoint, self._key_files),
+                "auth_strategy": KeyLogin(endpoint, self._key_files),
                 "banner_timeout": patience,
                 "auth_timeout": max(0.1, min(self._options.auth_timeout, deadline - time.monotonic())),
                 "channel_timeout": patience,
@@ -173,14 +175,14 @@ class FabricTransport:
                 raise
             seconds = time.monotonic() - started
             if seconds >= patience or time.monotonic() >= deadline:
-                raise errors.timed_out(place, seconds, attempt.current().waiting_for) from None
-            raise errors.hung_up(place, errors.one_line(str(error)) or "it hung up") from None
+                raise errors.timed_out(target, seconds, attempt.current().waiting_for) from None
+            raise errors.hung_up(target, errors.one_line(str(error)) or "it hung up") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
         """The one connection to a bastion; whoever comes first opens it, the others wait for the outcome."""
         with self._lock:
             bastion = self._bastions.setdefault(endpoint, _Bastion())
-        waiting_for(f"the bastion {endpoint.place.address}")
+        waiting_for(f"the bastion {endpoint.target.address}")
         with bastion.opening:
             if bastion.failure is None and not (bastion.link and bastion.link.is_open):
                 try:
@@ -211,8 +213,8 @@ class _Link:
         self._watchdog.cancel()
 
     @property
-    def place(self) -> errors.Place:
-        return self.endpoint.place
+    def target(self) -> errors.Target:
+        return self.endpoint.target
 
     @property
     def is_open(self) -> bool:
@@ -280,25 +282,25 @@ class _Bastion:
 
     def forward(self, endpoint: Endpoint, seconds: float) -> SshChannel:
         """A channel to the endpoint that the bastion connects for us."""
-        place = endpoint.place
+        target = endpoint.target
         if self.failure:
-            raise errors.bastion_failed(place, self.failure)
+            raise errors.bastion_failed(target, self.failure)
         if not self.link or not self.link.session:
             raise ValueError("forward before the bastion was opened")
-        waiting_for(f"the bastion {self.link.place.address} to connect")
+        waiting_for(f"the bastion {self.link.target.address} to connect")
         try:
             channel = self.link.session.open_channel(
-                "direct-tcpip", (place.address, place.port or 22), ("", 0), timeout=seconds
+                "direct-tcpip", (target.address, target.port or 22), ("", 0), timeout=seconds
             )
             return cast(SshChannel, _Forwarded(channel))
         except ChannelException as error:
             if error.code == _PROHIBITED:
-                raise errors.bastion_forbids(place, errors.one_line(error.text)) from None
-            raise errors.refused(place, errors.one_line(error.text)) from None
+                raise errors.bastion_forbids(target, errors.one_line(error.text)) from None
+            raise errors.refused(target, errors.one_line(error.text)) from None
         except _BROKEN as error:
             if "Timeout" in str(error):
-                raise errors.timed_out(place, seconds, "the bastion to connect") from None
-            raise errors.bastion_failed(place, errors.closed(self.link.place, "it was closed")) from None
+                raise errors.timed_out(target, seconds, "the bastion to connect") from None
+            raise errors.bastion_failed(target, errors.closed(self.link.target, "it was closed")) from None
 
 
 class _Policy(MissingHostKeyPolicy):
@@ -332,23 +334,23 @@ def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
 
 
 def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
-    place = endpoint.place
+    target = endpoint.target
     waiting_for("the TCP connection")
     try:
-        stream = socket.create_connection((place.address, place.port), timeout=seconds)
+        stream = socket.create_connection((target.address, target.port), timeout=seconds)
     except socket.gaierror as error:
-        raise errors.unresolved(place, error.strerror or str(error)) from None
+        raise errors.unresolved(target, error.strerror or str(error)) from None
     except TimeoutError:
-        raise errors.timed_out(place, seconds, "the TCP connection") from None
+        raise errors.timed_out(target, seconds, "the TCP connection") from None
     except OSError as error:
-        raise errors.refused(place, error.strerror or str(error)) from None
+        raise errors.refused(target, error.strerror or str(error)) from None
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream
 
 
 def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float) -> Answer:
     pipes = Pipes(link.execute(call.command))
-    output = Output(limit)
+    output = BoundedOutput(limit)
     early = call.talk.become(pipes.chunks(), pipes.send, started + timeout) if call.talk else ()
     pipes.feed(call.data)
     for is_stderr, data in chain(early, pipes.chunks()):
@@ -365,7 +367,7 @@ def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float)
     return answer
 
 
-class _Agent:
+class _FabricChannel:
     """See `preflight.transport.types.Channel`."""
 
     def __init__(self, link: _Link, call: Call, deadline: float, *, forget: Callable[[], None]) -> None:
@@ -386,7 +388,7 @@ class _Agent:
         try:
             self._pipes.send(data)
         except _BROKEN as error:
-            raise errors.closed(self._link.place, errors.one_line(str(error)) or "it was closed") from None
+            raise errors.closed(self._link.target, errors.one_line(str(error)) or "it was closed") from None
 
     def lines(self) -> Iterator[bytes]:
         return split_lines(self._stdout())
@@ -401,12 +403,12 @@ class _Agent:
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)
 
-    def trouble(self) -> TransportError | None:
+    def error(self) -> TransportError | None:
         channel = self._pipes.channel
         if self._closed or not channel.status_event.wait(_EXIT_CODE):
             return None
         if channel.exit_status == -1 and not self._link.is_open:
-            return errors.closed(self._link.place, "it was closed")
+            return errors.closed(self._link.target, "it was closed")
         return self._call.error(channel.exit_status, b"", self.stderr_tail())
 
     def close(self) -> None:

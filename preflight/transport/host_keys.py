@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from preflight.transport import errors
-from preflight.transport.errors import Place
-from preflight.transport.known_hosts import HostKey, Judgement, KnownHosts, Standing, line_for
+from preflight.transport.errors import Target
+from preflight.transport.known_hosts import HostKey, KeyStatus, KeyVerdict, KnownHosts, line_for
 from preflight.transport.ssh_config import Endpoint
 from preflight.transport.types import TransportError
 
@@ -33,19 +33,19 @@ class HostKeys:
 
     def check(self, endpoint: Endpoint, key: HostKey) -> None:
         """Return if `key` may be trusted for the endpoint; raise TransportError if not."""
-        place, files = endpoint.place, endpoint.known_hosts
+        target, files = endpoint.target, endpoint.known_hosts
         judgement = self.known(files).judge(endpoint.known_as, key)
-        if judgement.standing is Standing.UNKNOWN and self._accept_new:
+        if judgement.standing is KeyStatus.UNKNOWN and self._accept_new:
             try:
                 judgement = self._accept(endpoint, key)
             except OSError as failure:
                 note = f" and cannot be written there: {failure.strerror}"
-                raise errors.key_unknown(place, key.type, key.fingerprint, files[:1], note) from None
-        error = _refusal(place, key, files, judgement)
+                raise errors.key_unknown(target, key.type, key.fingerprint, files[:1], note) from None
+        error = _refusal(target, key, files, judgement)
         if error:
             raise error
 
-    def _accept(self, endpoint: Endpoint, key: HostKey) -> Judgement:
+    def _accept(self, endpoint: Endpoint, key: HostKey) -> KeyVerdict:
         """Write the key down, unless another thread or another preflight has written one for this host meanwhile."""
         name, files = endpoint.known_as, endpoint.known_hosts
         path = Path(files[0])
@@ -55,26 +55,26 @@ class HostKeys:
             with path.open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 judgement = KnownHosts.read(files).judge(name, key)
-                if judgement.standing is Standing.UNKNOWN:
+                if judgement.standing is KeyStatus.UNKNOWN:
                     size = file.seek(0, os.SEEK_END)
                     file.seek(max(0, size - 1))
                     newline = b"" if file.read(1) in (b"", b"\n") else b"\n"
                     file.write(newline + line_for(name, key, hashed=endpoint.hash_names).encode())
-                    judgement = Judgement(Standing.TRUSTED)
-                    self._notice(errors.key_accepted(endpoint.place, key.type, key.fingerprint, str(path)))
+                    judgement = KeyVerdict(KeyStatus.TRUSTED)
+                    self._notice(errors.key_accepted(endpoint.target, key.type, key.fingerprint, str(path)))
             self._read[files] = KnownHosts.read(files)
         return judgement
 
 
-def _refusal(place: Place, key: HostKey, files: tuple[str, ...], judgement: Judgement) -> TransportError | None:
+def _refusal(target: Target, key: HostKey, files: tuple[str, ...], judgement: KeyVerdict) -> TransportError | None:
     entry = judgement.entry
     match judgement.standing:
-        case Standing.TRUSTED:
+        case KeyStatus.TRUSTED:
             return None
-        case Standing.REVOKED if entry:
-            return errors.key_revoked(place, key.fingerprint, entry.at)
-        case Standing.CHANGED if entry and entry.host_key:
+        case KeyStatus.REVOKED if entry:
+            return errors.key_revoked(target, key.fingerprint, entry.at)
+        case KeyStatus.CHANGED if entry and entry.host_key:
             known = f"{entry.key_type} {entry.host_key.fingerprint}"
-            return errors.key_changed(place, key.type, key.fingerprint, known, entry.at)
+            return errors.key_changed(target, key.type, key.fingerprint, known, entry.at)
     note = f' ({entry.at} vouches for it by certificate, which only transport = "openssh" can read)' if entry else ""
-    return errors.key_unknown(place, key.type, key.fingerprint, files, note)
+    return errors.key_unknown(target, key.type, key.fingerprint, files, note)

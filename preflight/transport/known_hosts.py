@@ -33,7 +33,7 @@ class HostKey:
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHostsLine:
     """One line that could be understood."""
 
     file: str
@@ -56,7 +56,7 @@ class Entry:
             return None
 
 
-class Standing(StrEnum):
+class KeyStatus(StrEnum):
     """What is known about a key that a server shows."""
 
     TRUSTED = "trusted"
@@ -66,21 +66,23 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judgement:
+class KeyVerdict:
     """`entry`: the line that decides; for UNKNOWN a @cert-authority line that vouches for the host, if any."""
 
-    standing: Standing
-    entry: Entry | None = None
+    standing: KeyStatus
+    entry: KnownHostsLine | None = None
 
 
 @dataclass
 class KnownHosts:
     """The entries of one or several files, indexed by host name."""
 
-    _named: dict[str, list[Entry]] = field(default_factory=lambda: defaultdict(list))
-    _hashed: list[tuple[bytes, bytes, Entry]] = field(default_factory=list)  # salt, HMAC-SHA1 of the name
-    _patterns: list[Entry] = field(default_factory=list)
-    _found: dict[str, list[Entry]] = field(default_factory=dict)  # name → its entries; 4,000 hashes cost 10 ms a name
+    _named: dict[str, list[KnownHostsLine]] = field(default_factory=lambda: defaultdict(list))
+    _hashed: list[tuple[bytes, bytes, KnownHostsLine]] = field(default_factory=list)  # salt, HMAC-SHA1 of the name
+    _patterns: list[KnownHostsLine] = field(default_factory=list)
+    _found: dict[str, list[KnownHostsLine]] = field(
+        default_factory=dict
+    )  # name → its entries; 4,000 hashes cost 10 ms a name
 
     @classmethod
     def read(cls, files: Iterable[str]) -> "KnownHosts":
@@ -92,7 +94,7 @@ class KnownHosts:
                 known._add(entry)
         return known
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: KnownHostsLine) -> None:
         if entry.hosts.startswith("|"):
             hashed = _hashed_name(entry.hosts)
             if hashed:
@@ -103,7 +105,7 @@ class KnownHosts:
             for host in entry.hosts.lower().split(","):
                 self._named[host].append(entry)
 
-    def entries(self, name: str) -> list[Entry]:
+    def entries(self, name: str) -> list[KnownHostsLine]:
         """All lines for `name`, which is "host", or "[host]:port" where the port is not 22."""
         name = name.lower()
         if name not in self._found:
@@ -113,7 +115,7 @@ class KnownHosts:
             self._found[name] = found
         return self._found[name]
 
-    def judge(self, name: str, key: HostKey) -> Judgement:
+    def judge(self, name: str, key: HostKey) -> KeyVerdict:
         """What the files say of `key` shown by host `name`.
 
         As ssh does it, with one difference on the safe side: a key of another type than the ones on record counts as
@@ -122,16 +124,16 @@ class KnownHosts:
         entries = self.entries(name)
         for entry in entries:
             if entry.marker == "@revoked" and entry.host_key == key:
-                return Judgement(Standing.REVOKED, entry)
+                return KeyVerdict(KeyStatus.REVOKED, entry)
         plain = [entry for entry in entries if not entry.marker and entry.host_key is not None]
         for entry in plain + self._without_port(name):
             if entry.host_key == key:
-                return Judgement(Standing.TRUSTED, entry)
+                return KeyVerdict(KeyStatus.TRUSTED, entry)
         if plain:
             same_type = (entry for entry in plain if entry.key_type == key.type)
-            return Judgement(Standing.CHANGED, next(same_type, plain[0]))
+            return KeyVerdict(KeyStatus.CHANGED, next(same_type, plain[0]))
         authorities = (entry for entry in entries if entry.marker == "@cert-authority")
-        return Judgement(Standing.UNKNOWN, next(authorities, None))
+        return KeyVerdict(KeyStatus.UNKNOWN, next(authorities, None))
 
     def key_types(self, name: str) -> tuple[str, ...]:
         """The types of the keys on record for `name`, each once, in the order of the files.
@@ -141,20 +143,20 @@ class KnownHosts:
         entries = [entry for entry in self.entries(name) if not entry.marker] or self._without_port(name)
         return tuple(dict.fromkeys(entry.key_type for entry in entries))
 
-    def _without_port(self, name: str) -> list[Entry]:
+    def _without_port(self, name: str) -> list[KnownHostsLine]:
         """ssh accepts the key recorded for the bare host on any port, if it is the same one."""
         bare = re.fullmatch(r"\[(.+)\]:\d+", name)
         return [entry for entry in self.entries(bare[1]) if not entry.marker] if bare else []
 
 
-def parse(text: str, file: str) -> Iterator[Entry]:
+def parse(text: str, file: str) -> Iterator[KnownHostsLine]:
     """The lines that can be understood; comments, damaged lines and unknown markers are passed over."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split(None, 4)
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#") or marker not in ("", "@revoked", "@cert-authority"):
             continue
-        yield Entry(file, number, marker, *words[:3])
+        yield KnownHostsLine(file, number, marker, *words[:3])
 
 
 def line_for(name: str, key: HostKey, *, hashed: bool) -> str:

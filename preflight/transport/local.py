@@ -7,8 +7,8 @@ from preflight.model.cluster import Host
 from preflight.transport import attempt, errors, process
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
-from preflight.transport.errors import Place
-from preflight.transport.process import Process, ProcessChannel
+from preflight.transport.errors import Target
+from preflight.transport.process import PipedProcess, ProcessChannel
 from preflight.transport.types import Answer, Options, Program
 
 _GRACE = 3.0  # seconds an agent has to stop its workers after the end of its stdin
@@ -28,7 +28,7 @@ class LocalTransport:
         try:
             answer = process.run(_shell(call), call.data, started=started, timeout=timeout, limit=limit, talk=call.talk)
         except TimeoutError:
-            raise errors.timed_out(call.place, timeout, attempt.current().waiting_for) from None
+            raise errors.timed_out(call.target, timeout, attempt.current().waiting_for) from None
         error = call.error(answer.exit, answer.stdout, answer.stderr)
         if error:
             raise error
@@ -37,7 +37,7 @@ class LocalTransport:
     def start(self, host: Host, program: Program, *, timeout: float) -> ProcessChannel:
         call = self._call(host, program)
         agent = ProcessChannel(
-            _shell(call), call.place, grace=_GRACE, explain=lambda status, stderr: call.error(status, b"", stderr)
+            _shell(call), call.target, grace=_GRACE, explain=lambda status, stderr: call.error(status, b"", stderr)
         )
         self._agents.add(agent)
         try:
@@ -45,18 +45,18 @@ class LocalTransport:
         except BaseException as error:
             agent.close()
             if isinstance(error, TimeoutError):
-                raise errors.timed_out(call.place, timeout, attempt.current().waiting_for) from None
+                raise errors.timed_out(call.target, timeout, attempt.current().waiting_for) from None
             raise
         return agent
 
     def _call(self, host: Host, program: Program) -> Call:
-        place = Place(host.name, "this machine")
-        return Call(place, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
+        target = Target(host.name, "this machine")
+        return Call(target, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
 
     def close(self) -> None:
         for agent in tuple(self._agents):
             agent.close()
 
 
-def _shell(call: Call) -> Process:
-    return Process(("sh", "-c", call.command))
+def _shell(call: Call) -> PipedProcess:
+    return PipedProcess(("sh", "-c", call.command))

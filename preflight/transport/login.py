@@ -71,19 +71,19 @@ def _public_half(path: str) -> bytes:
 
 
 @dataclass
-class Offer:
+class KeyOffer:
     """The keys for one login, each with the name a person knows it by, and what is wrong with others."""
 
     keys: list[tuple[str, PKey]] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)  # path, problem
 
 
-def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> Offer:
+def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> KeyOffer:
     """The key files in their order, each through the agent where that holds the key; then the agent's other keys.
 
     sshd hangs up after MaxAuthTries (6) keys: hence nothing twice, and the named ones first.
     """
-    result = Offer()
+    result = KeyOffer()
     in_agent = {key.asbytes(): key for key in agent_keys}
     for path in endpoint.keys:
         file = files[path]
@@ -97,7 +97,7 @@ def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> 
     return result
 
 
-class Login:
+class KeyLogin:
     """One login with public keys; handed to paramiko as its `auth_strategy`.
 
     paramiko's own loops are not used: one reads the key files anew for every connection, the other takes a server
@@ -117,34 +117,34 @@ class Login:
         finally:
             agent.close()
 
-    def _try(self, session: Session, offered: Offer) -> None:
-        place = self._endpoint.place
+    def _try(self, session: Session, offered: KeyOffer) -> None:
+        target = self._endpoint.target
         if not offered.keys:
             raise _no_key_left(self._endpoint, offered, "there is no key to offer")
         for _, key in offered.keys:
             try:
-                further = session.auth_publickey(self._endpoint.place.user or "", key)
+                further = session.auth_publickey(self._endpoint.target.user or "", key)
             except BadAuthenticationType as error:
-                raise errors.not_let_in(place, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
+                raise errors.not_let_in(target, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
             except AuthenticationException as error:
                 if "timeout" in str(error):
-                    raise errors.timed_out(place, session.auth_timeout, "authentication") from None
+                    raise errors.timed_out(target, session.auth_timeout, "authentication") from None
                 if not session.is_active():
-                    raise errors.not_let_in(place, "it hung up after being offered keys (MaxAuthTries)") from None
+                    raise errors.not_let_in(target, "it hung up after being offered keys (MaxAuthTries)") from None
                 continue
             except (SSHException, OSError, EOFError) as error:
-                raise errors.not_let_in(place, errors.one_line(str(error)) or "it hung up") from None
+                raise errors.not_let_in(target, errors.one_line(str(error)) or "it hung up") from None
             if further:
-                raise errors.not_let_in(place, f"after the key it also wants {', '.join(further)}")
+                raise errors.not_let_in(target, f"after the key it also wants {', '.join(further)}")
             return
         raise _no_key_left(self._endpoint, offered, "it accepts none of " + ", ".join(name for name, _ in offered.keys))
 
 
-def _no_key_left(endpoint: Endpoint, offered: Offer, reason: str) -> TransportError:
+def _no_key_left(endpoint: Endpoint, offered: KeyOffer, reason: str) -> TransportError:
     """Default key files that do not exist are worth a word only where there is no key at all."""
     worth_a_word = [
         (path, problem) for path, problem in offered.problems if problem != "does not exist" or not offered.keys
     ]
     reason = "; ".join((reason, *(f"{path} {problem}" for path, problem in worth_a_word)))
     encrypted = next((path for path, problem in worth_a_word if problem == _ENCRYPTED), "")
-    return errors.not_let_in(endpoint.place, reason, encrypted)
+    return errors.not_let_in(endpoint.target, reason, encrypted)

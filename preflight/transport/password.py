@@ -14,7 +14,7 @@ class NotSentError(Exception):
         self.by = by
 
 
-class Trial:
+class PasswordTrial:
     """One password sent to one host. `took` is set once sudo has answered; None stays where no answer came."""
 
     def __init__(self, line: bytes) -> None:
@@ -41,13 +41,13 @@ class Password:
         return "Password(…)"
 
     @contextmanager
-    def trial(self, host: str, deadline: float) -> Iterator[Trial]:
+    def trial(self, host: str, deadline: float) -> Iterator[PasswordTrial]:
         """Leave to send the password to `host`, once; what came of it is read from the trial at the end.
 
         Raises NotSentError, and TimeoutError where the first host has not answered by `deadline` (time.monotonic()).
         """
         alone = self._wait_for_leave(host, deadline)
-        trial = Trial(self._line)
+        trial = PasswordTrial(self._line)
         try:
             yield trial
         finally:

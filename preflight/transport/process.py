@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from preflight.transport import attempt, errors
-from preflight.transport.errors import Place
-from preflight.transport.streams import STDERR_TAIL, Chunk, Output, Tail, split_lines
-from preflight.transport.sudo import Talk
+from preflight.transport.errors import Target
+from preflight.transport.streams import STDERR_TAIL, BoundedOutput, Chunk, Tail, split_lines
+from preflight.transport.sudo import SudoDialogue
 from preflight.transport.types import Answer, TransportError
 
 _EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
@@ -25,7 +25,7 @@ _NONE = 0  # the signal that only asks whether a process is there
 _READ = 1 << 16  # bytes at a time: what a pipe holds
 
 
-class Process:
+class PipedProcess:
     """A process with pipes, in a group of its own: Ctrl-C on the terminal does not reach it, `kill` reaches all of it.
 
     Raises OSError where `argv` cannot be started.
@@ -139,13 +139,13 @@ def _write_some(stdin: int, data: memoryview) -> int:
 
 
 def run(
-    process: Process, data: bytes, *, started: float, timeout: float, limit: int, talk: Talk | None = None
+    process: PipedProcess, data: bytes, *, started: float, timeout: float, limit: int, talk: SudoDialogue | None = None
 ) -> Answer:
     """Feed `data` to the process and read its output, to the end or to `limit`. `talk`: what has to be said before.
 
     Raises TimeoutError, and what `talk` raises.
     """
-    output = Output(limit)
+    output = BoundedOutput(limit)
     process.deadline = started + timeout
     chunks = process.chunks()
     try:
@@ -171,8 +171,8 @@ class ProcessChannel:
 
     def __init__(
         self,
-        process: Process,
-        place: Place,
+        process: PipedProcess,
+        target: Target,
         *,
         grace: float,
         explain: Callable[[int, bytes], TransportError | None],
@@ -180,14 +180,14 @@ class ProcessChannel:
         self._process = process
         self._chunks = process.chunks()
         self._early: tuple[Chunk, ...] = ()
-        self._place = place
+        self._place = target
         self._grace = grace
         self._explain = explain
         self._stderr = Tail(STDERR_TAIL)
         self._sending = threading.Lock()
         self._closed = False
 
-    def begin(self, data: bytes, talk: Talk | None = None, deadline: float | None = None) -> None:
+    def begin(self, data: bytes, talk: SudoDialogue | None = None, deadline: float | None = None) -> None:
         """Send the program its source, after what has to be said before; raises what `talk` raises.
 
         Where it cannot be started, sending may fail already; `trouble` then knows why.
@@ -221,7 +221,7 @@ class ProcessChannel:
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)
 
-    def trouble(self) -> TransportError | None:
+    def error(self) -> TransportError | None:
         if self._closed:
             return None
         try:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from preflight.transport.types import TransportError, Trouble
+from preflight.transport.types import ErrorKind, TransportError
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ def once_more(work: Callable[[], T], deadline: float) -> T:
     try:
         return work()
     except TransportError as error:
-        if error.trouble is not Trouble.REFUSED or time.monotonic() + pause >= deadline:
+        if error.kind is not ErrorKind.REFUSED or time.monotonic() + pause >= deadline:
             raise
     time.sleep(pause)
     return work()

@@ -16,7 +16,7 @@ from paramiko.ssh_exception import ConfigParseError
 from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.model.errors import UsageError
 from preflight.transport import errors
-from preflight.transport.errors import Place
+from preflight.transport.errors import Target
 from preflight.transport.ssh_files import LARGEST_CONFIG, text_of
 
 _MOST_JUMPS = 8
@@ -29,7 +29,7 @@ _SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 class Endpoint:
     """One ssh server to log in to, everything decided."""
 
-    place: Place  # address, port and user are never None here
+    target: Target  # address, port and user are never None here
     keys: tuple[str, ...]  # private key files in the order to be tried; some may not exist
     only_these_keys: bool  # IdentitiesOnly: of an agent's keys, none but these
     known_as: str  # its name in known_hosts
@@ -87,7 +87,7 @@ class SshConfig:
     def _resolve(self, name: str, alias: str, ssh: Ssh, hops: tuple[Bastion, ...], depth: int = 0) -> Endpoint:
         """`hops`: the bastions on the way, the last one next to the host; none: as the configuration has it."""
         if depth > _MOST_JUMPS:
-            raise errors.too_many_bastions(Place(name, alias), _MOST_JUMPS)
+            raise errors.too_many_bastions(Target(name, alias), _MOST_JUMPS)
         config = self._config.lookup(alias)
         via = None
         hops = hops or _jumps(name, alias, config)
@@ -95,18 +95,18 @@ class SshConfig:
             # The inventory's key and known_hosts are the cluster's, so they count for its bastion as well.
             login = Ssh(user=hops[-1].user, port=hops[-1].port, key=ssh.key, known_hosts=ssh.known_hosts)
             via = self._resolve(f"bastion {hops[-1].host}", hops[-1].host, login, hops[:-1], depth + 1)
-        place = Place(
+        target = Target(
             host=name,
             address=config.get("hostname", alias),
             port=ssh.port or _port(config.get("port", "22"), alias),
             user=ssh.user or config.get("user") or getpass.getuser(),
-            via=via.place.address if via else "",
+            via=via.target.address if via else "",
         )
         return Endpoint(
-            place=place,
+            target=target,
             keys=self._keys(ssh, config),
             only_these_keys=config.get("identitiesonly", "no").lower() == "yes",
-            known_as=config.get("hostkeyalias") or place.known_as,
+            known_as=config.get("hostkeyalias") or target.known_as,
             known_hosts=self._known_hosts(ssh, config),
             hash_names=config.get("hashknownhosts", "no").lower() == "yes",
             via=via,
@@ -138,7 +138,7 @@ def _jumps(name: str, alias: str, config: SSHConfigDict) -> tuple[Bastion, ...]:
     jump = config.get("proxyjump", "none")
     if jump.lower() == "none":
         if config.get("proxycommand"):
-            raise errors.proxy_command(Place(name, alias))
+            raise errors.proxy_command(Target(name, alias))
         return ()
     hops = tuple(_jump(hop) for hop in jump.split(","))
     # A `Host *` block with a ProxyJump applies to the bastion itself, too.

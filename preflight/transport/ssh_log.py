@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from preflight.transport import errors
-from preflight.transport.errors import Place, one_line
+from preflight.transport.errors import Target, one_line
 from preflight.transport.known_hosts import parse
 from preflight.transport.ssh_files import LARGEST_KNOWN_HOSTS, text_of
 from preflight.transport.types import Options, TransportError
@@ -30,46 +30,46 @@ def program_ended(log: str) -> bool:
     )
 
 
-def accepted_key(log: str, place: Place) -> str:
+def accepted_key(log: str, target: Target) -> str:
     """The notice for a host key that ssh accepted as new; empty if there was none."""
     added = re.search(r"^Warning: Permanently added .* to the list of known hosts", log, re.MULTILINE)
     key_type, fingerprint = _shown_key(log)
-    return errors.key_accepted(place, key_type, fingerprint) if added else ""
+    return errors.key_accepted(target, key_type, fingerprint) if added else ""
 
 
-def failure(log: str, place: Place, options: Options, known_hosts: tuple[str, ...]) -> TransportError:
+def failure(log: str, target: Target, options: Options, known_hosts: tuple[str, ...]) -> TransportError:
     """Why ssh ended before the program did."""
     if logged_in(log):
-        return errors.closed(place, _last_word(log))
+        return errors.closed(target, _last_word(log))
     key_type, fingerprint = _shown_key(log)
     if re.search(r"^@ +WARNING: REVOKED HOST KEY", log, re.MULTILINE):
-        return errors.key_revoked(place, fingerprint, " or ".join(known_hosts) or "a known_hosts file")
+        return errors.key_revoked(target, fingerprint, " or ".join(known_hosts) or "a known_hosts file")
     if changed := re.search(r"^Offending \S+ key in (.+:\d+)$", log, re.MULTILINE):
-        return errors.key_changed(place, key_type, fingerprint, _known_key(changed[1]), changed[1])
+        return errors.key_changed(target, key_type, fingerprint, _known_key(changed[1]), changed[1])
     if re.search(r"^No \S+ host key is known for |^Host key verification failed", log, re.MULTILINE):
-        return errors.key_unknown(place, key_type, fingerprint, known_hosts)
+        return errors.key_unknown(target, key_type, fingerprint, known_hosts)
     if found := re.search(r"^ssh: Could not resolve hostname \S+: (.+)", log, re.MULTILINE):
-        return errors.unresolved(place, one_line(found[1]))
+        return errors.unresolved(target, one_line(found[1]))
     if found := re.search(r"^\S+: Permission denied \(.+\)|: Too many authentication failures", log, re.MULTILINE):
-        return errors.not_let_in(place, one_line(found[0].partition(": ")[2]))
+        return errors.not_let_in(target, one_line(found[0].partition(": ")[2]))
     if re.search(r"^(ssh: connect to host .*: )?Connection timed out", log, re.MULTILINE):
         stage = "the ssh banner" if "debug1: Connection established" in log else "the TCP connection"
-        return errors.timed_out(place, options.connect_timeout, stage)
+        return errors.timed_out(target, options.connect_timeout, stage)
     if found := re.search(r"^ssh: connect to host .* port \d+: (.+)", log, re.MULTILINE):
-        return errors.refused(place, one_line(found[1]))
-    return errors.hung_up(place, _last_word(log))
+        return errors.refused(target, one_line(found[1]))
+    return errors.hung_up(target, _last_word(log))
 
 
 def bastion_failure(
-    log: str, place: Place, bastion: Place, options: Options, known_hosts: tuple[str, ...]
+    log: str, target: Target, bastion: Target, options: Options, known_hosts: tuple[str, ...]
 ) -> TransportError:
     """Why there is no way through the bastion, from the log of the ssh that connects to it."""
     if not logged_in(log):
-        return errors.bastion_failed(place, failure(log, bastion, options, known_hosts))
+        return errors.bastion_failed(target, failure(log, bastion, options, known_hosts))
     found = re.search(r"open failed: (administratively prohibited|connect failed): (.*)", log)
     if found and found[1] == "connect failed":
-        return errors.refused(place, one_line(found[2]))
-    return errors.bastion_forbids(place, one_line(found[2]) if found else _last_word(log))
+        return errors.refused(target, one_line(found[2]))
+    return errors.bastion_forbids(target, one_line(found[2]) if found else _last_word(log))
 
 
 def _shown_key(log: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ class Tail:
         return self._data
 
 
-class Output:
+class BoundedOutput:
     """What a program prints: the first `limit` bytes of stdout, the last ones of stderr."""
 
     def __init__(self, limit: int) -> None:

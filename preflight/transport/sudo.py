@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from preflight.transport import errors
 from preflight.transport.attempt import waiting_for
-from preflight.transport.errors import Place
-from preflight.transport.password import NotSentError, Password, Trial
+from preflight.transport.errors import Target
+from preflight.transport.password import NotSentError, Password, PasswordTrial
 from preflight.transport.streams import STDERR_KEPT, Chunk, Tail
 from preflight.transport.types import Program, TransportError
 
@@ -25,7 +25,7 @@ _NOISE_KEPT = 64 << 10  # bytes of what a login shell prints before the program 
 
 
 @dataclass(frozen=True)
-class Marks:
+class SudoMarkers:
     """The two words on stderr by which a run is steered, and how the command line spells them.
 
     Neither stands in the command line as it is waited for. A login shell under `set -x` and a ForceCommand that prints
@@ -55,15 +55,15 @@ class Marks:
         return f"preflight-{self.nonce}-ready"
 
 
-class Talk:
+class SudoDialogue:
     """The conversation of one run on one host."""
 
-    def __init__(self, place: Place, user: str, password: Password) -> None:
+    def __init__(self, target: Target, user: str, password: Password) -> None:
         """`user`: whom sudo is to become."""
-        self._place = place
+        self._place = target
         self._user = user
         self._password = password
-        self.marks = Marks(secrets.token_hex(8))
+        self.marks = SudoMarkers(secrets.token_hex(8))
         self.through = False  # Python is there and waits for its source
 
     def become(self, chunks: Iterator[Chunk], send: Callable[[bytes], None], deadline: float) -> tuple[Chunk, ...]:
@@ -74,7 +74,7 @@ class Talk:
         """
         prompt, ready = self.marks.prompt.encode(), self.marks.ready.encode() + b"\n"
         stdout, before, said = Tail(_NOISE_KEPT), b"", b""
-        trial: Trial | None = None
+        trial: PasswordTrial | None = None
         waiting_for("sudo, or the program to begin")
         with ExitStack() as stack:
             for is_stderr, data in chunks:
@@ -132,21 +132,21 @@ def _was_right(said: bytes) -> bool | None:
 
 
 def not_started(
-    place: Place, program: Program, user: str, *, status: int, stdout: bytes, stderr: bytes
+    target: Target, program: Program, user: str, *, status: int, stdout: bytes, stderr: bytes
 ) -> TransportError | None:
     """Whether sudo, asked to become `user`, ended without starting the program; None if it did start it."""
     if status in (126, 127):
-        return errors.sudo_missing(place) if _MISSING.search(stderr) else None
+        return errors.sudo_missing(target) if _MISSING.search(stderr) else None
     if status != 1:
         return None
     if _CANNOT_FIND.search(stderr):
-        return errors.no_python(place, program, stderr)
+        return errors.no_python(target, program, stderr)
     if _NO_TERMINAL.search(stderr):
-        return errors.sudo_wants_terminal(place)
+        return errors.sudo_wants_terminal(target)
     if _FORBIDS.search(stderr):
-        return errors.sudo_forbids(place, user, stderr)
+        return errors.sudo_forbids(target, user, stderr)
     if _WRONG.search(stderr):
-        return errors.sudo_password_refused(place, stderr)
+        return errors.sudo_password_refused(target, stderr)
     if not stdout and _SAYS.search(stderr):
-        return errors.sudo_refused(place, user, stderr)
+        return errors.sudo_refused(target, user, stderr)
     return None

@@ -37,7 +37,7 @@ class Answer:
     truncated: bool = False
 
 
-class Trouble(StrEnum):
+class ErrorKind(StrEnum):
     """The ways of failing to reach a host, each with its own sentence and remedy."""
 
     RESOLVE = "resolve"
@@ -56,7 +56,7 @@ class Trouble(StrEnum):
 class TransportError(Exception):
     """A host could not be reached or could not run the program. Not the user's mistake: it becomes a finding."""
 
-    trouble: Trouble
+    kind: ErrorKind
     summary: str  # one sentence: what happened, where
     remedy: str  # one sentence or command: what to do
 
@@ -79,7 +79,7 @@ class Channel(Protocol):
     def stderr_tail(self) -> bytes:
         """The last 4 KiB of stderr so far."""
 
-    def trouble(self) -> TransportError | None:
+    def error(self) -> TransportError | None:
         """Once `lines` has ended: why the program never ran (no python, sudo refused) or how the connection broke.
 
         None if the program ran and ended, or `close` was called.

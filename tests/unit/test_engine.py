@@ -23,10 +23,10 @@ from preflight.transport.engine import callbacks, frames, nodes, order_queue
 from preflight.transport.engine import engine as engines
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.engine import Engine
-from preflight.transport.engine.site import Site
-from preflight.transport.errors import Place
+from preflight.transport.engine.site import EngineSite
+from preflight.transport.errors import Target
 from preflight.transport.programs import source
-from preflight.transport.types import Program, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, TransportError
 
 STAND_IN = Path(__file__).with_name("stand_in_engine.py")
 PATIENCE = 20.0
@@ -55,7 +55,7 @@ def engine() -> Iterator[MakeEngine]:
     def make(nodes: int = 3, fault: str = "none", strangers: int = 0, argv: Sequence[str] = ()) -> Engine:
         called = {f"node{number}": f"host{number}" for number in range(nodes - strangers)}
         command = tuple(argv) or (sys.executable, str(STAND_IN), str(nodes), fault)
-        site = Site(
+        site = EngineSite(
             "engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark}, ["WITHOUT_THIS"],
             calls=fault == "deaf",
         )  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngi
         assert [next(one) for one in lines] == [b"heard %d of %d" % (turn, number) for number in range(3)]
     for channel, left in zip(channels, lines, strict=True):
         channel.close()
-        assert (list(left), channel.trouble()) == ([], None)
+        assert (list(left), channel.error()) == ([], None)
 
 
 def test_long_messages_that_are_alike_and_others_arrive(engine: MakeEngine) -> None:
@@ -170,23 +170,23 @@ def test_one_that_says_more_than_is_read_is_cut_off_and_the_others_are_heard(eng
     first, second = hosts(2)
     channel = over.start(first, Program("while True: print('x' * 10000)"), timeout=PATIENCE)
     until = time.monotonic() + PATIENCE
-    while not (trouble := channel.trouble()) and time.monotonic() < until:
+    while not (error := channel.error()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert trouble is not None
-    assert "host0" in trouble.summary
-    assert "it says more than is read" in trouble.summary
+    assert error is not None
+    assert "host0" in error.summary
+    assert "it says more than is read" in error.summary
     assert over.run(second, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
 @pytest.mark.parametrize("more", [zlib.compress(b"again"), b"x" * 200], ids=["another stream", "no stream"])
 def test_what_comes_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
     told: list[str] = []
-    channel = EngineChannel(Place("host0", "engine"), told.append, lambda _: [], lambda *_: None)
+    channel = EngineChannel(Target("host0", "engine"), told.append, lambda _: [], lambda *_: None)
     channel.take(zlib.compress(b"hello"), is_stderr=False)
     assert next(channel.chunks()) == (False, b"hello")
-    assert channel.trouble() is None
+    assert channel.error() is None
     channel.take(more, is_stderr=False)
-    assert "what came of it is damaged" in str(channel.trouble())
+    assert "what came of it is damaged" in str(channel.error())
     assert told
 
 
@@ -216,12 +216,12 @@ def test_an_answer_has_a_limit(engine: MakeEngine) -> None:
 
 def test_a_program_that_takes_too_long_is_a_time_out(engine: MakeEngine) -> None:
     error = error_of(lambda: engine(1).run(hosts(1)[0], Program("import time; time.sleep(60)"), timeout=5.0))
-    assert (error.trouble, "waiting for the program" in error.summary) == (Trouble.TIMEOUT, True)
+    assert (error.kind, "waiting for the program" in error.summary) == (ErrorKind.TIMEOUT, True)
 
 
 def test_a_python_that_is_not_there_is_told_as_over_ssh(engine: MakeEngine) -> None:
     error = error_of(lambda: engine(1).run(hosts(1)[0], Program("", python="no-such-python"), timeout=PATIENCE))
-    assert (error.trouble, "host0: no-such-python could not be started" in error.summary) == (Trouble.NO_PYTHON, True)
+    assert (error.kind, "host0: no-such-python could not be started" in error.summary) == (ErrorKind.NO_PYTHON, True)
 
 
 def test_a_node_that_the_engine_says_is_lost_is_lost_alone(engine: MakeEngine) -> None:
@@ -230,10 +230,10 @@ def test_a_node_that_the_engine_says_is_lost_is_lost_alone(engine: MakeEngine) -
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
     os.kill(relay_of(over, second), signal.SIGKILL)
     assert list(channel.lines()) == []
-    trouble = channel.trouble()
-    assert trouble is not None
-    assert (trouble.trouble, trouble.summary) == (Trouble.CLOSED, "host1: engine: exit code -9")
-    assert error_of(lambda: over.start(second, Program(ECHO), timeout=PATIENCE)).summary == trouble.summary
+    error = channel.error()
+    assert error is not None
+    assert (error.kind, error.summary) == (ErrorKind.CLOSED, "host1: engine: exit code -9")
+    assert error_of(lambda: over.start(second, Program(ECHO), timeout=PATIENCE)).summary == error.summary
     assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
@@ -247,7 +247,7 @@ def test_a_node_that_falls_silent_is_lost_alone(engine: MakeEngine, monkeypatch:
     os.kill(relay, signal.SIGSTOP)
     try:
         assert list(channel.lines()) == []
-        assert "host1: nothing has been heard from there for 6 s" in str(channel.trouble())
+        assert "host1: nothing has been heard from there for 6 s" in str(channel.error())
         assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
     finally:
         os.kill(relay, signal.SIGCONT)
@@ -269,7 +269,7 @@ def test_a_node_that_nobody_knows_is_named_to_who_waits_for_another(engine: Make
     while "" not in over._nodes._nodes.get(1, nodes._Node(1, 0.0)).names and time.monotonic() < until:
         time.sleep(0.05)
     error = error_of(lambda: over.start(hosts(2)[1], Program(ECHO), timeout=0.1))
-    assert error.trouble == Trouble.TIMEOUT
+    assert error.kind == ErrorKind.TIMEOUT
     assert "host1: nothing after 0 s from engine" in error.summary
     assert "there are nodes that the inventory does not name: node1" in error.summary
 
@@ -288,7 +288,7 @@ def test_an_engine_that_is_not_there_or_gives_up_is_told_in_its_own_words(engine
 def test_an_engine_that_starts_nothing_is_a_time_out(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     late = engine(1, argv=("sh", "-c", "echo 'engine: job 7 queued and waiting' >&2; sleep 30"))
     error = error_of(lambda: late.start(hosts(1)[0], Program(ECHO), timeout=1.0))
-    assert error.trouble == Trouble.TIMEOUT
+    assert error.kind == ErrorKind.TIMEOUT
     assert "while waiting for its relay to start (engine: job 7 queued and waiting)" in error.summary
     monkeypatch.setattr(engines, "FAREWELL", 0.1)
     late.close()
@@ -297,7 +297,7 @@ def test_an_engine_that_starts_nothing_is_a_time_out(engine: MakeEngine, monkeyp
 def test_no_host_is_to_blame_where_all_nodes_are_lost() -> None:
     """As when a job is cancelled, or its time is over: srun tells of its tasks before it ends."""
     called = {"node0": "host0", "node1": "host1"}
-    there = nodes.Nodes(Site("engine", (), "RANK", called, str, lost), 2, "0" * 32)
+    there = nodes.Nodes(EngineSite("engine", (), "RANK", called, str, lost), 2, "0" * 32)
     for node in (0, 1):
         words = {"nonce": "0" * 32, "node": node, "seq": 0, "here": f"node{node}"}
         there.hear(json.dumps(words).encode().ljust(frames.FRAME - 1))
@@ -334,7 +334,7 @@ def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -
     assert process is not None
     process.kill()  # the fixture looks that nothing is left
     assert list(channel.lines()) == []
-    assert "engine has ended" in str(channel.trouble())
+    assert "engine has ended" in str(channel.error())
 
 
 def test_who_calls_without_the_token_hears_nothing_and_is_dropped(
@@ -368,7 +368,7 @@ def test_calls_of_a_node_that_ends_do_not_disturb_the_others(engine: MakeEngine)
 
 
 def test_a_node_that_cannot_call_says_so(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callbacks.Calls, "addresses", lambda *_: "127.0.0.1:1")
+    monkeypatch.setattr(callbacks.Callbacks, "addresses", lambda *_: "127.0.0.1:1")
     error = error_of(lambda: engine(1, "deaf").run(hosts(1)[0], Program(""), timeout=PATIENCE))
     assert "no way to the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary
 
@@ -408,7 +408,7 @@ def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_t
             heard.append(b"told")
 
     monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    over = callbacks.Calls("token")
+    over = callbacks.Callbacks("token")
     over._tell([callbacks._Caller(one(), 0.0, b"", known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
     over.close()
     assert heard == [b"told"]

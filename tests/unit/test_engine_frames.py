@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.transport.engine import frames
-from preflight.transport.engine.frames import FRAME, Order
+from preflight.transport.engine.frames import FRAME, NodeOrder
 
 NONCE = "0123456789abcdef"
 WELL = {"nonce": NONCE, "node": 3, "seq": 7, "program": "1.0", "out": "aGk="}
@@ -57,7 +57,7 @@ def test_what_is_no_base64_is_nothing(text: str) -> None:
 
 ORDERS = st.lists(
     st.builds(
-        Order,
+        NodeOrder,
         st.integers(0, 5),
         st.sampled_from(["0.0", "1.0"]),
         st.sampled_from([frames.LAST, frames.end(3.0), *frames.more(b"go\n"), frames.run(("sh", "-c", "true"), "1")]),
@@ -67,24 +67,24 @@ ORDERS = st.lists(
 
 
 @given(ORDERS)
-def test_each_node_gets_its_own_orders_in_their_order(orders: list[Order]) -> None:
-    wanted: dict[int, list[Order]] = defaultdict(list)
+def test_each_node_gets_its_own_orders_in_their_order(orders: list[NodeOrder]) -> None:
+    wanted: dict[int, list[NodeOrder]] = defaultdict(list)
     for order in orders:
         wanted[order.node].append(order)
-    got: dict[int, list[Order]] = defaultdict(list)
+    got: dict[int, list[NodeOrder]] = defaultdict(list)
     for line in frames.lines_of(orders):
         assert line.endswith(b"\n")
         said = json.loads(line)
         for program, ranges in said.pop("to").items():
             for first, last in ranges:
                 for node in range(first, last + 1):
-                    got[node].append(Order(node, program, json.dumps(said)))
+                    got[node].append(NodeOrder(node, program, json.dumps(said)))
     assert got == wanted
 
 
 def test_what_all_are_told_is_said_once() -> None:
     words = [frames.run(("sh", "-c", "python3"), "1"), *frames.more(b"hello\n")]
-    orders = [Order(node, "1.0", one) for node in range(1000) for one in words]
+    orders = [NodeOrder(node, "1.0", one) for node in range(1000) for one in words]
     lines = [json.loads(line) for line in frames.lines_of(orders)]
     assert [line["to"] for line in lines] == [{"1.0": [[0, 999]]}] * 2
     assert decompress(b64decode(lines[1]["data"])) == b"hello\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport.engine.callbacks import Calls
+from preflight.transport.engine.callbacks import Callbacks
 from preflight.transport.engine.handshake import CALLED, CALLER, answer, gang_key, proof
 from preflight.transport.programs import source
 
@@ -107,7 +107,7 @@ class Listening:
     """`lines`: what those said who are known, until it is closed."""
 
     def __init__(self) -> None:
-        self.calls = Calls("shown-by-others", 0, KEY)
+        self.calls = Callbacks("shown-by-others", 0, KEY)
         self.port = int(self.calls.addresses(("127.0.0.1",)).rpartition(":")[2])
         self.lines = self.calls.lines()
 

@@ -11,7 +11,7 @@ import pytest
 
 from preflight.inventory import InventoryError, fold, limit, load
 from preflight.inventory.hostset import expand
-from preflight.inventory.key_lines import Lines
+from preflight.inventory.key_lines import KeyLines
 from preflight.model.cluster import (
     Bastion,
     Cluster,
@@ -385,7 +385,7 @@ def test_what_is_no_host_set_is_refused_with_a_sentence(text: str, says: str) ->
 def test_keys_are_found_in_every_spelling_of_toml() -> None:
     text = 'a.b = 1\n[t]\n"x y" = """\nnot = 5\n"""\nlist = [\n  1,\n]\nafter = 2\n'
     text += "[[h]]\nn = 1\n[h.s]\np = 1\n[[h]]\nn = 2\ni = {q = 1}\n"
-    lines = Lines(text)
+    lines = KeyLines(text)
     assert lines.of(("a", "b")) == 1
     assert lines.of(("t", "x y")) == 3
     assert lines.of(("t", "list", 0)) == 6
@@ -417,7 +417,7 @@ i = 1
 def test_what_looks_like_a_key_inside_a_value_is_none(line_break: str) -> None:
     text = KEYS_IN_VALUES.replace("\n", line_break)
     assert set(tomllib.loads(text)) == {"a", "b", "c", "d", "e=f", "g", "k"}
-    lines = Lines(text)
+    lines = KeyLines(text)
     assert [lines.of((key,)) for key in ("a", "b", "c", "d", "e=f", "g", "k")] == [2, 3, 4, 7, 10, 11, 13]
     assert lines.of(("g", "h]", "i")) == 12
     assert lines.of(("z",)) == lines.of(("q",)) == lines.of(("x",)) == 1, "no such keys"

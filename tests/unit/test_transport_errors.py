@@ -6,41 +6,41 @@ import sys
 import pytest
 
 from preflight.transport import errors
-from preflight.transport.errors import Place, one_line
+from preflight.transport.errors import Target, one_line
 from preflight.transport.streams import Tail, split_lines
-from preflight.transport.types import Program, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, TransportError
 
-PLACE = Place("node01", "10.1.0.11", 2222, "ops")
-CAUSE = errors.refused(Place("bastion jump", "jump", 22), "Connection refused")
+TARGET = Target("node01", "10.1.0.11", 2222, "ops")
+CAUSE = errors.refused(Target("bastion jump", "jump", 22), "Connection refused")
 
 EVERY = [
-    errors.unresolved(PLACE, "Name or service not known"),
-    errors.refused(PLACE, "Connection refused"),
-    errors.hung_up(PLACE, "Connection reset by peer"),
-    errors.timed_out(PLACE, 10, "the TCP connection"),
-    errors.key_unknown(PLACE, "ssh-ed25519", "SHA256:abc", ("/root/.ssh/known_hosts",)),
-    errors.key_changed(PLACE, "ssh-ed25519", "SHA256:abc", "ssh-ed25519 SHA256:def", "/root/.ssh/known_hosts:7"),
-    errors.key_revoked(PLACE, "SHA256:abc", "/root/.ssh/known_hosts:7"),
-    errors.not_let_in(PLACE, "it accepts none of /root/.ssh/id_ed25519"),
-    errors.no_python(PLACE, Program(""), b"sh: 1: exec: python3: not found\n"),
-    errors.sudo_refused(PLACE, "root", b"sudo: a password is required\n"),
-    errors.sudo_forbids(PLACE, "root", b"ops is not in the sudoers file.\n"),
-    errors.sudo_wants_terminal(PLACE),
-    errors.sudo_missing(PLACE),
-    errors.sudo_password_refused(PLACE, b"Sorry, try again.\n"),
-    errors.sudo_password_not_sent(PLACE, "node09"),
-    errors.sudo_wants_more(PLACE, "root"),
-    errors.closed(PLACE, "Connection reset by peer"),
-    errors.bastion_failed(PLACE, CAUSE),
-    errors.bastion_forbids(PLACE, "open failed"),
-    errors.proxy_command(PLACE),
-    errors.too_many_bastions(PLACE, 8),
+    errors.unresolved(TARGET, "Name or service not known"),
+    errors.refused(TARGET, "Connection refused"),
+    errors.hung_up(TARGET, "Connection reset by peer"),
+    errors.timed_out(TARGET, 10, "the TCP connection"),
+    errors.key_unknown(TARGET, "ssh-ed25519", "SHA256:abc", ("/root/.ssh/known_hosts",)),
+    errors.key_changed(TARGET, "ssh-ed25519", "SHA256:abc", "ssh-ed25519 SHA256:def", "/root/.ssh/known_hosts:7"),
+    errors.key_revoked(TARGET, "SHA256:abc", "/root/.ssh/known_hosts:7"),
+    errors.not_let_in(TARGET, "it accepts none of /root/.ssh/id_ed25519"),
+    errors.no_python(TARGET, Program(""), b"sh: 1: exec: python3: not found\n"),
+    errors.sudo_refused(TARGET, "root", b"sudo: a password is required\n"),
+    errors.sudo_forbids(TARGET, "root", b"ops is not in the sudoers file.\n"),
+    errors.sudo_wants_terminal(TARGET),
+    errors.sudo_missing(TARGET),
+    errors.sudo_password_refused(TARGET, b"Sorry, try again.\n"),
+    errors.sudo_password_not_sent(TARGET, "node09"),
+    errors.sudo_wants_more(TARGET, "root"),
+    errors.closed(TARGET, "Connection reset by peer"),
+    errors.bastion_failed(TARGET, CAUSE),
+    errors.bastion_forbids(TARGET, "open failed"),
+    errors.proxy_command(TARGET),
+    errors.too_many_bastions(TARGET, 8),
     errors.abandoned("node01", 30, "the program"),
 ]
 
 
 def test_every_way_of_failing_has_a_sentence_here() -> None:
-    assert {error.trouble for error in EVERY} == set(Trouble)
+    assert {error.kind for error in EVERY} == set(ErrorKind)
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: error.summary[:40])
@@ -52,22 +52,22 @@ def test_every_sentence_names_the_host_first_and_has_a_remedy_on_one_line(error:
 
 
 def test_remedies_are_commands_with_every_word_quoted() -> None:
-    place = Place("node01", "10.1.0.11; reboot", 2222, "ops")
+    place = Target("node01", "10.1.0.11; reboot", 2222, "ops")
     assert "ssh -v -p 2222 'ops@10.1.0.11; reboot'" in errors.timed_out(place, 1, "x").remedy
-    changed = errors.key_changed(PLACE, "t", "f", "k", "/home/a b/known_hosts:3")
+    changed = errors.key_changed(TARGET, "t", "f", "k", "/home/a b/known_hosts:3")
     assert "ssh-keygen -R '[10.1.0.11]:2222' -f '/home/a b/known_hosts'" in changed.remedy
 
 
 @pytest.mark.parametrize(
     ("place", "where"),
     [
-        (PLACE, "10.1.0.11:2222"),
-        (Place("n", "fd00::1", 22), "[fd00::1]:22"),
-        (Place("n", "node01"), "node01"),
-        (Place("n", "node01", 22, via="jump"), "node01:22 (through jump)"),
+        (TARGET, "10.1.0.11:2222"),
+        (Target("n", "fd00::1", 22), "[fd00::1]:22"),
+        (Target("n", "node01"), "node01"),
+        (Target("n", "node01", 22, via="jump"), "node01:22 (through jump)"),
     ],
 )
-def test_a_place_is_written_as_people_write_it(place: Place, where: str) -> None:
+def test_a_place_is_written_as_people_write_it(place: Target, where: str) -> None:
     assert place.where == where
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from preflight.transport import Options, Program, TransportError, Trouble
+from preflight.transport import ErrorKind, Options, Program, TransportError
 from preflight.transport.bootstrap import command_line
-from preflight.transport.errors import Place
+from preflight.transport.errors import Target
 from preflight.transport.password import NotSentError, Password
 from preflight.transport.streams import Chunk
-from preflight.transport.sudo import Talk
+from preflight.transport.sudo import SudoDialogue
 
 SECRET = "correct horse"
-PLACE = Place("node01", "10.1.0.11", 22, "ops")
+TARGET = Target("node01", "10.1.0.11", 22, "ops")
 LECTURE = b"We trust you have received the usual lecture\n"
 
 
@@ -28,7 +28,7 @@ class Sudo:
     After a prompt nothing more comes until something is sent, as from the real one.
     """
 
-    talk: Talk
+    talk: SudoDialogue
     script: list[bytes | str]
     sent: list[bytes] = field(default_factory=list)
     seen_before_sending: list[bytes] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Sudo:
 
 
 def sudo(*script: bytes | str, password: Password | None = None, host: str = "node01") -> Sudo:
-    return Sudo(Talk(Place(host, "10.1.0.11", 22, "ops"), "root", password or Password(SECRET)), list(script))
+    return Sudo(SudoDialogue(Target(host, "10.1.0.11", 22, "ops"), "root", password or Password(SECRET)), list(script))
 
 
 LINE = SECRET.encode() + b"\n"
@@ -103,7 +103,7 @@ def test_a_second_prompt_is_never_answered() -> None:
     host = sudo(b"PROMPT", b"Sorry, try again.\n", b"PROMPT", b"READY")
     with pytest.raises(TransportError) as raised:
         host.run()
-    assert raised.value.trouble is Trouble.SUDO
+    assert raised.value.kind is ErrorKind.SUDO
     assert "Sorry, try again." in raised.value.summary
     assert host.sent == [LINE]
     assert not host.talk.through
@@ -148,7 +148,7 @@ def test_after_a_refusal_no_other_host_gets_it_and_not_the_same_one_again() -> N
         other = sudo(b"PROMPT", b"READY", password=password, host=name)
         with pytest.raises(TransportError, match=where) as raised:
             other.run()
-        assert raised.value.trouble is Trouble.SUDO
+        assert raised.value.kind is ErrorKind.SUDO
         assert other.sent == []
 
 
@@ -241,7 +241,7 @@ def test_a_first_host_that_breaks_off_leaves_the_trial_to_the_next() -> None:
 
 def test_the_password_stands_in_no_repr() -> None:
     password = Password(SECRET)
-    talk = Talk(PLACE, "root", password)
+    talk = SudoDialogue(TARGET, "root", password)
     with password.trial("node01", 0) as trial:
         shown = [password, Options(sudo_password=password), talk, trial, talk.marks, NotSentError("node01")]
         assert not [one for one in shown if SECRET in repr(one) + str(one)]

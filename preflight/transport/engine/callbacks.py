@@ -49,7 +49,7 @@ class _Caller:
     heard: bytearray = field(default_factory=bytearray)
 
 
-class Calls:
+class Callbacks:
     """The relays' calls. `lines` runs in a thread of its own; the rest may be called from any. With a `key` callers
     prove that instead of showing the token."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from preflight.transport import errors
 from preflight.transport.engine import frames
-from preflight.transport.errors import Place
+from preflight.transport.errors import Target
 from preflight.transport.streams import STDERR_TAIL, Chunk, Tail, split_lines
 from preflight.transport.types import TransportError
 
@@ -23,9 +23,9 @@ class EngineChannel:
     bring data."""
 
     def __init__(
-        self, place: Place, tell: Callable[[str], None], words_for: Callable[[bytes], list[str]], explain: Explain
+        self, target: Target, tell: Callable[[str], None], words_for: Callable[[bytes], list[str]], explain: Explain
     ) -> None:
-        self._place, self._tell, self._words_for, self._explain = place, tell, words_for, explain
+        self._place, self._tell, self._words_for, self._explain = target, tell, words_for, explain
         self._stderr = Tail(STDERR_TAIL)
         self._waiting: deque[Chunk] = deque()
         self._size = 0
@@ -102,7 +102,7 @@ class EngineChannel:
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)
 
-    def trouble(self) -> TransportError | None:
+    def error(self) -> TransportError | None:
         if self._closed:
             return None
         return self._error or (None if self.status is None else self._explain(self.status, self.stderr_tail()))

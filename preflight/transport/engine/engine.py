@@ -19,16 +19,16 @@ from preflight.transport import attempt
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
 from preflight.transport.engine import frames
-from preflight.transport.engine.callbacks import Calls
+from preflight.transport.engine.callbacks import Callbacks
 from preflight.transport.engine.channel import EngineChannel
-from preflight.transport.engine.frames import Order
+from preflight.transport.engine.frames import NodeOrder
 from preflight.transport.engine.nodes import Nodes
-from preflight.transport.engine.order_queue import Outgoing
-from preflight.transport.engine.site import Site
-from preflight.transport.errors import Place
-from preflight.transport.process import Process
+from preflight.transport.engine.order_queue import OrderQueue
+from preflight.transport.engine.site import EngineSite
+from preflight.transport.errors import Target
+from preflight.transport.process import PipedProcess
 from preflight.transport.programs import source
-from preflight.transport.streams import Output, split_lines
+from preflight.transport.streams import BoundedOutput, split_lines
 from preflight.transport.types import Answer, Program, TransportError
 
 START = 120.0  # seconds for the engine to start something: jobs queue, and mpirun logs in everywhere first
@@ -39,14 +39,14 @@ TERM = 3.0  # seconds from SIGTERM to SIGKILL
 class Engine:
     """See `preflight.transport.types.Transport`. The engine process begins with the first host that is asked for."""
 
-    def __init__(self, site: Site, hosts: Sequence[Host]) -> None:
+    def __init__(self, site: EngineSite, hosts: Sequence[Host]) -> None:
         self._site = site
         self._addresses = [host.address for host in hosts]
         self._nonce = site.nonce or secrets.token_hex(16)
         self._nodes = Nodes(site, len(hosts), self._nonce)
-        self._process: Process | None = None
-        self._calls: Calls | None = None
-        self._outgoing = Outgoing()
+        self._process: PipedProcess | None = None
+        self._calls: Callbacks | None = None
+        self._outgoing = OrderQueue()
         self._launching = threading.Lock()
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
@@ -54,7 +54,7 @@ class Engine:
         channel, call = self._begin(host, program, timeout)
         channel.end_input()
         waiting_for("the program")
-        output = Output(limit)
+        output = BoundedOutput(limit)
         try:
             with attempt.current().breakable(channel.close):
                 for is_stderr, data in channel.chunks(started + timeout):
@@ -66,7 +66,7 @@ class Engine:
         finally:
             channel.close()
         answer = output.answer(-1 if channel.status is None else channel.status, time.monotonic() - started)
-        error = channel.trouble() or call.error(answer.exit, answer.stdout, answer.stderr)
+        error = channel.error() or call.error(answer.exit, answer.stdout, answer.stderr)
         if error:
             raise error
         return answer
@@ -108,20 +108,20 @@ class Engine:
 
     def _begin(self, host: Host, program: Program, timeout: float) -> tuple[EngineChannel, Call]:
         """Have the host's relay start the program, and feed it."""
-        place = Place(host.name, self._site.name)
-        call = Call(place, program, sudo=host.ssh.sudo, password=None)
+        target = Target(host.name, self._site.name)
+        call = Call(target, program, sudo=host.ssh.sudo, password=None)
         waiting_for(f"{self._site.name} to start a relay")
         self._launch()
         node = self._nodes.wait_for(host.name, timeout)
         number, name = self._outgoing.named(host.name, call.command, program.source)
         channel = EngineChannel(
-            place,
-            lambda words: self._outgoing.put(Order(node, name, words)),
+            target,
+            lambda words: self._outgoing.put(NodeOrder(node, name, words)),
             lambda data: self._outgoing.words_for(number, data),
             lambda status, stderr: call.error(status, b"", stderr),
         )
         self._nodes.attach(host.name, name, channel)
-        self._outgoing.put(Order(node, name, frames.run(("sh", "-c", call.command), f"{number}")))
+        self._outgoing.put(NodeOrder(node, name, frames.run(("sh", "-c", call.command), f"{number}")))
         with suppress(TransportError):  # its trouble is told by who reads
             channel.send(program.payload)
         return channel, call
@@ -137,12 +137,12 @@ class Engine:
         argv = (*self._site.argv, "python3", "-I", "-c", source("relay"))
         try:
             if self._site.calls:
-                self._calls = Calls(self._nonce, self._site.port, self._site.key)
+                self._calls = Callbacks(self._nonce, self._site.port, self._site.key)
                 self._outgoing.tell_all = self._calls.keep
                 words["PREFLIGHT_CALL"] = self._calls.addresses(self._addresses)
                 words["PREFLIGHT_KEY"] = self._site.key
             inherited = {name: value for name, value in os.environ.items() if name not in self._site.without}
-            self._process = Process(argv, {**inherited, **self._site.environment, **words})
+            self._process = PipedProcess(argv, {**inherited, **self._site.environment, **words})
         except OSError as error:
             self._nodes.end(f"{self._site.name} could not be started: {error.strerror}")
             return
@@ -162,7 +162,7 @@ class Engine:
             why = f"{type(error).__name__}: {error}"
         self._nodes.end(f"{self._site.name} has {why}")
 
-    def _talk(self, process: Process) -> None:
+    def _talk(self, process: PipedProcess) -> None:
         with suppress(OSError, ValueError):  # that nobody listens any more is found by who reads
             for lines in self._outgoing.lines():
                 (self._calls or process).send(lines)

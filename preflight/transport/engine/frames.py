@@ -17,7 +17,7 @@ AROUND = 1 << 13  # bytes around the same place of a like text; with a piece no 
 _Data = Annotated[str, Meta(max_length=FRAME)]
 
 
-class Said(msgspec.Struct, frozen=True):
+class RelayFrame(msgspec.Struct, frozen=True):
     """One frame of a relay."""
 
     nonce: Annotated[str, Meta(max_length=64)]
@@ -30,10 +30,10 @@ class Said(msgspec.Struct, frozen=True):
     exit: Annotated[int, Meta(gt=-256, lt=256)] | None = None
 
 
-_decoder = msgspec.json.Decoder(Said)
+_decoder = msgspec.json.Decoder(RelayFrame)
 
 
-def read(line: bytes, nonce: str) -> Said | None:
+def read(line: bytes, nonce: str) -> RelayFrame | None:
     """A relay's frame; None for anything else that an engine may print. What it, or a login's banner, prints without
     an end of line stands in front of a frame."""
     line = line[-(FRAME - 1) :]
@@ -55,7 +55,7 @@ def data_of(text: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Order:
+class NodeOrder:
     """What a node is to do. `words`: JSON of the rest, alike for all nodes that are to do the same."""
 
     node: int
@@ -93,7 +93,7 @@ def text_line(name: str, text: bytes) -> bytes:
     return json.dumps({"text": name, "data": _packed(text)}).encode() + b"\n"
 
 
-def lines_of(orders: Iterable[Order]) -> Iterator[bytes]:
+def lines_of(orders: Iterable[NodeOrder]) -> Iterator[bytes]:
     """The orders as lines, as few as may be: what several nodes are to do alike is said once. Each node gets its own
     orders in their order."""
     said: list[tuple[str, dict[str, list[int]]]] = []  # words, program → nodes

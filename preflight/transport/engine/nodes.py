@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from preflight.transport import errors
 from preflight.transport.engine import frames
 from preflight.transport.engine.channel import EngineChannel
-from preflight.transport.engine.frames import Said
+from preflight.transport.engine.frames import RelayFrame
 from preflight.transport.engine.names import short
-from preflight.transport.engine.site import Site
-from preflight.transport.types import TransportError, Trouble
+from preflight.transport.engine.site import EngineSite
+from preflight.transport.types import ErrorKind, TransportError
 
 SILENCE = 20.0  # seconds without a sign of life of a node, which gives one every 5, after which it is gone
 LATE = 15.0  # seconds after the last node has come, after which no other one is expected
@@ -40,7 +40,7 @@ class _Node:
 class Nodes:
     """Thread-safe. `count`: how many nodes there are; `nonce`: the run's, which every frame has."""
 
-    def __init__(self, site: Site, count: int, nonce: str) -> None:
+    def __init__(self, site: EngineSite, count: int, nonce: str) -> None:
         self._site, self._count, self._nonce = site, count, nonce
         self.over = ""  # why the engine has ended
         self._nodes: dict[int, _Node] = {}
@@ -133,13 +133,13 @@ class Nodes:
         seen = f"; there are nodes that the inventory does not name: {', '.join(strangers[:4])}" if strangers else ""
         said = self._last_words()
         return TransportError(
-            Trouble.TIMEOUT,
+            ErrorKind.TIMEOUT,
             f"{host}: nothing after {seconds:.0f} s from {self._site.name} while waiting for {what}{seen}"
             + (f" ({said})" if said and host not in self._here else ""),
             f"see what this says: {self._site.try_out(host)}",
         )
 
-    def _take(self, said: Said, node: _Node) -> None:
+    def _take(self, said: RelayFrame, node: _Node) -> None:
         node.heard = time.monotonic()
         if said.seq != node.seq:
             self._lose(node.host, f"{self._site.name} lost a part of what was said there")
@@ -178,7 +178,7 @@ class Nodes:
 
     def _closed(self, host: str, why: str) -> TransportError:
         remedy = f"see what this says: {self._site.try_out(host)}"
-        return TransportError(Trouble.CLOSED, f"{host}: {why}", remedy)
+        return TransportError(ErrorKind.CLOSED, f"{host}: {why}", remedy)
 
     def _last_words(self) -> str:
         """The first of the engine's last lines that tell of something bad; else its last one."""

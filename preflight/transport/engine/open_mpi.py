@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
 from preflight.transport.engine.names import short
-from preflight.transport.engine.site import Site, answer
+from preflight.transport.engine.site import EngineSite, answer
 
 _MANAGED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job mpirun knows nodes by the manager's names
 _BY_STDIN = (
@@ -50,12 +50,12 @@ def addresses_of(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[
     return [host.name if managed else host.address for host in hosts]
 
 
-def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+def open_mpi(hosts: Sequence[Host], environment: Mapping[str, str]) -> EngineSite:
     """Raises UsageError where there is no mpirun that fits."""
     found = mpirun_of(environment)
     calls, root = found.major > 4, found.root
     addresses = addresses_of(hosts, environment)
-    return Site(
+    return EngineSite(
         "mpirun",
         (
             found.path, *root, "-x", "PREFLIGHT_NONCE", "-x", "PREFLIGHT_RANK_IN", *(_BY_CALLS if calls else _BY_STDIN),

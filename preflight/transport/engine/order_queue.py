@@ -9,19 +9,19 @@ from itertools import count
 from time import monotonic
 
 from preflight.transport.engine import frames
-from preflight.transport.engine.frames import Order
+from preflight.transport.engine.frames import NodeOrder
 
 BEAT = 2.0  # seconds between two signs of life to the nodes
 GATHER = 0.02  # seconds in which what several nodes are told becomes one line
 LONG = 250  # bytes from which on it is looked for what data is like
 
 
-class Outgoing:
+class OrderQueue:
     """Thread-safe. `tell_all` takes lines for all nodes; where some may come later, it has to keep them for those."""
 
     def __init__(self) -> None:
         self.tell_all: Callable[[bytes], None] = self.put
-        self._orders: queue.SimpleQueue[Order | bytes | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[NodeOrder | bytes | None] = queue.SimpleQueue()
         self._numbers: dict[tuple[str, str], int] = {}  # of what is run: command, source
         self._times: dict[tuple[str, int], int] = defaultdict(int)  # how often each was run on a host
         self._alike: dict[int, tuple[str, bytes]] = {}  # to each what hosts were told lately: as what all nodes have it
@@ -52,7 +52,7 @@ class Outgoing:
                 self.tell_all(frames.text_line(name, like))
             return list(frames.more(data, name, like))
 
-    def put(self, order: Order | bytes) -> None:
+    def put(self, order: NodeOrder | bytes) -> None:
         self._orders.put(order)
 
     def end(self) -> None:
@@ -62,12 +62,12 @@ class Outgoing:
     def lines(self) -> Iterator[bytes]:
         """All that is to be said in a moment, as few lines as may be; a sign of life where there is nothing."""
         while True:
-            texts, orders = bytearray(), list[Order]()
+            texts, orders = bytearray(), list[NodeOrder]()
             with suppress(queue.Empty):
                 order = self._orders.get(timeout=BEAT)
                 until = monotonic() + GATHER
                 while order is not None:
-                    if isinstance(order, Order):
+                    if isinstance(order, NodeOrder):
                         orders.append(order)
                     else:
                         texts += order

@@ -24,10 +24,10 @@ from preflight.model.errors import NotSeenError, UsageError
 from preflight.transport.engine.callbacks import make_room
 from preflight.transport.engine.engine import Engine
 from preflight.transport.engine.handshake import gang_key
-from preflight.transport.engine.site import Site
+from preflight.transport.engine.site import EngineSite
 from preflight.transport.fanout import MOST_AT_ONCE, fan_out
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, Progress, TransportError
 
 PORT = 29600  # on which the first pod listens: no job's, and below those that kernels give away
 _LEAST = 3.0  # seconds for a pod to say that it is there, whatever time is left
@@ -79,7 +79,7 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class There:
+class PodLocation:
     """A pod that has come; "" where it has not been told its node or its address."""
 
     node: str
@@ -96,7 +96,7 @@ def open_pods(pod: Pod, hosts: Sequence[Host]) -> Engine:
     """The way from the first pod to all, itself among them. Raises UsageError."""
     make_room(len(hosts))
     names = [host.name for host in hosts]
-    site = Site(
+    site = EngineSite(
         "pods",
         (),
         _INDICES[0],
@@ -114,11 +114,11 @@ def open_pods(pod: Pod, hosts: Sequence[Host]) -> Engine:
 
 def gather(
     engine: Engine, hosts: Sequence[Host], wait: float, progress: Callable[[Progress], None]
-) -> dict[str, There | TransportError]:
+) -> dict[str, PodLocation | TransportError]:
     """All pods, as soon as they are there; those that are not after `wait` seconds with what is known of them."""
     until = time.monotonic() + wait
 
-    def ask(host: Host) -> There | TransportError:
+    def ask(host: Host) -> PodLocation | TransportError:
         left = max(_LEAST, until - time.monotonic())
         return _there(host, engine.run(host, _program({}), timeout=left).stdout)
 
@@ -196,10 +196,10 @@ def _program(said: Mapping[str, object]) -> Program:
     return Program(source("pod"), json.dumps(said).encode() + b"\n")
 
 
-def _there(host: Host, answer: bytes) -> There | TransportError:
+def _there(host: Host, answer: bytes) -> PodLocation | TransportError:
     try:
         said = json.loads(answer)
-        there = There(str(said["node"])[:253], str(said["address"] and ip_address(said["address"])))
+        there = PodLocation(str(said["node"])[:253], str(said["address"] and ip_address(said["address"])))
     except (ValueError, KeyError, TypeError) as error:
-        return TransportError(Trouble.CLOSED, f"{host.name}: answers what is no answer: {error}", "look at its log")
+        return TransportError(ErrorKind.CLOSED, f"{host.name}: answers what is no answer: {error}", "look at its log")
     return there

@@ -10,7 +10,7 @@ _ANSWER = 20.0  # seconds for an engine's program to say what it is
 
 
 @dataclass(frozen=True)
-class Site:
+class EngineSite:
     """`argv`: what stands in front of the program's, one task a node; `rank`: the variable that numbers the tasks;
     `called`: a node's own names → host; `lost`: from a line that the engine prints to the hosts that are lost, and why;
     `try_out`: a command, for a person, that shows whether a host is reached; `without`: variables that it must not see;

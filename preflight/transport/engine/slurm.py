@@ -10,7 +10,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
 from preflight.transport.engine.names import short
-from preflight.transport.engine.site import Site, answer
+from preflight.transport.engine.site import EngineSite, answer
 
 # As srun of 22.05 prints it (src/srun/libsrun/launch.c, src/api/step_launch.c): "node02: task 1: Killed",
 # "node[02-03]: tasks 1-2: Exited with exit code 1"; "Node failure on node02"; "Task launch for StepId=1.0 failed on
@@ -33,7 +33,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """The job that this runs in. `nodes`: as Slurm writes its list; `overlap`: what lets a step share its nodes."""
 
     srun: str
@@ -55,7 +55,7 @@ class Job:
         return found
 
 
-def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe") -> Job:
+def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe") -> SlurmJob:
     """Raises UsageError outside of a job. `hosts`, `command`: of ours, for what is said then."""
     srun = shutil.which("srun", path=environment.get("PATH"))
     if not srun:
@@ -67,10 +67,10 @@ def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe
             f"preflight {command} …, or the same command in a script for sbatch"
         )
     shares = "--overlap" in answer(srun, "--help", environment)  # since 20.11; before, steps shared nodes anyway
-    return Job(srun, number, nodes, ("--overlap",) if shares else ())
+    return SlurmJob(srun, number, nodes, ("--overlap",) if shares else ())
 
 
-def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
+def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> EngineSite:
     """Raises UsageError outside of a job, and for hosts that are not in it."""
     here = job_of(environment, len(hosts))
     srun, job, overlap = here.srun, here.number, here.overlap
@@ -85,7 +85,7 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
         nodes = _set_of(found["nodes"])
         return [(host, f"srun: {found['why']}") for node, host in called.items() if node in nodes]
 
-    return Site(
+    return EngineSite(
         "srun",
         (
             srun, f"--jobid={job}", f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1",
@@ -100,7 +100,7 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
     )  # fmt: skip
 
 
-def _names(job: Job, hosts: Sequence[Host]) -> list[str]:
+def _names(job: SlurmJob, hosts: Sequence[Host]) -> list[str]:
     found = job.names(hosts)
     if missing := [host.name for host in hosts if host.name not in found]:
         hint = f"; leave them out with --limit {_folded(found)}" if found else ""

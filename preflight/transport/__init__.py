@@ -1,4 +1,4 @@
-"""How a host is reached: Fabric's ssh, the system's ssh, or this machine itself; many hosts at once.
+"""Transports to hosts: Fabric's ssh, the system's ssh, or this machine; and work on many hosts at once.
 
 Importing this loads neither paramiko nor Fabric; `open_transport` does, where the inventory asks for them.
 """

@@ -1,6 +1,6 @@
-"""What is said when a host cannot be reached: one sentence and one remedy for each way of failing.
+"""Error messages of the transports: one sentence and one remedy for each kind of failure.
 
-All texts of the transports stand here. Text that a host sent is passed through `one_line` before it is shown.
+All texts of the transports are in this module. Text from a host is passed through `one_line` before it is shown.
 """
 
 import re
@@ -12,7 +12,7 @@ from preflight.transport.types import ErrorKind, Program, TransportError
 
 @dataclass(frozen=True)
 class Target:
-    """Whom a sentence is about: the inventory's name, and where it was looked for."""
+    """Host that a message is about: its name in the inventory, and the address that was tried."""
 
     host: str
     address: str
@@ -28,7 +28,7 @@ class Target:
 
     @property
     def known_as(self) -> str:
-        """The name under which known_hosts files keep the host's key."""
+        """Return the name under which known_hosts files keep the host's key."""
         return self.address if self.port in (None, 22) else f"[{self.address}]:{self.port}"
 
     @property
@@ -36,13 +36,13 @@ class Target:
         return f"{self.user}@{self.address}" if self.user else self.address
 
     def ssh(self, *options: str) -> str:
-        """An ssh command that a person can type to see the same thing."""
+        """Return an ssh command that a person can type to see the same failure."""
         port = ("-p", str(self.port)) if self.port not in (None, 22) else ()
         return shlex.join(("ssh", *options, *port, self.login))
 
 
 def one_line(text: bytes | str, limit: int = 200) -> str:
-    """The last line of a host's words that says anything, without control characters and not endless."""
+    """Return the last line of a host's text that is not blank, without control characters, cut at `limit`."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     lines = [line for raw in text.splitlines() if (line := "".join(c if c.isprintable() else " " for c in raw).strip())]
@@ -68,7 +68,7 @@ def refused(target: Target, reason: str) -> TransportError:
 
 
 def hung_up(target: Target, reason: str) -> TransportError:
-    """The connection was made and ended before anybody logged in."""
+    """Return the error for a connection that was made and ended before the login."""
     return TransportError(
         ErrorKind.REFUSED,
         f"{target.host}: the server at {target.where} ended the connection before login ({reason})",
@@ -85,7 +85,7 @@ def timed_out(target: Target, seconds: float, waiting_for: str) -> TransportErro
 
 
 def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
-    """The outer deadline of a fan-out; the transport itself did not come back in time."""
+    """Return the error for a host whose transport did not return before the outer deadline of a fan-out."""
     return TransportError(
         ErrorKind.TIMEOUT,
         f"{host}: given up after {seconds:.0f} s while waiting for {waiting_for}",
@@ -106,13 +106,13 @@ def key_unknown(
 
 
 def key_accepted(target: Target, key_type: str, fingerprint: str, file: str = "") -> str:
-    """The notice for a key that was trusted on first sight."""
+    """Return the notice for a key that was accepted as new."""
     into = f", into {file}" if file else ""
     return f"{target.host}: accepted the new {key_type} host key of {target.where}, {fingerprint}{into}"
 
 
 def key_changed(target: Target, key_type: str, fingerprint: str, known: str, at: str) -> TransportError:
-    """`known`: the fingerprint on record; `at`: its file:line."""
+    """Return the error for a changed key. `known` is the fingerprint on record, `at` its file:line."""
     file = at.rpartition(":")[0]
     return TransportError(
         ErrorKind.HOST_KEY_CHANGED,
@@ -132,7 +132,7 @@ def key_revoked(target: Target, fingerprint: str, at: str) -> TransportError:
 
 
 def not_let_in(target: Target, reason: str, encrypted_key: str = "") -> TransportError:
-    """`encrypted_key`: a key file that could not be tried for want of its passphrase."""
+    """Return the error for a failed login. `encrypted_key`: a key file without a known passphrase."""
     login = f"make this succeed without a password: {target.ssh('-o', 'BatchMode=yes')} true"
     return TransportError(
         ErrorKind.AUTHENTICATION,
@@ -142,7 +142,10 @@ def not_let_in(target: Target, reason: str, encrypted_key: str = "") -> Transpor
 
 
 def no_python(target: Target, program: Program, stderr: bytes) -> TransportError:
-    """Name the inventory's keys only where the program runs as they say: facts always run in the host's `python3`."""
+    """Return the error for a missing Python. It names the inventory's keys only where the program uses them.
+
+    Facts always run in the host's `python3`.
+    """
     message = one_line(stderr)
     keys = [
         key for key, differs in (("python", program.python != Program.python), ("exec", program.wrapper)) if differs
@@ -160,20 +163,20 @@ def _sudoers_line(target: Target, user: str) -> str:
 
 
 def sudo_refused(target: Target, user: str, stderr: bytes) -> TransportError:
-    """`user`: the one whom sudo was to become. Without a password sudo says nothing of who may do what."""
-    who = target.user or "the login user"
+    """Return the error for `sudo -n` to `user`. Without a password sudo does not report the permissions of a user."""
+    login_user = target.user or "the login user"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo does not make {who} {user} without a password ({one_line(stderr)})",
+        f"{target.host}: sudo does not make {login_user} {user} without a password ({one_line(stderr)})",
         f"run again with --ask-sudo-password (-K), or allow it without one {_sudoers_line(target, user)}",
     )
 
 
 def sudo_forbids(target: Target, user: str, stderr: bytes) -> TransportError:
-    who = target.user or "the login user"
+    login_user = target.user or "the login user"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo does not allow {who} to become {user} ({one_line(stderr)})",
+        f"{target.host}: sudo does not allow {login_user} to become {user} ({one_line(stderr)})",
         f"allow it {_sudoers_line(target, user)}",
     )
 
@@ -194,16 +197,16 @@ def sudo_missing(target: Target) -> TransportError:
     )
 
 
-def sudo_password_refused(target: Target, said: bytes) -> TransportError:
+def sudo_password_refused(target: Target, stderr: bytes) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo refused the password ({one_line(said)})",
+        f"{target.host}: sudo refused the password ({one_line(stderr)})",
         f"run again with the password that {target.user or 'the login user'} has there; it was sent once, and to no "
         "further host",
     )
 
 
-def sudo_wants_more(target: Target, user: str) -> TransportError:
+def sudo_wants_second_factor(target: Target, user: str) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo asks for more than a password, such as a second factor",

@@ -1,8 +1,8 @@
-"""Hosts through Fabric: its `Connection`, made safe, opens and authenticates; programs run on a channel of our own.
+"""Transport through Fabric: its `Connection` opens and authenticates; programs run on our own channel.
 
-Fabric's own `Connection` accepts any host key, opens a bastion anew for every host, waits without limits and polls from
-three threads while a command runs (Fabric 3.2). Here: strict host keys, one bastion connection for all, a limit on
-every step, and a host costs one thread and a timer besides paramiko's thread.
+Fabric's own `Connection` (3.2) accepts any host key, opens a bastion for every host, waits without limits and polls
+from three threads while a command runs. This transport has strict host keys, one connection to a bastion, and a limit
+on every step. A host costs one thread and a timer besides paramiko's thread.
 """
 
 import contextlib
@@ -33,25 +33,21 @@ from preflight.transport.ssh_config import Endpoint, SshConfig
 from preflight.transport.streams import STDERR_TAIL, BoundedOutput, Tail, split_lines
 from preflight.transport.types import Answer, Channel, Options, Program, TransportError
 
-# paramiko logs tracebacks for every host that hangs up; what went wrong is in our own sentences.
+# paramiko logs a traceback for every host that hangs up; our own errors report the cause.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
-# What a broken or closed paramiko session raises, depending on where it was waiting.
+# Exceptions of a broken or closed paramiko session; the type depends on the call.
 _BROKEN = (SSHException, OSError, EOFError)
 
-# sshd drops new connections from 10 unauthenticated ones on (MaxStartups); a bastion is asked for no more than this.
-_SENDING = 1.0  # seconds that closing a forwarded channel waits for data on its way
-_HANDSHAKES_PER_BASTION = 8
-
-
-_EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
-
+_HANDSHAKES_PER_BASTION = 8  # sshd drops new connections from 10 unauthenticated ones on (MaxStartups)
+_SEND_TIMEOUT = 1.0  # seconds that `close` of a forwarded channel waits for a sender
+_EXIT_CODE_TIMEOUT = 1.0  # seconds from the end of a program's output to its exit code
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 
 
 class FabricTransport:
-    """See `preflight.transport.types.Transport`."""
+    """`Transport` through Fabric and paramiko."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -70,7 +66,7 @@ class FabricTransport:
                 waiting_for("the program")
                 answer = _run(link, self._call(host, link, program), limit=limit, started=started, timeout=timeout)
         except Exception as error:
-            if not _is_the_hosts_fault(error, link):
+            if not _is_host_error(error, link):
                 raise
             if time.monotonic() - started >= timeout:
                 raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
@@ -88,9 +84,9 @@ class FabricTransport:
                     link, self._call(host, link, program), deadline, forget=lambda: self._forget(link)
                 )
         except Exception as error:
-            at_fault = _is_the_hosts_fault(error, link)
+            is_host_error = _is_host_error(error, link)
             self._forget(link)
-            if not at_fault:
+            if not is_host_error:
                 raise
             if time.monotonic() >= deadline:
                 raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
@@ -113,13 +109,13 @@ class FabricTransport:
             self._links.discard(link)
 
     def _log_in(self, endpoint: Endpoint, deadline: float) -> "_Link":
-        """A connection on which a program can be run."""
+        """Return a connection on which a program can run."""
         return once_more(lambda: self._log_in_once(endpoint, deadline), deadline)
 
     def _log_in_once(self, endpoint: Endpoint, deadline: float) -> "_Link":
         bastion = self._bastion(endpoint.via, deadline) if endpoint.via else None
         with bastion.handshakes if bastion else contextlib.nullcontext():
-            seconds = self._patience(deadline)
+            seconds = self._step_timeout(deadline)
             stream = bastion.forward(endpoint, seconds) if bastion else _tcp(endpoint, seconds)
             link = _Link(endpoint, stream, deadline)
             with self._lock:
@@ -132,20 +128,20 @@ class FabricTransport:
                 raise
             return link
 
-    def _patience(self, deadline: float) -> float:
+    def _step_timeout(self, deadline: float) -> float:
         return max(0.1, min(self._options.connect_timeout, deadline - time.monotonic()))
 
     def _open(self, link: "_Link", deadline: float) -> None:
-        """Banner, key exchange, host key, login."""
+        """Do banner, key exchange, host key check and login."""
         endpoint = link.endpoint
         target = endpoint.target
-        patience = self._patience(deadline)
-        known = self._host_keys.known(endpoint.known_hosts)
+        timeout = self._step_timeout(deadline)
+        known_hosts = self._host_keys.known(endpoint.known_hosts)
 
-        def new_session(stream: socket.socket | SshChannel, **settings: object) -> Session:
-            session = Session(stream, **settings)  # type: ignore[arg-type]  # a Channel is as good as a socket
-            session.handshake_timeout = patience
-            _prefer(session, known.key_types(endpoint.known_as))
+        def new_session(stream: socket.socket | SshChannel, **settings: Any) -> Session:
+            session = Session(cast(socket.socket, stream), **settings)
+            session.handshake_timeout = timeout
+            _prefer(session, known_hosts.key_types(endpoint.known_as))
             link.session = session
             return session
 
@@ -153,16 +149,16 @@ class FabricTransport:
             target.address,
             user=target.user,
             port=target.port,
-            # No configuration of Fabric's own (/etc/fabric.yml, FABRIC_*): a gateway or a password there would bypass
-            # ours. One each: a Connection writes to it, and what it holds is away for a moment meanwhile.
+            # Fabric's own configuration (/etc/fabric.yml, FABRIC_*) is not read: its gateway would bypass ours.
+            # One object for each Connection: a Connection changes it.
             config=Config(lazy=True, ssh_config=SSHConfig()),
             connect_kwargs={
                 "sock": link.stream,
                 "transport_factory": new_session,
                 "auth_strategy": KeyLogin(endpoint, self._key_files),
-                "banner_timeout": patience,
+                "banner_timeout": timeout,
                 "auth_timeout": max(0.1, min(self._options.auth_timeout, deadline - time.monotonic())),
-                "channel_timeout": patience,
+                "channel_timeout": timeout,
             },
         )
         connection.client.set_missing_host_key_policy(_Policy(endpoint, self._host_keys))
@@ -171,15 +167,15 @@ class FabricTransport:
         try:
             connection.open()
         except Exception as error:
-            if not _is_the_hosts_fault(error, link):
+            if not _is_host_error(error, link):
                 raise
             seconds = time.monotonic() - started
-            if seconds >= patience or time.monotonic() >= deadline:
+            if seconds >= timeout or time.monotonic() >= deadline:
                 raise errors.timed_out(target, seconds, attempt.current().waiting_for) from None
             raise errors.hung_up(target, errors.one_line(str(error)) or "it hung up") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
-        """The one connection to a bastion; whoever comes first opens it, the others wait for the outcome."""
+        """Return the one connection to a bastion. The first caller opens it; the others wait for the result."""
         with self._lock:
             bastion = self._bastions.setdefault(endpoint, _Bastion())
         waiting_for(f"the bastion {endpoint.target.address}")
@@ -194,10 +190,10 @@ class FabricTransport:
 
 
 class _Link:
-    """One connection from its first byte to its end. Can be dropped from any thread, at any stage.
+    """One connection from its first byte to its end. Any thread can drop it, at any stage.
 
-    It drops itself at `deadline` unless it is kept: not every wait inside paramiko has an end of its own (a server
-    that sends one banner line after the other, one that never answers the request to run a command).
+    It drops itself at `deadline` unless `keep` is called, because some waits inside paramiko have no timeout.
+    Examples are a server that sends endless banner lines, and one that never answers the request to run a command.
     """
 
     def __init__(self, endpoint: Endpoint, stream: socket.socket | SshChannel, deadline: float) -> None:
@@ -209,7 +205,7 @@ class _Link:
         self._watchdog.start()
 
     def keep(self) -> None:
-        """From here on there is no deadline."""
+        """Remove the deadline."""
         self._watchdog.cancel()
 
     @property
@@ -232,7 +228,7 @@ class _Link:
         self.stream.close()
 
     def execute(self, command: str) -> SshChannel:
-        """A channel on which `command` runs."""
+        """Return a channel on which `command` runs."""
         if self.session is None:
             raise EOFError
         channel = self.session.open_session()
@@ -241,10 +237,10 @@ class _Link:
 
 
 class _Forwarded:
-    """A forwarded channel that sends nothing after it was closed.
+    """Forwarded channel that sends nothing after `close`.
 
-    paramiko lets go of its lock between building a data message and sending it. If another thread closes the channel in
-    between, the data goes to a channel that OpenSSH has freed, and OpenSSH ends the connection of all hosts for it
+    paramiko releases its lock between building a data message and sending it. Another thread may close the channel in
+    between. OpenSSH then receives data for a channel that it has freed, and ends the connection of all hosts
     ("data packet referred to nonexistent channel").
     """
 
@@ -261,8 +257,8 @@ class _Forwarded:
 
     def close(self) -> None:
         self._closed = True
-        # A sender that waits for the other side to read is not waited for.
-        free = self._sending.acquire(timeout=_SENDING)
+        # A sender may be blocked by the other side, so the wait for it is limited.
+        free = self._sending.acquire(timeout=_SEND_TIMEOUT)
         self._channel.close()
         if free:
             self._sending.release()
@@ -272,7 +268,7 @@ class _Forwarded:
 
 
 class _Bastion:
-    """A bastion's one connection, or the reason why there is none."""
+    """The one connection to a bastion, or the reason why there is none."""
 
     def __init__(self) -> None:
         self.opening = threading.Lock()
@@ -281,7 +277,7 @@ class _Bastion:
         self.failure: TransportError | None = None
 
     def forward(self, endpoint: Endpoint, seconds: float) -> SshChannel:
-        """A channel to the endpoint that the bastion connects for us."""
+        """Return a channel to the endpoint, which the bastion connects."""
         target = endpoint.target
         if self.failure:
             raise errors.bastion_failed(target, self.failure)
@@ -304,7 +300,10 @@ class _Bastion:
 
 
 class _Policy(MissingHostKeyPolicy):
-    """Asked for every host, since paramiko's own tables stay empty: the whole decision is `HostKeys`'."""
+    """Host-key policy of paramiko that leaves the decision to `HostKeys`.
+
+    paramiko calls it for every host because its own tables stay empty.
+    """
 
     def __init__(self, endpoint: Endpoint, host_keys: HostKeys) -> None:
         self._endpoint = endpoint
@@ -316,10 +315,10 @@ class _Policy(MissingHostKeyPolicy):
         self._host_keys.check(endpoint, shown)
 
 
-def _is_the_hosts_fault(error: Exception, link: _Link) -> bool:
-    """paramiko hands on whatever its own thread died of, and a hostile server can make that any exception at all.
+def _is_host_error(error: Exception, link: _Link) -> bool:
+    """Return true for an exception that the host caused. All others are bugs.
 
-    As long as that thread lives, other exceptions are bugs.
+    paramiko passes on the exception that ended its thread. A hostile server can cause any exception there.
     """
     return not isinstance(error, TransportError) and (isinstance(error, _BROKEN) or not link.is_open)
 
@@ -327,10 +326,10 @@ def _is_the_hosts_fault(error: Exception, link: _Link) -> bool:
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
     """Ask the server for a host key of these types first, as ssh does."""
     algorithms = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-    wanted = [algorithm for key_type in key_types for algorithm in algorithms.get(key_type, (key_type,))]
+    preferred = [algorithm for key_type in key_types for algorithm in algorithms.get(key_type, (key_type,))]
     options = session.get_security_options()
     offered = options.key_types
-    options.key_types = [*(a for a in wanted if a in offered), *(a for a in offered if a not in wanted)]
+    options.key_types = [*(a for a in preferred if a in offered), *(a for a in offered if a not in preferred)]
 
 
 def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
@@ -351,7 +350,7 @@ def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
 def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float) -> Answer:
     pipes = Pipes(link.execute(call.command))
     output = BoundedOutput(limit)
-    early = call.talk.become(pipes.chunks(), pipes.send, started + timeout) if call.talk else ()
+    early = call.dialogue.become(pipes.chunks(), pipes.send, started + timeout) if call.dialogue else ()
     pipes.feed(call.data)
     for is_stderr, data in chain(early, pipes.chunks()):
         output.add(is_stderr, data)
@@ -368,19 +367,19 @@ def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float)
 
 
 class _FabricChannel:
-    """See `preflight.transport.types.Channel`."""
+    """`Channel` through paramiko."""
 
     def __init__(self, link: _Link, call: Call, deadline: float, *, forget: Callable[[], None]) -> None:
-        """Raises what `call.talk` raises, by `deadline`."""
+        """Start the program. Raises TransportError, or TimeoutError at `deadline`."""
         self._link = link
         self._call = call
         self._forget = forget
         self._stderr = Tail(STDERR_TAIL)
         self._closed = False
         self._pipes = Pipes(link.execute(call.command))
-        self._early = call.talk.become(self._pipes.chunks(), self._pipes.send, deadline) if call.talk else ()
-        if call.talk is None or call.talk.through:
-            # Where the program cannot be started, this may fail already; `trouble` then knows why.
+        self._early = call.dialogue.become(self._pipes.chunks(), self._pipes.send, deadline) if call.dialogue else ()
+        if call.dialogue is None or call.dialogue.python_ready:
+            # If the program cannot be started, this may fail already; `error` then knows the reason.
             with contextlib.suppress(OSError):
                 self._pipes.send(call.data)
 
@@ -405,7 +404,7 @@ class _FabricChannel:
 
     def error(self) -> TransportError | None:
         channel = self._pipes.channel
-        if self._closed or not channel.status_event.wait(_EXIT_CODE):
+        if self._closed or not channel.status_event.wait(_EXIT_CODE_TIMEOUT):
             return None
         if channel.exit_status == -1 and not self._link.is_open:
             return errors.closed(self._link.target, "it was closed")

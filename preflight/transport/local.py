@@ -1,4 +1,4 @@
-"""This machine as a host: no ssh, the same command line, the same interface."""
+"""Transport to this machine: no ssh, but the same command line and the same interface."""
 
 import time
 import weakref
@@ -15,7 +15,7 @@ _GRACE = 3.0  # seconds an agent has to stop its workers after the end of its st
 
 
 class LocalTransport:
-    """See `preflight.transport.types.Transport`."""
+    """`Transport` to this machine."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -26,7 +26,7 @@ class LocalTransport:
         call = self._call(host, program)
         waiting_for("the program")
         try:
-            answer = process.run(_shell(call), call.data, started=started, timeout=timeout, limit=limit, talk=call.talk)
+            answer = process.run(_shell(call), call, started=started, timeout=timeout, limit=limit)
         except TimeoutError:
             raise errors.timed_out(call.target, timeout, attempt.current().waiting_for) from None
         error = call.error(answer.exit, answer.stdout, answer.stderr)
@@ -36,12 +36,10 @@ class LocalTransport:
 
     def start(self, host: Host, program: Program, *, timeout: float) -> ProcessChannel:
         call = self._call(host, program)
-        agent = ProcessChannel(
-            _shell(call), call.target, grace=_GRACE, explain=lambda status, stderr: call.error(status, b"", stderr)
-        )
+        agent = ProcessChannel(_shell(call), call, grace=_GRACE)
         self._agents.add(agent)
         try:
-            agent.begin(call.data, call.talk, time.monotonic() + timeout)
+            agent.begin(time.monotonic() + timeout)
         except BaseException as error:
             agent.close()
             if isinstance(error, TimeoutError):

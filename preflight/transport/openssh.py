@@ -1,4 +1,4 @@
-"""Hosts through the system's ssh: for sites with host certificates, Kerberos, ProxyCommand or Include."""
+"""Transport through the system's ssh, for sites with host certificates, Kerberos, ProxyCommand or Include."""
 
 import tempfile
 import time
@@ -17,12 +17,12 @@ from preflight.transport.retry import once_more
 from preflight.transport.ssh_command import ssh_argv
 from preflight.transport.types import Answer, Options, Program, TransportError
 
-_LOOK_AGAIN = 0.02  # seconds between two looks whether ssh has logged in
+_POLL = 0.02  # seconds between two checks of ssh's log for the login
 _SSH_FAILED = 255
 
 
 class OpensshTransport:
-    """See `preflight.transport.types.Transport`."""
+    """`Transport` through one process of the system's ssh for each program."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -37,9 +37,7 @@ class OpensshTransport:
             call = self._call(host, program)
             waiting_for("ssh to log in and the program to end")
             try:
-                answer = process.run(
-                    call.begin(), call.data, started=started, timeout=timeout, limit=limit, talk=call.talk
-                )
+                answer = process.run(call.begin(), call, started=started, timeout=timeout, limit=limit)
             except TimeoutError:
                 raise call.timed_out(timeout) from None
             error = None if answer.truncated else call.error(answer.exit, answer.stdout, answer.stderr)
@@ -60,15 +58,12 @@ class OpensshTransport:
                 if not call.wait_for_login(ssh, deadline):
                     ssh.kill()
                     raise call.timed_out(timeout)
-            agent = ProcessChannel(
-                ssh, call.target, grace=0.0, explain=lambda status, err: call.error(status, b"", err)
-            )
-            return agent, call
+            return ProcessChannel(ssh, call, grace=0.0), call
 
         agent, call = once_more(start_once, deadline)
         self._agents.add(agent)
         try:
-            agent.begin(call.data, call.talk, deadline)
+            agent.begin(deadline)
         except BaseException as error:
             agent.close()
             if isinstance(error, TimeoutError):
@@ -86,7 +81,7 @@ class OpensshTransport:
 
 
 class _SshCall(Call):
-    """One run of ssh, and what it left in its logs."""
+    """One run of ssh, with its logs."""
 
     def __init__(self, host: Host, program: Program, options: Options, log: Path) -> None:
         bastion = host.ssh.bastion
@@ -108,23 +103,23 @@ class _SshCall(Call):
             raise UsageError('transport = "openssh" needs ssh on this machine: install openssh-client') from None
 
     def wait_for_login(self, ssh: PipedProcess, deadline: float) -> bool:
-        """True once ssh has logged in; raises TransportError if it gives up. False at the deadline."""
+        """Return true once ssh has logged in, false at the deadline. Raises TransportError if ssh ends before."""
         while time.monotonic() < deadline:
             running = ssh.running
             if ssh_log.logged_in(_text(self._log)):
                 return True
             if not running:
                 raise self.error(_SSH_FAILED, b"", b"") or errors.hung_up(self.target, "ssh ended without a word")
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL)
         return False
 
     def timed_out(self, seconds: float) -> TransportError:
-        doing = current().waiting_for if self.talk else "the program"
-        stage = doing if ssh_log.logged_in(_text(self._log)) else "ssh to log in"
+        after_login = current().waiting_for if self.dialogue else "the program"
+        stage = after_login if ssh_log.logged_in(_text(self._log)) else "ssh to log in"
         return errors.timed_out(self.target, seconds, stage)
 
     def error(self, status: int, stdout: bytes, stderr: bytes) -> TransportError | None:
-        """Why the program did not run to its end; None if it did. Announces a key that was accepted as new."""
+        """Return why the program did not run to its end; None if it did. Announce a key that was accepted as new."""
         log = _text(self._log)
         bastion_log = _text(self._bastion_log)
         self._announce(bastion_log, self._bastion)

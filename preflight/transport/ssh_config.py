@@ -1,6 +1,6 @@
-"""Where a host's connection goes: the inventory first, then ~/.ssh/config and /etc/ssh/ssh_config, then ssh's defaults.
+"""Settings of a host's connection: the inventory, then ~/.ssh/config and /etc/ssh/ssh_config, then ssh's defaults.
 
-A host is looked up in those files by its address, as `ssh ADDRESS` would do it.
+The files are searched for the host's address, as `ssh ADDRESS` does it.
 """
 
 import getpass
@@ -27,21 +27,27 @@ _SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One ssh server to log in to, everything decided."""
+    """One ssh server to log in to, with all settings resolved.
 
-    target: Target  # address, port and user are never None here
-    keys: tuple[str, ...]  # private key files in the order to be tried; some may not exist
-    only_these_keys: bool  # IdentitiesOnly: of an agent's keys, none but these
-    known_as: str  # its name in known_hosts
-    known_hosts: tuple[str, ...]  # the files; the first takes new keys
-    hash_names: bool  # HashKnownHosts: names are written into it hashed
-    via: "Endpoint | None" = None  # the bastion
+    `target` has an address, a port and a user. `keys` are private key files in order; some may not exist.
+    `only_these_keys` (IdentitiesOnly) excludes the agent's other keys. `known_as` is its name in known_hosts.
+    New keys go to the first file of `known_hosts`, with a hashed name if `hash_names` (HashKnownHosts) is set.
+    `via` is the bastion.
+    """
+
+    target: Target
+    keys: tuple[str, ...]
+    only_these_keys: bool
+    known_as: str
+    known_hosts: tuple[str, ...]
+    hash_names: bool
+    via: "Endpoint | None" = None
 
 
 class SshConfig:
-    """The user's and the system's ssh configuration, read once; raises UsageError where a file is damaged.
+    """The user's and the system's ssh configuration, read once. Raises UsageError for a damaged file.
 
-    `notice` is told of directives that paramiko does not understand and that would change where a connection goes.
+    `notice` receives a message about each Include, which paramiko does not support.
     """
 
     def __init__(self, notice: Callable[[str], None], home: Path | None = None) -> None:
@@ -53,7 +59,7 @@ class SshConfig:
         config = SSHConfig()
         for path in (self._directory / "config", Path("/etc/ssh/ssh_config")):
             text = text_of(path, LARGEST_CONFIG)
-            self._look_for_includes(path, text)
+            self._report_includes(path, text)
             try:
                 config.parse(text.splitlines())
             except (ConfigParseError, ValueError) as error:  # ValueError: a quote of a Match that does not end
@@ -63,7 +69,7 @@ class SshConfig:
                 ) from None
         return config
 
-    def _look_for_includes(self, path: Path, text: str) -> None:
+    def _report_includes(self, path: Path, text: str) -> None:
         for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
@@ -72,7 +78,7 @@ class SshConfig:
                 )
 
     def _included(self, path: Path, pattern: str) -> bool:
-        """Whether the pattern names a file that says anything; Debian's own Include names an empty directory."""
+        """Return true if a file that the pattern matches has directives. Debian's Include names an empty directory."""
         pattern = str(Path(pattern.strip('"')).expanduser())
         directory = Path("/") if pattern.startswith("/") else path.parent
         files = directory.glob(pattern.lstrip("/"))
@@ -80,12 +86,12 @@ class SshConfig:
         return any(line.strip() and not line.lstrip().startswith("#") for text in texts for line in text.splitlines())
 
     def endpoint(self, host: Host) -> Endpoint:
-        """Resolve a host of the inventory; raises TransportError(BASTION) for routes that paramiko cannot take."""
+        """Return the endpoint of a host. Raises TransportError(BASTION) for routes that paramiko does not support."""
         hops = (host.ssh.bastion,) if host.ssh.bastion else ()
         return self._resolve(host.name, host.address, host.ssh, hops)
 
     def _resolve(self, name: str, alias: str, ssh: Ssh, hops: tuple[Bastion, ...], depth: int = 0) -> Endpoint:
-        """`hops`: the bastions on the way, the last one next to the host; none: as the configuration has it."""
+        """Return an endpoint. `hops` are its bastions, the last one next to the host; if empty, the files decide."""
         if depth > _MOST_JUMPS:
             raise errors.too_many_bastions(Target(name, alias), _MOST_JUMPS)
         config = self._config.lookup(alias)
@@ -113,8 +119,8 @@ class SshConfig:
         )
 
     def _keys(self, ssh: Ssh, config: SSHConfigDict) -> tuple[str, ...]:
-        named = [*([ssh.key] if ssh.key else []), *config.get("identityfile", [])]
-        return tuple(named or (str(self._directory / key) for key in _DEFAULT_KEYS))
+        configured = [*([ssh.key] if ssh.key else []), *config.get("identityfile", [])]
+        return tuple(configured or (str(self._directory / key) for key in _DEFAULT_KEYS))
 
     def _known_hosts(self, ssh: Ssh, config: SSHConfigDict) -> tuple[str, ...]:
         if ssh.known_hosts:
@@ -123,7 +129,7 @@ class SshConfig:
         return (*(str(self._expand(file)) for file in users), *_SYSTEM_KNOWN_HOSTS)
 
     def _expand(self, path: str) -> Path:
-        """A leading ~/ is the home directory."""
+        """Return the path with a leading ~/ replaced by the home directory."""
         return self._directory.parent / path[2:] if path.startswith("~/") else Path(path)
 
 
@@ -134,7 +140,7 @@ def _port(text: str, alias: str) -> int:
 
 
 def _jumps(name: str, alias: str, config: SSHConfigDict) -> tuple[Bastion, ...]:
-    """ProxyJump: `[user@]host[:port]`, several separated by commas, the last one next to the host."""
+    """Return the bastions of ProxyJump: `[user@]host[:port]`, separated by commas, the last one next to the host."""
     jump = config.get("proxyjump", "none")
     if jump.lower() == "none":
         if config.get("proxycommand"):

@@ -300,12 +300,12 @@ def test_no_host_is_to_blame_where_all_nodes_are_lost() -> None:
     there = nodes.Nodes(EngineSite("engine", (), "RANK", called, str, lost), 2, "0" * 32)
     for node in (0, 1):
         words = {"nonce": "0" * 32, "node": node, "seq": 0, "here": f"node{node}"}
-        there.hear(json.dumps(words).encode().ljust(frames.FRAME - 1))
-    there.hear(b"engine: node0: exit code -15")
+        there.read(json.dumps(words).encode().ljust(frames.FRAME - 1))
+    there.read(b"engine: node0: exit code -15")
     assert there.all_lost() == ""
-    there.hear(b"engine: node1: exit code -15")
+    there.read(b"engine: node1: exit code -15")
     assert there.all_lost() == "engine has lost all nodes: engine: exit code -15"
-    there.hear(b"engine: error: *** STEP 17.0 CANCELLED ***")
+    there.read(b"engine: error: *** STEP 17.0 CANCELLED ***")
     assert there.all_lost() == "engine has lost all nodes: engine: error: *** STEP 17.0 CANCELLED ***"
 
 
@@ -344,8 +344,8 @@ def test_who_calls_without_the_token_hears_nothing_and_is_dropped(
     over = engine(1, "deaf")
     (host,) = hosts(1)
     channel = over.start(host, Program(ECHO), timeout=PATIENCE)
-    assert over._calls is not None
-    port = int(over._calls.addresses(["127.0.0.1"]).rpartition(":")[2])
+    assert over._callbacks is not None
+    port = int(over._callbacks.addresses(["127.0.0.1"]).rpartition(":")[2])
     with contextlib.ExitStack() as stack:
         said = (b"", b"0" * 32 + b"\n", b"x" * 10_000, over._nonce.encode()[:-1] + b"\n{}\n")
         strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in said]
@@ -409,7 +409,7 @@ def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_t
 
     monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
     over = callbacks.Callbacks("token")
-    over._tell([callbacks._Caller(one(), 0.0, b"", known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
+    over._send([callbacks._Caller(one(), 0.0, b"", proven=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
     over.close()
     assert heard == [b"told"]
     assert now[0] < 10  # relays end themselves after 20

@@ -60,7 +60,9 @@ ORDERS = st.lists(
         NodeOrder,
         st.integers(0, 5),
         st.sampled_from(["0.0", "1.0"]),
-        st.sampled_from([frames.LAST, frames.end(3.0), *frames.more(b"go\n"), frames.run(("sh", "-c", "true"), "1")]),
+        st.sampled_from(
+            [frames.LAST, frames.end(3.0), *frames.stdin_orders(b"go\n"), frames.run(("sh", "-c", "true"), "1")]
+        ),
     ),
     max_size=40,
 )
@@ -83,7 +85,7 @@ def test_each_node_gets_its_own_orders_in_their_order(orders: list[NodeOrder]) -
 
 
 def test_what_all_are_told_is_said_once() -> None:
-    words = [frames.run(("sh", "-c", "python3"), "1"), *frames.more(b"hello\n")]
+    words = [frames.run(("sh", "-c", "python3"), "1"), *frames.stdin_orders(b"hello\n")]
     orders = [NodeOrder(node, "1.0", one) for node in range(1000) for one in words]
     lines = [json.loads(line) for line in frames.lines_of(orders)]
     assert [line["to"] for line in lines] == [{"1.0": [[0, 999]]}] * 2
@@ -99,7 +101,7 @@ def unpacked(words: str, text: bytes) -> bytes:
 
 def test_much_data_goes_in_pieces() -> None:
     data = bytes(range(256)) * 1000
-    pieces = [unpacked(words, b"") for words in frames.more(data)]
+    pieces = [unpacked(words, b"") for words in frames.stdin_orders(data)]
     assert b"".join(pieces) == data
     assert max(map(len, pieces)) == frames.PIECE
 
@@ -107,14 +109,14 @@ def test_much_data_goes_in_pieces() -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=200))
 def test_data_that_is_like_a_text_comes_back(one: bytes, other: bytes, third: bytes) -> None:
     data, text = one * 300 + other, third + one * 300
-    assert b"".join(unpacked(words, text) for words in frames.more(data, "1 payload", text)) == data
+    assert b"".join(unpacked(words, text) for words in frames.stdin_orders(data, "1 payload", text)) == data
 
 
 def test_what_is_told_of_thousands_of_hosts_to_each_of_them_is_short() -> None:
     """What differs between hosts is all that counts, wherever it stands, in however long a text."""
     names = json.dumps([f"node{number:04d}" for number in range(4096)])
     one, other = (f'{{"marker": "{marker}", "names": {names}, "own": {own}}}'.encode() for marker, own in ("ab", "cd"))
-    words = list(frames.more(one, "1 payload", other))
+    words = list(frames.stdin_orders(one, "1 payload", other))
     assert b"".join(unpacked(one_, other) for one_ in words) == one
     assert sum(map(len, words)) < 1500
     assert frames.is_like(one, other)

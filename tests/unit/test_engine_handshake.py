@@ -93,7 +93,7 @@ def test_who_answers_without_end_does_not_keep_it() -> None:
 def test_it_obeys_who_has(tmp_path: Path) -> None:
     order = {"to": {"p": [[0, 9]]}, "run": ["touch", str(tmp_path / "obeyed")], "text": "t"}
     with Listening() as calls, relay(calls.port) as running:
-        calls.calls.keep(json.dumps(order).encode() + b"\n")
+        calls.calls.broadcast(json.dumps(order).encode() + b"\n")
         assert any(b'"exit":0' in line for line in calls.lines)
         calls.calls.close()
         assert running.wait() == 0
@@ -125,7 +125,7 @@ def known() -> Iterator[tuple[int, list[bytes]]]:
     with Listening() as listening:
         thread = threading.Thread(target=lambda: heard.extend(listening.lines))
         thread.start()
-        listening.calls.keep(b"for those who are known\n")
+        listening.calls.broadcast(b"for those who are known\n")
         yield listening.port, heard
         listening.calls.close()
         thread.join()

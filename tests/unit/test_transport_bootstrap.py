@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport.bootstrap import command_line, host_argv, not_started, source_bytes
+from preflight.transport.bootstrap import Call, command_line, host_argv, source_bytes
 from preflight.transport.errors import Target
 from preflight.transport.types import ErrorKind, Program
 
@@ -121,7 +121,7 @@ def test_who_is_root_already_needs_no_sudo(tmp_path: Path, monkeypatch: pytest.M
 
 
 def judge(program: Program, status: int, stderr: bytes, *, sudo: bool = False, stdout: bytes = b"") -> ErrorKind | None:
-    error = not_started(TARGET, program, sudo=sudo, status=status, stdout=stdout, stderr=stderr)
+    error = Call(TARGET, program, sudo=sudo, password=None).error(status, stdout, stderr)
     return error.kind if error else None
 
 

@@ -29,7 +29,7 @@ EVERY = [
     errors.sudo_missing(TARGET),
     errors.sudo_password_refused(TARGET, b"Sorry, try again.\n"),
     errors.sudo_password_not_sent(TARGET, "node09"),
-    errors.sudo_wants_more(TARGET, "root"),
+    errors.sudo_wants_second_factor(TARGET, "root"),
     errors.closed(TARGET, "Connection reset by peer"),
     errors.bastion_failed(TARGET, CAUSE),
     errors.bastion_forbids(TARGET, "open failed"),

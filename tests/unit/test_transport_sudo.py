@@ -28,13 +28,13 @@ class Sudo:
     After a prompt nothing more comes until something is sent, as from the real one.
     """
 
-    talk: SudoDialogue
+    dialogue: SudoDialogue
     script: list[bytes | str]
     sent: list[bytes] = field(default_factory=list)
     seen_before_sending: list[bytes] = field(default_factory=list)
 
     def chunks(self, size: int = 1 << 20) -> Iterator[Chunk]:
-        marks = {b"PROMPT": self.talk.marks.prompt.encode(), b"READY": self.talk.marks.ready.encode() + b"\n"}
+        marks = {b"PROMPT": self.dialogue.marks.prompt.encode(), b"READY": self.dialogue.marks.ready.encode() + b"\n"}
         for line in self.script:
             asks = line == b"PROMPT"
             waiting = len(self.sent)
@@ -48,7 +48,7 @@ class Sudo:
             assert not asks or len(self.sent) == waiting + 1
 
     def run(self, size: int = 1 << 20) -> tuple[Chunk, ...]:
-        return self.talk.become(self.chunks(size), self.sent.append, time.monotonic() + 5)
+        return self.dialogue.become(self.chunks(size), self.sent.append, time.monotonic() + 5)
 
 
 def sudo(*script: bytes | str, password: Password | None = None, host: str = "node01") -> Sudo:
@@ -63,14 +63,14 @@ def test_the_password_is_sent_once_after_the_whole_prompt(size: int) -> None:
     host = sudo("Welcome\n", LECTURE, b"PROMPT", b"setup says\n", b"READY")
     assert host.run(size) == ((False, b"Welcome\n"), (True, LECTURE + b"setup says\n"))
     assert host.sent == [LINE]
-    assert host.talk.through
+    assert host.dialogue.python_ready
 
 
 def test_without_a_prompt_nothing_is_sent() -> None:
     host = sudo(b"Password: [sudo] password for ops: ", b"READY")
     host.run()
     assert host.sent == []
-    assert host.talk.through
+    assert host.dialogue.python_ready
 
 
 ECHOES: dict[str, Callable[[str], str]] = {
@@ -88,15 +88,15 @@ def test_a_shell_that_shows_the_command_line_is_taken_for_neither_sudo_nor_pytho
 ) -> None:
     """An exclamation mark makes the command line one of octal numbers."""
     host = sudo()
-    shown = echo(command_line(Program("pass", python=python), sudo=True, marks=host.talk.marks)).encode()
+    shown = echo(command_line(Program("pass", python=python), sudo=True, marks=host.dialogue.marks)).encode()
     host.script = [shown]
     host.run()
     assert host.sent == []
-    assert not host.talk.through
+    assert not host.dialogue.python_ready
     host.script = [shown, b"PROMPT", b"READY"]
     host.run()
     assert host.sent == [LINE]
-    assert host.talk.through
+    assert host.dialogue.python_ready
 
 
 def test_a_second_prompt_is_never_answered() -> None:
@@ -106,7 +106,7 @@ def test_a_second_prompt_is_never_answered() -> None:
     assert raised.value.kind is ErrorKind.SUDO
     assert "Sorry, try again." in raised.value.summary
     assert host.sent == [LINE]
-    assert not host.talk.through
+    assert not host.dialogue.python_ready
 
 
 def test_a_second_prompt_without_a_word_between_is_for_something_else() -> None:
@@ -117,12 +117,12 @@ def test_a_second_prompt_without_a_word_between_is_for_something_else() -> None:
 def test_a_host_that_ends_before_python_is_ready_is_not_sent_the_source() -> None:
     host = sudo(b"sudo: sorry, you must have a tty to run sudo\n")
     assert host.run()[1] == (True, b"sudo: sorry, you must have a tty to run sudo\n")
-    assert not host.talk.through
+    assert not host.dialogue.python_ready
     assert host.sent == []
 
 
 def test_every_run_has_words_of_its_own() -> None:
-    assert sudo().talk.marks != sudo().talk.marks
+    assert sudo().dialogue.marks != sudo().dialogue.marks
 
 
 def test_a_flood_before_the_prompt_is_kept_within_bounds() -> None:
@@ -195,7 +195,7 @@ def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
         with password.trial(name, deadline) as trial:
             trying.append(name)
             together.wait(5)  # all three hold it at the same time
-            trial.took = True
+            trial.accepted = True
 
     threads = [threading.Thread(target=other, args=(f"node{number:02}",)) for number in (2, 3)]
     with password.trial("node01", deadline) as first:
@@ -204,7 +204,7 @@ def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
         with pytest.raises(TimeoutError), password.trial("node04", time.monotonic() + 0.1):
             pass
         assert trying == []
-        first.took = True
+        first.accepted = True
     with password.trial("node05", deadline):
         together.wait(5)
     for thread in threads:
@@ -226,7 +226,7 @@ def test_who_waited_for_a_wrong_password_is_told_so() -> None:
     thread = threading.Thread(target=other)
     with password.trial("node01", time.monotonic() + 5) as first:
         thread.start()
-        first.took = False
+        first.accepted = False
     thread.join(5)
     assert outcome == ["refused on node01"]
 

@@ -1,13 +1,13 @@
-"""Who is called, and who calls, prove to each other that they have the gang's key, before either does what the other
-says. Neither sends the key, and what was said once proves nothing another time. The caller's part is in
-`preflight/remote/relay.py`:
+"""Mutual authentication of a relay and the controller that it calls back, with the key of the gang.
+
+Neither sends the key, and a recorded handshake is useless. The caller's part is in `preflight/remote/relay.py`:
 
     caller    NONCE
     called    NONCE PROOF
     caller    PROOF
 
-each a line. A nonce is 32 hexadecimal digits, made for this one call; a proof is HMAC-SHA256, by the key, of the word
-for who proves, the caller's nonce and the other's. The key is made from the token and the names of the gang's hosts.
+Each message is a line. A nonce is 32 hexadecimal digits, made for one call. A proof is HMAC-SHA256, with the key, of
+the prover's role, the caller's nonce and the other nonce. The key is derived from the token and the gang's host names.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import re
 import secrets
 from collections.abc import Sequence
 
-CALLED, CALLER = b"called", b"caller"  # so that nobody's proof can be sent back as one's own
+CALLED, CALLER = b"called", b"caller"  # roles: a proof cannot be sent back as the other side's
 _NONCE = re.compile(rb"[0-9a-f]{32}")
 
 
@@ -25,13 +25,13 @@ def gang_key(token: str, hosts: Sequence[str]) -> str:
     return hmac.new(token.encode(), gang.encode(), hashlib.sha256).hexdigest()
 
 
-def proof(key: str, who: bytes, caller: bytes, called: bytes) -> bytes:
-    """`caller` and `called` are their nonces."""
-    return hmac.new(key.encode(), b" ".join((who, caller, called)), hashlib.sha256).hexdigest().encode()
+def proof(key: str, role: bytes, caller: bytes, called: bytes) -> bytes:
+    """Return the proof of the side with this role. `caller` and `called` are the nonces."""
+    return hmac.new(key.encode(), b" ".join((role, caller, called)), hashlib.sha256).hexdigest().encode()
 
 
 def answer(key: str, caller: bytes) -> tuple[bytes, bytes]:
-    """What is said to who calls with this nonce, and what has to come back; both empty where it is no nonce."""
+    """Return the reply to a caller's nonce, and the proof expected in return; both empty for an invalid nonce."""
     if not _NONCE.fullmatch(caller):
         return b"", b""
     called = secrets.token_hex(16).encode()

@@ -1,9 +1,10 @@
-"""The addresses of the device NICs: planned, or written out host by host."""
+"""Addresses of the device NICs: from a plan, or written out for each host."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from itertools import accumulate
 from typing import TypeVar
 
 from preflight.inventory.schema import Document, FourSubnets, HostTable, OneSubnet
@@ -20,8 +21,7 @@ _FIRST = 11  # of a one-subnet plan, as an offset in its subnet
 
 @dataclass(frozen=True)
 class HostEntry:
-    """One host: its [[hosts]] table, that table's number in the file, what the table's ranges give it, and which of
-    the table's hosts it is, from 0 on."""
+    """One host with its [[hosts]] table, that table's number in the file, and its index in the table's ranges."""
 
     number: int
     table: HostTable
@@ -30,41 +30,45 @@ class HostEntry:
     nth: int = 0
 
 
-def give(document: Document, entries: list[HostEntry]) -> list[Devices]:
-    """The devices of every host, in the order of `entries`; one for which the plan has no room gets no address."""
-    plan = document.device_addresses
-    given: list[Devices] = []
-    for entry, place in zip(entries, _places(document, entries), strict=True):
+def devices_of(document: Document, entries: list[HostEntry]) -> list[Devices]:
+    """Return the devices of every host, in the order of `entries`. If the plan is full, a device has no address."""
+    plan, mtu = document.device_addresses, document.cluster.device_mtu
+    devices: list[Devices] = []
+    for entry, offset in zip(entries, _offsets(document, entries), strict=True):
         indexes = range(device_count(document, entry.table))
-        if entry.table.device_addresses is not None:
-            devices = [_written_out(entry.table, index) for index in indexes]
-        elif isinstance(plan, FourSubnets) and place is not None:
-            devices = [_in_four_subnets(plan, place, index) for index in indexes]
-        elif isinstance(plan, OneSubnet) and place is not None:
-            devices = [_in_one_subnet(plan, place, index) for index in indexes]
-        else:
-            devices = [Device(index) for index in indexes]
-        given.append(tuple(replace(device, mtu=document.cluster.device_mtu) for device in devices))
+        devices.append(tuple(replace(_device_of(plan, entry, offset, index), mtu=mtu) for index in indexes))
     direct = document.cluster.fabric is Fabric.DIRECT and (plan is None or plan.detect is None)
-    return _detecting_the_next(given) if direct or (plan and plan.detect == "next-host") else given
+    return _with_next_host_detection(devices) if direct or (plan and plan.detect == "next-host") else devices
+
+
+def _device_of(plan: FourSubnets | OneSubnet | None, entry: HostEntry, offset: int | None, index: int) -> Device:
+    if entry.table.device_addresses is not None:
+        return _written_out(entry.table, index)
+    if plan is None or offset is None:
+        return Device(index)
+    if isinstance(plan, FourSubnets):
+        return _in_four_subnets(plan, offset, index)
+    return _in_one_subnet(plan, offset, index)
 
 
 def device_count(document: Document, table: HostTable) -> int:
-    """How many devices a host has."""
-    for said in (table.devices, document.cluster.devices):
-        if said is not None:
-            return said
+    """Return the number of devices of a host."""
+    for count in (table.devices, document.cluster.devices):
+        if count is not None:
+            return count
     return _OF_AN_NPU_SERVER if document.cluster.product.is_npu else 0
 
 
 def in_amp_mode(document: Document) -> bool:
-    """An A1 in SMP mode takes four subnets; who plans one says that its NPUs are in AMP mode."""
+    """Return true for an A1 with a one-subnet plan: its NPUs are in AMP mode, because SMP mode needs four subnets."""
     return document.cluster.product is Product.ATLAS_A1 and isinstance(document.device_addresses, OneSubnet)
 
 
 def slot(plan: FourSubnets | OneSubnet, entry: HostEntry) -> int | None:
-    """A host's place in a plan `by` name, from 0 on: its table's `slot`, or as the number in its name says. None where
-    it has none, less than 0 where its number is below `first_host`."""
+    """Return a host's place in a plan `by` name, from 0 on: its table's `slot`, or the number in its name.
+
+    None if it has no number; less than 0 if its number is below `first_host`.
+    """
     if entry.table.slot is not None:
         return entry.table.slot + entry.nth
     number = number_of(entry.name)
@@ -72,29 +76,29 @@ def slot(plan: FourSubnets | OneSubnet, entry: HostEntry) -> int | None:
 
 
 def number_of(name: str) -> int | None:
-    """The last number in the first label of a host's name; None where there is none."""
+    """Return the last number in the first label of a host's name; None if there is none."""
     label = name.partition(".")[0]
-    numbers = re.findall(r"[0-9]+", "" if label.isdigit() else label)  # 10.1.0.11 is an address, no name
+    numbers = re.findall(r"[0-9]+", "" if label.isdigit() else label)  # 10.1.0.11 is an address
     return int(numbers[-1]) if numbers else None
 
 
-def _places(document: Document, entries: list[HostEntry]) -> list[int | None]:
-    """How many addresses (in four subnets: of each) stand before those of each host; None: it has no place."""
+def _offsets(document: Document, entries: list[HostEntry]) -> list[int | None]:
+    """Return for each host the number of addresses before its first one, in each subnet; None without a place."""
     plan = document.device_addresses
     if plan is None:
         return [None] * len(entries)
     if plan.by == "name":
-        each = plan.per_host if isinstance(plan, OneSubnet) else _IN_EACH_OF_FOUR
-        slots = [slot(plan, entry) for entry in entries]
-        return [each * place if place is not None and place >= 0 else None for place in slots]
+        per_host = plan.per_host if isinstance(plan, OneSubnet) else _IN_EACH_OF_FOUR
+        return [_offset_by_name(slot(plan, entry), per_host) for entry in entries]
     if isinstance(plan, FourSubnets):
         return [_IN_EACH_OF_FOUR * position for position in range(len(entries))]
-    places: list[int | None] = []
-    before = 0
-    for entry in entries:
-        places.append(before)
-        before += device_count(document, entry.table)
-    return places
+    counts = (device_count(document, entry.table) for entry in entries)
+    offsets: list[int | None] = list(accumulate(counts, initial=0))
+    return offsets[: len(entries)]
+
+
+def _offset_by_name(place: int | None, per_host: int) -> int | None:
+    return None if place is None or place < 0 else per_host * place
 
 
 def _written_out(table: HostTable, index: int) -> Device:
@@ -105,18 +109,18 @@ def _at(values: Sequence[T] | None, index: int) -> T | None:
     return values[index] if values and index < len(values) else None
 
 
-def _in_four_subnets(plan: FourSubnets, place: int, index: int) -> Device:
+def _in_four_subnets(plan: FourSubnets, offset: int, index: int) -> Device:
     if index >= FOUR_SUBNETS_HOLD:
         return Device(index)
     rail = index % 4
-    address = int(plan.subnets[rail].network_address) + plan.first + place + index // 4
+    address = int(plan.subnets[rail].network_address) + plan.first + offset + index // 4
     gateway = plan.gateways[rail] if plan.gateways else None
     return _device(index, address, plan.subnets[rail], gateway, plan.detect)
 
 
-def _in_one_subnet(plan: OneSubnet, place: int, index: int) -> Device:
+def _in_one_subnet(plan: OneSubnet, offset: int, index: int) -> Device:
     first = int(plan.first) if plan.first else int(plan.subnet.network_address) + _FIRST
-    return _device(index, first + place + index, plan.subnet, plan.gateway, plan.detect)
+    return _device(index, first + offset + index, plan.subnet, plan.gateway, plan.detect)
 
 
 def _device(
@@ -124,16 +128,16 @@ def _device(
 ) -> Device:
     if not int(subnet.network_address) < address < int(subnet.broadcast_address):
         return Device(index)
-    asked = gateway if detect == "gateway" else detect if isinstance(detect, IPv4Address) else None
-    return Device(index, IPv4Interface((address, subnet.prefixlen)), gateway, asked)
+    detected = gateway if detect == "gateway" else detect if isinstance(detect, IPv4Address) else None
+    return Device(index, IPv4Interface((address, subnet.prefixlen)), gateway, detected)
 
 
-def _detecting_the_next(given: list[Devices]) -> list[Devices]:
-    """Every device asks the same device of the next host, the last host's those of the first."""
-    if len(given) < 2:
-        return given
+def _with_next_host_detection(hosts: list[Devices]) -> list[Devices]:
+    """Let every device detect the same device of the next host; the last host detects the first."""
+    if len(hosts) < 2:
+        return hosts
     result = []
-    for devices, following in zip(given, given[1:] + given[:1], strict=True):
-        peers = {device.index: device.address.ip for device in following if device.address}
+    for devices, next_devices in zip(hosts, hosts[1:] + hosts[:1], strict=True):
+        peers = {device.index: device.address.ip for device in next_devices if device.address}
         result.append(tuple(replace(d, detect=d.detect or peers.get(d.index)) if d.address else d for d in devices))
     return result

@@ -1,4 +1,4 @@
-"""Names in order → the shortest text of ranges that `hostset.expand` reads back in the same order."""
+"""Folding of names into the shortest text of ranges that `hostset.expand` reads back in the same order."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,24 +10,28 @@ _MOST_DIGITS = 9  # of a number in brackets
 
 @dataclass(frozen=True)
 class NameRange:
-    """Words of which one number counts up. `words` with text and numbers in turn: ("node", "01", ".cluster")."""
+    """Range of words in which one number counts up.
+
+    `first` alternates text and numbers: ("node", "01", ".cluster"). `at` is the index of the number that counts up,
+    or -1 before the second word.
+    """
 
     first: tuple[str, ...]
     length: int = 1
-    at: int = -1  # which part counts; -1: not known before the second word
+    at: int = -1
 
     def followed_by(self, word: tuple[str, ...]) -> "NameRange | None":
-        """The run with one word more; None where that does not go on."""
+        """Return the range extended by the word; None if the word does not continue it."""
         at = self.at if self.at >= 0 else self._differs_at(word)
         counts = at >= 0 and word == self._nth(self.length, at) and len(word[at]) <= _MOST_DIGITS
         return NameRange(self.first, self.length + 1, at) if counts else None
 
     def _differs_at(self, word: tuple[str, ...]) -> int:
-        """The one number in which the word is another one; -1 where there is none such."""
+        """Return the index of the only number that differs; -1 if there is none."""
         if len(word) != len(self.first):
             return -1
-        differ = [n for n, (one, other) in enumerate(zip(self.first, word, strict=True)) if one != other]
-        return differ[0] if len(differ) == 1 and differ[0] % 2 else -1
+        differences = [n for n, (old, new) in enumerate(zip(self.first, word, strict=True)) if old != new]
+        return differences[0] if len(differences) == 1 and differences[0] % 2 else -1
 
     def _nth(self, n: int, at: int) -> tuple[str, ...]:
         low = self.first[at]
@@ -42,26 +46,29 @@ class NameRange:
 
 
 def parts_of(word: str) -> tuple[str, ...]:
-    """ "node01.b" → ("node", "01", ".b"); an IPv6 address has no numbers to count, they are hexadecimal."""
+    """Return "node01.b" as ("node", "01", ".b"). An IPv6 address is one part: its numbers are hexadecimal."""
     return (word,) if ":" in word else tuple(_NUMBERS.split(word))
 
 
-def runs(rows: Iterable[Sequence[str]]) -> Iterator[tuple[NameRange, ...]]:
-    """Rows of as many words each, a run a column: it goes on as long as all columns count up together."""
-    current: tuple[NameRange, ...] | None = None
+def ranges(rows: Iterable[Sequence[str]]) -> Iterator[tuple[NameRange, ...]]:
+    """Yield a range for each column of the rows. It ends where not all columns count up together."""
+    current: tuple[NameRange, ...] = ()
     for row in rows:
         words = [parts_of(word) for word in row]
-        longer = current and [run.followed_by(word) for run, word in zip(current, words, strict=True)]
-        if longer and all(longer):
-            current = tuple(run for run in longer if run)
-        else:
-            if current:
-                yield current
-            current = tuple(map(NameRange, words))
+        extended = _extended(current, words) if current else ()
+        if current and not extended:
+            yield current
+        current = extended or tuple(map(NameRange, words))
     if current:
         yield current
 
 
+def _extended(columns: tuple[NameRange, ...], words: Sequence[tuple[str, ...]]) -> tuple[NameRange, ...]:
+    """Return the ranges extended by a word each; empty if one of them ends."""
+    extended = [column.followed_by(word) for column, word in zip(columns, words, strict=True)]
+    return tuple(column for column in extended if column) if all(extended) else ()
+
+
 def fold(names: Iterable[str]) -> str:
-    """("n1", "n2", "a", "n3") → "n[1-2],a,n3"."""
-    return ",".join(run.text for (run,) in runs((name,) for name in names))
+    """Return ("n1", "n2", "a", "n3") as "n[1-2],a,n3"."""
+    return ",".join(column.text for (column,) in ranges((name,) for name in names))

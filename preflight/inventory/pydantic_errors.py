@@ -1,4 +1,4 @@
-"""pydantic's errors in our words."""
+"""Mistakes from pydantic's validation errors, in our words."""
 
 import difflib
 import re
@@ -13,7 +13,13 @@ from preflight.model.product_names import not_known
 
 _PLANS: dict[str, type[BaseModel]] = {"four-subnets": FourSubnets, "one-subnet": OneSubnet}
 
-_WANTED = {
+_FIXED_SENTENCES = {
+    "missing": "required, but not there",
+    "string_too_short": "is empty",
+    "union_tag_not_found": f"required, but not there: {' or '.join(_PLANS)}",
+}
+_BOUNDS = {"ge": "at least", "le": "at most"}
+_EXPECTED = {
     "string_type": "should be text in quotes",
     "int_type": "should be a whole number",
     "bool_type": "should be true or false",
@@ -24,9 +30,9 @@ _WANTED = {
 }
 
 
-def problems(error: ValidationError) -> list[Mistake]:
-    """Every error once; a missing key is not told where a misspelling beside it explains it."""
-    found: list[Mistake] = []
+def mistakes(error: ValidationError) -> list[Mistake]:
+    """Return each error once. A missing key is left out if a misspelled key in its table explains it."""
+    result: list[Mistake] = []
     explained: set[Location] = set()
     details = error.errors(include_url=False)
     for detail in details:
@@ -34,58 +40,58 @@ def problems(error: ValidationError) -> list[Mistake]:
             at = location(detail["loc"])
             close = difflib.get_close_matches(str(at[-1]), model_of(detail["loc"][:-1]).model_fields, 1)
             explained |= {(*at[:-1], key) for key in close}
-            found.append(Mistake(at, f'unknown key; did you mean "{close[0]}"?' if close else "unknown key"))
+            result.append(Mistake(at, f'unknown key; did you mean "{close[0]}"?' if close else "unknown key"))
     for detail in details:
         at = location(detail["loc"])
         if detail["type"] != "extra_forbidden" and not (detail["type"] == "missing" and at in explained):
-            found.append(Mistake((*at, "plan") if "union_tag" in detail["type"] else at, _sentence(detail, at)))
-    return found
+            result.append(Mistake((*at, "plan") if "union_tag" in detail["type"] else at, _sentence(detail, at)))
+    return result
 
 
 def location(loc: tuple[str | int, ...]) -> Location:
-    """pydantic's `loc` without the name of the address plan, which is no key."""
+    """Return pydantic's `loc` without the name of the address plan, which is not a key."""
     return loc[:1] + loc[2:] if loc[1:2] and loc[1] in _PLANS else loc
 
 
 def _sentence(detail: Any, at: Location) -> str:
-    kind, found, context = detail["type"], detail.get("input"), detail.get("ctx", {})
+    kind, value, context = detail["type"], detail.get("input"), detail.get("ctx", {})
     if kind == "list_type" and len(at) == 1:
         return f"should be tables, each beginning with [[{at[0]}]]"
+    if kind in _FIXED_SENTENCES:
+        return _FIXED_SENTENCES[kind]
     match kind:
-        case "missing":
-            return "required, but not there"
         case "value_error":
             return str(context["error"])
-        case "string_too_short":
-            return "is empty"
         case "too_short" | "too_long":
-            wanted = context.get("min_length", context.get("max_length"))
-            limit = "exactly" if at[0] == "device_addresses" else "at least"
-            return f"should have {limit} {wanted} {'entry' if wanted == 1 else 'entries'}, found {len(found or ())}"
-        case "greater_than_equal":
-            return f"should be at least {context['ge']}, found {shown(found)}"
-        case "less_than_equal":
-            return f"should be at most {context['le']}, found {shown(found)}"
-        case "enum" if at == ("cluster", "product") and isinstance(found, str):
-            return not_known(found)
+            return _wrong_length(context.get("min_length", context.get("max_length")), value, at)
+        case "greater_than_equal" | "less_than_equal":
+            ((bound, number),) = context.items()
+            return f"should be {_BOUNDS[bound]} {number}, found {shown(value)}"
         case "enum" | "literal_error":
-            return _none_of(found, re.findall(r"'([^']*)'", str(context["expected"])))
+            return _wrong_choice(value, str(context["expected"]), at)
         case "union_tag_invalid":
-            return _none_of(found["plan"], list(_PLANS))
-        case "union_tag_not_found":
-            return f"required, but not there: {' or '.join(_PLANS)}"
-    if kind in _WANTED:
-        return f"{_WANTED[kind]}, found {shown(found)}"
-    return f"{detail['msg']}, found {shown(found)}"
+            return _none_of(value["plan"], list(_PLANS))
+    return f"{_EXPECTED.get(kind, detail['msg'])}, found {shown(value)}"
 
 
-def _none_of(found: object, values: list[str]) -> str:
-    close = difflib.get_close_matches(str(found), values, 1)
-    return f"{shown(found)} is none of {', '.join(values)}" + (f"; did you mean {close[0]}?" if close else "")
+def _wrong_length(length: int, value: Any, at: Location) -> str:
+    limit = "exactly" if at[0] == "device_addresses" else "at least"
+    return f"should have {limit} {length} {'entry' if length == 1 else 'entries'}, found {len(value or ())}"
+
+
+def _wrong_choice(value: Any, expected: str, at: Location) -> str:
+    if at == ("cluster", "product") and isinstance(value, str):
+        return not_known(value)
+    return _none_of(value, re.findall(r"'([^']*)'", expected))
+
+
+def _none_of(value: object, choices: list[str]) -> str:
+    close = difflib.get_close_matches(str(value), choices, 1)
+    return f"{shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def model_of(table: tuple[str | int, ...]) -> type[BaseModel]:
-    """The model that describes the table at a `loc` of pydantic's."""
+    """Return the model of the table at one of pydantic's `loc`."""
     model: type[BaseModel] = Document
     for part in table:
         if part in _PLANS:
@@ -96,7 +102,7 @@ def model_of(table: tuple[str | int, ...]) -> type[BaseModel]:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models in `list[HostTable]`, `FourSubnets | OneSubnet | None` and the like."""
+    """Yield the models in `list[HostTable]`, `FourSubnets | OneSubnet | None` and the like."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

@@ -85,7 +85,7 @@ def timed_out(target: Target, seconds: float, waiting_for: str) -> TransportErro
 
 
 def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
-    """Return the error for a host whose transport did not return before the outer deadline of a fan-out."""
+    """Return the error for a host that a fan-out abandons: its transport did not return before the outer deadline."""
     return TransportError(
         ErrorKind.TIMEOUT,
         f"{host}: given up after {seconds:.0f} s while waiting for {waiting_for}",
@@ -111,13 +111,13 @@ def key_accepted(target: Target, key_type: str, fingerprint: str, file: str = ""
     return f"{target.host}: accepted the new {key_type} host key of {target.where}, {fingerprint}{into}"
 
 
-def key_changed(target: Target, key_type: str, fingerprint: str, known: str, at: str) -> TransportError:
-    """Return the error for a changed key. `known` is the fingerprint on record, `at` its file:line."""
+def key_changed(target: Target, key_type: str, fingerprint: str, recorded: str, at: str) -> TransportError:
+    """Return the error for a changed key. `recorded` is the fingerprint on record, `at` its file:line."""
     file = at.rpartition(":")[0]
     return TransportError(
         ErrorKind.HOST_KEY_CHANGED,
         f"{target.host}: the host key of {target.where} has changed: it shows {key_type} {fingerprint}, "
-        f"{at} holds {known}",
+        f"{at} holds {recorded}",
         "somebody may be listening in; if the host was reinstalled: "
         + shlex.join(("ssh-keygen", "-R", target.known_as, "-f", file)),
     )

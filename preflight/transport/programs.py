@@ -27,9 +27,9 @@ def front() -> str:
 
 
 def source(name: str, *imported: str) -> str:
-    """Return the text of the program `name`: a file, or the modules of a folder whose `main.main` is run.
+    """Return the text of the program `name`: a file, or the modules of a folder with a `main.main` to run.
 
-    `imported` are folders whose modules it imports, or single modules of them ("agent.network").
+    `imported` are folders with modules that it imports, or single modules of them ("agent.network").
     """
     folder = files("preflight") / "remote"
     if not (folder / name).is_dir():

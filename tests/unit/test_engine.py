@@ -96,7 +96,7 @@ def error_of(call: Callable[[], object]) -> TransportError:
 
 
 @pytest.mark.parametrize("fault", ["noise", "deaf"])
-def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine: MakeEngine, fault: str) -> None:
+def test_input_and_output_of_programs_on_many_hosts_are_not_mixed_up(engine: MakeEngine, fault: str) -> None:
     over = engine(8, fault)
     program = Program(
         "import sys, random, zlib\n"
@@ -123,7 +123,7 @@ def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine
 
 
 @pytest.mark.parametrize("fault", ["none", "deaf"])
-def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngine, fault: str) -> None:
+def test_a_channel_exchanges_lines_until_it_is_closed(engine: MakeEngine, fault: str) -> None:
     over = engine(3, fault)
     channels = [over.start(host, Program(ECHO), timeout=PATIENCE) for host in hosts(3)]
     lines = [channel.lines() for channel in channels]
@@ -136,7 +136,7 @@ def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngi
         assert (list(left), channel.error()) == ([], None)
 
 
-def test_long_messages_that_are_alike_and_others_arrive(engine: MakeEngine) -> None:
+def test_similar_and_different_long_messages_arrive(engine: MakeEngine) -> None:
     over = engine(3)
     program = Program("import sys, zlib\nfor line in sys.stdin.buffer: print(len(line), zlib.crc32(line), flush=True)")
     channels = [over.start(host, program, timeout=PATIENCE) for host in hosts(3)]
@@ -165,7 +165,7 @@ def test_a_program_that_ignores_the_end_of_its_input_is_killed(
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_one_that_says_more_than_is_read_is_cut_off_and_the_others_are_heard(engine: MakeEngine) -> None:
+def test_a_program_with_too_much_unread_output_is_ended_and_does_not_block_others(engine: MakeEngine) -> None:
     over = engine(2)
     first, second = hosts(2)
     channel = over.start(first, Program("while True: print('x' * 10000)"), timeout=PATIENCE)
@@ -179,7 +179,7 @@ def test_one_that_says_more_than_is_read_is_cut_off_and_the_others_are_heard(eng
 
 
 @pytest.mark.parametrize("more", [zlib.compress(b"again"), b"x" * 200], ids=["another stream", "no stream"])
-def test_what_comes_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
+def test_data_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
     told: list[str] = []
     channel = EngineChannel(Target("host0", "engine"), told.append, lambda _: [], lambda *_: None)
     channel.take(zlib.compress(b"hello"), is_stderr=False)
@@ -190,7 +190,7 @@ def test_what_comes_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
     assert told
 
 
-def test_one_that_does_not_read_holds_up_no_other_on_its_host(engine: MakeEngine) -> None:
+def test_a_program_that_does_not_read_blocks_no_other_on_its_host(engine: MakeEngine) -> None:
     over = engine(1)
     (host,) = hosts(1)
     deaf = over.start(host, Program("import time; time.sleep(60)"), timeout=PATIENCE)
@@ -219,12 +219,12 @@ def test_a_program_that_takes_too_long_is_a_time_out(engine: MakeEngine) -> None
     assert (error.kind, "waiting for the program" in error.summary) == (ErrorKind.TIMEOUT, True)
 
 
-def test_a_python_that_is_not_there_is_told_as_over_ssh(engine: MakeEngine) -> None:
+def test_a_missing_python_is_reported_as_over_ssh(engine: MakeEngine) -> None:
     error = error_of(lambda: engine(1).run(hosts(1)[0], Program("", python="no-such-python"), timeout=PATIENCE))
     assert (error.kind, "host0: no-such-python could not be started" in error.summary) == (ErrorKind.NO_PYTHON, True)
 
 
-def test_a_node_that_the_engine_says_is_lost_is_lost_alone(engine: MakeEngine) -> None:
+def test_a_node_that_the_engine_reports_as_lost_is_lost_alone(engine: MakeEngine) -> None:
     over = engine(2)
     first, second = hosts(2)
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
@@ -262,7 +262,7 @@ def test_a_node_of_which_the_engine_loses_a_part_is_lost_and_not_misread(engine:
     assert over.run(first, program, timeout=PATIENCE).exit == 0
 
 
-def test_a_node_that_nobody_knows_is_named_to_who_waits_for_another(engine: MakeEngine) -> None:
+def test_the_timeout_of_a_host_names_unknown_nodes(engine: MakeEngine) -> None:
     over = engine(2, strangers=1)
     over.run(hosts(2)[0], Program(""), timeout=PATIENCE)
     until = time.monotonic() + PATIENCE
@@ -274,7 +274,7 @@ def test_a_node_that_nobody_knows_is_named_to_who_waits_for_another(engine: Make
     assert "there are nodes that the inventory does not name: node1" in error.summary
 
 
-def test_an_engine_that_is_not_there_or_gives_up_is_told_in_its_own_words(engine: MakeEngine) -> None:
+def test_the_error_has_the_message_of_an_engine_that_is_missing_or_ends(engine: MakeEngine) -> None:
     absent = engine(1, argv=("/no/such/engine",))
     assert "engine could not be started: No such file" in str(
         error_of(lambda: absent.start(hosts(1)[0], Program(ECHO), timeout=PATIENCE))
@@ -294,7 +294,7 @@ def test_an_engine_that_starts_nothing_is_a_time_out(engine: MakeEngine, monkeyp
     late.close()
 
 
-def test_no_host_is_to_blame_where_all_nodes_are_lost() -> None:
+def test_the_engine_is_at_fault_if_all_nodes_are_lost() -> None:
     """As when a job is cancelled, or its time is over: srun tells of its tasks before it ends."""
     called = {"node0": "host0", "node1": "host1"}
     there = nodes.Nodes(EngineSite("engine", (), "RANK", called, str, lost), 2, "0" * 32)
@@ -317,9 +317,7 @@ def test_hosts_may_take_longer_to_come_than_a_program_to_start(engine: MakeEngin
     assert over.run(hosts(2)[1], Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
-def test_nobody_waits_for_ever_for_a_node_that_does_not_come(
-    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_a_node_that_does_not_start_ends(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "LATE", 0.5)
     over = engine(2, strangers=1)
     over.begin(hosts(2))
@@ -337,7 +335,7 @@ def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -
     assert "engine has ended" in str(channel.error())
 
 
-def test_who_calls_without_the_token_hears_nothing_and_is_dropped(
+def test_a_caller_without_the_token_gets_no_data_and_is_dropped(
     engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callbacks, "SHOW", 0.5)
@@ -383,7 +381,7 @@ def test_a_node_says_its_addresses_before_a_host_name_that_clones_share() -> Non
     assert [name for name in names[:-2] if not re.fullmatch(r"[\d.]+", name or "")] == []
 
 
-def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_the_other(
+def test_blocked_nodes_delay_the_others_once_and_not_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]

@@ -111,7 +111,7 @@ def test_a_programs_own_user_wins_over_root() -> None:
     assert '[ "$(id -un)" = "$user" ]' in argv[2]
 
 
-def test_who_is_root_already_needs_no_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_needs_no_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.geteuid() == 0, "this test needs root"
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (tmp_path / "sudo").write_text("#!/bin/sh\nexit 99\n")

@@ -109,7 +109,7 @@ def test_a_proxy_command_is_left_to_the_systems_ssh(tmp_path: Path) -> None:
     assert endpoint(tmp_path, "Host compute\n ProxyCommand none\n").via is None
 
 
-def test_an_include_that_says_something_is_noted(tmp_path: Path) -> None:
+def test_an_include_with_directives_is_reported(tmp_path: Path) -> None:
     notices: list[str] = []
     endpoint(tmp_path, "Include conf.d/*\n", notices=notices)
     assert notices == []
@@ -202,7 +202,7 @@ def test_a_public_key_file_names_a_key_of_the_agent(tmp_path: Path) -> None:
     ("content", "problem"),
     [(b"", "is not a private key"), (b"\x00\xff garbage", "is not a private key"), (None, "does not exist")],
 )
-def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path, content: bytes | None, problem: str) -> None:
+def test_problems_with_key_files_are_reported(tmp_path: Path, content: bytes | None, problem: str) -> None:
     if content is not None:
         (tmp_path / "key").write_bytes(content)
     assert problem in KeyFiles()[str(tmp_path / "key")].problem
@@ -212,7 +212,7 @@ def test_a_key_file_without_an_end_is_not_read() -> None:
     assert KeyFiles()["/dev/zero"].problem == "cannot be read: this is no ordinary file"
 
 
-def test_an_encrypted_key_is_called_so(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_reported_as_encrypted(tmp_path: Path) -> None:
     assert "is encrypted" in KeyFiles()[str(new_key(tmp_path / "key", "secret"))].problem
 
 
@@ -226,7 +226,7 @@ def argv(ssh: Ssh, *, accept_new: bool = False) -> list[str]:
     return ssh_argv(Host("node01", "10.1.0.11", ssh), options, log=LOG, bastion_log=LOG, command="exec sh -c 'x'")
 
 
-def test_ssh_asks_nobody_and_trusts_no_unknown_key() -> None:
+def test_ssh_never_prompts_and_trusts_no_unknown_key() -> None:
     words = argv(Ssh())
     assert "BatchMode=yes" in words
     assert "StrictHostKeyChecking=yes" in words
@@ -234,7 +234,7 @@ def test_ssh_asks_nobody_and_trusts_no_unknown_key() -> None:
     assert "StrictHostKeyChecking=accept-new" in argv(Ssh(), accept_new=True)
 
 
-def test_ssh_is_told_what_the_inventory_says_and_nothing_else() -> None:
+def test_ssh_gets_the_settings_of_the_inventory_and_no_others() -> None:
     words = argv(Ssh(user="ops", port=2222, key="/srv/100%/key", known_hosts="/srv/known hosts"))
     assert words[words.index("-l") : words.index("-l") + 4] == ["-l", "ops", "-p", "2222"]
     assert words[words.index("-i") + 1] == "/srv/100%%/key"
@@ -251,7 +251,7 @@ def test_the_bastion_is_held_to_the_same_policy() -> None:
     assert command.endswith(" -W [%h]:%p -- 'gate way'")
 
 
-def test_the_words_of_an_ssh_that_fails_in_an_unknown_way_are_passed_on() -> None:
+def test_an_unknown_error_of_ssh_is_passed_on() -> None:
     log = "debug1: Connecting\nUnable to negotiate with 10.1.0.11 port 22: no matching host key type found.\n"
     error = failure(log, Target("node01", "10.1.0.11"), Options(), ())
     assert error.kind is ErrorKind.REFUSED

@@ -67,7 +67,7 @@ def test_remedies_are_commands_with_every_word_quoted() -> None:
         (Target("n", "node01", 22, via="jump"), "node01:22 (through jump)"),
     ],
 )
-def test_a_place_is_written_as_people_write_it(place: Target, where: str) -> None:
+def test_a_target_is_written_as_people_write_it(place: Target, where: str) -> None:
     assert place.where == where
 
 
@@ -82,7 +82,7 @@ def test_a_place_is_written_as_people_write_it(place: Target, where: str) -> Non
         ("right\u202eleft".encode(), "right left"),
     ],
 )
-def test_a_hosts_words_are_shown_on_one_line_without_control_characters(said: bytes, shown: str) -> None:
+def test_text_of_a_host_is_shown_on_one_line_without_control_characters(said: bytes, shown: str) -> None:
     assert one_line(said) == shown
 
 

@@ -16,7 +16,7 @@ def hosts(count: int) -> list[Host]:
     return [Host(f"node{i:03}", f"10.1.0.{i}") for i in range(count)]
 
 
-def test_results_stand_in_the_inventorys_order_whoever_comes_first() -> None:
+def test_results_are_in_the_inventorys_order() -> None:
     def work(host: Host) -> str:
         time.sleep(0.05 if host.name == "node000" else 0)
         return host.address

@@ -132,7 +132,7 @@ def test_ssh_keygen_finds_the_lines_that_are_written(tmp_path: Path, hashed: boo
     assert ("node01" in file.read_text()) is not hashed
 
 
-def test_lines_that_cannot_be_understood_are_passed_over(tmp_path: Path) -> None:
+def test_invalid_lines_are_skipped(tmp_path: Path) -> None:
     odd = "half\n|1|x|y ssh-rsa AAAA\n|2|abc ssh-rsa AAAA\n@strange a ssh-rsa AAAA\n@revoked\n\x00\x01\n"
     (tmp_path / "known_hosts").write_bytes(
         odd.encode() + b"node01 ssh-rsa !!!\n\xff\xfe x\n" + line("node01", ED).encode()

@@ -109,7 +109,7 @@ def test_a_second_prompt_is_never_answered() -> None:
     assert not host.dialogue.python_ready
 
 
-def test_a_second_prompt_without_a_word_between_is_for_something_else() -> None:
+def test_a_second_prompt_without_a_message_is_for_a_second_factor() -> None:
     with pytest.raises(TransportError, match="more than a password"):
         sudo(b"PROMPT", b"\n", b"PROMPT").run()
 
@@ -121,7 +121,7 @@ def test_a_host_that_ends_before_python_is_ready_is_not_sent_the_source() -> Non
     assert host.sent == []
 
 
-def test_every_run_has_words_of_its_own() -> None:
+def test_every_run_has_its_own_marks() -> None:
     assert sudo().dialogue.marks != sudo().dialogue.marks
 
 
@@ -142,7 +142,7 @@ def refused_on_node01() -> Password:
     return password
 
 
-def test_after_a_refusal_no_other_host_gets_it_and_not_the_same_one_again() -> None:
+def test_after_a_refusal_no_host_gets_the_password() -> None:
     password = refused_on_node01()
     for name, where in (("node02", "on node01"), ("node01", "here before")):
         other = sudo(b"PROMPT", b"READY", password=password, host=name)
@@ -152,7 +152,7 @@ def test_after_a_refusal_no_other_host_gets_it_and_not_the_same_one_again() -> N
         assert other.sent == []
 
 
-def test_a_host_that_took_it_before_still_gets_it_after_a_refusal_elsewhere() -> None:
+def test_a_host_that_accepted_the_password_gets_it_after_a_refusal_elsewhere() -> None:
     password = Password(SECRET)
     sudo(b"PROMPT", b"READY", password=password, host="node02").run()
     with pytest.raises(TransportError):
@@ -174,7 +174,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("said", "took"), ENDS.items())
-def test_what_sudo_ends_with_says_whether_others_get_it(said: bytes, took: bool | None) -> None:
+def test_the_last_message_of_sudo_decides_if_other_hosts_get_the_password(said: bytes, took: bool | None) -> None:
     password = Password(SECRET)
     sudo(b"PROMPT", said, password=password).run()
     other = sudo(b"PROMPT", b"READY", password=password, host="node02")
@@ -186,7 +186,7 @@ def test_what_sudo_ends_with_says_whether_others_get_it(said: bytes, took: bool 
         assert other.sent == [LINE]
 
 
-def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
+def test_the_first_host_tries_the_password_alone() -> None:
     password = Password(SECRET)
     deadline = time.monotonic() + 5
     trying, together = [], threading.Barrier(3)
@@ -212,7 +212,7 @@ def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
     assert sorted(trying) == ["node02", "node03"]
 
 
-def test_who_waited_for_a_wrong_password_is_told_so() -> None:
+def test_hosts_that_waited_for_a_wrong_password_get_an_error() -> None:
     password = Password(SECRET)
     outcome: list[str] = []
 
@@ -239,7 +239,7 @@ def test_a_first_host_that_breaks_off_leaves_the_trial_to_the_next() -> None:
         assert trial.line == LINE
 
 
-def test_the_password_stands_in_no_repr() -> None:
+def test_the_password_is_in_no_repr() -> None:
     password = Password(SECRET)
     talk = SudoDialogue(TARGET, "root", password)
     with password.trial("node01", 0) as trial:

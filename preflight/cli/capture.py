@@ -44,11 +44,11 @@ def _place(out: Path, taken: datetime) -> Path:
 def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
     """A hosts.toml that the capture can be judged by."""
     from preflight.facts.capture import clean
-    from preflight.inventory import written_out
+    from preflight.inventory import explicit_document
 
     if not (args.local or args.anonymous):
         return inventory_to_give(args.inventory)
-    document = written_out(cluster)
+    document = explicit_document(cluster)
     if args.anonymous:
         document["cluster"]["name"] = "anonymous"
     cleaned: dict[str, Any] = clean(document)

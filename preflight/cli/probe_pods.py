@@ -20,7 +20,7 @@ from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, ver
 from preflight.model.errors import NotSeenError, UsageError
 
 if TYPE_CHECKING:
-    from preflight.transport.engine.pods import Pod, There
+    from preflight.transport.engine.pods import Pod, PodLocation
 
 Probe = Callable[[argparse.Namespace, Session], Probed]
 
@@ -65,12 +65,12 @@ def _follow(s: Session, pod: "Pod") -> PodVerdict:
 
 
 def _lead(args: argparse.Namespace, s: Session, pod: "Pod", probe: Probe) -> PodVerdict:
-    from preflight.transport.engine.pods import There, gather, open_pods, tell
+    from preflight.transport.engine.pods import PodLocation, gather, open_pods, tell
 
     started, names = datetime.now(UTC), [host.name for host in s.hosts]
     with open_pods(pod, s.hosts) as engine:
         found = gather(engine, s.hosts, pod.wait, s.progress)
-        there = {name: one for name, one in found.items() if isinstance(one, There)}
+        there = {name: one for name, one in found.items() if isinstance(one, PodLocation)}
         if len(there) < len(names):
             said = unknown(names, _missing({name: f"{one}" for name, one in found.items() if name not in there}))
         else:
@@ -94,7 +94,7 @@ def _missing(pods: Mapping[str, str]) -> str:
     return f"{', '.join(first)}{others} did not come: {pods[first[0]]}"
 
 
-def _met(s: Session, there: "Mapping[str, There]") -> Session:
+def _met(s: Session, there: "Mapping[str, PodLocation]") -> Session:
     """The session with the pods' addresses in the place of their names: no name has to be resolved any more."""
     hosts = tuple(replace(host, address=there[host.name].address or host.address) for host in s.hosts)
     return s._replace(hosts=hosts, cluster=replace(s.cluster, hosts=hosts))

@@ -16,7 +16,7 @@ from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.fanout import fan_out
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, Progress, Transport, TransportError
 
 POOL = 32  # hosts in flight
 # What a section may take on its host. `job` may have to start a container; hccn_tool is called 9 times a device.
@@ -125,7 +125,7 @@ def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
 
 
 def _unreachable(error: TransportError) -> Unreachable:
-    return Unreachable(error.trouble.value, error.summary, error.remedy)
+    return Unreachable(error.kind.value, error.summary, error.remedy)
 
 
 def _without_sudo(host: Host) -> Host:
@@ -179,7 +179,7 @@ def look(
         try:
             return seen(host, None)
         except TransportError as error:
-            if error.trouble is not Trouble.SUDO:
+            if error.kind is not ErrorKind.SUDO:
                 raise
             return seen(_without_sudo(host), _unreachable(error))
 

@@ -31,7 +31,7 @@ Reading = Found[str]  # one word that a device says of itself
 class Unreachable:
     """A host that gave no facts at all: the transport's word for why."""
 
-    trouble: str  # a transport Trouble
+    trouble: str  # a transport's ErrorKind
     summary: str
     remedy: str
 

@@ -13,7 +13,7 @@ from preflight.launch.words import LONGEST
 from preflight.model.errors import UsageError
 from preflight.transport.engine.open_mpi import Mpirun
 from preflight.transport.engine.slurm import NOT_INHERITED
-from preflight.transport.engine.slurm import Job as Allocation
+from preflight.transport.engine.slurm import SlurmJob as Allocation
 
 _PART = LONGEST - len("PREFLIGHT_STEP_000=")  # bytes: a variable is to Linux what an argument is
 _MOST = 1 << 20  # bytes of them all: Linux lets 2 MiB through with a usual stack, the shell's own variables included

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from preflight.hostlists.host_list import HostList, ListedHost, ListSource
 from preflight.inventory.errors import InventoryError
-from preflight.inventory.folding import fold
 from preflight.inventory.hostset import MOST_HOSTS, expand
+from preflight.inventory.name_ranges import fold
 
 _GROUP = re.compile(r"(?P<name>[0-9A-Za-z_.-]+):(?P<nodes>.*)", re.DOTALL)
 _OPERAND = re.compile(r"(?P<operator>[,!&^\s]*)(?P<set>@?(?:[^,!&^\s\[\]]|\[[^\[\]]*\])+|[\[\]])")

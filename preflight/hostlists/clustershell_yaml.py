@@ -7,7 +7,7 @@ import yaml
 from preflight.hostlists.clustershell import ALL, Group, read_groups
 from preflight.hostlists.host_list import HostList, ListSource
 from preflight.inventory.errors import InventoryError
-from preflight.inventory.folding import fold
+from preflight.inventory.name_ranges import fold
 
 _DEEPEST = 8  # of brackets and indentation; sources of groups need 3
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader

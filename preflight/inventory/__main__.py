@@ -1,4 +1,4 @@
-"""`python -m preflight.inventory` prints the JSON schema of hosts.toml, for editors."""
+"""Printer of the JSON schema of hosts.toml, for editors: `python -m preflight.inventory`."""
 
 import json
 

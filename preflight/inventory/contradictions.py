@@ -1,105 +1,135 @@
-"""What an inventory says in one place against what it says in another. Every function yields what it finds wrong."""
+"""Contradictions between the keys of an inventory. Every check yields the mistakes that it finds."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from preflight.inventory.errors import Location, Problem
+from preflight.inventory import address_rules
+from preflight.inventory.device_addresses import Devices, HostEntry
+from preflight.inventory.errors import Location, Mistake
 from preflight.inventory.hostset import fold
-from preflight.inventory.plan import Entry
 from preflight.inventory.schema import LAST_PORT, NAMED_PORTS, Document
+from preflight.inventory.valid_part import ValidPart
 from preflight.model.cluster import Fabric, Product
 from preflight.model.ip import is_address
 from preflight.model.ports import PortSet
 
 
-def of_names(entries: list[Entry]) -> Iterator[Problem]:
-    """Names and addresses of hosts that are used twice; both places are named."""
+def find_contradictions(valid: ValidPart, entries: list[HostEntry], devices: list[Devices]) -> Iterator[Mistake]:
+    """Yield all contradictions. A check is skipped if a table that it needs is damaged: its result could be wrong."""
+    document = valid.document
+    ranged = [entry for entry in entries if entry.table.range_fits]
+    waived = ((number, waiver.host) for number, waiver in valid.waivers())
+    checks: list[tuple[tuple[str, ...], Iterator[Mistake]]] = [
+        ((), _check_names(entries)),
+        (("cluster", "ports"), _check_ports(document)),
+        (("cluster", "machine"), _check_machine(document)),
+        (("cluster", "host_setup", "hosts"), _check_host_setup(document, ranged)),
+        (("probe",), _check_probe(document)),
+        (("gate",), _check_gate(document)),
+        (("cluster", "ssh", "hosts"), _check_ssh(document, entries)),
+        (("hosts",), _check_waivers(waived, entries)),
+        (("cluster",), address_rules.find_mistakes(valid, entries, devices)),
+    ]
+    for tables, mistakes in checks:
+        if valid.intact(*tables):
+            yield from mistakes
+
+
+def _check_names(entries: list[HostEntry]) -> Iterator[Mistake]:
+    """Yield names and addresses of hosts that are used twice, with both locations."""
     names = [(entry.name, entry, "name") for entry in entries]
     addresses = [(entry.address, entry, "address" if entry.table.address else "name") for entry in entries]
-    for what, plural, uses in (("name", "names", names), ("address", "addresses", addresses)):
-        first: dict[str, tuple[Entry, str]] = {}
-        twice: dict[tuple[Location, Location], list[str]] = defaultdict(list)
-        for value, entry, key in uses:
-            other, other_key = first.setdefault(value, (entry, key))
-            told_as_name = what == "address" and key == other_key == "name"
-            if other is not entry and not told_as_name:
-                twice[("hosts", entry.number, key), ("hosts", other.number, other_key)].append(value)
-        for (at, place), values in twice.items():
-            said = f"{what} {values[0]} is" if len(values) == 1 else f"{plural} {fold(values)} are"
-            yield Problem(at, f"{said} used twice", place)
+    yield from _check_unique(names, "name", "names")
+    yield from _check_unique(addresses, "address", "addresses")
 
 
-def of_ports(document: Document) -> Iterator[Problem]:
-    """HCCL ports that do not exist, that the product cannot be told, or that are the job's too."""
-    ports, npu = document.ports, document.cluster.product.is_npu
+def _check_unique(uses: list[tuple[str, HostEntry, str]], noun: str, plural: str) -> Iterator[Mistake]:
+    holders: dict[str, tuple[HostEntry, str]] = {}
+    repeated: dict[tuple[Location, Location], list[str]] = defaultdict(list)
+    for value, entry, key in uses:
+        holder, holder_key = holders.setdefault(value, (entry, key))
+        reported_as_name = noun == "address" and key == holder_key == "name"
+        if holder is not entry and not reported_as_name:
+            repeated[("hosts", entry.number, key), ("hosts", holder.number, holder_key)].append(value)
+    for (at, first), values in repeated.items():
+        text = f"{noun} {values[0]} is" if len(values) == 1 else f"{plural} {fold(values)} are"
+        yield Mistake(at, f"{text} used twice", first)
+
+
+def _check_ports(document: Document) -> Iterator[Mistake]:
+    """Yield HCCL ports that do not exist, that the product does not support, or that the job uses too."""
+    ports = document.ports
     last = ports.hccl_base + ports.hccl_count - 1
     if ports.hccl_host_range is not None:
-        if document.cluster.product is Product.ATLAS_A1:
-            yield Problem(("ports", "hccl_host_range"), "atlas-a1 has no HCCL_HOST_SOCKET_PORT_RANGE, only hccl_base")
-        for key in ("hccl_base", "hccl_count"):
-            if key in ports.model_fields_set:
-                yield Problem(("ports", key), "does not count where hccl_host_range is given; leave one of them out")
+        yield from _check_host_range(document)
     elif last > LAST_PORT:
         text = f"{ports.hccl_count} ports from {ports.hccl_base} on would end at {last}; the last port is {LAST_PORT}"
-        yield Problem(("ports", "hccl_base"), text)
-    for key in ("job", *NAMED_PORTS) if npu else ():
+        yield Mistake(("ports", "hccl_base"), text)
+    for key in ("job", *NAMED_PORTS) if document.cluster.product.is_npu else ():
         value = getattr(ports, key)
         own = value if isinstance(value, PortSet) else PortSet.of([(value, value)] if value else [])
         if len(own - ports.hccl) < len(own):
             verb = "is one of" if key in NAMED_PORTS else "overlaps"
-            yield Problem(("ports", key), f"{own} {verb} the HCCL ports {ports.hccl}")
+            yield Mistake(("ports", key), f"{own} {verb} the HCCL ports {ports.hccl}")
 
 
-def of_the_machine(document: Document) -> Iterator[Problem]:
-    """What is said of GPUs where there are none."""
+def _check_host_range(document: Document) -> Iterator[Mistake]:
+    if document.cluster.product is Product.ATLAS_A1:
+        yield Mistake(("ports", "hccl_host_range"), "atlas-a1 has no HCCL_HOST_SOCKET_PORT_RANGE, only hccl_base")
+    for key in ("hccl_base", "hccl_count"):
+        if key in document.ports.model_fields_set:
+            text = "does not count where hccl_host_range is given; leave one of them out"
+            yield Mistake(("ports", key), text)
+
+
+def _check_machine(document: Document) -> Iterator[Mistake]:
+    """Yield keys for GPUs in a cluster without GPUs."""
     product = document.cluster.product
     for key in sorted(document.machine.model_fields_set) if product is not Product.NVIDIA else ():
-        yield Problem(("machine", key), f"is of GPUs (nvidia), the cluster is of {product}")
+        yield Mistake(("machine", key), f"is of GPUs (nvidia), the cluster is of {product}")
 
 
-def of_the_probe(document: Document) -> Iterator[Problem]:
-    """Ranks that are to meet in a file, and no directory for it."""
+def _check_probe(document: Document) -> Iterator[Mistake]:
+    """Yield an `init` by file without a directory for the file."""
     if document.probe.init == "file" and document.probe.shared_dir is None:
-        yield Problem(("probe", "init"), '"file" needs shared_dir, a directory that all hosts share')
+        yield Mistake(("probe", "init"), '"file" needs shared_dir, a directory that all hosts share')
 
 
-def of_the_gate(document: Document) -> Iterator[Problem]:
-    """A check that two lists name."""
-    first: dict[str, str] = {}
+def _check_gate(document: Document) -> Iterator[Mistake]:
+    """Yield checks that are in two lists."""
+    lists: dict[str, str] = {}
     for key in ("required", "optional", "off"):
         for word in getattr(document.gate, key):
-            other = first.setdefault(word.lower(), key)
-            if other != key:
-                yield Problem(("gate", key), f"{word} stands in {other}, too", ("gate", other))
+            first = lists.setdefault(word.lower(), key)
+            if first != key:
+                yield Mistake(("gate", key), f"{word} stands in {first}, too", ("gate", first))
 
 
-def of_the_setup(document: Document, entries: list[Entry]) -> Iterator[Problem]:
-    """Names for /etc/hosts without an address; HCCL's variables where there is no HCCL."""
+def _check_host_setup(document: Document, entries: list[HostEntry]) -> Iterator[Mistake]:
+    """Yield names for /etc/hosts without an address, and variables of HCCL for a product without HCCL."""
     nameless = [entry.name for entry in entries if not is_address(entry.address)]
     if document.host_setup.hosts_file and nameless:
-        yield Problem(("host_setup", "hosts_file"), f"needs an address of every host; {fold(nameless)} has none")
+        yield Mistake(("host_setup", "hosts_file"), f"needs an address of every host; {fold(nameless)} has none")
     if document.host_setup.profile is not None and not document.cluster.product.is_npu:
         product = document.cluster.product
-        yield Problem(("host_setup", "profile"), f"sets variables of HCCL, and {product} has no HCCL")
+        yield Mistake(("host_setup", "profile"), f"sets variables of HCCL, and {product} has no HCCL")
 
 
-def of_the_way_there(document: Document, entries: list[Entry]) -> Iterator[Problem]:
-    """Hosts that are all this machine; a fibre that is not between two servers."""
-    local = [e for e in entries if (e.table.ssh.transport or document.ssh.transport) == "local"]
+def _check_ssh(document: Document, entries: list[HostEntry]) -> Iterator[Mistake]:
+    """Yield several hosts that are this machine, and a direct fabric that is not between two hosts."""
+    local = [entry for entry in entries if (entry.table.ssh.transport or document.ssh.transport) == "local"]
     if len(local) > 1:
         at: Location = ("hosts", local[1].number, "ssh") if local[1].table.ssh.transport else ("ssh", "transport")
-        yield Problem(at, f'"local" is this machine; {fold(e.name for e in local)} cannot all be')
+        yield Mistake(at, f'"local" is this machine; {fold(entry.name for entry in local)} cannot all be')
     if document.cluster.fabric is Fabric.DIRECT and len(entries) != 2:
-        yield Problem(
-            ("cluster", "fabric"), f"direct means a fibre between two servers; the inventory has {len(entries)}"
-        )
+        text = f"direct means a fibre between two servers; the inventory has {len(entries)}"
+        yield Mistake(("cluster", "fabric"), text)
 
 
-def of_waivers(waived: Iterable[tuple[int, str]], entries: list[Entry]) -> Iterator[Problem]:
-    """Waivers, as (number, host), for hosts that are not there."""
-    known = {entry.name for entry in entries} | {"*"}
+def _check_waivers(waived: Iterable[tuple[int, str]], entries: list[HostEntry]) -> Iterator[Mistake]:
+    """Yield waivers, given as (number, host), for hosts that do not exist."""
+    hosts = {entry.name for entry in entries} | {"*"}
     for number, host in waived:
-        if host not in known:
-            yield Problem(
-                ("waivers", number, "host"), f'{host!r} is no host of this inventory; one waiver a host, or "*" for all'
-            )
+        if host not in hosts:
+            text = f'{host!r} is no host of this inventory; one waiver a host, or "*" for all'
+            yield Mistake(("waivers", number, "host"), text)

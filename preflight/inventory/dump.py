@@ -1,4 +1,4 @@
-"""A TOML document → its text, with comments in its tables: what `load` reads back. Pure.
+"""Writer of TOML documents with comments in their tables. `load` reads its output. Pure.
 
 Values are those of `tomllib`: text, numbers, dates, lists, tables. A table inside a table is written inline.
 """
@@ -14,19 +14,19 @@ _WIDTH = 100  # columns up to which a list stands on one line
 
 
 def dump(document: Mapping[str, Any], comments: Mapping[Location, Sequence[str]] | None = None) -> str:
-    """`comments`: lines to stand in a table, ("hosts", 3) or ("cluster",); () is the head of the file."""
-    said = comments or {}
-    parts = ["".join(_comment(line) for line in said.get((), ()))]
+    """Return the document's text. `comments` are lines for a table, ("hosts", 3) or ("cluster",), or the head, ()."""
+    lines = comments or {}
+    parts = ["".join(_comment(line) for line in lines.get((), ()))]
     for name, value in document.items():
         if isinstance(value, Mapping):
-            parts.append(_table(f"[{name}]", value, said.get((name,), ())))
+            parts.append(_table(f"[{name}]", value, lines.get((name,), ())))
         else:
-            parts += [_table(f"[[{name}]]", table, said.get((name, n), ())) for n, table in enumerate(value)]
+            parts += [_table(f"[[{name}]]", table, lines.get((name, n), ())) for n, table in enumerate(value)]
     return "\n".join(part for part in parts if part)
 
 
 def _comment(line: str) -> str:
-    """One line, whatever stands in it."""
+    """Return a comment of one line; control characters become "?"."""
     return "# " + "".join(c if c.isprintable() else "?" for c in line) + "\n"
 
 
@@ -43,7 +43,7 @@ def _entries(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(items: Sequence[Any]) -> str:
-    """The items of a list, as many on a line as there is room for."""
+    """Return the items of a list, as many on a line as fit."""
     lines = [""]
     for text in map(text_of, items):
         if lines[-1] and len(lines[-1]) + len(text) > _WIDTH - 4:
@@ -57,7 +57,7 @@ def _key(key: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """One value, on one line."""
+    """Return one value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What is wrong with an inventory, all of it at once."""
+"""Mistakes in an inventory, and the error that reports all of them."""
 
 import json
 import re
@@ -13,9 +13,8 @@ _LONGEST_VALUE = 60  # characters of a wrong value that a sentence repeats
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong: `at` is the key's path, ("hosts", 1, "name"); `first` is the other place, where two
-    contradict each other."""
+class Mistake:
+    """One mistake. `at` is the key's path, ("hosts", 1, "name"); `first` is the path of a key that it contradicts."""
 
     at: Location
     text: str
@@ -23,12 +22,11 @@ class Problem:
 
 
 class InventoryError(UsageError):
-    """The inventory cannot be used; its text has one line for each problem, sorted by line."""
+    """Error: the inventory cannot be used. Its text has one line for each mistake, sorted by line."""
 
 
 def dotted(location: Location) -> str:
-    """("hosts", 1, "name") → hosts[1].name; keys that are no bare TOML keys are quoted, so that none reaches a terminal
-    raw."""
+    """Return ("hosts", 1, "name") as hosts[1].name. Keys that are not bare TOML keys are escaped for the terminal."""
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -40,7 +38,7 @@ def dotted(location: Location) -> str:
 
 
 def shown(value: object) -> str:
-    """A wrong value as a sentence repeats it: as TOML writes it where that is short, escaped, and cut."""
+    """Return a wrong value for a message: as in TOML, escaped and shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     text = value.isoformat() if isinstance(value, date) else repr(value)

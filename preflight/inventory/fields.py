@@ -1,11 +1,11 @@
-"""One value of hosts.toml each: text, ports, addresses, sizes. A wrong one raises ValueError with a sentence."""
+"""Types of single values in hosts.toml: text, ports, addresses, sizes. A wrong value raises ValueError."""
 
 import re
 import shlex
 from datetime import date
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, StrictInt, StrictStr
 
@@ -17,12 +17,12 @@ from preflight.model.ports import PortSet
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LARGEST_SIZE = 64 << 30  # bytes: no device has more memory for one tensor
-_MOST_FILES = 1048576  # what Linux allows a process unless fs.nr_open says otherwise
-_MOST_NODES = 65536  # as many hosts as an inventory may have
+_MOST_FILES = 1048576  # default of fs.nr_open in Linux
+_MOST_NODES = 65536  # hosts of an inventory
 _LONGEST_DEADLINE = 86400.0  # seconds
 _FASTEST = 10000.0  # GB/s
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
-_LEAST_AGE, _MOST_AGE = 60, 365 * 86400  # seconds that a verdict may count
+_LEAST_AGE, _MOST_AGE = 60, 365 * 86400  # seconds for which a verdict is valid
 _BASTION = re.compile(
     r"(?:(?P<user>[^@:\s-][^@:\s]*)@)?(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 )
@@ -52,30 +52,29 @@ def _at_home(value: str) -> str:
         raise ValueError(f"{shown(value)}: there is no such home directory") from error
 
 
+N = TypeVar("N", IPv4Network, IPv6Network)
+
+
 def _network(value: Any) -> IPv4Network:
-    text = value if isinstance(value, str) else ""
-    try:
-        return IPv4Network(text)
-    except ValueError as error:
-        try:
-            meant = IPv4Network(text, strict=False)
-        except ValueError:
-            raise ValueError(f"{shown(value)} is no network such as 10.1.0.0/24") from error
-        raise ValueError(f"{shown(value)} has bits of a host set; the network is {meant}") from error
+    return _parse_network(IPv4Network, value, "10.1.0.0/24")
 
 
 def _network_of_hosts(value: Any) -> IPv4Network | IPv6Network:
+    if isinstance(value, str) and ":" in value:
+        return _parse_network(IPv6Network, value, "10.1.0.0/24 or fd00:1::/64")
+    return _network(value)
+
+
+def _parse_network(kind: type[N], value: Any, example: str) -> N:
     text = value if isinstance(value, str) else ""
-    if ":" not in text:
-        return _network(value)
     try:
-        return IPv6Network(text)
+        return kind(text)
     except ValueError as error:
         try:
-            meant = IPv6Network(text, strict=False)
+            corrected = kind(text, strict=False)
         except ValueError:
-            raise ValueError(f"{shown(value)} is no network such as 10.1.0.0/24 or fd00:1::/64") from error
-        raise ValueError(f"{shown(value)} has bits of a host set; the network is {meant}") from error
+            raise ValueError(f"{shown(value)} is no network such as {example}") from error
+        raise ValueError(f"{shown(value)} has bits of a host set; the network is {corrected}") from error
 
 
 def _address(value: Any) -> IPv4Address:
@@ -104,7 +103,7 @@ def _detect(value: Any) -> str | IPv4Address:
 
 
 def _nic(value: str) -> str:
-    """An interface name as the kernel takes it (`dev_valid_name` in net/core/dev.c), or a network."""
+    """Return an interface name that the kernel accepts (`dev_valid_name` in net/core/dev.c), or a network."""
     if "/" in value:
         return str(_network(value))
     if re.fullmatch(r"[^\s:-][^\s:]{0,14}", value) and value not in (".", ".."):
@@ -138,7 +137,7 @@ def _ports(value: Any) -> PortSet:
 
 
 def _host_range(value: Any) -> str | PortSet:
-    """HCCL_HOST_SOCKET_PORT_RANGE: ports, or "auto": the kernel gives them out."""
+    """Return ports for HCCL_HOST_SOCKET_PORT_RANGE, or "auto" for the kernel's choice."""
     if value == "auto":
         return "auto"
     if not isinstance(value, list):
@@ -158,22 +157,25 @@ def _size(value: Any) -> int:
 
 
 def _limits(value: Any) -> dict[str, str | int]:
-    """`true`, or a table: memlock as limits.conf writes it (KiB or "unlimited") and nofile; {}: leave both alone."""
+    """Return the limits of `true` or of a table. An empty result leaves the host's limits unchanged.
+
+    memlock is as in limits.conf: KiB or "unlimited".
+    """
     if isinstance(value, bool):
         return {"memlock": "unlimited", "nofile": _MOST_FILES} if value else {}
     if not isinstance(value, dict):
         raise ValueError(f"should be true, false or a table with memlock and nofile, found {shown(value)}")
-    limits: dict[str, str | int] = {}
-    for key, limit in value.items():
-        if key == "memlock":
-            limits[key] = limit if limit == "unlimited" else str(_kibibytes(limit))
-        elif key != "nofile":
-            raise ValueError(f"unknown key {shown(key)}; there are memlock and nofile")
-        elif isinstance(limit, int) and not isinstance(limit, bool) and 1024 <= limit <= 2**31:
-            limits[key] = limit
-        else:
-            raise ValueError(f"nofile should be a number of files from 1024 on, found {shown(limit)}")
-    return limits
+    return {key: _limit(key, limit) for key, limit in value.items()}
+
+
+def _limit(key: str, limit: Any) -> str | int:
+    if key == "memlock":
+        return "unlimited" if limit == "unlimited" else str(_kibibytes(limit))
+    if key != "nofile":
+        raise ValueError(f"unknown key {shown(key)}; there are memlock and nofile")
+    if isinstance(limit, int) and not isinstance(limit, bool) and 1024 <= limit <= 2**31:
+        return limit
+    raise ValueError(f"nofile should be a number of files from 1024 on, found {shown(limit)}")
 
 
 def _kibibytes(value: Any) -> int:
@@ -184,7 +186,7 @@ def _kibibytes(value: Any) -> int:
 
 
 def _profile(value: Any) -> dict[str, str] | None:
-    """`true`, or a table of HCCL_ variables; None: no profile."""
+    """Return the HCCL_ variables of a table, {} for `true`, None for no profile."""
     if isinstance(value, bool):
         return {} if value else None
     if not isinstance(value, dict):
@@ -212,7 +214,7 @@ def _age(value: Any) -> float:
 
 
 def _drain_limit(value: Any) -> DrainLimit:
-    """`"10%"` of the nodes, or a number of them."""
+    """Return a share of the nodes (`"10%"`) or a number of them."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_NODES:
         return DrainLimit(value, None)
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) ?%", value) if isinstance(value, str) else None
@@ -222,7 +224,7 @@ def _drain_limit(value: Any) -> DrainLimit:
 
 
 def _checks(value: Any) -> tuple[str, ...]:
-    """As --only takes them; which checks there are is not the inventory's to know."""
+    """Return words in the form of --only. The inventory does not know which checks exist."""
     items = _listed(value, '["NPU107", "ports", "PRB"]')
     for item in items:
         if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,39}", item)):
@@ -239,7 +241,7 @@ def _bandwidth(value: Any) -> float:
 
 
 def _paths_there(value: Any) -> tuple[str, ...]:
-    """Absolute paths on the hosts: no `~`, which would be another one for everybody."""
+    """Return absolute paths on the hosts, without `~`, which differs between users."""
     items = _listed(value, '["/data/imagenet"]')
     paths: list[str] = []
     for item in items:
@@ -258,13 +260,13 @@ def _path_there(value: Any) -> str:
 
 
 def _modules(value: Any) -> tuple[str, ...]:
-    """What stands behind `import`, up to the first dot: to look for more of it would import the package."""
+    """Return names of top-level packages: a search for a submodule would import its package."""
     names = _listed(value, '["torch", "torch_npu"]')
     return _all_fit(names, r"[A-Za-z_]\w{0,99}", "package such as torch or torch_npu (nothing behind a dot)", "package")
 
 
 def _rdma_devices(value: Any) -> tuple[str, ...]:
-    """Names of /sys/class/infiniband."""
+    """Return names of /sys/class/infiniband."""
     names = _listed(value, '["mlx5_0", "mlx5_1"]')
     return _all_fit(names, r"[A-Za-z][\w.-]{0,60}", "RDMA device such as mlx5_0", "device")
 
@@ -275,17 +277,17 @@ def _listed(value: Any, example: str) -> list[Any]:
     return value
 
 
-def _all_fit(names: list[Any], pattern: str, example: str, what: str) -> tuple[str, ...]:
+def _all_fit(names: list[Any], pattern: str, example: str, noun: str) -> tuple[str, ...]:
     for name in names:
         if not (isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII)):
             raise ValueError(f"{shown(name)} is no {example}")
     if len(set(names)) < len(names):
-        raise ValueError(f"a {what} stands there twice")
+        raise ValueError(f"a {noun} stands there twice")
     return tuple(names)
 
 
 def _folder_there(value: Any) -> str:
-    """An absolute path that can stand in a URL as it is: torch reads it out of file://."""
+    """Return an absolute path that is valid in a URL without escapes: torch reads it from file://."""
     if not isinstance(value, str) or not re.fullmatch(r"(?:/[\w.+@-]+)+/?", value, re.ASCII):
         raise ValueError(f"should be an absolute path of letters, digits and ._+@-, found {shown(value)}")
     return value.rstrip("/")
@@ -333,11 +335,20 @@ Checks = Annotated[tuple[str, ...], BeforeValidator(_checks, json_schema_input_t
 Bandwidth = Annotated[float, BeforeValidator(_bandwidth)]
 Words = Annotated[list[Text], BeforeValidator(_words, json_schema_input_type=str | list[str])]
 Day = Annotated[date, Field(strict=True)]
-# Those that `preflight launch` knows, and Horovod's own.
+# The launchers of `preflight launch`, and Horovod's own.
 Launcher = Literal[
-    "torchrun", "torch.distributed.launch", "spawn", "shell", "mpirun", "perseusrun", "horovodrun", "srun", "deepspeed",
-    "msrun", "torch_npu_run",
-]  # fmt: skip
+    "torchrun",
+    "torch.distributed.launch",
+    "spawn",
+    "shell",
+    "mpirun",
+    "perseusrun",
+    "horovodrun",
+    "srun",
+    "deepspeed",
+    "msrun",
+    "torch_npu_run",
+]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 DeviceCount = Annotated[StrictInt, Field(ge=0, le=64)]
-Mtu = Annotated[StrictInt, Field(ge=68, le=9702)]  # as hccn_tool takes it
+Mtu = Annotated[StrictInt, Field(ge=68, le=9702)]  # the range of hccn_tool

@@ -21,10 +21,10 @@ _LONGEST_LIST = 120  # characters of a list of hosts in a sentence
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """`node[01-03]` → ("node01", "node02", "node03"), in the order written.
+    """Return `node[01-03]` as ("node01", "node02", "node03"), in the order written.
 
-    Raises ValueError with a sentence for brackets that do not match, ranges that go down or are padded differently,
-    more than 65,536 names, and anything that is neither a host name nor an address.
+    Raises ValueError for brackets that do not match, for descending ranges and for different padding.
+    Also for more than 65,536 names, and for text that is neither a host name nor an address.
     """
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
@@ -37,7 +37,7 @@ def expand(text: str) -> tuple[str, ...]:
         _check_order(content)
     if wrong := re.search(r"[^A-Za-z0-9._:-]", "".join(_parts(outside, ","))):
         raise ValueError(f"{shown(text)} is no host name: it has {wrong[0]!r}")
-    # NodeSet sorts, and unites what is written twice; part by part, with ascending ranges, its order is ours.
+    # NodeSet sorts and merges names. With one part at a time and ascending ranges, it keeps our order.
     names = [name for part in parts if part for name in NodeSet(part, resolver=RESOLVER_NOGROUP)]
     if not names:
         raise ValueError(f"{shown(text)} names no host")
@@ -47,12 +47,15 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _parts(text: str, separators: str) -> list[str]:
-    """`a[1,2],b` → ["a[1,2]", "b"]"""
+    """Return `a[1,2],b` as ["a[1,2]", "b"]."""
     return [part.strip() for part in re.split(rf"[{separators}](?![^\[\]]*\])", text)]
 
 
 def _count(parts: Iterable[str]) -> int:
-    """How many names ["rack[1-2]node[01-16]", …] has; ValueError for ranges that are none, or for more than 65,536."""
+    """Return the number of names in ["rack[1-2]node[01-16]", …].
+
+    Raises ValueError for invalid ranges and for more than 65,536 names.
+    """
     count = 0
     for part in parts:
         count += math.prod(
@@ -64,7 +67,7 @@ def _count(parts: Iterable[str]) -> int:
 
 
 def _ranges(content: str) -> list[tuple[str, str]]:
-    """`01-04,7` → [("01", "04"), ("7", "7")]"""
+    """Return `01-04,7` as [("01", "04"), ("7", "7")]."""
     ranges = []
     for item in content.split(","):
         match = _RANGE.fullmatch(item.strip())
@@ -78,16 +81,21 @@ def _ranges(content: str) -> list[tuple[str, str]]:
 
 
 def _check_order(content: str) -> None:
-    """Raise ValueError for what NodeSet would silently reorder, unite or pad anew."""
+    """Raise ValueError for ranges that NodeSet would silently reorder, merge or pad differently."""
     ranges = _ranges(content)
     for (_, high), (low, _) in pairwise(ranges):
         if int(low) <= int(high):
             raise ValueError(f"{shown(f'[{content}]')} is not in ascending order")
-    numbers = [number for pair in ranges for number in pair]
+    _check_padding([number for pair in ranges for number in pair])
+
+
+def _check_padding(numbers: list[str]) -> None:
     padded = next((number for number in numbers if number.startswith("0") and len(number) > 1), None)
-    other = padded and next((number for number in numbers if len(number) != len(padded)), None)
-    if other:
-        raise ValueError(f"{padded} and {other} are padded differently")
+    if padded is None:
+        return
+    for number in numbers:
+        if len(number) != len(padded):
+            raise ValueError(f"{padded} and {number} are padded differently")
 
 
 def check_name(name: str) -> None:
@@ -106,18 +114,21 @@ def check_name(name: str) -> None:
 
 
 def fold(names: Iterable[str]) -> str:
-    """("node01", "node02", "gpu7") → "gpu7,node[01-02]"; for display. What NodeSet cannot read becomes a comma list."""
+    """Return ("node01", "node02", "gpu7") as "gpu7,node[01-02]", for display.
+
+    Names that NodeSet cannot read become a list with commas.
+    """
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-    wanted = list(names)
+    name_list = list(names)
     try:
-        return str(NodeSet.fromlist(wanted, resolver=RESOLVER_NOGROUP))
+        return str(NodeSet.fromlist(name_list, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError):
-        return ",".join(wanted)
+        return ",".join(name_list)
 
 
 def limit(cluster: Cluster, text: str) -> tuple[Host, ...]:
-    """The hosts of `cluster` that `text` names, in inventory order: node[01-03],node07 or node[01-16]!node03.
+    """Return the hosts of `cluster` in `text`, in inventory order: node[01-03],node07 or node[01-16]!node03.
 
     All of ClusterShell's operators work, its groups do not. Raises UsageError for names that the inventory lacks.
     """
@@ -125,17 +136,17 @@ def limit(cluster: Cluster, text: str) -> tuple[Host, ...]:
 
     try:
         _count(_parts(text, ",!&^"))  # before NodeSet writes them all out
-        wanted = set(NodeSet(text, resolver=RESOLVER_NOGROUP))
+        requested = set(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as error:
         raise UsageError(f"--limit {text}: not a set of hosts like node[01-16],node20: {error}") from error
-    if not wanted:
+    if not requested:
         raise UsageError(f"--limit {text!r} names no host")
-    known = {host.name for host in cluster.hosts}
-    if unknown := sorted(wanted - known):
-        close = difflib.get_close_matches(unknown[0], known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"it has {_brief(known)}"
+    names = {host.name for host in cluster.hosts}
+    if unknown := sorted(requested - names):
+        close = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"it has {_brief(names)}"
         raise UsageError(f"--limit {text}: the inventory has no host {_brief(unknown)}; {hint}")
-    return tuple(host for host in cluster.hosts if host.name in wanted)
+    return tuple(host for host in cluster.hosts if host.name in requested)
 
 
 def _brief(names: Iterable[str]) -> str:

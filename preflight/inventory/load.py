@@ -1,4 +1,4 @@
-"""Read hosts.toml: file → TOML → sound document → Cluster, with every error at once and its line."""
+"""Reader of hosts.toml: from file to TOML to the document's valid part to Cluster. Reports all mistakes with lines."""
 
 import errno
 import re
@@ -7,40 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from preflight.bounded_file import read_bounded
-from preflight.inventory.errors import InventoryError, Problem, dotted
-from preflight.inventory.locate import Lines
+from preflight.inventory.errors import InventoryError, Mistake, dotted
+from preflight.inventory.key_lines import KeyLines
 from preflight.model.cluster import Cluster
 
-_LARGEST_FILE = 16 << 20  # bytes; a host in a table of its own with all addresses written out takes about 400
+_LARGEST_FILE = 16 << 20  # bytes; a table for one host with all its addresses takes about 400
 
 
 def load(path: Path, option: str = "--inventory") -> Cluster:
-    """The cluster that the file describes; `option` names it on the command line. Raises InventoryError; nothing is
-    contacted."""
+    """Return the cluster of the file. `option` is its option on the command line. Raises InventoryError."""
     return parse(_read(path, option), path)
 
 
 def tables(path: Path) -> dict[str, Any]:
-    """The file as TOML has it, not looked into. Raises InventoryError."""
+    """Return the file's TOML document without checks. Raises InventoryError."""
     return _toml(path, _read(path))
 
 
 def parse(text: str, path: Path) -> Cluster:
-    """The cluster that a file of this text describes. `path`: where relative paths start, and the name in errors."""
+    """Return the cluster of a file with this text. Errors name `path`, and relative paths start at its folder."""
     data = _toml(path, text)
-    # pydantic takes a tenth of a second to load, so only a command that reads an inventory pays for it.
-    from preflight.inventory.plan import give
-    from preflight.inventory.resolve import cluster_of, contradictions_in, entries_of
-    from preflight.inventory.sound import examine
+    # pydantic takes a tenth of a second to import, so only a command that reads an inventory imports it.
+    from preflight.inventory.resolve import resolve
 
-    sound, problems = examine(data)
-    if sound:
-        entries, mismatches = entries_of(sound)
-        given = give(sound.document, entries)
-        problems += [*mismatches, *contradictions_in(sound, entries, given)]
-    if sound is None or problems:
-        raise InventoryError(_told(path, Lines(text), problems))
-    return cluster_of(sound.document, entries, given, path.absolute().parent)
+    cluster, mistakes = resolve(data, path.absolute().parent)
+    if cluster is None:
+        raise InventoryError(_message(path, KeyLines(text), mistakes))
+    return cluster
 
 
 def _read(path: Path, option: str = "--inventory") -> str:
@@ -64,10 +57,10 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
-        if place:
-            what = str(error)[: place.start()]
-            raise InventoryError(f"{path}:{place[1]}: column {place[2]}: not TOML: {what}") from error
+        position = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
+        if position:
+            reason = str(error)[: position.start()]
+            raise InventoryError(f"{path}:{position[1]}: column {position[2]}: not TOML: {reason}") from error
         raise InventoryError(f"{path}:{len(text.splitlines())}: not TOML: {error}") from error
     except RecursionError as error:
         raise InventoryError(f"{path}: brackets are nested too deeply") from error
@@ -78,9 +71,9 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     return data
 
 
-def _told(path: Path, lines: Lines, problems: list[Problem]) -> str:
-    told = []
-    for line, problem in sorted(((lines.of(problem.at), problem) for problem in problems), key=lambda pair: pair[0]):
-        other = f"; first on line {lines.of(problem.first)}" if problem.first else ""
-        told.append(f"{path}:{line}: {dotted(problem.at)}: {problem.text}{other}")
-    return "\n".join([f"{len(told)} {'error' if len(told) == 1 else 'errors'} in the inventory", *told])
+def _message(path: Path, lines: KeyLines, mistakes: list[Mistake]) -> str:
+    text = []
+    for line, mistake in sorted(((lines.of(mistake.at), mistake) for mistake in mistakes), key=lambda pair: pair[0]):
+        reference = f"; first on line {lines.of(mistake.first)}" if mistake.first else ""
+        text.append(f"{path}:{line}: {dotted(mistake.at)}: {mistake.text}{reference}")
+    return "\n".join([f"{len(text)} {'error' if len(text) == 1 else 'errors'} in the inventory", *text])

@@ -1,88 +1,56 @@
-"""The sound part of a document → the Cluster, every host and device written out; and what contradicts itself in it."""
+"""Cluster from a TOML document, with every host and device by itself; or the document's mistakes."""
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from preflight.inventory import address_rules, contradictions
-from preflight.inventory.errors import Problem
+from preflight.inventory.contradictions import find_contradictions
+from preflight.inventory.device_addresses import Devices, HostEntry, devices_of, in_amp_mode
+from preflight.inventory.errors import Mistake
 from preflight.inventory.hostset import MOST_HOSTS
-from preflight.inventory.plan import Devices, Entry, in_amp_mode
-from preflight.inventory.schema import Document, GateTable, HostSetupTable, HostTable, JobTable, ProbeTable, SshTable
-from preflight.inventory.sound import Sound
+from preflight.inventory.schema import Document, GateTable, HostSetupTable, JobTable, ProbeTable, SshTable
+from preflight.inventory.valid_part import ValidPart, examine
 from preflight.model.cluster import Cluster, Host, HostSetup, JobInputs, Machine, ProbeSettings, Product, Ssh, Waiver
 from preflight.model.gate import Context, GatePolicy, Unknown
 from preflight.model.ports import PortSet
 
-_BACKEND = {Product.NVIDIA: "nccl", Product.CPU: "gloo"}  # else hccl
-_HCCL_DEADLINE = 180.0  # HCCL itself waits up to 170 s before it says what is wrong
+_BACKEND = {Product.NVIDIA: "nccl", Product.CPU: "gloo"}  # hccl for all other products
+_HCCL_DEADLINE = 180.0  # seconds; HCCL waits up to 170 s before it reports an error
 _DEADLINE = 60.0
 
 
-def entries_of(sound: Sound) -> tuple[list[Entry], list[Problem]]:
-    """Every host by itself, in the file's order; and ranges that do not match or lead too far."""
-    entries: list[Entry] = []
-    problems = []
-    for number, table in sound.hosts():
+def resolve(data: dict[str, Any], folder: Path) -> tuple[Cluster | None, list[Mistake]]:
+    """Return the cluster of a TOML document; if it has mistakes, None and all of them.
+
+    Relative paths of keys start at `folder`.
+    """
+    valid, mistakes = examine(data)
+    if valid is None:
+        return None, mistakes
+    entries, mismatches = _entries(valid)
+    devices = devices_of(valid.document, entries)
+    mistakes += [*mismatches, *find_contradictions(valid, entries, devices)]
+    return None if mistakes else _cluster(valid.document, entries, devices, folder), mistakes
+
+
+def _entries(valid: ValidPart) -> tuple[list[HostEntry], list[Mistake]]:
+    """Return every host by itself, in the file's order; and mistakes: ranges that do not match, too many hosts."""
+    entries: list[HostEntry] = []
+    mistakes = []
+    for number, table in valid.hosts():
         addresses = table.address or table.name
-        if not _range_fits(table):
+        if not table.range_fits:
             text = f"{len(addresses)} addresses for {len(table.name)} names"
-            problems.append(Problem(("hosts", number, "address"), text))
+            mistakes.append(Mistake(("hosts", number, "address"), text))
             addresses = table.name
         if len(entries) + len(table.name) > MOST_HOSTS:
-            problems.append(Problem(("hosts", number), f"more than {MOST_HOSTS} hosts"))
+            mistakes.append(Mistake(("hosts", number), f"more than {MOST_HOSTS} hosts"))
             break
-        named = zip(table.name, addresses, strict=True)
-        entries += (Entry(number, table, *pair, nth) for nth, pair in enumerate(named))
-    return entries, problems
+        pairs = zip(table.name, addresses, strict=True)
+        entries += (HostEntry(number, table, *pair, nth) for nth, pair in enumerate(pairs))
+    return entries, mistakes
 
 
-def _range_fits(table: HostTable) -> bool:
-    """Whether the table's range of addresses, where it has one, goes with its range of names."""
-    return not table.address or len(table.address) == len(table.name)
-
-
-def contradictions_in(sound: Sound, entries: list[Entry], given: list[Devices]) -> Iterator[Problem]:
-    """Everything that cannot be. A rule is left out where a table that it needs has lost something: what it would say
-    could be wrong."""
-    document = sound.document
-    yield from contradictions.of_names(entries)
-    if sound.intact("cluster", "ports"):
-        yield from contradictions.of_ports(document)
-    if sound.intact("cluster", "machine"):
-        yield from contradictions.of_the_machine(document)
-    if sound.intact("cluster", "host_setup", "hosts"):
-        yield from contradictions.of_the_setup(document, [entry for entry in entries if _range_fits(entry.table)])
-    if sound.intact("probe"):
-        yield from contradictions.of_the_probe(document)
-    if sound.intact("gate"):
-        yield from contradictions.of_the_gate(document)
-    if sound.intact("cluster", "ssh", "hosts"):
-        yield from contradictions.of_the_way_there(document, entries)
-    if sound.intact("hosts"):
-        yield from contradictions.of_waivers(((number, waiver.host) for number, waiver in sound.waivers()), entries)
-    if not sound.intact("cluster"):
-        return
-    yield from address_rules.of_the_cluster(document)
-    if sound.intact("device_addresses"):
-        yield from address_rules.of_the_plan(document)
-    whole_plan = sound.intact("device_addresses", "hosts")
-    judged = {entry.number: entry for entry in entries if ("hosts", entry.number) not in sound.damaged}
-    for entry in judged.values():
-        yield from address_rules.of_a_host(document, entry)
-    placed = [
-        address_rules.Placed(entry, device)
-        for entry, devices in zip(entries, given, strict=True)
-        for device in devices
-        if entry.number in judged and (whole_plan or entry.table.device_addresses is not None)
-    ]
-    if whole_plan:
-        yield from address_rules.of_hosts_for_the_plan(document, entries, placed)
-    if document.cluster.product.is_npu:
-        yield from address_rules.of_devices(document, entries, placed)
-
-
-def cluster_of(document: Document, entries: list[Entry], given: list[Devices], folder: Path) -> Cluster:
-    """The cluster that a document without contradictions describes. Relative paths of keys start at `folder`."""
+def _cluster(document: Document, entries: list[HostEntry], devices: list[Devices], folder: Path) -> Cluster:
     ports = document.ports
     return Cluster(
         name=document.cluster.name,
@@ -93,9 +61,9 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
                 address=entry.address,
                 ssh=_ssh(document.ssh, entry.table.ssh, folder),
                 nic=entry.table.nic or document.network.nic,
-                devices=devices,
+                devices=host_devices,
             )
-            for entry, devices in zip(entries, given, strict=True)
+            for entry, host_devices in zip(entries, devices, strict=True)
         ),
         cidrs=tuple(document.cluster.cidrs),
         fabric=document.cluster.fabric,
@@ -119,12 +87,12 @@ def cluster_of(document: Document, entries: list[Entry], given: list[Devices], f
 
 
 def _ssh(common: SshTable, own: SshTable, folder: Path) -> Ssh:
-    """The host's own settings over the cluster's."""
-    said = {name: getattr(table, name) for table in (common, own) for name in table.model_fields_set}
+    """Return the cluster's settings, overridden by the host's own."""
+    settings = {name: getattr(table, name) for table in (common, own) for name in table.model_fields_set}
     for name in ("key", "known_hosts"):
-        if name in said:
-            said[name] = str(folder / said[name])
-    return Ssh(**said)
+        if name in settings:
+            settings[name] = str(folder / settings[name])
+    return Ssh(**settings)
 
 
 def _setup(table: HostSetupTable) -> HostSetup:
@@ -144,7 +112,7 @@ def _gate(table: GateTable) -> GatePolicy:
         required=table.required,
         optional=table.optional,
         off=table.off,
-        unknown={Context(name): Unknown(said) for name, said in table.unknown.model_dump().items()},
+        unknown={Context(name): Unknown(policy) for name, policy in table.unknown.model_dump().items()},
         drain=table.drain_at_most,
         undrain=table.undrain,
         requeues=table.requeues,

@@ -1,4 +1,4 @@
-"""The shape of hosts.toml: one pydantic model a table. What one table says about another is looked at in `resolve`."""
+"""Schema of hosts.toml: one pydantic model for each table. `contradictions` compares the tables with each other."""
 
 from typing import Annotated, Literal
 
@@ -64,8 +64,10 @@ class ClusterTable(_Table):
 
 
 class MachineTable(_Table):
-    """What every GPU of the cluster has, and which RDMA devices jobs use; what is not said is as preflight knows the
-    model, or as most hosts have it."""
+    """NVLinks and MIG mode of every GPU, and the RDMA devices that jobs use.
+
+    Missing values come from preflight's data about the model, or from the majority of the hosts.
+    """
 
     nvlinks: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
     nvlink_speed: Bandwidth | None = None
@@ -87,11 +89,11 @@ class NetworkTable(_Table):
     nic: Nic | None = None
 
 
-class _Plan(_Table):
-    """What both plans share: which place each host has among the addresses.
+class _AddressPlan(_Table):
+    """Common part of both plans: the place of each host among the addresses.
 
-    `by` "order": the hosts' order in the file; "name": the number in the host's name, or its `slot`, so that a host
-    keeps its addresses whatever is added. `first_host`: the number of the host that has the first place.
+    `by` "order" uses the hosts' order in the file. `by` "name" uses the number in the host's name, or its `slot`;
+    a host then keeps its addresses when others are added. `first_host` is the number of the first host.
     """
 
     by: Literal["order", "name"] = "order"
@@ -99,8 +101,8 @@ class _Plan(_Table):
     detect: Detect | None = None
 
 
-class FourSubnets(_Plan):
-    """The rule of Atlas A1 in SMP mode: devices j and j + 4 share subnet j."""
+class FourSubnets(_AddressPlan):
+    """Plan for Atlas A1 in SMP mode: devices j and j + 4 share subnet j."""
 
     plan: Literal["four-subnets"]
     subnets: Annotated[list[Network], Field(min_length=4, max_length=4)]
@@ -108,8 +110,8 @@ class FourSubnets(_Plan):
     gateways: Annotated[list[Address], Field(min_length=4, max_length=4)] | None = None
 
 
-class OneSubnet(_Plan):
-    """Consecutive addresses, host by host, device by device. `per_host`: the addresses that a place has, `by` name."""
+class OneSubnet(_AddressPlan):
+    """Plan with consecutive addresses by host and device. `per_host` is the number of addresses a host, `by` name."""
 
     plan: Literal["one-subnet"]
     subnet: Network
@@ -130,14 +132,14 @@ class PortsTable(_Table):
 
     @property
     def hccl(self) -> PortSet:
-        """The host ports that HCCL binds; what would lie above the last port there is, is left out."""
+        """Return the host ports that HCCL binds, without numbers above the last port."""
         if self.hccl_host_range is not None:
             return self.hccl_host_range if isinstance(self.hccl_host_range, PortSet) else PortSet()
         return PortSet.of([(self.hccl_base, min(self.hccl_base + self.hccl_count - 1, LAST_PORT))])
 
     @property
     def named(self) -> dict[int, str]:
-        """Port → the key that names it; of two keys with one port the first."""
+        """Return port → key; for two keys with one port, the first."""
         named = {getattr(self, key): key for key in reversed(NAMED_PORTS) if getattr(self, key) is not None}
         return dict(reversed(named.items()))
 
@@ -154,7 +156,7 @@ class HostSetupTable(_Table):
 
 
 class ExpectTable(_Table):
-    """GB/s of bus bandwidth, by the probe's scopes."""
+    """Expected bus bandwidth in GB/s, by the probe's scopes."""
 
     pair: Bandwidth | None = None
     rail: Bandwidth | None = None
@@ -187,7 +189,7 @@ class JobTable(_Table):
 
 
 class UnknownTable(_Table):
-    """What becomes of a job where nobody can say whether the host is good, by who asks."""
+    """Policy for a job on a host with an unknown verdict, by the caller of the gate."""
 
     prolog: Unknown = UNKNOWN[Context.PROLOG]
     epilog: Unknown = UNKNOWN[Context.EPILOG]
@@ -222,6 +224,11 @@ class HostTable(_Table):
     gateways: list[Address] | None = None
     detect: list[Address] | None = None
 
+    @property
+    def range_fits(self) -> bool:
+        """Return true unless the range of addresses has another length than the range of names."""
+        return not self.address or len(self.address) == len(self.name)
+
 
 class WaiverTable(_Table):
     check: Text
@@ -232,7 +239,7 @@ class WaiverTable(_Table):
 
 
 class Document(_Table):
-    """hosts.toml as a whole."""
+    """The whole hosts.toml."""
 
     cluster: ClusterTable
     machine: MachineTable = MachineTable()

@@ -128,9 +128,9 @@ class Speakers(Generic[M]):
                 if message is not None:
                     self._spoken.add(host.name)
                     self._said.put(Said(host.name, message))
-            trouble = channel.trouble()
+            error = channel.error()
             last = printed(channel)[-1:]  # where a Python that could not run it says why
-            why = trouble.summary if trouble else ": ".join([why, *last])
+            why = error.summary if error else ": ".join([why, *last])
         except TransportError as error:
             why = error.summary
         except Exception as error:  # a thread that dies in silence would leave the run waiting

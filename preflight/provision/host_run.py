@@ -20,7 +20,7 @@ from preflight.provision import reverts
 from preflight.provision.accept import operators_files
 from preflight.provision.this_network import network_id
 from preflight.transport.programs import source
-from preflight.transport.types import Answer, Program, Transport, TransportError, Trouble
+from preflight.transport.types import Answer, ErrorKind, Program, Transport, TransportError
 
 T = TypeVar("T")
 Person = Callable[[str, float], bool]  # asks for a host and so many seconds: whether a new login to it works
@@ -37,7 +37,7 @@ _PAUSE = 1.0  # seconds between two attempts to get in again
 _ATTEMPTS = 2  # to confirm, at least
 _PROGRAM_SECONDS = 60.0  # for a host's program without its devices
 _DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
-_MAYBE_BEGUN = (Trouble.CLOSED, Trouble.TIMEOUT)  # after any other trouble, nothing was begun on the host
+_MAYBE_BEGUN = (ErrorKind.CLOSED, ErrorKind.TIMEOUT)  # after any other error, nothing was begun on the host
 
 
 # What the host program answers: see preflight/remote/apply/main.py.
@@ -216,7 +216,7 @@ class HostRun:
         except framed.NoAnswer as error:
             return HostOutcome(lost(changes, _named(self._host, error), self._run))
         except TransportError as error:
-            if error.trouble in _MAYBE_BEGUN:
+            if error.kind in _MAYBE_BEGUN:
                 return HostOutcome(lost(changes, error.summary, self._run))
             return HostOutcome(refused(changes, error.summary))
         if answer.guarded:

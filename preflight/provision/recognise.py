@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.inventory import InventoryError, dump, parse
-from preflight.inventory.plan import number_of
+from preflight.inventory.device_addresses import number_of
 from preflight.model.cluster import Device, Host
 
 _MOST_PER_HOST = 64  # addresses that a place of a plan can have

@@ -4,7 +4,7 @@ Python 3.6 syntax; its text is an argument of the command, and no secret. $PREFL
 $PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes. Where an engine does not carry stdin as it is,
 $PREFLIGHT_CALL has addresses (host:port,…): a connection to the first that answers, which begins with a line of the
 nonce, then takes the place of stdin and stderr. With $PREFLIGHT_KEY both sides prove first that they have that key, as
-transport/engine/proof.py says, and the exit code is NOBODY where nobody does. $PREFLIGHT_NODE is this node's name,
+transport/engine/handshake.py says, and the exit code is NOBODY where nobody does. $PREFLIGHT_NODE is this node's name,
 where its starter knows it.
 
 stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The

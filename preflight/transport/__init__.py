@@ -1,4 +1,4 @@
-"""How a host is reached: Fabric's ssh, the system's ssh, or this machine itself; many hosts at once.
+"""Transports to hosts: Fabric's ssh, the system's ssh, or this machine; and work on many hosts at once.
 
 Importing this loads neither paramiko nor Fabric; `open_transport` does, where the inventory asks for them.
 """
@@ -8,23 +8,23 @@ from preflight.transport.fanout import fan_out
 from preflight.transport.types import (
     Answer,
     Channel,
+    ErrorKind,
     Options,
     Program,
     Progress,
     Transport,
     TransportError,
-    Trouble,
 )
 
 __all__ = [
     "Answer",
     "Channel",
+    "ErrorKind",
     "Options",
     "Program",
     "Progress",
     "Transport",
     "TransportError",
-    "Trouble",
     "fan_out",
     "open_transport",
 ]

@@ -1,7 +1,7 @@
-"""One host's turn: what it waits for right now, and how to break it off from another thread.
+"""Work on one host: the step at which it waits, and a way to break it off from another thread.
 
-The transports report here, the fan-out reads here; so an abandoned host can be named together with what it was
-waiting for, and its connection can be dropped under it. Outside a fan-out the reports go nowhere.
+The transports report their steps here and the fan-out reads them. So the error of a host that timed out names the
+step, and its connection can be dropped. Outside a fan-out the reports go nowhere.
 """
 
 import threading
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 
 class Attempt:
-    """The work on one host in one thread."""
+    """Work on one host in one thread."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -26,7 +26,7 @@ class Attempt:
 
     @contextmanager
     def breakable(self, breaker: Callable[[], None]) -> Iterator[None]:
-        """While inside, `break_off` calls `breaker`, which has to make a blocked call in this thread return."""
+        """Have `break_off` call `breaker` while inside. `breaker` must make a blocked call in this thread return."""
         with self._lock:
             self._breakers.append(breaker)
             broken = self._broken
@@ -39,7 +39,7 @@ class Attempt:
                 self._breakers.remove(breaker)
 
     def break_off(self) -> None:
-        """Make whatever the thread is doing end soon; callable from any thread."""
+        """Make the thread's current call end soon. Callable from any thread."""
         with self._lock:
             self._broken = True
             breakers = tuple(self._breakers)
@@ -52,7 +52,7 @@ _current = threading.local()
 
 
 def current() -> Attempt:
-    """The calling thread's attempt."""
+    """Return the calling thread's attempt."""
     if not hasattr(_current, "attempt"):
         _current.attempt = Attempt()
     attempt: Attempt = _current.attempt
@@ -64,6 +64,6 @@ def begin(attempt: Attempt) -> None:
     _current.attempt = attempt
 
 
-def waiting_for(what: str) -> None:
-    """Report what the calling thread waits for from now on, as a noun: "the ssh banner"."""
-    current().waiting_for = what
+def waiting_for(step: str) -> None:
+    """Report the step at which the calling thread waits from now on, as a noun: "the ssh banner"."""
+    current().waiting_for = step

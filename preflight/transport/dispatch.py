@@ -1,4 +1,4 @@
-"""One transport for a cluster whose hosts are reached in different ways."""
+"""One transport for a cluster with hosts of several transports."""
 
 from types import TracebackType
 
@@ -7,7 +7,7 @@ from preflight.transport.types import Answer, Channel, Options, Program, Transpo
 
 
 def open_transport(cluster: Cluster, options: Options) -> "Dispatch":
-    """The way to all hosts of the cluster, each by its `ssh.transport`. Nothing is contacted yet."""
+    """Return a transport to all hosts of the cluster, each by its `ssh.transport`. Nothing is contacted yet."""
     return Dispatch({kind: _open(kind, options) for kind in {host.ssh.transport for host in cluster.hosts}})
 
 
@@ -29,7 +29,7 @@ def _open(kind: str, options: Options) -> Transport:
 
 
 class Dispatch:
-    """See `preflight.transport.types.Transport`; also a context manager that closes it."""
+    """`Transport` that passes each host to its own transport. Also a context manager that closes them."""
 
     def __init__(self, transports: dict[str, Transport]) -> None:
         self._transports = transports

@@ -1,7 +1,7 @@
-"""stdin, stdout and stderr of a program behind a channel of paramiko, moved by one thread.
+"""stdin, stdout and stderr of a program on a channel of paramiko, moved by one thread.
 
-paramiko itself offers waiting calls for one stream at a time. Whoever writes all before it reads waits forever for a
-program that does the same.
+paramiko offers blocking calls for one stream at a time. A client that writes all its data before it reads blocks
+forever if the program does the same.
 """
 
 import contextlib
@@ -13,19 +13,19 @@ from paramiko import Channel
 from preflight.transport.streams import Chunk
 
 _READ = 1 << 18  # bytes at a time
-_WRITE = 1 << 15  # bytes at a time: what a message of ssh holds
-_LOOK_AGAIN = 0.02  # seconds between two looks whether the other side takes more, while it takes nothing
+_WRITE = 1 << 15  # bytes at a time: the capacity of an ssh message
+_POLL = 0.02  # seconds between two tries to write while the window of the other side is full
 
 
 class _Bell(threading.Event):
-    """Rung by paramiko's buffers when data or the end arrives; only the reader silences it.
+    """Event that paramiko's buffers set when data or the end arrives. Only the reader resets it.
 
-    `Channel.fileno` does a similar thing with a pipe a channel: two more open files, and a wake-up gets lost when
-    stdout is emptied while stderr is filled.
+    `Channel.fileno` is similar, but uses a pipe for each channel: two more open files. And a wake-up is lost if stdout
+    is emptied while stderr is filled.
     """
 
     def clear(self) -> None:
-        """What paramiko calls when one of the two buffers is empty."""
+        """Do nothing: paramiko calls this when one of the two buffers is empty."""
 
     def silence(self) -> None:
         super().clear()
@@ -37,26 +37,26 @@ class Pipes:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._bell = _Bell()
-        self._food = b""
-        self._eaten = 0
+        self._input = b""
+        self._written = 0
         channel.in_buffer.set_event(self._bell)
         channel.in_stderr_buffer.set_event(self._bell)
 
     def send(self, data: bytes) -> None:
-        """Write all of `data`; raises OSError, EOFError or SSHException if nobody reads any more."""
+        """Write all of `data`. Raises OSError, EOFError or SSHException if the program no longer reads."""
         self.channel.sendall(data)
 
     def feed(self, data: bytes) -> None:
         """Have `chunks` write `data` to stdin and then close it."""
-        self._food = data
+        self._input = data
         if not data:
             self._end()
 
     def chunks(self) -> Iterator[Chunk]:
-        """What arrives until the end of both streams; what is to be fed is written meanwhile."""
+        """Yield the output until the end of both streams. Meanwhile write the data of `feed`."""
         while True:
             self._bell.silence()
-            at_end = self.channel.closed or self.channel.eof_received  # looked at first: data arrives before the end
+            at_end = self.channel.closed or self.channel.eof_received  # read first: data arrives before the end
             wrote = self._write_some()
             if self.channel.recv_ready():
                 yield False, self.channel.recv(_READ)
@@ -65,23 +65,23 @@ class Pipes:
             elif at_end:
                 return
             elif not wrote:
-                # That the other side takes more again rings no bell.
-                self._bell.wait(_LOOK_AGAIN if self._food else None)
+                # No event signals that the window of the other side opens again.
+                self._bell.wait(_POLL if self._input else None)
 
     def _write_some(self) -> bool:
-        """Write as much as is taken without waiting; whether that was anything.
+        """Write as much as possible without waiting. Return true if any data was written.
 
-        A program that ends without reading all of it has its reasons; they are in its exit code and stderr.
+        A program may end without reading all of it; its exit code and stderr then show the reason.
         """
-        if not self._food or not self.channel.send_ready():
+        if not self._input or not self.channel.send_ready():
             return False
         try:
-            count = self.channel.send(self._food[self._eaten : self._eaten + _WRITE])
+            count = self.channel.send(self._input[self._written : self._written + _WRITE])
         except OSError:
             count = 0
-        self._eaten += count
-        if not count or self._eaten >= len(self._food):
-            self._food = b""
+        self._written += count
+        if not count or self._written >= len(self._input):
+            self._input = b""
             self._end()
         return True
 

@@ -1,8 +1,8 @@
-"""Hosts through Fabric: its `Connection`, made safe, opens and authenticates; programs run on a channel of our own.
+"""Transport through Fabric: its `Connection` opens and authenticates; programs run on our own channel.
 
-Fabric's own `Connection` accepts any host key, opens a bastion anew for every host, waits without limits and polls from
-three threads while a command runs (Fabric 3.2). Here: strict host keys, one bastion connection for all, a limit on
-every step, and a host costs one thread and a timer besides paramiko's thread.
+Fabric's own `Connection` (3.2) accepts any host key, opens a bastion for every host, waits without limits and polls
+from three threads while a command runs. This transport has strict host keys, one connection to a bastion, and a limit
+on every step. A host costs one thread and a timer besides paramiko's thread.
 """
 
 import contextlib
@@ -21,37 +21,33 @@ from paramiko import Transport as Session
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from preflight.model.cluster import Host
-from preflight.transport import attempt, troubles
+from preflight.transport import attempt, errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
 from preflight.transport.fabric_pipes import Pipes
 from preflight.transport.host_keys import HostKeys
 from preflight.transport.known_hosts import HostKey
-from preflight.transport.login import KeyFiles, Login
+from preflight.transport.login import KeyFiles, KeyLogin
 from preflight.transport.retry import once_more
 from preflight.transport.ssh_config import Endpoint, SshConfig
-from preflight.transport.streams import STDERR_TAIL, Output, Tail, split_lines
+from preflight.transport.streams import STDERR_TAIL, BoundedOutput, Tail, split_lines
 from preflight.transport.types import Answer, Channel, Options, Program, TransportError
 
-# paramiko logs tracebacks for every host that hangs up; what went wrong is in our own sentences.
+# paramiko logs a traceback for every host that hangs up; our own errors report the cause.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
-# What a broken or closed paramiko session raises, depending on where it was waiting.
+# Exceptions of a broken or closed paramiko session; the type depends on the call.
 _BROKEN = (SSHException, OSError, EOFError)
 
-# sshd drops new connections from 10 unauthenticated ones on (MaxStartups); a bastion is asked for no more than this.
-_SENDING = 1.0  # seconds that closing a forwarded channel waits for data on its way
-_HANDSHAKES_PER_BASTION = 8
-
-
-_EXIT_CODE = 1.0  # seconds that a program's exit code may come after the end of its output
-
+_HANDSHAKES_PER_BASTION = 8  # sshd drops new connections from 10 unauthenticated ones on (MaxStartups)
+_SEND_TIMEOUT = 1.0  # seconds that `close` of a forwarded channel waits for a sender
+_EXIT_CODE_TIMEOUT = 1.0  # seconds from the end of a program's output to its exit code
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 
 
 class FabricTransport:
-    """See `preflight.transport.types.Transport`."""
+    """`Transport` through Fabric and paramiko."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -70,11 +66,11 @@ class FabricTransport:
                 waiting_for("the program")
                 answer = _run(link, self._call(host, link, program), limit=limit, started=started, timeout=timeout)
         except Exception as error:
-            if not _is_the_hosts_fault(error, link):
+            if not _is_host_error(error, link):
                 raise
             if time.monotonic() - started >= timeout:
-                raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
-            raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+                raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
+            raise errors.closed(link.target, errors.one_line(str(error)) or "it was closed") from None
         finally:
             self._forget(link)
         return answer
@@ -84,15 +80,17 @@ class FabricTransport:
         link = self._log_in(self._ssh_config.endpoint(host), deadline)
         try:
             with attempt.current().breakable(link.drop):
-                agent = _Agent(link, self._call(host, link, program), deadline, forget=lambda: self._forget(link))
+                agent = _FabricChannel(
+                    link, self._call(host, link, program), deadline, forget=lambda: self._forget(link)
+                )
         except Exception as error:
-            at_fault = _is_the_hosts_fault(error, link)
+            is_host_error = _is_host_error(error, link)
             self._forget(link)
-            if not at_fault:
+            if not is_host_error:
                 raise
             if time.monotonic() >= deadline:
-                raise troubles.timed_out(link.place, timeout, attempt.current().waiting_for) from None
-            raise troubles.closed(link.place, troubles.one_line(str(error)) or "it was closed") from None
+                raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
+            raise errors.closed(link.target, errors.one_line(str(error)) or "it was closed") from None
         link.keep()
         return agent
 
@@ -103,7 +101,7 @@ class FabricTransport:
             self._forget(link)
 
     def _call(self, host: Host, link: "_Link", program: Program) -> Call:
-        return Call(link.place, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
+        return Call(link.target, program, sudo=host.ssh.sudo, password=self._options.sudo_password)
 
     def _forget(self, link: "_Link") -> None:
         link.drop()
@@ -111,13 +109,13 @@ class FabricTransport:
             self._links.discard(link)
 
     def _log_in(self, endpoint: Endpoint, deadline: float) -> "_Link":
-        """A connection on which a program can be run."""
+        """Return a connection on which a program can run."""
         return once_more(lambda: self._log_in_once(endpoint, deadline), deadline)
 
     def _log_in_once(self, endpoint: Endpoint, deadline: float) -> "_Link":
         bastion = self._bastion(endpoint.via, deadline) if endpoint.via else None
         with bastion.handshakes if bastion else contextlib.nullcontext():
-            seconds = self._patience(deadline)
+            seconds = self._step_timeout(deadline)
             stream = bastion.forward(endpoint, seconds) if bastion else _tcp(endpoint, seconds)
             link = _Link(endpoint, stream, deadline)
             with self._lock:
@@ -130,37 +128,37 @@ class FabricTransport:
                 raise
             return link
 
-    def _patience(self, deadline: float) -> float:
+    def _step_timeout(self, deadline: float) -> float:
         return max(0.1, min(self._options.connect_timeout, deadline - time.monotonic()))
 
     def _open(self, link: "_Link", deadline: float) -> None:
-        """Banner, key exchange, host key, login."""
+        """Do banner, key exchange, host key check and login."""
         endpoint = link.endpoint
-        place = endpoint.place
-        patience = self._patience(deadline)
-        known = self._host_keys.known(endpoint.known_hosts)
+        target = endpoint.target
+        timeout = self._step_timeout(deadline)
+        known_hosts = self._host_keys.known(endpoint.known_hosts)
 
-        def new_session(stream: socket.socket | SshChannel, **settings: object) -> Session:
-            session = Session(stream, **settings)  # type: ignore[arg-type]  # a Channel is as good as a socket
-            session.handshake_timeout = patience
-            _prefer(session, known.key_types(endpoint.known_as))
+        def new_session(stream: socket.socket | SshChannel, **settings: Any) -> Session:
+            session = Session(cast(socket.socket, stream), **settings)
+            session.handshake_timeout = timeout
+            _prefer(session, known_hosts.key_types(endpoint.known_as))
             link.session = session
             return session
 
         connection = Connection(
-            place.address,
-            user=place.user,
-            port=place.port,
-            # No configuration of Fabric's own (/etc/fabric.yml, FABRIC_*): a gateway or a password there would bypass
-            # ours. One each: a Connection writes to it, and what it holds is away for a moment meanwhile.
+            target.address,
+            user=target.user,
+            port=target.port,
+            # Fabric's own configuration (/etc/fabric.yml, FABRIC_*) is not read: its gateway would bypass ours.
+            # One object for each Connection: a Connection changes it.
             config=Config(lazy=True, ssh_config=SSHConfig()),
             connect_kwargs={
                 "sock": link.stream,
                 "transport_factory": new_session,
-                "auth_strategy": Login(endpoint, self._key_files),
-                "banner_timeout": patience,
+                "auth_strategy": KeyLogin(endpoint, self._key_files),
+                "banner_timeout": timeout,
                 "auth_timeout": max(0.1, min(self._options.auth_timeout, deadline - time.monotonic())),
-                "channel_timeout": patience,
+                "channel_timeout": timeout,
             },
         )
         connection.client.set_missing_host_key_policy(_Policy(endpoint, self._host_keys))
@@ -169,18 +167,18 @@ class FabricTransport:
         try:
             connection.open()
         except Exception as error:
-            if not _is_the_hosts_fault(error, link):
+            if not _is_host_error(error, link):
                 raise
             seconds = time.monotonic() - started
-            if seconds >= patience or time.monotonic() >= deadline:
-                raise troubles.timed_out(place, seconds, attempt.current().waiting_for) from None
-            raise troubles.hung_up(place, troubles.one_line(str(error)) or "it hung up") from None
+            if seconds >= timeout or time.monotonic() >= deadline:
+                raise errors.timed_out(target, seconds, attempt.current().waiting_for) from None
+            raise errors.hung_up(target, errors.one_line(str(error)) or "it hung up") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
-        """The one connection to a bastion; whoever comes first opens it, the others wait for the outcome."""
+        """Return the one connection to a bastion. The first caller opens it; the others wait for the result."""
         with self._lock:
             bastion = self._bastions.setdefault(endpoint, _Bastion())
-        waiting_for(f"the bastion {endpoint.place.address}")
+        waiting_for(f"the bastion {endpoint.target.address}")
         with bastion.opening:
             if bastion.failure is None and not (bastion.link and bastion.link.is_open):
                 try:
@@ -192,10 +190,10 @@ class FabricTransport:
 
 
 class _Link:
-    """One connection from its first byte to its end. Can be dropped from any thread, at any stage.
+    """One connection from its first byte to its end. Any thread can drop it, at any stage.
 
-    It drops itself at `deadline` unless it is kept: not every wait inside paramiko has an end of its own (a server
-    that sends one banner line after the other, one that never answers the request to run a command).
+    It drops itself at `deadline` unless `keep` is called, because some waits inside paramiko have no timeout.
+    Examples are a server that sends endless banner lines, and one that never answers the request to run a command.
     """
 
     def __init__(self, endpoint: Endpoint, stream: socket.socket | SshChannel, deadline: float) -> None:
@@ -207,12 +205,12 @@ class _Link:
         self._watchdog.start()
 
     def keep(self) -> None:
-        """From here on there is no deadline."""
+        """Remove the deadline."""
         self._watchdog.cancel()
 
     @property
-    def place(self) -> troubles.Place:
-        return self.endpoint.place
+    def target(self) -> errors.Target:
+        return self.endpoint.target
 
     @property
     def is_open(self) -> bool:
@@ -230,7 +228,7 @@ class _Link:
         self.stream.close()
 
     def execute(self, command: str) -> SshChannel:
-        """A channel on which `command` runs."""
+        """Return a channel on which `command` runs."""
         if self.session is None:
             raise EOFError
         channel = self.session.open_session()
@@ -239,10 +237,10 @@ class _Link:
 
 
 class _Forwarded:
-    """A forwarded channel that sends nothing after it was closed.
+    """Forwarded channel that sends nothing after `close`.
 
-    paramiko lets go of its lock between building a data message and sending it. If another thread closes the channel in
-    between, the data goes to a channel that OpenSSH has freed, and OpenSSH ends the connection of all hosts for it
+    paramiko releases its lock between building a data message and sending it. Another thread may close the channel in
+    between. OpenSSH then receives data for a channel that it has freed, and ends the connection of all hosts
     ("data packet referred to nonexistent channel").
     """
 
@@ -259,8 +257,8 @@ class _Forwarded:
 
     def close(self) -> None:
         self._closed = True
-        # A sender that waits for the other side to read is not waited for.
-        free = self._sending.acquire(timeout=_SENDING)
+        # A sender may be blocked by the other side, so the wait for it is limited.
+        free = self._sending.acquire(timeout=_SEND_TIMEOUT)
         self._channel.close()
         if free:
             self._sending.release()
@@ -270,7 +268,7 @@ class _Forwarded:
 
 
 class _Bastion:
-    """A bastion's one connection, or the reason why there is none."""
+    """The one connection to a bastion, or the reason why there is none."""
 
     def __init__(self) -> None:
         self.opening = threading.Lock()
@@ -279,30 +277,33 @@ class _Bastion:
         self.failure: TransportError | None = None
 
     def forward(self, endpoint: Endpoint, seconds: float) -> SshChannel:
-        """A channel to the endpoint that the bastion connects for us."""
-        place = endpoint.place
+        """Return a channel to the endpoint, which the bastion connects."""
+        target = endpoint.target
         if self.failure:
-            raise troubles.bastion_failed(place, self.failure)
+            raise errors.bastion_failed(target, self.failure)
         if not self.link or not self.link.session:
             raise ValueError("forward before the bastion was opened")
-        waiting_for(f"the bastion {self.link.place.address} to connect")
+        waiting_for(f"the bastion {self.link.target.address} to connect")
         try:
             channel = self.link.session.open_channel(
-                "direct-tcpip", (place.address, place.port or 22), ("", 0), timeout=seconds
+                "direct-tcpip", (target.address, target.port or 22), ("", 0), timeout=seconds
             )
             return cast(SshChannel, _Forwarded(channel))
         except ChannelException as error:
             if error.code == _PROHIBITED:
-                raise troubles.bastion_forbids(place, troubles.one_line(error.text)) from None
-            raise troubles.refused(place, troubles.one_line(error.text)) from None
+                raise errors.bastion_forbids(target, errors.one_line(error.text)) from None
+            raise errors.refused(target, errors.one_line(error.text)) from None
         except _BROKEN as error:
             if "Timeout" in str(error):
-                raise troubles.timed_out(place, seconds, "the bastion to connect") from None
-            raise troubles.bastion_failed(place, troubles.closed(self.link.place, "it was closed")) from None
+                raise errors.timed_out(target, seconds, "the bastion to connect") from None
+            raise errors.bastion_failed(target, errors.closed(self.link.target, "it was closed")) from None
 
 
 class _Policy(MissingHostKeyPolicy):
-    """Asked for every host, since paramiko's own tables stay empty: the whole decision is `HostKeys`'."""
+    """Host-key policy of paramiko that leaves the decision to `HostKeys`.
+
+    paramiko calls it for every host because its own tables stay empty.
+    """
 
     def __init__(self, endpoint: Endpoint, host_keys: HostKeys) -> None:
         self._endpoint = endpoint
@@ -314,10 +315,10 @@ class _Policy(MissingHostKeyPolicy):
         self._host_keys.check(endpoint, shown)
 
 
-def _is_the_hosts_fault(error: Exception, link: _Link) -> bool:
-    """paramiko hands on whatever its own thread died of, and a hostile server can make that any exception at all.
+def _is_host_error(error: Exception, link: _Link) -> bool:
+    """Return true for an exception that the host caused. All others are bugs.
 
-    As long as that thread lives, other exceptions are bugs.
+    paramiko passes on the exception that ended its thread. A hostile server can cause any exception there.
     """
     return not isinstance(error, TransportError) and (isinstance(error, _BROKEN) or not link.is_open)
 
@@ -325,31 +326,31 @@ def _is_the_hosts_fault(error: Exception, link: _Link) -> bool:
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
     """Ask the server for a host key of these types first, as ssh does."""
     algorithms = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-    wanted = [algorithm for key_type in key_types for algorithm in algorithms.get(key_type, (key_type,))]
+    preferred = [algorithm for key_type in key_types for algorithm in algorithms.get(key_type, (key_type,))]
     options = session.get_security_options()
     offered = options.key_types
-    options.key_types = [*(a for a in wanted if a in offered), *(a for a in offered if a not in wanted)]
+    options.key_types = [*(a for a in preferred if a in offered), *(a for a in offered if a not in preferred)]
 
 
 def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
-    place = endpoint.place
+    target = endpoint.target
     waiting_for("the TCP connection")
     try:
-        stream = socket.create_connection((place.address, place.port), timeout=seconds)
+        stream = socket.create_connection((target.address, target.port), timeout=seconds)
     except socket.gaierror as error:
-        raise troubles.unresolved(place, error.strerror or str(error)) from None
+        raise errors.unresolved(target, error.strerror or str(error)) from None
     except TimeoutError:
-        raise troubles.timed_out(place, seconds, "the TCP connection") from None
+        raise errors.timed_out(target, seconds, "the TCP connection") from None
     except OSError as error:
-        raise troubles.refused(place, error.strerror or str(error)) from None
+        raise errors.refused(target, error.strerror or str(error)) from None
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream
 
 
 def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float) -> Answer:
     pipes = Pipes(link.execute(call.command))
-    output = Output(limit)
-    early = call.talk.become(pipes.chunks(), pipes.send, started + timeout) if call.talk else ()
+    output = BoundedOutput(limit)
+    early = call.dialogue.become(pipes.chunks(), pipes.send, started + timeout) if call.dialogue else ()
     pipes.feed(call.data)
     for is_stderr, data in chain(early, pipes.chunks()):
         output.add(is_stderr, data)
@@ -365,20 +366,20 @@ def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float)
     return answer
 
 
-class _Agent:
-    """See `preflight.transport.types.Channel`."""
+class _FabricChannel:
+    """`Channel` through paramiko."""
 
     def __init__(self, link: _Link, call: Call, deadline: float, *, forget: Callable[[], None]) -> None:
-        """Raises what `call.talk` raises, by `deadline`."""
+        """Start the program. Raises TransportError, or TimeoutError at `deadline`."""
         self._link = link
         self._call = call
         self._forget = forget
         self._stderr = Tail(STDERR_TAIL)
         self._closed = False
         self._pipes = Pipes(link.execute(call.command))
-        self._early = call.talk.become(self._pipes.chunks(), self._pipes.send, deadline) if call.talk else ()
-        if call.talk is None or call.talk.through:
-            # Where the program cannot be started, this may fail already; `trouble` then knows why.
+        self._early = call.dialogue.become(self._pipes.chunks(), self._pipes.send, deadline) if call.dialogue else ()
+        if call.dialogue is None or call.dialogue.python_ready:
+            # If the program cannot be started, this may fail already; `error` then knows the reason.
             with contextlib.suppress(OSError):
                 self._pipes.send(call.data)
 
@@ -386,7 +387,7 @@ class _Agent:
         try:
             self._pipes.send(data)
         except _BROKEN as error:
-            raise troubles.closed(self._link.place, troubles.one_line(str(error)) or "it was closed") from None
+            raise errors.closed(self._link.target, errors.one_line(str(error)) or "it was closed") from None
 
     def lines(self) -> Iterator[bytes]:
         return split_lines(self._stdout())
@@ -401,12 +402,12 @@ class _Agent:
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)
 
-    def trouble(self) -> TransportError | None:
+    def error(self) -> TransportError | None:
         channel = self._pipes.channel
-        if self._closed or not channel.status_event.wait(_EXIT_CODE):
+        if self._closed or not channel.status_event.wait(_EXIT_CODE_TIMEOUT):
             return None
         if channel.exit_status == -1 and not self._link.is_open:
-            return troubles.closed(self._link.place, "it was closed")
+            return errors.closed(self._link.target, "it was closed")
         return self._call.error(channel.exit_status, b"", self.stderr_tail())
 
     def close(self) -> None:

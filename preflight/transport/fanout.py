@@ -1,4 +1,4 @@
-"""Work on many hosts at once: bounded, each with a deadline, in the inventory's order."""
+"""Concurrent work on many hosts: bounded, with a deadline for each, results in the inventory's order."""
 
 import queue
 import resource
@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 
 from preflight.model.cluster import Host
 from preflight.transport import attempt as attempts
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.attempt import Attempt
 from preflight.transport.types import Progress, TransportError
 
 T = TypeVar("T")
 
 MOST_AT_ONCE = 64  # paramiko gains nothing beyond (measured: 198 hosts/s with 32, 260 with 64, 264 with 128 threads)
-_TICK = 0.5  # seconds between two looks at deadlines and two progress reports while nothing happens
+_TICK = 0.5  # seconds between two checks of deadlines and two progress reports while nothing happens
 
 
 def fan_out(
@@ -31,10 +31,9 @@ def fan_out(
 ) -> dict[str, T | TransportError]:
     """Call `work` for every host, `pool` hosts at a time (64 at most, and a third of the open-file limit).
 
-    Results stand in the order of `hosts`. A host that takes longer than `deadline` seconds from its own start is
-    abandoned: its connection is dropped and its result is a TransportError that names what it was waiting for.
-    Exceptions other than TransportError are bugs of `work`: the other hosts are broken off and the exception goes up,
-    as KeyboardInterrupt does, without waiting for anybody.
+    Returns the results in the order of `hosts`. A host has `deadline` seconds from its own start. After that its
+    connection is dropped, and its result is a TransportError that names the step at which it waited.
+    Other exceptions are bugs of `work`. Like KeyboardInterrupt they break off all hosts and propagate without waiting.
     """
     return _FanOut(work, deadline, progress, phase, hosts).run(_width(pool))
 
@@ -46,10 +45,10 @@ def _width(pool: int) -> int:
 
 
 class _FanOut(Generic[T]):
-    """A thread a host, started by the calling thread as others end.
+    """One thread for each host, started by the calling thread as soon as a running one ends.
 
-    Daemon threads and not concurrent.futures: an executor's threads are joined when the interpreter exits, and one
-    that is stuck in a name server would keep the command from ending.
+    Daemon threads, not concurrent.futures: the interpreter joins an executor's threads when it exits.
+    A thread that hangs in name resolution would then keep the command from ending.
     """
 
     def __init__(
@@ -71,13 +70,13 @@ class _FanOut(Generic[T]):
         self._ended: queue.SimpleQueue[tuple[str, Attempt, Future[T]]] = queue.SimpleQueue()
 
     def run(self, width: int) -> dict[str, T | TransportError]:
-        self._report()  # that it begins
+        self._report()  # the start
         try:
             while self._waiting or self._running:
                 while self._waiting and len(self._running) < width:
                     self._start(self._waiting.popleft())
                 self._collect()
-                self._abandon_the_late()
+                self._abandon_overdue()
                 self._report()
         finally:
             for attempt in self._running.values():  # none, unless an exception is on its way
@@ -94,27 +93,27 @@ class _FanOut(Generic[T]):
         future: Future[T] = Future()
         try:
             future.set_result(self._work(host))
-        except BaseException as error:  # carried to the calling thread, which sorts it
+        except BaseException as error:  # handled by the calling thread
             future.set_exception(error)
         self._ended.put((host.name, attempt, future))
 
     def _collect(self) -> None:
-        """Take in everything that has ended; wait for it if nothing has."""
+        """Take the results of all hosts that have ended; wait for one if there is none."""
         try:
-            ended = self._ended.get(timeout=self._patience())
+            outcome = self._ended.get(timeout=self._timeout())
             while True:
-                self._take(*ended)
-                ended = self._ended.get_nowait()
+                self._take(*outcome)
+                outcome = self._ended.get_nowait()
         except queue.Empty:
             pass
 
-    def _patience(self) -> float:
-        left = min(self._deadline - attempt.seconds for attempt in self._running.values())
-        return max(0.0, min(_TICK, left))
+    def _timeout(self) -> float:
+        until_deadline = min(self._deadline - attempt.seconds for attempt in self._running.values())
+        return max(0.0, min(_TICK, until_deadline))
 
     def _take(self, name: str, attempt: Attempt, future: Future[T]) -> None:
         if self._running.get(name) is not attempt:
-            return  # abandoned before; it came too late
+            return  # abandoned before
         del self._running[name]
         try:
             self._results[name] = future.result()
@@ -124,11 +123,11 @@ class _FanOut(Generic[T]):
             error.add_note(f"while working on host {name}")
             raise
 
-    def _abandon_the_late(self) -> None:
+    def _abandon_overdue(self) -> None:
         for name, attempt in tuple(self._running.items()):
             if attempt.seconds >= self._deadline:
                 del self._running[name]
-                self._results[name] = troubles.abandoned(name, attempt.seconds, attempt.waiting_for)
+                self._results[name] = errors.abandoned(name, attempt.seconds, attempt.waiting_for)
                 attempt.break_off()
 
     def _report(self) -> None:

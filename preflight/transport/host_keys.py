@@ -1,6 +1,6 @@
-"""The policy for host keys: strict; new ones only on request; a changed or revoked one never.
+"""Policy for host keys: strict. New keys are accepted only on request, changed or revoked keys never.
 
-One object serves all threads: each set of files is read once, and accepting a new key happens under one lock.
+One object serves all threads: each set of files is read once, and new keys are accepted under one lock.
 """
 
 import fcntl
@@ -9,15 +9,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from preflight.transport import troubles
-from preflight.transport.known_hosts import HostKey, Judgement, KnownHosts, Standing, line_for
+from preflight.transport import errors
+from preflight.transport.errors import Target
+from preflight.transport.known_hosts import HostKey, KeyStatus, KeyVerdict, KnownHosts, line_for
 from preflight.transport.ssh_config import Endpoint
-from preflight.transport.troubles import Place
 from preflight.transport.types import TransportError
 
 
 class HostKeys:
-    """`accept_new`: a host that no file knows is trusted on first sight, written down and announced by `notice`."""
+    """Checks of host keys. `accept_new` records the key of an unknown host, and reports it to `notice`."""
 
     def __init__(self, *, accept_new: bool, notice: Callable[[str], None]) -> None:
         self._accept_new = accept_new
@@ -32,21 +32,21 @@ class HostKeys:
             return self._read[files]
 
     def check(self, endpoint: Endpoint, key: HostKey) -> None:
-        """Return if `key` may be trusted for the endpoint; raise TransportError if not."""
-        place, files = endpoint.place, endpoint.known_hosts
-        judgement = self.known(files).judge(endpoint.known_as, key)
-        if judgement.standing is Standing.UNKNOWN and self._accept_new:
+        """Raise TransportError unless `key` is trusted for the endpoint."""
+        target, files = endpoint.target, endpoint.known_hosts
+        verdict = self.known(files).judge(endpoint.known_as, key)
+        if verdict.status is KeyStatus.UNKNOWN and self._accept_new:
             try:
-                judgement = self._accept(endpoint, key)
+                verdict = self._accept(endpoint, key)
             except OSError as failure:
                 note = f" and cannot be written there: {failure.strerror}"
-                raise troubles.key_unknown(place, key.type, key.fingerprint, files[:1], note) from None
-        error = _refusal(place, key, files, judgement)
+                raise errors.key_unknown(target, key.type, key.fingerprint, files[:1], note) from None
+        error = _refusal(target, key, files, verdict)
         if error:
             raise error
 
-    def _accept(self, endpoint: Endpoint, key: HostKey) -> Judgement:
-        """Write the key down, unless another thread or another preflight has written one for this host meanwhile."""
+    def _accept(self, endpoint: Endpoint, key: HostKey) -> KeyVerdict:
+        """Record the key, unless another thread or another preflight has recorded one for this host meanwhile."""
         name, files = endpoint.known_as, endpoint.known_hosts
         path = Path(files[0])
         with self._lock:
@@ -54,27 +54,27 @@ class HostKeys:
             path.touch(mode=0o600)
             with path.open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                judgement = KnownHosts.read(files).judge(name, key)
-                if judgement.standing is Standing.UNKNOWN:
+                verdict = KnownHosts.read(files).judge(name, key)
+                if verdict.status is KeyStatus.UNKNOWN:
                     size = file.seek(0, os.SEEK_END)
                     file.seek(max(0, size - 1))
                     newline = b"" if file.read(1) in (b"", b"\n") else b"\n"
                     file.write(newline + line_for(name, key, hashed=endpoint.hash_names).encode())
-                    judgement = Judgement(Standing.TRUSTED)
-                    self._notice(troubles.key_accepted(endpoint.place, key.type, key.fingerprint, str(path)))
+                    verdict = KeyVerdict(KeyStatus.TRUSTED)
+                    self._notice(errors.key_accepted(endpoint.target, key.type, key.fingerprint, str(path)))
             self._read[files] = KnownHosts.read(files)
-        return judgement
+        return verdict
 
 
-def _refusal(place: Place, key: HostKey, files: tuple[str, ...], judgement: Judgement) -> TransportError | None:
-    entry = judgement.entry
-    match judgement.standing:
-        case Standing.TRUSTED:
+def _refusal(target: Target, key: HostKey, files: tuple[str, ...], verdict: KeyVerdict) -> TransportError | None:
+    entry = verdict.entry
+    match verdict.status:
+        case KeyStatus.TRUSTED:
             return None
-        case Standing.REVOKED if entry:
-            return troubles.key_revoked(place, key.fingerprint, entry.at)
-        case Standing.CHANGED if entry and entry.host_key:
-            known = f"{entry.key_type} {entry.host_key.fingerprint}"
-            return troubles.key_changed(place, key.type, key.fingerprint, known, entry.at)
+        case KeyStatus.REVOKED if entry:
+            return errors.key_revoked(target, key.fingerprint, entry.at)
+        case KeyStatus.CHANGED if entry and entry.host_key:
+            recorded = f"{entry.key_type} {entry.host_key.fingerprint}"
+            return errors.key_changed(target, key.type, key.fingerprint, recorded, entry.at)
     note = f' ({entry.at} vouches for it by certificate, which only transport = "openssh" can read)' if entry else ""
-    return troubles.key_unknown(place, key.type, key.fingerprint, files, note)
+    return errors.key_unknown(target, key.type, key.fingerprint, files, note)

@@ -1,7 +1,7 @@
-"""known_hosts files: read once, looked up often, appended to. Format: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT.
+"""Reader and index of known_hosts files. Format: sshd(8), section "SSH_KNOWN_HOSTS FILE FORMAT".
 
-paramiko's own reader is not used: it builds a key object per line (4,000 lines cost 1.35 s for every connection),
-stops at lines it cannot decode, knows neither markers nor patterns, and forgets which line a key came from.
+paramiko's own reader is not used. It builds a key object for each line: 4,000 lines cost 1.35 s at every connection.
+It stops at lines that it cannot decode, knows neither markers nor patterns, and does not keep line numbers.
 """
 
 import base64
@@ -21,27 +21,30 @@ from preflight.transport.ssh_files import LARGEST_KNOWN_HOSTS, text_of
 
 @dataclass(frozen=True)
 class HostKey:
-    """A public key as a server shows it: `type` ("ssh-ed25519") and the bytes of its wire format."""
+    """Public key of a server: `type` ("ssh-ed25519") and the bytes of its wire format."""
 
     type: str
     blob: bytes
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` prints it."""
+        """Return the fingerprint as `ssh-keygen -l` prints it."""
         return "SHA256:" + base64.b64encode(sha256(self.blob).digest()).decode().rstrip("=")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line that could be understood."""
+class KnownHostsLine:
+    """One valid line. `marker` is empty, "@revoked" or "@cert-authority".
+
+    `hosts` are patterns separated by commas, or one hashed name. `key` is in base64, decoded only for comparison.
+    """
 
     file: str
     line: int
-    marker: str  # "", "@revoked" or "@cert-authority"
-    hosts: str  # comma-separated patterns, or one hashed name
+    marker: str
+    hosts: str
     key_type: str
-    key: str  # base64, decoded only when it is compared
+    key: str
 
     @property
     def at(self) -> str:
@@ -49,15 +52,15 @@ class Entry:
 
     @property
     def host_key(self) -> HostKey | None:
-        """None where the base64 text is damaged."""
+        """Return the key; None if the base64 text is damaged."""
         try:
             return HostKey(self.key_type, base64.b64decode(self.key, validate=True))
         except binascii.Error:
             return None
 
 
-class Standing(StrEnum):
-    """What is known about a key that a server shows."""
+class KeyStatus(StrEnum):
+    """Status of a server's key in the known_hosts files."""
 
     TRUSTED = "trusted"
     UNKNOWN = "unknown"
@@ -66,33 +69,33 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """`entry`: the line that decides; for UNKNOWN a @cert-authority line that vouches for the host, if any."""
+class KeyVerdict:
+    """Status of a key with the line that decides. For UNKNOWN, `entry` is the host's @cert-authority line, if any."""
 
-    standing: Standing
-    entry: Entry | None = None
+    status: KeyStatus
+    entry: KnownHostsLine | None = None
 
 
 @dataclass
 class KnownHosts:
     """The entries of one or several files, indexed by host name."""
 
-    _named: dict[str, list[Entry]] = field(default_factory=lambda: defaultdict(list))
-    _hashed: list[tuple[bytes, bytes, Entry]] = field(default_factory=list)  # salt, HMAC-SHA1 of the name
-    _patterns: list[Entry] = field(default_factory=list)
-    _found: dict[str, list[Entry]] = field(default_factory=dict)  # name → its entries; 4,000 hashes cost 10 ms a name
+    _named: dict[str, list[KnownHostsLine]] = field(default_factory=lambda: defaultdict(list))
+    _hashed: list[tuple[bytes, bytes, KnownHostsLine]] = field(default_factory=list)  # salt, HMAC-SHA1 of the name
+    _patterns: list[KnownHostsLine] = field(default_factory=list)
+    # Cache of `entries` by name: 4,000 hashes cost 10 ms for each name.
+    _cache: dict[str, list[KnownHostsLine]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, files: Iterable[str]) -> "KnownHosts":
-        """Files that do not exist or may not be read count as empty, as ssh has it. Raises UsageError for one without
-        an end."""
-        known = cls()
+        """Read the files. Missing or unreadable ones count as empty, as in ssh. Raises UsageError for endless ones."""
+        known_hosts = cls()
         for file in files:
             for entry in parse(text_of(Path(file), LARGEST_KNOWN_HOSTS), file):
-                known._add(entry)
-        return known
+                known_hosts._add(entry)
+        return known_hosts
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: KnownHostsLine) -> None:
         if entry.hosts.startswith("|"):
             hashed = _hashed_name(entry.hosts)
             if hashed:
@@ -103,62 +106,65 @@ class KnownHosts:
             for host in entry.hosts.lower().split(","):
                 self._named[host].append(entry)
 
-    def entries(self, name: str) -> list[Entry]:
-        """All lines for `name`, which is "host", or "[host]:port" where the port is not 22."""
+    def entries(self, name: str) -> list[KnownHostsLine]:
+        """Return all lines for `name`, which is "host", or "[host]:port" if the port is not 22."""
         name = name.lower()
-        if name not in self._found:
-            found = list(self._named.get(name, ()))
-            found += [entry for salt, mac, entry in self._hashed if hmac.digest(salt, name.encode(), "sha1") == mac]
-            found += [entry for entry in self._patterns if _matches(name, entry.hosts)]
-            self._found[name] = found
-        return self._found[name]
+        if name not in self._cache:
+            entries = list(self._named.get(name, ()))
+            entries += [entry for salt, mac, entry in self._hashed if hmac.digest(salt, name.encode(), "sha1") == mac]
+            entries += [entry for entry in self._patterns if _matches(name, entry.hosts)]
+            self._cache[name] = entries
+        return self._cache[name]
 
-    def judge(self, name: str, key: HostKey) -> Judgement:
-        """What the files say of `key` shown by host `name`.
+    def judge(self, name: str, key: HostKey) -> KeyVerdict:
+        """Return the verdict of the files on the `key` of host `name`.
 
-        As ssh does it, with one difference on the safe side: a key of another type than the ones on record counts as
-        changed, not as new; `key_types` has the server show a recorded one if it still has it.
+        This follows ssh, with one stricter rule: a key of a type that is not on record counts as changed, not as new.
+        `key_types` makes the server show a recorded key if it still has it.
         """
-        entries = self.entries(name)
-        for entry in entries:
-            if entry.marker == "@revoked" and entry.host_key == key:
-                return Judgement(Standing.REVOKED, entry)
-        plain = [entry for entry in entries if not entry.marker and entry.host_key is not None]
-        for entry in plain + self._without_port(name):
-            if entry.host_key == key:
-                return Judgement(Standing.TRUSTED, entry)
+        by_marker: dict[str, list[KnownHostsLine]] = defaultdict(list)
+        for entry in self.entries(name):
+            by_marker[entry.marker].append(entry)
+        plain = [entry for entry in by_marker[""] if entry.host_key is not None]
+        if revoked := _line_with(key, by_marker["@revoked"]):
+            return KeyVerdict(KeyStatus.REVOKED, revoked)
+        if trusted := _line_with(key, plain + self._without_port(name)):
+            return KeyVerdict(KeyStatus.TRUSTED, trusted)
         if plain:
             same_type = (entry for entry in plain if entry.key_type == key.type)
-            return Judgement(Standing.CHANGED, next(same_type, plain[0]))
-        authorities = (entry for entry in entries if entry.marker == "@cert-authority")
-        return Judgement(Standing.UNKNOWN, next(authorities, None))
+            return KeyVerdict(KeyStatus.CHANGED, next(same_type, plain[0]))
+        return KeyVerdict(KeyStatus.UNKNOWN, next(iter(by_marker["@cert-authority"]), None))
 
     def key_types(self, name: str) -> tuple[str, ...]:
-        """The types of the keys on record for `name`, each once, in the order of the files.
+        """Return the types of the keys on record for `name`, each once, in the order of the files.
 
-        The server is asked for these first: one with keys of several types would otherwise show one not on record.
+        The client requests these first: a server with keys of several types could show one that is not on record.
         """
         entries = [entry for entry in self.entries(name) if not entry.marker] or self._without_port(name)
         return tuple(dict.fromkeys(entry.key_type for entry in entries))
 
-    def _without_port(self, name: str) -> list[Entry]:
-        """ssh accepts the key recorded for the bare host on any port, if it is the same one."""
+    def _without_port(self, name: str) -> list[KnownHostsLine]:
+        """Return the lines for the host without its port: ssh accepts the same key on any port."""
         bare = re.fullmatch(r"\[(.+)\]:\d+", name)
         return [entry for entry in self.entries(bare[1]) if not entry.marker] if bare else []
 
 
-def parse(text: str, file: str) -> Iterator[Entry]:
-    """The lines that can be understood; comments, damaged lines and unknown markers are passed over."""
+def _line_with(key: HostKey, entries: Iterable[KnownHostsLine]) -> KnownHostsLine | None:
+    return next((entry for entry in entries if entry.host_key == key), None)
+
+
+def parse(text: str, file: str) -> Iterator[KnownHostsLine]:
+    """Yield the valid lines; skip comments, damaged lines and unknown markers."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split(None, 4)
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#") or marker not in ("", "@revoked", "@cert-authority"):
             continue
-        yield Entry(file, number, marker, *words[:3])
+        yield KnownHostsLine(file, number, marker, *words[:3])
 
 
 def line_for(name: str, key: HostKey, *, hashed: bool) -> str:
-    """The line to append for a host seen for the first time; `hashed`: without its name in clear."""
+    """Return the line to append for a new host. `hashed` hides its name."""
     if hashed:
         salt = os.urandom(20)
         digest = hmac.digest(salt, name.lower().encode(), "sha1")
@@ -167,7 +173,7 @@ def line_for(name: str, key: HostKey, *, hashed: bool) -> str:
 
 
 def _hashed_name(hosts: str) -> tuple[bytes, bytes] | None:
-    """Salt and digest of "|1|SALT|DIGEST"."""
+    """Return salt and digest of "|1|SALT|DIGEST"."""
     parts = hosts.split("|")
     if len(parts) != 4 or parts[1] != "1":
         return None
@@ -178,7 +184,7 @@ def _hashed_name(hosts: str) -> tuple[bytes, bytes] | None:
 
 
 def _matches(name: str, patterns: str) -> bool:
-    """ssh's pattern lists: `*` and `?`, and `!` before a pattern that rules the whole line out. [ ] are plain."""
+    """Return true if the name matches ssh's patterns: `*`, `?`, and `!` for exclusion. [ ] are plain characters."""
     matched = False
     for pattern in patterns.lower().split(","):
         expression = re.escape(pattern.removeprefix("!")).replace(r"\*", ".*").replace(r"\?", ".")

@@ -1,4 +1,4 @@
-"""Which keys are offered to a server, in which order: as `ssh` does it, except that the inventory's key goes first."""
+"""Keys offered to a server, and the login with them. The order is ssh's, but the inventory's key goes first."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, BadAuthenticationType, SSHException
 
 from preflight.bounded_file import read_bounded
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.ssh_config import Endpoint
 from preflight.transport.ssh_files import LARGEST_KEY
@@ -24,7 +24,7 @@ _ENCRYPTED = "is encrypted and no agent holds it"
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A private key file as far as it could be read: `key`, or the `problem` with it. `public`: its public half."""
+    """Content of a private key file: `key`, or the `problem` with it. `public`: its public half."""
 
     key: PKey | None = None
     problem: str = ""
@@ -32,7 +32,7 @@ class KeyFile:
 
 
 class KeyFiles:
-    """Key files, each read once for all threads."""
+    """Cache of key files: each is read once for all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,13 +48,13 @@ class KeyFiles:
 def _read_key(path: str) -> KeyFile:
     public = _public_half(path)
     try:
-        read_bounded(Path(path).expanduser(), LARGEST_KEY)  # what is read next has no bound
+        read_bounded(Path(path).expanduser(), LARGEST_KEY)  # checks the size: paramiko reads without a bound
         key = PKey.from_path(path)
     except FileNotFoundError:
         return KeyFile(problem="does not exist", public=public)
     except OSError as error:
         return KeyFile(problem=f"cannot be read: {error.strerror}", public=public)
-    except TypeError:  # what cryptography says where a passphrase is missing
+    except TypeError:  # raised by cryptography for a missing passphrase
         return KeyFile(problem=_ENCRYPTED, public=public)
     except (ValueError, SSHException, UnknownKeyType, UnsupportedAlgorithm):
         return KeyFile(problem="is not a private key of a kind that can be used", public=public)
@@ -62,7 +62,7 @@ def _read_key(path: str) -> KeyFile:
 
 
 def _public_half(path: str) -> bytes:
-    """The blob in PATH.pub; or in PATH itself, where that is a public key that names one of the agent's."""
+    """Return the blob in PATH.pub, or in PATH itself if that is the public key of one of the agent's keys."""
     try:
         text = read_bounded(Path(path if path.endswith(".pub") else path + ".pub"), LARGEST_KEY).decode()
         return base64.b64decode(text.split()[1], validate=True)
@@ -71,19 +71,19 @@ def _public_half(path: str) -> bytes:
 
 
 @dataclass
-class Offer:
-    """The keys for one login, each with the name a person knows it by, and what is wrong with others."""
+class KeyOffer:
+    """Keys for one login, each with a name for people; and the problems with unusable keys."""
 
     keys: list[tuple[str, PKey]] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)  # path, problem
 
 
-def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> Offer:
-    """The key files in their order, each through the agent where that holds the key; then the agent's other keys.
+def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> KeyOffer:
+    """Return the key files in order, each through the agent if that holds the key; then the agent's other keys.
 
-    sshd hangs up after MaxAuthTries (6) keys: hence nothing twice, and the named ones first.
+    sshd hangs up after MaxAuthTries (6) keys: so each key is offered once, and configured ones come first.
     """
-    result = Offer()
+    result = KeyOffer()
     in_agent = {key.asbytes(): key for key in agent_keys}
     for path in endpoint.keys:
         file = files[path]
@@ -97,11 +97,11 @@ def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> 
     return result
 
 
-class Login:
-    """One login with public keys; handed to paramiko as its `auth_strategy`.
+class KeyLogin:
+    """Login with public keys, for paramiko's `auth_strategy`.
 
-    paramiko's own loops are not used: one reads the key files anew for every connection, the other takes a server
-    that wants a second factor for one that has let us in.
+    paramiko's own loops are not used. One reads the key files again for every connection.
+    The other mistakes a server that requires a second factor for a finished login.
     """
 
     def __init__(self, endpoint: Endpoint, files: KeyFiles) -> None:
@@ -109,42 +109,44 @@ class Login:
         self._files = files
 
     def authenticate(self, transport: Session) -> None:
-        """Log in; raises TransportError(AUTHENTICATION), or TIMEOUT if the server does not answer."""
+        """Log in. Raises TransportError(AUTHENTICATION), or TIMEOUT if the server does not answer."""
         waiting_for("authentication")
         agent = Agent()
         try:
-            self._try(transport, offer(self._endpoint, self._files, agent.get_keys()))
+            offered = offer(self._endpoint, self._files, agent.get_keys())
+            if not offered.keys:
+                raise _no_key_accepted(self._endpoint, offered, "there is no key to offer")
+            if not any(self._accepts(transport, key) for _, key in offered.keys):
+                names = ", ".join(name for name, _ in offered.keys)
+                raise _no_key_accepted(self._endpoint, offered, f"it accepts none of {names}")
         finally:
             agent.close()
 
-    def _try(self, session: Session, offered: Offer) -> None:
-        place = self._endpoint.place
-        if not offered.keys:
-            raise _no_key_left(self._endpoint, offered, "there is no key to offer")
-        for _, key in offered.keys:
-            try:
-                further = session.auth_publickey(self._endpoint.place.user or "", key)
-            except BadAuthenticationType as error:
-                raise troubles.not_let_in(place, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
-            except AuthenticationException as error:
-                if "timeout" in str(error):
-                    raise troubles.timed_out(place, session.auth_timeout, "authentication") from None
-                if not session.is_active():
-                    raise troubles.not_let_in(place, "it hung up after being offered keys (MaxAuthTries)") from None
-                continue
-            except (SSHException, OSError, EOFError) as error:
-                raise troubles.not_let_in(place, troubles.one_line(str(error)) or "it hung up") from None
-            if further:
-                raise troubles.not_let_in(place, f"after the key it also wants {', '.join(further)}")
-            return
-        raise _no_key_left(self._endpoint, offered, "it accepts none of " + ", ".join(name for name, _ in offered.keys))
+    def _accepts(self, session: Session, key: PKey) -> bool:
+        """Return true if the server lets us in with the key. Raises TransportError if no other key can help."""
+        target = self._endpoint.target
+        try:
+            second_factors = session.auth_publickey(target.user or "", key)
+        except BadAuthenticationType as error:
+            raise errors.not_let_in(target, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
+        except AuthenticationException as error:
+            if "timeout" in str(error):
+                raise errors.timed_out(target, session.auth_timeout, "authentication") from None
+            if not session.is_active():
+                raise errors.not_let_in(target, "it hung up after being offered keys (MaxAuthTries)") from None
+            return False
+        except (SSHException, OSError, EOFError) as error:
+            raise errors.not_let_in(target, errors.one_line(str(error)) or "it hung up") from None
+        if second_factors:
+            raise errors.not_let_in(target, f"after the key it also wants {', '.join(second_factors)}")
+        return True
 
 
-def _no_key_left(endpoint: Endpoint, offered: Offer, reason: str) -> TransportError:
-    """Default key files that do not exist are worth a word only where there is no key at all."""
-    worth_a_word = [
+def _no_key_accepted(endpoint: Endpoint, offered: KeyOffer, reason: str) -> TransportError:
+    """Return the error of a login. It mentions missing key files only if there is no key at all."""
+    problems = [
         (path, problem) for path, problem in offered.problems if problem != "does not exist" or not offered.keys
     ]
-    reason = "; ".join((reason, *(f"{path} {problem}" for path, problem in worth_a_word)))
-    encrypted = next((path for path, problem in worth_a_word if problem == _ENCRYPTED), "")
-    return troubles.not_let_in(endpoint.place, reason, encrypted)
+    reason = "; ".join((reason, *(f"{path} {problem}" for path, problem in problems)))
+    encrypted = next((path for path, problem in problems if problem == _ENCRYPTED), "")
+    return errors.not_let_in(endpoint.target, reason, encrypted)

@@ -1,9 +1,9 @@
-"""The programs that run on hosts: what stands in `preflight/remote/`, as the one text that is sent."""
+"""Source texts of the programs that run on hosts (`preflight/remote/`)."""
 
 from importlib.resources import files
 
-# A program of several modules is a package of its own on the host, made from texts: nothing is written there, and a
-# module that is not needed is not even compiled.
+# A program of several modules becomes a package on the host, made from texts in memory.
+# Nothing is written there, and a module that is not imported is not compiled.
 _PACKAGE = """\
 import sys
 from importlib.machinery import ModuleSpec
@@ -26,17 +26,19 @@ def front() -> str:
     return (files("preflight") / "remote" / "gate_front.sh").read_text(encoding="utf-8")
 
 
-def source(name: str, *others: str) -> str:
-    """The text of the program `name`: one file, or the modules of a folder, whose `main.main` is run; `others` are
-    folders whose modules it imports, or single modules of them ("agent.network")."""
-    place = files("preflight") / "remote"
-    if not (place / name).is_dir():
-        return (place / f"{name}.py").read_text(encoding="utf-8")
+def source(name: str, *imported: str) -> str:
+    """Return the text of the program `name`: a file, or the modules of a folder with a `main.main` to run.
+
+    `imported` are folders with modules that it imports, or single modules of them ("agent.network").
+    """
+    folder = files("preflight") / "remote"
+    if not (folder / name).is_dir():
+        return (folder / f"{name}.py").read_text(encoding="utf-8")
     texts = {}
-    for other in (name, *others):
-        package, _, only = other.partition(".")
+    for part in (name, *imported):
+        package, _, only = part.partition(".")
         texts[package] = ""
-        modules = (module.name for module in (place / package).iterdir() if module.name.endswith(".py"))
+        modules = (module.name for module in (folder / package).iterdir() if module.name.endswith(".py"))
         for module in sorted(module for module in modules if not only or module == f"{only}.py"):
-            texts[f"{package}.{module.removesuffix('.py')}"] = (place / package / module).read_text(encoding="utf-8")
+            texts[f"{package}.{module.removesuffix('.py')}"] = (folder / package / module).read_text(encoding="utf-8")
     return _PACKAGE.format(name=name, texts=texts)

@@ -1,28 +1,26 @@
-"""The command line of the system's ssh for one host. Pure."""
+"""Command line of the system's ssh for one host. Pure."""
 
 import math
 import shlex
 from pathlib import Path
 
-from preflight.model.cluster import Host, Ssh
+from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.transport.types import Options
 
 
 def ssh_argv(host: Host, options: Options, *, log: Path, bastion_log: Path, command: str) -> list[str]:
-    """ssh that asks nobody, trusts no unknown key, and writes what it has to say into `log` instead of stderr.
+    """Return the command of an ssh that never prompts, trusts no unknown key, and writes its messages to `log`.
 
-    What the inventory leaves open is left to ssh and its configuration files.
+    Settings that the inventory lacks come from ssh's configuration files.
     """
     argv = ["ssh", "-T", *_options(host.ssh, options, log), *_login(host.ssh.user, host.ssh.port)]
     if host.ssh.bastion:
-        argv += ["-o", f"ProxyCommand={_proxy_command(host.ssh, options, bastion_log)}"]
+        argv += ["-o", f"ProxyCommand={_proxy_command(host.ssh, host.ssh.bastion, options, bastion_log)}"]
     return [*argv, "--", host.address, command]
 
 
-def _proxy_command(ssh: Ssh, options: Options, log: Path) -> str:
-    """A second ssh that forwards to the host. Not `-J`: that would not hand the host-key policy on to the bastion."""
-    bastion = ssh.bastion
-    assert bastion  # noqa: S101  (for the type checker: the caller has looked)
+def _proxy_command(ssh: Ssh, bastion: Bastion, options: Options, log: Path) -> str:
+    """Return a second ssh that forwards to the host. `-J` would not apply the host-key policy to the bastion."""
     argv = ["ssh", *_options(ssh, options, log), *_login(bastion.user, bastion.port)]
     words = [_literal(word) for word in (*argv, "-W")]
     return f"{shlex.join(words)} [%h]:%p -- {shlex.quote(_literal(bastion.host))}"
@@ -32,13 +30,13 @@ def _options(ssh: Ssh, options: Options, log: Path) -> list[str]:
     settings = [
         "BatchMode=yes",
         f"StrictHostKeyChecking={'accept-new' if options.accept_new else 'yes'}",
-        "UpdateHostKeys=no",  # writes to known_hosts on the server's word alone
+        "UpdateHostKeys=no",  # it would record keys that only the server vouches for
         f"ConnectTimeout={max(1, math.ceil(options.connect_timeout))}",
         "ConnectionAttempts=1",
         "ControlMaster=no",  # a master that stays behind keeps our pipes open
         "ControlPath=none",  # every connection is a new one: only then does it confirm a change of the firewall
         "ClearAllForwardings=yes",
-        "LogLevel=DEBUG1",  # says when the login is done, and which key the host showed
+        "LogLevel=DEBUG1",  # logs the login and the host's key
     ]
     if ssh.known_hosts:
         settings += [f'UserKnownHostsFile="{_literal(ssh.known_hosts)}"', "GlobalKnownHostsFile=/dev/null"]
@@ -53,5 +51,5 @@ def _login(user: str | None, port: int | None) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """ssh reads %h and the like in paths and in ProxyCommand."""
+    """Escape %: ssh expands %h and the like in paths and in ProxyCommand."""
     return text.replace("%", "%%")

@@ -1,4 +1,4 @@
-"""ssh's own files, read with a bound: configuration, known_hosts, keys."""
+"""Bounded reads of ssh's own files: configuration, known_hosts, keys."""
 
 import errno
 import os
@@ -13,9 +13,9 @@ LARGEST_KEY = 1 << 20
 
 
 def text_of(path: Path, largest: int) -> str:
-    """Return the text of a file; "" of one that is missing, may not be read, or is /dev/null, as ssh has it.
+    """Return the text of a file. As in ssh, a missing or unreadable file and /dev/null count as empty.
 
-    Raises UsageError for a file of more than `largest` bytes, and for a device or a pipe, which may have no end.
+    Raises UsageError for a file of more than `largest` bytes, and for a device or a pipe, which may be endless.
     """
     try:
         if path.resolve() == Path(os.devnull):

@@ -1,4 +1,4 @@
-"""Bytes from a host, kept within bounds."""
+"""Streams of bytes from a host, kept within bounds."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,14 +6,15 @@ from preflight.transport.types import Answer
 
 Chunk = tuple[bool, bytes]  # (is it stderr, data)
 
-LONGEST_LINE = 1 << 20  # bytes; what a line has beyond is dropped
-STDERR_KEPT = 64 << 10  # bytes of a program's stderr, the last ones
-STDERR_MOST = 16 << 20  # bytes of stderr after which a program is cut off
-STDERR_TAIL = 4 << 10  # bytes of an agent's stderr, the last ones
+# All in bytes. The end of a longer line is dropped; a program that writes STDERR_MOST is ended.
+LONGEST_LINE = 1 << 20
+STDERR_KEPT = 64 << 10
+STDERR_MOST = 16 << 20
+STDERR_TAIL = 4 << 10
 
 
 class Tail:
-    """The last `size` bytes of what was added."""
+    """Buffer that keeps the last `size` bytes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -26,42 +27,42 @@ class Tail:
         return self._data
 
 
-class Output:
-    """What a program prints: the first `limit` bytes of stdout, the last ones of stderr."""
+class BoundedOutput:
+    """Output of a program: the first `limit` bytes of stdout, the last STDERR_KEPT bytes of stderr."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._stdout = bytearray()
         self._stderr = Tail(STDERR_KEPT)
-        self._on_stderr = 0
+        self._stderr_size = 0
 
     def add(self, is_stderr: bool, data: bytes) -> None:
         if is_stderr:
             self._stderr.add(data)
-            self._on_stderr += len(data)
+            self._stderr_size += len(data)
         else:
             self._stdout += data
 
     @property
     def too_much(self) -> bool:
-        """Whether the program is to be cut off."""
-        return len(self._stdout) > self._limit or self._on_stderr > STDERR_MOST
+        """Return true if the program has to be ended."""
+        return len(self._stdout) > self._limit or self._stderr_size > STDERR_MOST
 
     def answer(self, status: int, seconds: float) -> Answer:
-        """`status`: the program's exit code; does not count where it was cut off."""
+        """Return the answer with the exit code `status`, or -1 for a program that was ended."""
         cut = self.too_much
         return Answer(bytes(self._stdout[: self._limit]), bytes(self._stderr), -1 if cut else status, seconds, cut)
 
 
 def split_lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:
-    """Lines without their newline, each at most `longest` bytes; a last one without newline counts too."""
+    """Yield lines without their newline, each at most `longest` bytes. A last line without a newline counts too."""
     line = bytearray()
     for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
+        *line_ends, unfinished = chunk.split(b"\n")
+        for part in line_ends:
             line += part[: longest - len(line)]
             yield bytes(line)
             line.clear()
-        line += rest[: longest - len(line)]
+        line += unfinished[: longest - len(line)]
     if line:
         yield bytes(line)

@@ -1,9 +1,9 @@
-"""What is said with sudo on a host before the program's source is sent, and what sudo's own words mean.
+"""Dialogue with sudo before the program's source is sent, and the meaning of sudo's messages.
 
-sudo reads a password from its stdin (`-S`), which is the program's stdin, too. So that neither is ever taken for the
-other, nothing is sent unasked: the password only after sudo's prompt, which holds a word made up for this one run; the
-source only after Python, which is the other user by then, has said that it is ready. Where sudo wants no password
-(NOPASSWD, a ticket that still holds, root already), no prompt comes and the password stays here.
+sudo reads a password from its stdin (`-S`), which is the program's stdin, too. So nothing is sent unasked.
+The password is sent only after sudo's prompt, which holds a random word of this run. The source is sent only after
+Python, which runs as the other user by then, has printed that it is ready. If sudo needs no password (NOPASSWD, a
+valid ticket, root already), no prompt comes and the password is not sent.
 
 Texts of sudo 1.8 and 1.9: plugins/sudoers/{check,logging,sudoers}.c, plugins/sudoers/auth/sudo_auth.c, src/tgetpass.c.
 """
@@ -11,112 +11,113 @@ Texts of sudo 1.8 and 1.9: plugins/sudoers/{check,logging,sudoers}.c, plugins/su
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.attempt import waiting_for
-from preflight.transport.password import NotSentError, Password, Trial
+from preflight.transport.errors import Target
+from preflight.transport.password import NotSentError, Password, PasswordTrial
 from preflight.transport.streams import STDERR_KEPT, Chunk, Tail
-from preflight.transport.troubles import Place
 from preflight.transport.types import Program, TransportError
 
 _NOISE_KEPT = 64 << 10  # bytes of what a login shell prints before the program begins, the last ones
 
 
 @dataclass(frozen=True)
-class Marks:
-    """The two words on stderr by which a run is steered, and how the command line spells them.
+class SudoMarkers:
+    """Marks on stderr of sudo's prompt and of Python's start, and their spelling in the command line.
 
-    Neither stands in the command line as it is waited for. A login shell under `set -x` and a ForceCommand that prints
-    what it runs show the command line on stderr, and that must be taken for neither sudo nor Python.
+    The command line spells both differently. A login shell under `set -x` and a ForceCommand that prints its command
+    show the command line on stderr, and that must be mistaken for neither sudo nor Python.
     """
 
     nonce: str
 
     @property
     def prompt_argument(self) -> str:
-        """What `sudo -p` is given; sudo makes one `%` of two."""
+        """Return the argument of `sudo -p`; sudo prints one `%` for two."""
         return f"preflight-{self.nonce}%%-password:"
 
     @property
     def prompt(self) -> str:
-        """What sudo asks with."""
+        """Return the prompt that sudo prints."""
         return f"preflight-{self.nonce}%-password:"
 
     @property
     def ready_expression(self) -> str:
-        """`ready` in Python."""
+        """Return a Python expression for `ready`."""
         return f'"preflight-{self.nonce}-"+"ready"'
 
     @property
     def ready(self) -> str:
-        """What Python says, in a line of its own, before it reads its source."""
+        """Return the line that Python prints before it reads its source."""
         return f"preflight-{self.nonce}-ready"
 
 
-class Talk:
-    """The conversation of one run on one host."""
+class SudoDialogue:
+    """Dialogue of one run on one host. `user` is the user that sudo should become."""
 
-    def __init__(self, place: Place, user: str, password: Password) -> None:
-        """`user`: whom sudo is to become."""
-        self._place = place
+    def __init__(self, target: Target, user: str, password: Password) -> None:
+        self._target = target
         self._user = user
         self._password = password
-        self.marks = Marks(secrets.token_hex(8))
-        self.through = False  # Python is there and waits for its source
+        self.marks = SudoMarkers(secrets.token_hex(8))
+        self.python_ready = False  # Python waits for its source
 
     def become(self, chunks: Iterator[Chunk], send: Callable[[bytes], None], deadline: float) -> tuple[Chunk, ...]:
-        """Read until Python is ready, or to the end where it never starts; return what came, without the marks.
+        """Read until Python is ready, or to the end if it never starts. Return the output without the marks.
 
-        `send` writes to stdin. Raises TransportError(SUDO) where the password is refused or not sent, and TimeoutError
-        where `deadline` (time.monotonic()) passes while another host tries the password.
+        `send` writes to stdin. Raises TransportError(SUDO) if the password is refused or not sent.
+        Raises TimeoutError if `deadline` (time.monotonic()) passes while another host tries the password.
         """
         prompt, ready = self.marks.prompt.encode(), self.marks.ready.encode() + b"\n"
-        stdout, before, said = Tail(_NOISE_KEPT), b"", b""
-        trial: Trial | None = None
+        stdout, before_prompt, stderr = Tail(_NOISE_KEPT), b"", b""
+        trial: PasswordTrial | None = None
         waiting_for("sudo, or the program to begin")
         with ExitStack() as stack:
             for is_stderr, data in chunks:
                 if not is_stderr:
                     stdout.add(data)
                     continue
-                said = (said + data)[-STDERR_KEPT:]
-                if ready in said:
-                    if trial:
-                        trial.took = True
-                    self.through = True
-                    said = said.replace(ready, b"", 1)
+                stderr = (stderr + data)[-STDERR_KEPT:]
+                if ready in stderr:
+                    self.python_ready = True
+                    stderr = stderr.replace(ready, b"", 1)
                     break
-                if prompt not in said:
+                if prompt not in stderr:
                     continue
-                said = said.replace(prompt, b"", 1)
+                stderr = stderr.replace(prompt, b"", 1)
                 if trial:
-                    # Asked once more. Sent again, the password would count as a second wrong one.
-                    trial.took = False
-                    raise self._asked_again(said)
-                try:
-                    trial = stack.enter_context(self._password.trial(self._place.host, deadline))
-                except NotSentError as error:
-                    raise troubles.sudo_password_not_sent(self._place, error.by) from None
+                    # Sent again, the password would count as a second wrong one.
+                    trial.accepted = False
+                    raise self._prompted_again(stderr)
+                trial = stack.enter_context(self._trial(deadline))
                 send(trial.line)
                 waiting_for("sudo's answer to the password")
-                before, said = said, b""
-            else:
-                if trial:
-                    trial.took = _was_right(said)
+                before_prompt, stderr = stderr, b""
+            if trial:
+                trial.accepted = True if self.python_ready else _password_accepted(stderr)
         waiting_for("the program")
-        return (False, bytes(stdout)), (True, before + said)
+        return (False, bytes(stdout)), (True, before_prompt + stderr)
 
-    def _asked_again(self, said: bytes) -> TransportError:
-        """`said`: sudo's words between the two questions. Who got the password wrong is told so."""
-        if said.strip():
-            return troubles.sudo_password_refused(self._place, said)
-        return troubles.sudo_wants_more(self._place, self._user)
+    @contextmanager
+    def _trial(self, deadline: float) -> Iterator[PasswordTrial]:
+        try:
+            with self._password.trial(self._target.host, deadline) as trial:
+                yield trial
+        except NotSentError as error:
+            raise errors.sudo_password_not_sent(self._target, error.by) from None
+
+    def _prompted_again(self, stderr: bytes) -> TransportError:
+        """Return the error for a second prompt. `stderr` is sudo's text between both prompts."""
+        if stderr.strip():
+            return errors.sudo_password_refused(self._target, stderr)
+        return errors.sudo_wants_second_factor(self._target, self._user)
 
 
-# sudo translates its messages, but not its name in front. The one exception is a mere warning.
-_SAYS = re.compile(rb"^sudo: (?!unable to resolve host)", re.MULTILINE)
+# sudo translates its messages, but not the name in front. The excluded message is only a warning.
+_MESSAGE = re.compile(rb"^sudo: (?!unable to resolve host)", re.MULTILINE)
 _MISSING = re.compile(rb"\bsudo: (command )?not found|not found: sudo\b")
 _CANNOT_FIND = re.compile(rb"^sudo: \S+: command not found", re.MULTILINE)
 _NO_TERMINAL = re.compile(rb"must have a tty")
@@ -124,29 +125,37 @@ _FORBIDS = re.compile(rb"is not in the sudoers|may not run sudo|is not allowed t
 _WRONG = re.compile(rb"\d+ incorrect password attempt")
 
 
-def _was_right(said: bytes) -> bool | None:
-    """What the words after which sudo ended say of the password that it was sent; None if nothing."""
-    if _FORBIDS.search(said) or _CANNOT_FIND.search(said):
-        return True  # only those who have shown who they are are told
-    return False if _SAYS.search(said) else None
+def _password_accepted(stderr: bytes) -> bool | None:
+    """Return true if sudo accepted the password, false if it refused it, None if its last text shows neither."""
+    if _FORBIDS.search(stderr) or _CANNOT_FIND.search(stderr):
+        return True  # sudo prints these only after authentication
+    return False if _MESSAGE.search(stderr) else None
 
 
-def not_started(
-    place: Place, program: Program, user: str, *, status: int, stdout: bytes, stderr: bytes
-) -> TransportError | None:
-    """Whether sudo, asked to become `user`, ended without starting the program; None if it did start it."""
-    if status in (126, 127):
-        return troubles.sudo_missing(place) if _MISSING.search(stderr) else None
-    if status != 1:
+@dataclass(frozen=True)
+class Ending:
+    """End of a command line on a host: its exit code and its output."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
+def not_started(target: Target, program: Program, user: str, ending: Ending) -> TransportError | None:
+    """Return why sudo to `user` ended without starting the program; None if it started the program."""
+    stderr = ending.stderr
+    if ending.status in (126, 127):
+        return errors.sudo_missing(target) if _MISSING.search(stderr) else None
+    if ending.status != 1:
         return None
     if _CANNOT_FIND.search(stderr):
-        return troubles.no_python(place, program, stderr)
+        return errors.no_python(target, program, stderr)
     if _NO_TERMINAL.search(stderr):
-        return troubles.sudo_wants_terminal(place)
+        return errors.sudo_wants_terminal(target)
     if _FORBIDS.search(stderr):
-        return troubles.sudo_forbids(place, user, stderr)
+        return errors.sudo_forbids(target, user, stderr)
     if _WRONG.search(stderr):
-        return troubles.sudo_password_refused(place, stderr)
-    if not stdout and _SAYS.search(stderr):
-        return troubles.sudo_refused(place, user, stderr)
+        return errors.sudo_password_refused(target, stderr)
+    if not ending.stdout and _MESSAGE.search(stderr):
+        return errors.sudo_refused(target, user, stderr)
     return None

@@ -1,4 +1,4 @@
-"""How the rest of preflight sees a host: send it a program, read what comes back."""
+"""Types of a transport: the program that is sent to a host, its answer, and the errors on the way."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,23 +12,26 @@ from preflight.transport.password import Password
 
 @dataclass(frozen=True)
 class Program:
-    """A Python source text to run on a host (`preflight/remote/*.py`), and how to get there.
+    """A Python source text to run on a host (`preflight/remote/*.py`), and the command that runs it.
 
     The source travels over stdin, never as an argument; `payload` follows it on the same stream.
+    `setup` is a shell line before python and needs a POSIX shell on the host.
+    `user` runs the program as this user (sudo -u). Without it, the host's settings decide about sudo to root.
+    `isolated` (python -I) keeps the login user's environment out. It is off where the jobs' packages count.
     """
 
     source: str
     payload: bytes = b""
     python: str = "python3"
-    setup: str = ""  # shell line before python; needs a POSIX shell on the host
+    setup: str = ""
     wrapper: tuple[str, ...] = ()
-    user: str = ""  # run as this user (sudo -u); otherwise as root through sudo where the host asks for it
-    isolated: bool = True  # python -I: nothing of the login user's environment gets in; off where jobs' packages count
+    user: str = ""
+    isolated: bool = True
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program left behind. Both streams are bounded; `truncated`: one had more, and the program was cut off."""
+    """Output and exit code of a program. Both streams are bounded; `truncated`: it printed more and was ended."""
 
     stdout: bytes
     stderr: bytes
@@ -37,8 +40,8 @@ class Answer:
     truncated: bool = False
 
 
-class Trouble(StrEnum):
-    """The ways of failing to reach a host, each with its own sentence and remedy."""
+class ErrorKind(StrEnum):
+    """Kinds of failure to reach a host, each with its own message and remedy."""
 
     RESOLVE = "resolve"
     REFUSED = "refused"
@@ -54,10 +57,10 @@ class Trouble(StrEnum):
 
 @dataclass
 class TransportError(Exception):
-    """A host could not be reached or could not run the program. Not the user's mistake: it becomes a finding."""
+    """Failure to reach a host or to run the program there. Not the user's mistake: it becomes a finding."""
 
-    trouble: Trouble
-    summary: str  # one sentence: what happened, where
+    kind: ErrorKind
+    summary: str  # one sentence: the host and the failure
     remedy: str  # one sentence or command: what to do
 
     def __str__(self) -> str:
@@ -68,21 +71,21 @@ class Channel(Protocol):
     """A running program on a host, with its stdin and stdout; used by the probe's agents."""
 
     def send(self, data: bytes) -> None:
-        """Write all of `data` to the program's stdin; raises TransportError(CLOSED) if it is gone."""
+        """Write all of `data` to the program's stdin. Raises TransportError(CLOSED) if the program has ended."""
 
     def lines(self) -> Iterator[bytes]:
-        """The program's stdout, line by line without the newline, until it ends. Blocks. Lines over 1 MiB are cut.
+        """Yield the lines of the program's stdout, without the newline. Blocks. Lines over 1 MiB are cut.
 
         Ends when the program closes its stdout or `close` is called from another thread.
         """
 
     def stderr_tail(self) -> bytes:
-        """The last 4 KiB of stderr so far."""
+        """Return the last 4 KiB of stderr so far."""
 
-    def trouble(self) -> TransportError | None:
-        """Once `lines` has ended: why the program never ran (no python, sudo refused) or how the connection broke.
+    def error(self) -> TransportError | None:
+        """Return why the program never ran (no python, sudo refused) or how the connection broke.
 
-        None if the program ran and ended, or `close` was called.
+        Valid once `lines` has ended. None if the program ran and ended, or `close` was called.
         """
 
     def close(self) -> None:
@@ -90,13 +93,13 @@ class Channel(Protocol):
 
 
 class Transport(Protocol):
-    """Thread-safe. One object serves all hosts of a command; `close` drops what it holds (a bastion)."""
+    """A way to hosts. Thread-safe: one object serves all hosts of a command. `close` drops shared connections."""
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
-        """Run `program` to its end on a connection of its own.
+        """Run `program` to its end on its own connection.
 
-        `timeout`: seconds for the whole call; `limit`: bytes of stdout kept. Raises TransportError. A non-zero exit of
-        the program itself is not an error here.
+        `timeout` is in seconds and covers the whole call; `limit` is the number of stdout bytes to keep.
+        Raises TransportError. A non-zero exit of the program itself is not an error here.
         """
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
@@ -111,24 +114,32 @@ def _to_stderr(notice: str) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says about transport."""
+    """Transport settings of the command line. Timeouts are in seconds.
+
+    `pool`: hosts in flight, never more than a third of the open-file limit. `sudo_password`: None means `sudo -n`.
+    `notice` receives messages about accepted new host keys and ignored ssh settings.
+    """
 
     accept_new: bool = False
-    connect_timeout: float = 10.0  # seconds, TCP connect and banner
-    auth_timeout: float = 15.0  # seconds
-    pool: int = 32  # hosts in flight; never more than a third of the open-file limit
-    sudo_password: Password | None = field(default=None, repr=False)  # None: sudo has to do without (sudo -n)
-    notice: Callable[[str], None] = _to_stderr  # told of host keys accepted as new, and of settings passed over
+    connect_timeout: float = 10.0  # TCP connect and banner
+    auth_timeout: float = 15.0
+    pool: int = 32
+    sudo_password: Password | None = field(default=None, repr=False)
+    notice: Callable[[str], None] = _to_stderr
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far work over many hosts has come. `slowest` is the host that has been running longest, for `seconds`."""
+    """Progress of work over many hosts. `slowest` is the host that has been running longest, for `seconds`.
+
+    `waiting_for` is the step at which that host waits, such as "the ssh banner" or "the program".
+    `phase` is the work itself: "facts", "pings", "apply".
+    """
 
     done: int
     total: int
     failed: int
     slowest: str | None = None
     seconds: float = 0.0
-    waiting_for: str = ""  # what that host is waiting for: "the ssh banner", "the program" …
-    phase: str = ""  # what is being done: "facts", "pings", "apply" …
+    waiting_for: str = ""
+    phase: str = ""

@@ -20,7 +20,7 @@ import pytest
 
 from preflight.inventory import load
 from preflight.model.cluster import Cluster, Host, Product
-from preflight.transport import Answer, Options, Program, TransportError, Trouble, fan_out, open_transport
+from preflight.transport import Answer, ErrorKind, Options, Program, TransportError, fan_out, open_transport
 from preflight.transport.password import Password
 from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
 
@@ -94,7 +94,7 @@ def answered(result: Answer | TransportError) -> Answer:
 
 def refused(result: Answer | TransportError) -> TransportError:
     assert isinstance(result, TransportError), result
-    assert result.trouble is Trouble.SUDO
+    assert result.kind is ErrorKind.SUDO
     assert result.summary.startswith("node01: ")
     assert SECRET not in result.summary + result.remedy
     assert "\n" not in result.summary + result.remedy
@@ -228,7 +228,7 @@ def test_python_that_is_missing_is_not_taken_for_a_refusal(lab: LabHandle, trans
     sudoers(lab, WITH_PASSWORD)
     result = run(lab, transport, SECRET, Program("pass", python="no-such-python"))
     assert isinstance(result, TransportError)
-    assert result.trouble is Trouble.NO_PYTHON
+    assert result.kind is ErrorKind.NO_PYTHON
 
 
 # --- where the password may be seen ---
@@ -292,7 +292,7 @@ def test_an_agent_whose_password_is_wrong_is_not_started(lab: LabHandle, transpo
     with open_transport(cluster(host), Options(sudo_password=Password(WRONG))) as opened:
         with pytest.raises(TransportError, match="refused the password") as raised:
             opened.start(host, Program(REPEAT), timeout=20)
-        assert raised.value.trouble is Trouble.SUDO
+        assert raised.value.kind is ErrorKind.SUDO
 
 
 def test_an_agent_whom_sudo_refuses_says_why(lab: LabHandle, transport: str) -> None:
@@ -302,9 +302,9 @@ def test_an_agent_whom_sudo_refuses_says_why(lab: LabHandle, transport: str) -> 
         with open_transport(cluster(host), Options(sudo_password=password)) as opened:
             agent = opened.start(host, Program(REPEAT), timeout=20)
             assert list(agent.lines()) == []
-            trouble = agent.trouble()
-        assert trouble
-        assert "requiretty" in trouble.summary
+            error = agent.error()
+        assert error
+        assert "requiretty" in error.summary
 
 
 # --- many hosts ---
@@ -327,7 +327,7 @@ def test_a_wrong_password_is_sent_to_one_host_of_all(lab: LabHandle, transport: 
     password = Password(WRONG)
     for _ in range(2):  # the second round of a command goes no further
         results = everywhere(lab, transport, password)
-        assert all(isinstance(it, TransportError) and it.trouble is Trouble.SUDO for it in results.values())
+        assert all(isinstance(it, TransportError) and it.kind is ErrorKind.SUDO for it in results.values())
     assert attempts(lab) == 1  # where its prompt was left unanswered, sudo counts none
 
 
@@ -363,7 +363,7 @@ with open_transport(Cluster("c", Product.CPU, (host,)), options) as opened:
         agent._process.close_stdin()
         print(*(line.decode() for line in agent.lines()))
     except TransportError as error:
-        print(error.trouble, error.summary)
+        print(error.kind, error.summary)
 """
 
 

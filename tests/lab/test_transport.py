@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Host
-from preflight.transport import Answer, Options, Program, TransportError, Trouble, fan_out, open_transport
+from preflight.transport import Answer, ErrorKind, Options, Program, TransportError, fan_out, open_transport
 from tests.lab.sshd import Sshd, new_key, running
 from tests.lab.ways_in import ECHO, cluster, local_host, run, wait_until
 
@@ -151,11 +151,11 @@ def test_an_agent_answers_line_by_line_until_it_is_closed(server: Sshd, kind: st
         closer = threading.Timer(0.3, agent.close)  # while lines() blocks
         closer.start()
         assert list(lines) == []
-        assert agent.trouble() is None
+        assert agent.error() is None
         wait_until(gone.exists)  # the program saw the end of its stdin
         with pytest.raises(TransportError) as raised:
             agent.send(b"too late\n")
-        assert raised.value.trouble is Trouble.CLOSED
+        assert raised.value.kind is ErrorKind.CLOSED
         agent.close()
 
 
@@ -176,16 +176,16 @@ def test_an_agent_that_never_ran_says_why(server: Sshd, kind: str) -> None:
     with open_transport(cluster(host), Options()) as opened:
         agent = opened.start(host, Program("pass", python="no-such-python"), timeout=20)
         assert list(agent.lines()) == []
-        trouble = agent.trouble()
-    assert trouble
-    assert trouble.trouble is Trouble.NO_PYTHON
+        error = agent.error()
+    assert error
+    assert error.kind is ErrorKind.NO_PYTHON
 
 
 def test_an_agent_on_a_host_that_does_not_let_us_in(server: Sshd, tmp_path: Path, transport: str) -> None:
     host = server.host(transport, key=str(new_key(tmp_path / "other")))
     with open_transport(cluster(host), Options()) as opened, pytest.raises(TransportError) as raised:
         opened.start(host, Program("pass"), timeout=20)
-    assert raised.value.trouble is Trouble.AUTHENTICATION
+    assert raised.value.kind is ErrorKind.AUTHENTICATION
 
 
 def test_closing_the_transport_ends_its_agents(server: Sshd, transport: str, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_one_dead_host_does_not_hold_up_the_others(server: Sshd, transport: str)
     assert list(results) == ["node00", "node01", "node02", "node03", "node04"]
     dead = results.pop("node00")
     assert isinstance(dead, TransportError)
-    assert dead.trouble is Trouble.TIMEOUT
+    assert dead.kind is ErrorKind.TIMEOUT
     assert "ssh" in dead.summary
     assert all(isinstance(result, Answer) and result.exit == 0 for result in results.values())
 

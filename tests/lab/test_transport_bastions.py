@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Bastion
-from preflight.transport import Options, Program, Trouble, fan_out, open_transport
+from preflight.transport import ErrorKind, Options, Program, fan_out, open_transport
 from tests.lab.sshd import Sshd, free_port, running
 from tests.lab.ways_in import ECHO, cluster, failure, fingerprint, logins, on_record, run
 
@@ -55,7 +55,7 @@ def test_the_bastions_host_key_is_held_to_the_same_policy(
     known_hosts.write_text(server.known_hosts.read_text())
     host = server.host(transport, bastion=bastion.bastion, known_hosts=str(known_hosts))
     error = failure(host)
-    assert error.trouble is Trouble.BASTION
+    assert error.kind is ErrorKind.BASTION
     assert fingerprint(bastion.directory / "host_ed25519.pub") in error.summary
     notices: list[str] = []
     assert run(host, "pass", accept_new=True, notice=notices.append).exit == 0
@@ -67,14 +67,14 @@ def test_the_bastions_host_key_is_held_to_the_same_policy(
 def test_a_bastion_that_is_not_there_fails_once_for_all(server: Sshd, transport: str) -> None:
     host = server.host(transport, bastion=Bastion("127.0.0.1", port=free_port()))
     error = failure(host)
-    assert error.trouble is Trouble.BASTION
+    assert error.kind is ErrorKind.BASTION
     assert "Connection refused" in error.summary
 
 
 def test_a_host_that_the_bastion_cannot_reach(server: Sshd, bastion: Sshd, tmp_path: Path, transport: str) -> None:
     known_hosts = both_known(server, bastion, tmp_path)
     error = failure(server.host(transport, port=free_port(), bastion=bastion.bastion, known_hosts=known_hosts))
-    assert error.trouble is Trouble.REFUSED
+    assert error.kind is ErrorKind.REFUSED
 
 
 def test_a_bastion_that_does_not_forward(server: Sshd, tmp_path: Path, transport: str) -> None:
@@ -83,5 +83,5 @@ def test_a_bastion_that_does_not_forward(server: Sshd, tmp_path: Path, transport
         authorized.write_text(server.key.with_suffix(".pub").read_text())
         known_hosts = both_known(server, closed, tmp_path)
         error = failure(server.host(transport, bastion=closed.bastion, known_hosts=known_hosts))
-    assert error.trouble is Trouble.BASTION
+    assert error.kind is ErrorKind.BASTION
     assert "AllowTcpForwarding" in error.remedy

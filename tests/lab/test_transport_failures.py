@@ -1,4 +1,4 @@
-"""The transports against a real sshd: each way of failing with its trouble, sentence and remedy."""
+"""The transports against a real sshd: each way of failing with its kind, sentence and remedy."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport import Program, Trouble
+from preflight.transport import ErrorKind, Program
 from tests.lab.sshd import Sshd, free_port, new_key, running
 from tests.lab.ways_in import failure, local_host, run
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.lab
 
 def test_a_name_that_does_not_resolve(server: Sshd, transport: str) -> None:
     error = failure(replace(server.host(transport), address="no-such-host.invalid"))
-    assert error.trouble is Trouble.RESOLVE
+    assert error.kind is ErrorKind.RESOLVE
     assert "no-such-host.invalid" in error.summary
 
 
 def test_a_port_where_nobody_listens(server: Sshd, transport: str) -> None:
     port = free_port()
     error = failure(server.host(transport, port=port))
-    assert error.trouble is Trouble.REFUSED
+    assert error.kind is ErrorKind.REFUSED
     assert f"127.0.0.1:{port}" in error.summary
     assert "Connection refused" in error.summary
 
@@ -35,7 +35,7 @@ def test_a_server_that_hangs_up_before_login(server: Sshd, transport: str) -> No
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
         threading.Thread(target=hang_up, args=(listener,), daemon=True).start()
         error = failure(server.host(transport, port=listener.getsockname()[1]))
-    assert error.trouble is Trouble.REFUSED
+    assert error.kind is ErrorKind.REFUSED
     assert "before login" in error.summary
 
 
@@ -43,7 +43,7 @@ def test_a_listener_that_never_says_anything(server: Sshd, transport: str) -> No
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
         started = time.monotonic()
         error = failure(server.host(transport, port=listener.getsockname()[1]), connect_timeout=1.0)
-    assert error.trouble is Trouble.TIMEOUT
+    assert error.kind is ErrorKind.TIMEOUT
     assert "ssh banner" in error.summary
     assert time.monotonic() - started < 4
 
@@ -60,7 +60,7 @@ def test_a_server_that_speaks_nonsense_is_the_hosts_fault(server: Sshd, transpor
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
         threading.Thread(target=nonsense, args=(listener,), daemon=True).start()
         error = failure(server.host(transport, port=listener.getsockname()[1]), timeout=10)
-    assert error.trouble is Trouble.REFUSED
+    assert error.kind is ErrorKind.REFUSED
     assert "before login" in error.summary
 
 
@@ -75,20 +75,20 @@ def test_a_server_that_babbles_before_its_banner_does_not_outlast_the_deadline(s
         threading.Thread(target=babble, args=(listener,), daemon=True).start()
         started = time.monotonic()
         error = failure(server.host(transport, port=listener.getsockname()[1]), timeout=2)
-    assert error.trouble is Trouble.TIMEOUT
+    assert error.kind is ErrorKind.TIMEOUT
     assert time.monotonic() - started < 4
 
 
 def test_a_program_that_takes_too_long(server: Sshd, transport: str) -> None:
     # A loaded machine takes its time to log in.
     error = failure(server.host(transport), "import time; time.sleep(20)", timeout=5)
-    assert error.trouble is Trouble.TIMEOUT
+    assert error.kind is ErrorKind.TIMEOUT
     assert "waiting for the program" in error.summary
 
 
 def test_a_key_that_the_server_does_not_accept(server: Sshd, tmp_path: Path, transport: str) -> None:
     error = failure(server.host(transport, key=str(new_key(tmp_path / "other"))))
-    assert error.trouble is Trouble.AUTHENTICATION
+    assert error.kind is ErrorKind.AUTHENTICATION
     assert "ssh -o BatchMode=yes" in error.remedy
 
 
@@ -97,7 +97,7 @@ def test_an_encrypted_key_without_agent_is_named(server: Sshd, tmp_path: Path, m
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     key = new_key(tmp_path / "locked", passphrase="secret")
     error = failure(server.host("fabric", key=str(key)))
-    assert error.trouble is Trouble.AUTHENTICATION
+    assert error.kind is ErrorKind.AUTHENTICATION
     assert f"{key} is encrypted" in error.summary
     assert error.remedy == f"give it to the agent: ssh-add {key}"
 
@@ -106,7 +106,7 @@ def test_an_encrypted_key_without_agent_is_named(server: Sshd, tmp_path: Path, m
 def test_a_host_without_python(server: Sshd, kind: str) -> None:
     host = local_host() if kind == "local" else server.host(kind)
     error = failure(host, Program("pass", python="python3-that-is-not-there"))
-    assert error.trouble is Trouble.NO_PYTHON
+    assert error.kind is ErrorKind.NO_PYTHON
     assert "python3-that-is-not-there" in error.summary
 
 
@@ -114,7 +114,7 @@ def test_sudo_that_wants_a_password(tmp_path: Path, transport: str) -> None:
     as_nobody = 'ForceCommand exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "$SSH_ORIGINAL_COMMAND"'
     with running(tmp_path, as_nobody) as sshd:
         error = failure(sshd.host(transport, sudo=True))
-        assert error.trouble is Trouble.SUDO
+        assert error.kind is ErrorKind.SUDO
         assert "password is required" in error.summary
         assert "NOPASSWD" in error.remedy
         assert run(sshd.host(transport), "import os; print(os.getuid())").stdout == b"65534\n"
@@ -122,7 +122,7 @@ def test_sudo_that_wants_a_password(tmp_path: Path, transport: str) -> None:
 
 def test_sudo_to_a_user_who_does_not_exist(server: Sshd, transport: str) -> None:
     error = failure(server.host(transport), Program("pass", user="no-such-user"))
-    assert error.trouble is Trouble.SUDO
+    assert error.kind is ErrorKind.SUDO
     assert "no-such-user" in error.summary
 
 
@@ -136,7 +136,7 @@ def test_a_connection_that_breaks_while_the_program_runs(server: Sshd, transport
     error = failure(
         server.host(transport), "import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
     )
-    assert error.trouble is Trouble.CLOSED
+    assert error.kind is ErrorKind.CLOSED
 
 
 def test_a_program_may_use_sshs_own_exit_code(server: Sshd, transport: str) -> None:

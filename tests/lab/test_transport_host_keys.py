@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport import Answer, Options, Program, Trouble, fan_out, open_transport
+from preflight.transport import Answer, ErrorKind, Options, Program, fan_out, open_transport
 from tests.lab.sshd import Sshd, new_key
 from tests.lab.ways_in import cluster, failure, fingerprint, on_record, run
 
@@ -17,7 +17,7 @@ def test_an_unknown_host_key_is_refused_and_shown(server: Sshd, tmp_path: Path, 
     known_hosts = tmp_path / "known_hosts"
     known_hosts.write_text("")
     error = failure(server.host(transport, known_hosts=str(known_hosts)))
-    assert error.trouble is Trouble.HOST_KEY_UNKNOWN
+    assert error.kind is ErrorKind.HOST_KEY_UNKNOWN
     assert fingerprint(server.directory / "host_ed25519.pub") in error.summary
     assert str(known_hosts) in error.summary
     assert "--accept-new" in error.remedy
@@ -66,7 +66,7 @@ def test_a_changed_host_key_is_always_refused(server: Sshd, tmp_path: Path, tran
     before = f"# reinstalled?\n{server.known_as} {' '.join(other.read_text().split()[:2])}\n"
     known_hosts.write_text(before)
     error = failure(server.host(transport, known_hosts=str(known_hosts)), accept_new=accept_new)
-    assert error.trouble is Trouble.HOST_KEY_CHANGED
+    assert error.kind is ErrorKind.HOST_KEY_CHANGED
     assert fingerprint(server.directory / "host_ed25519.pub") in error.summary
     assert fingerprint(other) in error.summary
     assert f"{known_hosts}:2" in error.summary
@@ -79,7 +79,7 @@ def test_a_revoked_host_key_is_refused(server: Sshd, tmp_path: Path, transport: 
     known_hosts = tmp_path / "known_hosts"
     known_hosts.write_text(f"{server.known_as} {server.host_key}\n@revoked * {server.host_key}\n")
     error = failure(server.host(transport, known_hosts=str(known_hosts)), accept_new=accept_new)
-    assert error.trouble is Trouble.HOST_KEY_CHANGED
+    assert error.kind is ErrorKind.HOST_KEY_CHANGED
     assert "revoked" in error.summary
 
 

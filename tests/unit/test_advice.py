@@ -15,14 +15,14 @@ from preflight.model.change import Plan
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
 from preflight.provision.document import SavedPlan, dump
-from preflight.transport import troubles
-from preflight.transport.troubles import Place
+from preflight.transport import errors
+from preflight.transport.errors import Target
 from preflight.transport.types import Program
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look, read
 
 CASES = Path(__file__).parents[1] / "cases" / "checks"
-PLACE = Place("node01", "10.1.0.11")
+TARGET = Target("node01", "10.1.0.11")
 HOSTS = '[cluster]\nname = "c"\nproduct = "{product}"\ndevices = 8\n{tables}\n[[hosts]]\nname = "node02"\n{keys}\n'
 
 
@@ -124,7 +124,7 @@ def test_all_version_advice_of_one_run_names_the_same_releases(torch: str, cann:
     ],
 )
 def test_a_python_that_is_not_there_names_the_keys_that_lead_to_it(program: Program, remedy: str) -> None:
-    assert troubles.no_python(PLACE, program, b"sh: 1: exec: python3: not found\n").remedy == remedy
+    assert errors.no_python(TARGET, program, b"sh: 1: exec: python3: not found\n").remedy == remedy
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from preflight.facts.name_search import search
 from preflight.facts.nic import Nic
 from preflight.facts.seen import Answered, Seen
 from preflight.facts.types import HostFacts, Missing, Unreachable
-from preflight.inventory import dump, load, parse, written_out
+from preflight.inventory import dump, explicit_document, load, parse
 from preflight.model.cluster import Cluster, Device, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.ports import PortSet
@@ -531,7 +531,7 @@ def test_another_key_gives_other_pseudonyms() -> None:
 @pytest.mark.parametrize("example", ["inventory.example.toml", *(str(p) for p in (ROOT / "examples").glob("*.toml"))])
 def test_a_cluster_written_out_host_by_host_is_read_back_as_it_was(example: str) -> None:
     cluster = load(ROOT / example)
-    back = parse(dump(written_out(cluster)), Path("x.toml"))
+    back = parse(dump(explicit_document(cluster)), Path("x.toml"))
     hosts = tuple(replace(host, ssh=other.ssh) for host, other in zip(cluster.hosts, back.hosts, strict=True))
     assert back == replace(cluster, hosts=hosts, waivers=(), amp=back.amp)
 
@@ -564,7 +564,7 @@ name = "n1"
 """,
         Path("x.toml"),
     )
-    assert parse(dump(written_out(cluster)), Path("x.toml")) == cluster
+    assert parse(dump(explicit_document(cluster)), Path("x.toml")) == cluster
     assert cluster.hccl_ports == PortSet.parse("61000-61063,62000")
 
 

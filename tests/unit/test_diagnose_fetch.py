@@ -21,7 +21,7 @@ from preflight.diagnose.fetch import Wanted, fetch
 from preflight.diagnose.fetched import Fetched
 from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport.programs import source
-from preflight.transport.types import Answer, Program, TransportError, Trouble
+from preflight.transport.types import Answer, ErrorKind, Program, TransportError
 from tests.unit.collector import LOADER, tool
 
 HOSTS = (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2"))
@@ -283,7 +283,7 @@ def test_names_of_files_are_no_paths_here(tmp_path: Path) -> None:
         ({"files": [{**file("/a"), "text": packed(b"x" * 99)[:12]}]}, "not all of it"),
         ({"files": 3}, "files should be a list in [ ], and is a whole number"),
         ({"kernel": {"text": packed(b"0" * (9 << 20)), "why": ""}}, "the host sent more"),
-        (TransportError(Trouble.REFUSED, "node02: refused the connection", "start sshd"), "refused the connection"),
+        (TransportError(ErrorKind.REFUSED, "node02: refused the connection", "start sshd"), "refused the connection"),
     ],
     ids=["bomb", "not-packed", "cut", "not-ours", "kernel-bomb", "unreachable"],
 )

@@ -19,14 +19,14 @@ from types import SimpleNamespace
 import pytest
 
 from preflight.model.cluster import Host
-from preflight.transport.engine import calls, frames, nodes, outgoing
+from preflight.transport.engine import callbacks, frames, nodes, order_queue
 from preflight.transport.engine import engine as engines
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.engine import Engine
-from preflight.transport.engine.site import Site
+from preflight.transport.engine.site import EngineSite
+from preflight.transport.errors import Target
 from preflight.transport.programs import source
-from preflight.transport.troubles import Place
-from preflight.transport.types import Program, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, TransportError
 
 STAND_IN = Path(__file__).with_name("stand_in_engine.py")
 PATIENCE = 20.0
@@ -55,7 +55,7 @@ def engine() -> Iterator[MakeEngine]:
     def make(nodes: int = 3, fault: str = "none", strangers: int = 0, argv: Sequence[str] = ()) -> Engine:
         called = {f"node{number}": f"host{number}" for number in range(nodes - strangers)}
         command = tuple(argv) or (sys.executable, str(STAND_IN), str(nodes), fault)
-        site = Site(
+        site = EngineSite(
             "engine", command, "RANK", called, lambda host: f"engine {host} true", lost, {MARK: mark}, ["WITHOUT_THIS"],
             calls=fault == "deaf",
         )  # fmt: skip
@@ -96,7 +96,7 @@ def error_of(call: Callable[[], object]) -> TransportError:
 
 
 @pytest.mark.parametrize("fault", ["noise", "deaf"])
-def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine: MakeEngine, fault: str) -> None:
+def test_input_and_output_of_programs_on_many_hosts_are_not_mixed_up(engine: MakeEngine, fault: str) -> None:
     over = engine(8, fault)
     program = Program(
         "import sys, random, zlib\n"
@@ -123,7 +123,7 @@ def test_what_programs_hear_and_say_on_many_hosts_at_once_is_not_mixed_up(engine
 
 
 @pytest.mark.parametrize("fault", ["none", "deaf"])
-def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngine, fault: str) -> None:
+def test_a_channel_exchanges_lines_until_it_is_closed(engine: MakeEngine, fault: str) -> None:
     over = engine(3, fault)
     channels = [over.start(host, Program(ECHO), timeout=PATIENCE) for host in hosts(3)]
     lines = [channel.lines() for channel in channels]
@@ -133,10 +133,10 @@ def test_a_channel_is_talked_to_line_by_line_until_it_is_closed(engine: MakeEngi
         assert [next(one) for one in lines] == [b"heard %d of %d" % (turn, number) for number in range(3)]
     for channel, left in zip(channels, lines, strict=True):
         channel.close()
-        assert (list(left), channel.trouble()) == ([], None)
+        assert (list(left), channel.error()) == ([], None)
 
 
-def test_long_messages_that_are_alike_and_others_arrive(engine: MakeEngine) -> None:
+def test_similar_and_different_long_messages_arrive(engine: MakeEngine) -> None:
     over = engine(3)
     program = Program("import sys, zlib\nfor line in sys.stdin.buffer: print(len(line), zlib.crc32(line), flush=True)")
     channels = [over.start(host, program, timeout=PATIENCE) for host in hosts(3)]
@@ -165,32 +165,32 @@ def test_a_program_that_ignores_the_end_of_its_input_is_killed(
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_one_that_says_more_than_is_read_is_cut_off_and_the_others_are_heard(engine: MakeEngine) -> None:
+def test_a_program_with_too_much_unread_output_is_ended_and_does_not_block_others(engine: MakeEngine) -> None:
     over = engine(2)
     first, second = hosts(2)
     channel = over.start(first, Program("while True: print('x' * 10000)"), timeout=PATIENCE)
     until = time.monotonic() + PATIENCE
-    while not (trouble := channel.trouble()) and time.monotonic() < until:
+    while not (error := channel.error()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert trouble is not None
-    assert "host0" in trouble.summary
-    assert "it says more than is read" in trouble.summary
+    assert error is not None
+    assert "host0" in error.summary
+    assert "it says more than is read" in error.summary
     assert over.run(second, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
 @pytest.mark.parametrize("more", [zlib.compress(b"again"), b"x" * 200], ids=["another stream", "no stream"])
-def test_what_comes_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
+def test_data_after_the_end_of_a_stream_is_not_kept(more: bytes) -> None:
     told: list[str] = []
-    channel = EngineChannel(Place("host0", "engine"), told.append, lambda _: [], lambda *_: None)
+    channel = EngineChannel(Target("host0", "engine"), told.append, lambda _: [], lambda *_: None)
     channel.take(zlib.compress(b"hello"), is_stderr=False)
     assert next(channel.chunks()) == (False, b"hello")
-    assert channel.trouble() is None
+    assert channel.error() is None
     channel.take(more, is_stderr=False)
-    assert "what came of it is damaged" in str(channel.trouble())
+    assert "what came of it is damaged" in str(channel.error())
     assert told
 
 
-def test_one_that_does_not_read_holds_up_no_other_on_its_host(engine: MakeEngine) -> None:
+def test_a_program_that_does_not_read_blocks_no_other_on_its_host(engine: MakeEngine) -> None:
     over = engine(1)
     (host,) = hosts(1)
     deaf = over.start(host, Program("import time; time.sleep(60)"), timeout=PATIENCE)
@@ -216,24 +216,24 @@ def test_an_answer_has_a_limit(engine: MakeEngine) -> None:
 
 def test_a_program_that_takes_too_long_is_a_time_out(engine: MakeEngine) -> None:
     error = error_of(lambda: engine(1).run(hosts(1)[0], Program("import time; time.sleep(60)"), timeout=5.0))
-    assert (error.trouble, "waiting for the program" in error.summary) == (Trouble.TIMEOUT, True)
+    assert (error.kind, "waiting for the program" in error.summary) == (ErrorKind.TIMEOUT, True)
 
 
-def test_a_python_that_is_not_there_is_told_as_over_ssh(engine: MakeEngine) -> None:
+def test_a_missing_python_is_reported_as_over_ssh(engine: MakeEngine) -> None:
     error = error_of(lambda: engine(1).run(hosts(1)[0], Program("", python="no-such-python"), timeout=PATIENCE))
-    assert (error.trouble, "host0: no-such-python could not be started" in error.summary) == (Trouble.NO_PYTHON, True)
+    assert (error.kind, "host0: no-such-python could not be started" in error.summary) == (ErrorKind.NO_PYTHON, True)
 
 
-def test_a_node_that_the_engine_says_is_lost_is_lost_alone(engine: MakeEngine) -> None:
+def test_a_node_that_the_engine_reports_as_lost_is_lost_alone(engine: MakeEngine) -> None:
     over = engine(2)
     first, second = hosts(2)
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
     os.kill(relay_of(over, second), signal.SIGKILL)
     assert list(channel.lines()) == []
-    trouble = channel.trouble()
-    assert trouble is not None
-    assert (trouble.trouble, trouble.summary) == (Trouble.CLOSED, "host1: engine: exit code -9")
-    assert error_of(lambda: over.start(second, Program(ECHO), timeout=PATIENCE)).summary == trouble.summary
+    error = channel.error()
+    assert error is not None
+    assert (error.kind, error.summary) == (ErrorKind.CLOSED, "host1: engine: exit code -9")
+    assert error_of(lambda: over.start(second, Program(ECHO), timeout=PATIENCE)).summary == error.summary
     assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
@@ -242,12 +242,12 @@ def test_a_node_that_falls_silent_is_lost_alone(engine: MakeEngine, monkeypatch:
     first, second = hosts(2)
     channel = over.start(second, Program(ECHO), timeout=PATIENCE)
     relay = relay_of(over, second)
-    monkeypatch.setattr(outgoing, "BEAT", 0.2)
+    monkeypatch.setattr(order_queue, "BEAT", 0.2)
     monkeypatch.setattr(nodes, "SILENCE", 6.0)
     os.kill(relay, signal.SIGSTOP)
     try:
         assert list(channel.lines()) == []
-        assert "host1: nothing has been heard from there for 6 s" in str(channel.trouble())
+        assert "host1: nothing has been heard from there for 6 s" in str(channel.error())
         assert over.run(first, Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
     finally:
         os.kill(relay, signal.SIGCONT)
@@ -262,19 +262,19 @@ def test_a_node_of_which_the_engine_loses_a_part_is_lost_and_not_misread(engine:
     assert over.run(first, program, timeout=PATIENCE).exit == 0
 
 
-def test_a_node_that_nobody_knows_is_named_to_who_waits_for_another(engine: MakeEngine) -> None:
+def test_the_timeout_of_a_host_names_unknown_nodes(engine: MakeEngine) -> None:
     over = engine(2, strangers=1)
     over.run(hosts(2)[0], Program(""), timeout=PATIENCE)
     until = time.monotonic() + PATIENCE
     while "" not in over._nodes._nodes.get(1, nodes._Node(1, 0.0)).names and time.monotonic() < until:
         time.sleep(0.05)
     error = error_of(lambda: over.start(hosts(2)[1], Program(ECHO), timeout=0.1))
-    assert error.trouble == Trouble.TIMEOUT
+    assert error.kind == ErrorKind.TIMEOUT
     assert "host1: nothing after 0 s from engine" in error.summary
     assert "there are nodes that the inventory does not name: node1" in error.summary
 
 
-def test_an_engine_that_is_not_there_or_gives_up_is_told_in_its_own_words(engine: MakeEngine) -> None:
+def test_the_error_has_the_message_of_an_engine_that_is_missing_or_ends(engine: MakeEngine) -> None:
     absent = engine(1, argv=("/no/such/engine",))
     assert "engine could not be started: No such file" in str(
         error_of(lambda: absent.start(hosts(1)[0], Program(ECHO), timeout=PATIENCE))
@@ -288,24 +288,24 @@ def test_an_engine_that_is_not_there_or_gives_up_is_told_in_its_own_words(engine
 def test_an_engine_that_starts_nothing_is_a_time_out(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     late = engine(1, argv=("sh", "-c", "echo 'engine: job 7 queued and waiting' >&2; sleep 30"))
     error = error_of(lambda: late.start(hosts(1)[0], Program(ECHO), timeout=1.0))
-    assert error.trouble == Trouble.TIMEOUT
+    assert error.kind == ErrorKind.TIMEOUT
     assert "while waiting for its relay to start (engine: job 7 queued and waiting)" in error.summary
     monkeypatch.setattr(engines, "FAREWELL", 0.1)
     late.close()
 
 
-def test_no_host_is_to_blame_where_all_nodes_are_lost() -> None:
+def test_the_engine_is_at_fault_if_all_nodes_are_lost() -> None:
     """As when a job is cancelled, or its time is over: srun tells of its tasks before it ends."""
     called = {"node0": "host0", "node1": "host1"}
-    there = nodes.Nodes(Site("engine", (), "RANK", called, str, lost), 2, "0" * 32)
+    there = nodes.Nodes(EngineSite("engine", (), "RANK", called, str, lost), 2, "0" * 32)
     for node in (0, 1):
         words = {"nonce": "0" * 32, "node": node, "seq": 0, "here": f"node{node}"}
-        there.hear(json.dumps(words).encode().ljust(frames.FRAME - 1))
-    there.hear(b"engine: node0: exit code -15")
+        there.read(json.dumps(words).encode().ljust(frames.FRAME - 1))
+    there.read(b"engine: node0: exit code -15")
     assert there.all_lost() == ""
-    there.hear(b"engine: node1: exit code -15")
+    there.read(b"engine: node1: exit code -15")
     assert there.all_lost() == "engine has lost all nodes: engine: exit code -15"
-    there.hear(b"engine: error: *** STEP 17.0 CANCELLED ***")
+    there.read(b"engine: error: *** STEP 17.0 CANCELLED ***")
     assert there.all_lost() == "engine has lost all nodes: engine: error: *** STEP 17.0 CANCELLED ***"
 
 
@@ -317,9 +317,7 @@ def test_hosts_may_take_longer_to_come_than_a_program_to_start(engine: MakeEngin
     assert over.run(hosts(2)[1], Program("print('here')"), timeout=PATIENCE).stdout == b"here\n"
 
 
-def test_nobody_waits_for_ever_for_a_node_that_does_not_come(
-    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_a_node_that_does_not_start_ends(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "LATE", 0.5)
     over = engine(2, strangers=1)
     over.begin(hosts(2))
@@ -334,18 +332,18 @@ def test_relays_and_programs_end_when_the_engine_is_killed(engine: MakeEngine) -
     assert process is not None
     process.kill()  # the fixture looks that nothing is left
     assert list(channel.lines()) == []
-    assert "engine has ended" in str(channel.trouble())
+    assert "engine has ended" in str(channel.error())
 
 
-def test_who_calls_without_the_token_hears_nothing_and_is_dropped(
+def test_a_caller_without_the_token_gets_no_data_and_is_dropped(
     engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "SHOW", 0.5)
+    monkeypatch.setattr(callbacks, "SHOW", 0.5)
     over = engine(1, "deaf")
     (host,) = hosts(1)
     channel = over.start(host, Program(ECHO), timeout=PATIENCE)
-    assert over._calls is not None
-    port = int(over._calls.addresses(["127.0.0.1"]).rpartition(":")[2])
+    assert over._callbacks is not None
+    port = int(over._callbacks.addresses(["127.0.0.1"]).rpartition(":")[2])
     with contextlib.ExitStack() as stack:
         said = (b"", b"0" * 32 + b"\n", b"x" * 10_000, over._nonce.encode()[:-1] + b"\n{}\n")
         strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in said]
@@ -368,7 +366,7 @@ def test_calls_of_a_node_that_ends_do_not_disturb_the_others(engine: MakeEngine)
 
 
 def test_a_node_that_cannot_call_says_so(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls.Calls, "addresses", lambda *_: "127.0.0.1:1")
+    monkeypatch.setattr(callbacks.Callbacks, "addresses", lambda *_: "127.0.0.1:1")
     error = error_of(lambda: engine(1, "deaf").run(hosts(1)[0], Program(""), timeout=PATIENCE))
     assert "no way to the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary
 
@@ -383,7 +381,7 @@ def test_a_node_says_its_addresses_before_a_host_name_that_clones_share() -> Non
     assert [name for name in names[:-2] if not re.fullmatch(r"[\d.]+", name or "")] == []
 
 
-def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_the_other(
+def test_blocked_nodes_delay_the_others_once_and_not_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
@@ -407,9 +405,9 @@ def test_nodes_that_stand_still_keep_the_others_waiting_once_and_not_one_after_t
         def sendall(self, _: bytes) -> None:
             heard.append(b"told")
 
-    monkeypatch.setattr(calls, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    over = calls.Calls("token")
-    over._tell([calls._Caller(one(), 0.0, b"", known=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    over = callbacks.Callbacks("token")
+    over._send([callbacks._Caller(one(), 0.0, b"", proven=True) for one in (*[Connection] * 40, Good)], b"{}\n")  # type: ignore[arg-type]
     over.close()
     assert heard == [b"told"]
     assert now[0] < 10  # relays end themselves after 20

@@ -9,7 +9,7 @@ import pytest
 
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
-from preflight.transport.engine import calls, site
+from preflight.transport.engine import callbacks, site
 from preflight.transport.engine.open_mpi import open_mpi
 from preflight.transport.engine.slurm import slurm
 
@@ -71,17 +71,19 @@ def test_an_srun_without_overlap_is_not_given_it(programs: dict[str, str], tmp_p
         ("node02: task 1: Killed", []),
     ],
 )
-def test_srun_s_words_name_who_is_lost(programs: dict[str, str], words: str, expected: list[tuple[str, str]]) -> None:
+def test_messages_of_srun_identify_lost_hosts(
+    programs: dict[str, str], words: str, expected: list[tuple[str, str]]
+) -> None:
     site = slurm((*HOSTS, Host("cray", "nid001234")), job(programs, "node[01-04],nid001234"))
     assert sorted(site.lost(words)) == expected
 
 
-def test_outside_of_a_job_it_is_said_how_to_get_one(programs: dict[str, str]) -> None:
+def test_the_error_outside_of_a_job_shows_how_to_get_one(programs: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"within a job that has the hosts, and this is none: salloc -N 3"):
         slurm(HOSTS, programs)
 
 
-def test_hosts_that_the_job_has_not_are_named(programs: dict[str, str]) -> None:
+def test_hosts_outside_of_the_job_are_reported(programs: dict[str, str]) -> None:
     with pytest.raises(
         UsageError, match=r"job 17 has the nodes node\[01,03\], and not gpu2; leave them out with --limit"
     ):
@@ -96,7 +98,7 @@ def test_two_hosts_that_are_one_node_are_refused(programs: dict[str, str]) -> No
         slurm(twice, job(programs, "node[01-02]"))
 
 
-def test_no_srun_and_no_mpirun_are_said(tmp_path: Path) -> None:
+def test_a_missing_srun_or_mpirun_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--via slurm needs srun on this machine"):
         slurm(HOSTS, job({"PATH": str(tmp_path)}, "node[01-04]"))
     with pytest.raises(UsageError, match="--via mpi needs Open MPI's mpirun on PATH"):
@@ -138,7 +140,7 @@ def pairs(argv: Sequence[str]) -> set[str]:
         ("#!/bin/sh\nsleep 60", "says nothing for 0 s; try it by hand"),
     ],
 )
-def test_an_engine_that_cannot_be_asked_what_it_is_is_told(
+def test_an_engine_that_does_not_print_its_version_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
 ) -> None:
     monkeypatch.setattr(site, "_ANSWER", 0.3 if "sleep" in text else 20.0)
@@ -167,9 +169,9 @@ def test_as_many_files_may_be_open_as_nodes_call_back(monkeypatch: pytest.Monkey
     raised = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
-    calls.make_room(500)
+    callbacks.make_room(500)
     assert raised == []
-    calls.make_room(2000)
+    callbacks.make_room(2000)
     assert raised == [(2256, 4096)]
     with pytest.raises(UsageError, match=r"5000 nodes call back here, and 4096 files may be open: ulimit -Hn 5256"):
-        calls.make_room(5000)
+        callbacks.make_room(5000)

@@ -18,7 +18,7 @@ from preflight.launch.job import Job, Launcher
 from preflight.launch.places import places
 from preflight.model.errors import UsageError
 from preflight.transport.engine.open_mpi import Mpirun
-from preflight.transport.engine.slurm import Job as Allocation
+from preflight.transport.engine.slurm import SlurmJob as Allocation
 from preflight.transport.programs import source
 
 PROGRAM = source("step", "agent.processes")

@@ -39,7 +39,7 @@ from preflight.facts.types import (
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.errors import UsageError
 from preflight.model.ports import PortSet
-from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
+from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 RESERVED = "net.ipv4.ip_local_reserved_ports"
 
@@ -513,7 +513,7 @@ class Wire:
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:  # noqa: ARG002
         if host.name == "gone":
-            raise TransportError(Trouble.TIMEOUT, "gone: no answer in 10 s", "is it switched on?")
+            raise TransportError(ErrorKind.TIMEOUT, "gone: no answer in 10 s", "is it switched on?")
         request = json.loads(program.payload)
         return framed(self.reply(request), request["marker"])
 

@@ -29,7 +29,7 @@ from preflight.model.errors import UsageError
 from preflight.model.gate import GatePolicy
 from preflight.provision.apply import Way
 from preflight.transport.programs import source
-from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
+from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 HOST = Host("node01", "192.0.2.1")
 CLUSTER = Cluster("c", Product.CPU, (HOST,))
@@ -168,7 +168,7 @@ def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
     assert NAMED in why
     older = replace(plan, changes=tuple(replace(change, after="#!/usr/bin/python3\n") for change in plan.changes))
     assert undoing_allowed(older, way(There(OURS, named=(NAMED,)))) == (older, ()), "one that takes none away"
-    away = There(trouble=TransportError(Trouble.REFUSED, "node01: nobody listens", "start sshd"))
+    away = There(trouble=TransportError(ErrorKind.REFUSED, "node01: nobody listens", "start sshd"))
     assert undoing_allowed(plan, way(away)) == (Plan(), ("node01: nobody listens",))
 
 
@@ -182,7 +182,7 @@ def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
         (There(python="/opt/a b/python3"), "no Python 3.6 or newer starts there that could run the gate"),
         (There(python="/opt/\n#!/bin/sh"), "no Python 3.6 or newer starts there that could run the gate"),
         (There(at_work="jo@admin"), "another run is at work on this host (jo@admin); wait until it is done"),
-        (There(trouble=TransportError(Trouble.REFUSED, "node01: nobody listens", "start sshd")),
+        (There(trouble=TransportError(ErrorKind.REFUSED, "node01: nobody listens", "start sshd")),
          "nobody listens"),
     ],
 )  # fmt: skip
@@ -191,7 +191,7 @@ def test_where_it_cannot_be_put_is_said(there: There, says: str) -> None:
 
 
 def test_a_policy_that_cannot_be_meant_is_refused_before_anybody_is_contacted() -> None:
-    nobody = There(trouble=TransportError(Trouble.REFUSED, "contacted", ""))
+    nobody = There(trouble=TransportError(ErrorKind.REFUSED, "contacted", ""))
     with pytest.raises(UsageError, match="there is no check 'XYZ'"):
         installing(replace(CLUSTER, gate=GatePolicy(off=("XYZ",))), way(nobody), force=False)
 

@@ -17,7 +17,7 @@ from preflight.probe.rehearsal import rehearse
 from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.bootstrap import RUN, command_line, source_bytes, without_run
-from preflight.transport.types import Channel, Program, TransportError, Trouble
+from preflight.transport.types import Channel, ErrorKind, Program, TransportError
 
 HOSTS = (Host("node1", "10.0.0.1"), Host("node2", "10.0.0.2", Ssh(user="ops", sudo=True)))
 SETTINGS = {
@@ -37,7 +37,7 @@ class Recorder:
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
         self.started.append((host, program))
-        raise TransportError(Trouble.REFUSED, f"{timeout}", "")
+        raise TransportError(ErrorKind.REFUSED, f"{timeout}", "")
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -11,7 +11,7 @@ import pytest
 
 from preflight.inventory import InventoryError, fold, limit, load
 from preflight.inventory.hostset import expand
-from preflight.inventory.locate import Lines
+from preflight.inventory.key_lines import KeyLines
 from preflight.model.cluster import (
     Bastion,
     Cluster,
@@ -124,7 +124,7 @@ def test_paths_at_home_are_those_of_the_caller(tmp_path: Path, monkeypatch: pyte
     assert (ssh.key, ssh.known_hosts) == ("/home/jo/.ssh/id", "/etc/known")
 
 
-def test_what_a_host_says_wins_over_what_the_cluster_says(tmp_path: Path) -> None:
+def test_settings_of_a_host_override_those_of_the_cluster(tmp_path: Path) -> None:
     common = '[ssh]\nuser = "ops"\nport = 22\nsudo = true\nbastion = "jump"\n[network]\nnic = "eth0"\n'
     own = '[[hosts]]\nname = "n2"\nnic = "10.1.0.0/24"\ndevices = 2\n'
     own += '[hosts.ssh]\nport = 2222\nsudo = false\nbastion = "jo@[fe80::1]:2200"\n'
@@ -134,7 +134,7 @@ def test_what_a_host_says_wins_over_what_the_cluster_says(tmp_path: Path) -> Non
     assert [(host.nic, len(host.devices)) for host in (plain, special)] == [("eth0", 8), ("10.1.0.0/24", 2)]
 
 
-def test_what_is_not_said_has_the_documented_default(tmp_path: Path) -> None:
+def test_missing_keys_have_the_documented_defaults(tmp_path: Path) -> None:
     cluster = load(written(tmp_path, '[[hosts]]\nname = "n1"\n', "nvidia"))
     assert cluster.hosts == (Host("n1", "n1"),)
     assert (cluster.fabric, cluster.firewall) == (Fabric.SWITCHED, FirewallPolicy.ALLOW)
@@ -143,7 +143,7 @@ def test_what_is_not_said_has_the_documented_default(tmp_path: Path) -> None:
     assert cluster.probe.sizes == (8, 1 << 20, 16 << 20)
 
 
-def test_the_gates_policy_is_read_and_what_it_does_not_say_stays_as_it_is(tmp_path: Path) -> None:
+def test_the_gates_policy_is_read_and_missing_keys_keep_their_defaults(tmp_path: Path) -> None:
     hosts = '[[hosts]]\nname = "n1"\n'
     assert load(written(tmp_path, hosts)).gate == GatePolicy()
     said = 'max_age = "90m"\noff = ["ports"]\nunknown = { prolog = "closed" }\ndrain_at_most = "2.5%"\n'
@@ -153,7 +153,7 @@ def test_the_gates_policy_is_read_and_what_it_does_not_say_stays_as_it_is(tmp_pa
     assert load(written(tmp_path, f"[gate]\ndrain_at_most = 0\n{hosts}")).gate.drain == DrainLimit(0, None)
 
 
-def test_every_named_port_is_part_of_the_set_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_every_named_port_is_in_the_set_with_its_name(tmp_path: Path) -> None:
     keys = "hccl_base = 50000\nhccl_count = 16\nmaster = 30000\nrendezvous = 30000\nmindspore = 8118\nvolcano = 23456\n"
     cluster = load(written(tmp_path, f'[ports]\n{keys}job = ["7000-7001"]\n[[hosts]]\nname = "n1"\n'))
     assert str(cluster.ports) == "7000-7001,8118,23456,30000,50000-50015"
@@ -181,7 +181,7 @@ def test_a_range_for_hccl_takes_the_place_of_its_base_port(tmp_path: Path) -> No
         ('profile = { HCCL_CONNECT_TIMEOUT = "600" }\n', HostSetup(profile={"HCCL_CONNECT_TIMEOUT": "600"})),
     ],
 )
-def test_what_else_is_wanted_on_the_hosts(tmp_path: Path, said: str, setup: HostSetup) -> None:
+def test_host_setup_is_read(tmp_path: Path, said: str, setup: HostSetup) -> None:
     host = '[[hosts]]\nname = "n1"\naddress = "10.1.0.1"\n'
     assert load(written(tmp_path, f"[host_setup]\n{said}{host}")).setup == setup
 
@@ -226,7 +226,7 @@ def by_name(tmp_path: Path, plan: str, hosts: str) -> dict[str, tuple[Device, ..
 
 @pytest.mark.parametrize("plan", PLANS_BY_NAME)
 @pytest.mark.parametrize("change", GROWN)
-def test_in_a_plan_by_name_nothing_that_is_added_moves_a_host(tmp_path: Path, plan: str, change: str) -> None:
+def test_a_plan_by_name_keeps_addresses_when_hosts_are_added(tmp_path: Path, plan: str, change: str) -> None:
     before = by_name(tmp_path, plan, '[[hosts]]\nname = "node[02-04,09]"\n')
     after = by_name(tmp_path, plan, GROWN[change])
     kept = before.keys() & after.keys()
@@ -281,14 +281,14 @@ def test_files_from_other_editors_are_read(tmp_path: Path) -> None:
     ],
     ids=lambda part: part[:20] if isinstance(part, str) else "content",
 )
-def test_what_is_no_inventory_at_all_ends_in_one_sentence(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_not_an_inventory_ends_in_one_sentence(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "hosts.toml"
     file.write_bytes(content)
     with pytest.raises(InventoryError, match=says):
         load(file)
 
 
-def test_a_missing_file_and_a_directory_are_told_with_their_path(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_directory_are_reported_with_their_path(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match=r"none\.toml: no such file; copy inventory\.example\.toml"):
         load(tmp_path / "none.toml")
     with pytest.raises(InventoryError, match=f"{tmp_path}: Is a directory"):
@@ -328,12 +328,12 @@ def test_limit_takes_node_sets_in_inventory_order(tmp_path: Path, text: str, nam
         ("", "names no host"),
     ],
 )
-def test_a_limit_to_hosts_that_are_not_there_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_a_limit_to_unknown_hosts_is_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         limit(four_subnets(tmp_path), text)
 
 
-def test_a_limit_to_a_misspelt_host_names_the_one_that_was_meant(tmp_path: Path) -> None:
+def test_a_limit_to_a_misspelt_host_suggests_the_right_one(tmp_path: Path) -> None:
     cluster = load(written(tmp_path, '[[hosts]]\nname = "trainer[01-16]"\n'))
     with pytest.raises(UsageError, match=r"no host trianer07; did you mean trainer07\?"):
         limit(cluster, "trianer07")
@@ -377,7 +377,7 @@ def test_host_sets_expand_in_the_order_written(text: str, names: list[str]) -> N
         ("", "names no host"),
     ],
 )
-def test_what_is_no_host_set_is_refused_with_a_sentence(text: str, says: str) -> None:
+def test_invalid_host_sets_are_refused_with_a_sentence(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         expand(text)
 
@@ -385,7 +385,7 @@ def test_what_is_no_host_set_is_refused_with_a_sentence(text: str, says: str) ->
 def test_keys_are_found_in_every_spelling_of_toml() -> None:
     text = 'a.b = 1\n[t]\n"x y" = """\nnot = 5\n"""\nlist = [\n  1,\n]\nafter = 2\n'
     text += "[[h]]\nn = 1\n[h.s]\np = 1\n[[h]]\nn = 2\ni = {q = 1}\n"
-    lines = Lines(text)
+    lines = KeyLines(text)
     assert lines.of(("a", "b")) == 1
     assert lines.of(("t", "x y")) == 3
     assert lines.of(("t", "list", 0)) == 6
@@ -414,10 +414,10 @@ i = 1
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n"])
-def test_what_looks_like_a_key_inside_a_value_is_none(line_break: str) -> None:
+def test_text_like_a_key_inside_a_value_is_not_a_key(line_break: str) -> None:
     text = KEYS_IN_VALUES.replace("\n", line_break)
     assert set(tomllib.loads(text)) == {"a", "b", "c", "d", "e=f", "g", "k"}
-    lines = Lines(text)
+    lines = KeyLines(text)
     assert [lines.of((key,)) for key in ("a", "b", "c", "d", "e=f", "g", "k")] == [2, 3, 4, 7, 10, 11, 13]
     assert lines.of(("g", "h]", "i")) == 12
     assert lines.of(("z",)) == lines.of(("q",)) == lines.of(("x",)) == 1, "no such keys"

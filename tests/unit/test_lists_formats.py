@@ -15,8 +15,8 @@ from preflight.hostlists.inventory_export import host_list_of, left_out
 from preflight.hostlists.inventory_import import ImportOptions, document_of
 from preflight.inventory import dump, parse
 from preflight.inventory.errors import InventoryError
-from preflight.inventory.folding import fold
 from preflight.inventory.hostset import expand
+from preflight.inventory.name_ranges import fold
 
 LABELS = st.from_regex(r"[a-z]([a-z0-9_-]{0,5}[a-z0-9])?", fullmatch=True)
 NUMBERED = st.builds("{}{:03d}".format, st.sampled_from(["node", "gpu-", "rack1n"]), st.integers(0, 40))

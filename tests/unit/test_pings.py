@@ -25,7 +25,7 @@ from preflight.facts.tournament import opponent, steps
 from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.errors import UsageError
-from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
+from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 NONE = Reading()
 NEIGHBOURS, MESH, CROSS, ALL = Wanted(), Wanted(mesh=True), Wanted(cross_rail=True), Wanted(mesh=True, cross_rail=True)
@@ -317,7 +317,7 @@ class Wire:
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:  # noqa: ARG002
         if host.name == "gone":
-            raise TransportError(Trouble.TIMEOUT, "gone: no answer in 10 s", "is it switched on?")
+            raise TransportError(ErrorKind.TIMEOUT, "gone: no answer in 10 s", "is it switched on?")
         request = json.loads(program.payload)
         self.asked.append(request)
         text = json.dumps({"pings": {"value": self.value}})

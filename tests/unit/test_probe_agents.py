@@ -20,7 +20,7 @@ from preflight.probe.hooks import Hooks
 from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
-from preflight.transport.types import Channel, Options, Program, Progress, TransportError, Trouble
+from preflight.transport.types import Channel, ErrorKind, Options, Program, Progress, TransportError
 from tests.torch_npu_wheel import fetch
 
 FAULTS = Path(__file__).parent / "probe_faults"
@@ -278,7 +278,7 @@ def test_a_host_that_is_not_reached_is_named_with_the_transports_sentence(mark: 
     class OneDead(LocalTransport):
         def start(self, host: Host, program: Program, *, timeout: float) -> Channel:  # type: ignore[override]
             if host.name == "node01":
-                raise TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up")
+                raise TransportError(ErrorKind.TIMEOUT, "node01: nothing after 10 s", "see whether it is up")
             return super().start(host, program, timeout=timeout)
 
     observations = probe(two, two.hosts, OneDead(Options()), TOGETHER).observations

@@ -21,7 +21,7 @@ from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, ProbeSettings
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe import hccl_test
-from preflight.transport.types import Answer, Program, TransportError, Trouble
+from preflight.transport.types import Answer, ErrorKind, Program, TransportError
 from tests.unit.healthy import HCCL_TEST_PASSED, healthy_cluster, healthy_facts
 
 SOURCE = Path(__file__).parents[2] / "preflight/remote/hccl_test.py"
@@ -150,7 +150,7 @@ def test_devices_that_are_not_the_first_ones_are_named() -> None:
     [
         ({"error": "this host cannot enter 10.1.0.2: Permission denied"}, "node01: this host cannot enter 10.1.0.2"),
         ({"output": "Killed\n", "exit": 137}, "HCCL Test said 'Killed"),
-        (TransportError(Trouble.TIMEOUT, "node01: nothing after 10 s", "see whether it is up"), "nothing after 10 s"),
+        (TransportError(ErrorKind.TIMEOUT, "node01: nothing after 10 s", "see whether it is up"), "nothing after 10 s"),
         ({"exit": "x"}, "node01: exit should be a whole number or null"),
     ],
 )

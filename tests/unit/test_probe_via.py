@@ -10,7 +10,7 @@ from preflight.cli.common import Session
 from preflight.cli.main import main
 from preflight.cli.probe import reached_as_asked
 from preflight.inventory import load
-from preflight.inventory.written_out import written_out
+from preflight.inventory.explicit import explicit_document
 from preflight.transport.engine import engine
 from preflight.transport.password import Password
 
@@ -84,9 +84,9 @@ def test_over_an_inventory_s_engine_ssh_is_ssh_in_everything_that_is_judged_by_i
 
 
 def test_the_way_is_in_an_inventory_that_is_written(inventory: Path) -> None:
-    assert "via" not in written_out(load(inventory))["probe"]
+    assert "via" not in explicit_document(load(inventory))["probe"]
     inventory.write_text(INVENTORY.format(probe='via = "mpi"'))
-    assert written_out(load(inventory))["probe"]["via"] == "mpi"
+    assert explicit_document(load(inventory))["probe"]["via"] == "mpi"
 
 
 def test_no_password_goes_over_an_engine(

@@ -17,10 +17,10 @@ from preflight.provision.apply import Way, apply
 from preflight.provision.journal import RunJournal, past_run, require_directory
 from preflight.provision.rollout import Batch, Rollout
 from preflight.provision.this_network import network_id
-from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
+from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
-CLOSED = TransportError(Trouble.CLOSED, "node01: the connection broke", "see its log")
-REFUSED = TransportError(Trouble.REFUSED, "node01: nobody listens", "start sshd")
+CLOSED = TransportError(ErrorKind.CLOSED, "node01: the connection broke", "see its log")
+REFUSED = TransportError(ErrorKind.REFUSED, "node01: nobody listens", "start sshd")
 DONE = {"state": "done", "found": None, "message": ""}
 
 
@@ -253,7 +253,7 @@ def test_a_host_that_is_cut_off_is_asked_until_it_is_back(monkeypatch: pytest.Mo
 def test_a_host_that_was_away_for_a_whole_attempt_is_asked_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE", 0.0)
     monkeypatch.setattr(module, "_PATIENCE", 1e-9)  # over with the first attempt
-    silence = [TransportError(Trouble.TIMEOUT, "node01: nothing after 50 s", "look at it")]
+    silence = [TransportError(ErrorKind.TIMEOUT, "node01: nothing after 50 s", "look at it")]
 
     def reply(_: str, request: dict[str, Any]) -> dict[str, Any] | TransportError:
         if request["action"] == "confirm":

@@ -277,7 +277,7 @@ def test_agents_bind_the_ports_only_when_the_rehearsal_is_over(monkeypatch: pyte
             free.wait()
             yield b""
 
-        def trouble(self) -> None: ...
+        def error(self) -> None: ...
         def stderr_tail(self) -> bytes:
             return b""
 
@@ -303,7 +303,7 @@ def test_what_a_host_invents_does_not_count() -> None:
             (self.asked if b"visit" in data else self.ended).set()
 
         def close(self) -> None: ...
-        def trouble(self) -> None: ...
+        def error(self) -> None: ...
         def stderr_tail(self) -> bytes:
             return b""
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport.bootstrap import command_line, host_argv, not_started, source_bytes
-from preflight.transport.troubles import Place
-from preflight.transport.types import Program, Trouble
+from preflight.transport.bootstrap import Call, command_line, host_argv, source_bytes
+from preflight.transport.errors import Target
+from preflight.transport.types import ErrorKind, Program
 
-PLACE = Place("node01", "10.1.0.11", 22, "ops")
+TARGET = Target("node01", "10.1.0.11", 22, "ops")
 
 HOSTILE = [
     "$(touch pwned)",
@@ -111,7 +111,7 @@ def test_a_programs_own_user_wins_over_root() -> None:
     assert '[ "$(id -un)" = "$user" ]' in argv[2]
 
 
-def test_who_is_root_already_needs_no_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_needs_no_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.geteuid() == 0, "this test needs root"
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (tmp_path / "sudo").write_text("#!/bin/sh\nexit 99\n")
@@ -120,9 +120,9 @@ def test_who_is_root_already_needs_no_sudo(tmp_path: Path, monkeypatch: pytest.M
     assert shell(Program("pass", python=sys.executable, user="nobody"), tmp_path).returncode == 99
 
 
-def judge(program: Program, status: int, stderr: bytes, *, sudo: bool = False, stdout: bytes = b"") -> Trouble | None:
-    error = not_started(PLACE, program, sudo=sudo, status=status, stdout=stdout, stderr=stderr)
-    return error.trouble if error else None
+def judge(program: Program, status: int, stderr: bytes, *, sudo: bool = False, stdout: bytes = b"") -> ErrorKind | None:
+    error = Call(TARGET, program, sudo=sudo, password=None).error(status, stdout, stderr)
+    return error.kind if error else None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def judge(program: Program, status: int, stderr: bytes, *, sudo: bool = False, s
     ],
 )
 def test_python_that_is_not_there_is_recognised(status: int, stderr: bytes) -> None:
-    assert judge(Program("pass"), status, stderr) is Trouble.NO_PYTHON
+    assert judge(Program("pass"), status, stderr) is ErrorKind.NO_PYTHON
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_python_that_is_not_there_is_recognised(status: int, stderr: bytes) -> N
     ],
 )
 def test_sudos_refusals_are_recognised(status: int, stderr: bytes) -> None:
-    assert judge(Program("pass"), status, stderr, sudo=True) is Trouble.SUDO
-    assert judge(Program("pass", user="trainer"), status, stderr) is Trouble.SUDO
+    assert judge(Program("pass"), status, stderr, sudo=True) is ErrorKind.SUDO
+    assert judge(Program("pass", user="trainer"), status, stderr) is ErrorKind.SUDO
 
 
 def test_python_that_sudo_cannot_find_is_not_sudos_refusal() -> None:
-    assert judge(Program("pass"), 1, b"sudo: python3: command not found\n", sudo=True) is Trouble.NO_PYTHON
+    assert judge(Program("pass"), 1, b"sudo: python3: command not found\n", sudo=True) is ErrorKind.NO_PYTHON
 
 
 def test_a_program_that_ran_and_failed_is_left_to_its_caller() -> None:

@@ -10,12 +10,12 @@ from paramiko import PKey
 
 from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.model.errors import UsageError
+from preflight.transport.errors import Target
 from preflight.transport.login import KeyFiles, offer
 from preflight.transport.ssh_command import ssh_argv
 from preflight.transport.ssh_config import Endpoint, SshConfig
 from preflight.transport.ssh_log import failure
-from preflight.transport.troubles import Place
-from preflight.transport.types import Options, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Options, TransportError
 
 
 def endpoint(home: Path, config: str, host: Host | None = None, notices: list[str] | None = None) -> Endpoint:
@@ -27,7 +27,7 @@ def endpoint(home: Path, config: str, host: Host | None = None, notices: list[st
 
 def test_without_any_configuration_ssh_defaults_hold(tmp_path: Path) -> None:
     found = endpoint(tmp_path, "")
-    assert found.place == Place("node01", "compute", 22, getpass.getuser())
+    assert found.target == Target("node01", "compute", 22, getpass.getuser())
     assert found.keys == tuple(f"{tmp_path}/.ssh/{name}" for name in ("id_ed25519", "id_ecdsa", "id_rsa"))
     assert found.known_hosts[0] == f"{tmp_path}/.ssh/known_hosts"
     assert "/etc/ssh/ssh_known_hosts" in found.known_hosts
@@ -50,7 +50,7 @@ Host compute
 
 def test_the_configuration_file_counts_where_the_inventory_is_silent(tmp_path: Path) -> None:
     found = endpoint(tmp_path, CONFIG)
-    assert found.place == Place("node01", "10.1.0.11", 2222, "ops")
+    assert found.target == Target("node01", "10.1.0.11", 2222, "ops")
     assert [Path(key).name for key in found.keys] == ["cluster"]
     assert found.only_these_keys
     assert found.hash_names
@@ -61,7 +61,7 @@ def test_the_configuration_file_counts_where_the_inventory_is_silent(tmp_path: P
 def test_the_inventorys_own_settings_win(tmp_path: Path) -> None:
     ssh = Ssh(user="root", port=22, key="/srv/key", known_hosts="/srv/only")
     found = endpoint(tmp_path, CONFIG, Host("node01", "compute", ssh))
-    assert (found.place.user, found.place.port) == ("root", 22)
+    assert (found.target.user, found.target.port) == ("root", 22)
     assert found.keys[0] == "/srv/key"
     assert found.known_hosts == ("/srv/only",)
 
@@ -75,15 +75,15 @@ def test_proxy_jump_is_followed_hop_by_hop(tmp_path: Path) -> None:
     found = endpoint(tmp_path, config)
     assert found.via
     assert found.via.via
-    assert found.via.place == Place("bastion inner", "inner", 2022, "ops", via="192.0.2.1")
-    assert found.via.via.place == Place("bastion outer", "192.0.2.1", 22, "gate")
+    assert found.via.target == Target("bastion inner", "inner", 2022, "ops", via="192.0.2.1")
+    assert found.via.via.target == Target("bastion outer", "192.0.2.1", 22, "gate")
 
 
 def test_the_inventorys_bastion_wins_over_proxy_jump_and_takes_the_clusters_key(tmp_path: Path) -> None:
     ssh = Ssh(bastion=Bastion("gate", user="ops", port=2022), key="/srv/key", known_hosts="/srv/known")
     found = endpoint(tmp_path, "Host compute\n ProxyJump other\n", Host("node01", "compute", ssh))
     assert found.via
-    assert found.via.place == Place("bastion gate", "gate", 2022, "ops")
+    assert found.via.target == Target("bastion gate", "gate", 2022, "ops")
     assert found.via.keys == ("/srv/key",)
     assert found.via.known_hosts == ("/srv/known",)
     assert found.via.via is None
@@ -98,18 +98,18 @@ def test_a_jump_for_all_hosts_does_not_apply_to_the_jump_host_itself(tmp_path: P
 def test_jumps_in_a_circle_end_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="circle") as raised:
         endpoint(tmp_path, "Host compute\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n")
-    assert raised.value.trouble is Trouble.BASTION
+    assert raised.value.kind is ErrorKind.BASTION
 
 
 def test_a_proxy_command_is_left_to_the_systems_ssh(tmp_path: Path) -> None:
     with pytest.raises(TransportError) as raised:
         endpoint(tmp_path, "Host compute\n ProxyCommand connect %h %p\n")
-    assert raised.value.trouble is Trouble.BASTION
+    assert raised.value.kind is ErrorKind.BASTION
     assert 'transport = "openssh"' in raised.value.remedy
     assert endpoint(tmp_path, "Host compute\n ProxyCommand none\n").via is None
 
 
-def test_an_include_that_says_something_is_noted(tmp_path: Path) -> None:
+def test_an_include_with_directives_is_reported(tmp_path: Path) -> None:
     notices: list[str] = []
     endpoint(tmp_path, "Include conf.d/*\n", notices=notices)
     assert notices == []
@@ -151,7 +151,7 @@ def test_a_configuration_without_an_end_is_a_usage_error(tmp_path: Path, target:
 def test_a_configuration_that_leads_to_dev_null_is_empty(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").symlink_to("/dev/null")
-    assert SshConfig(lambda _: None, home=tmp_path).endpoint(Host("node01", "compute")).place.port == 22
+    assert SshConfig(lambda _: None, home=tmp_path).endpoint(Host("node01", "compute")).target.port == 22
 
 
 # --- keys ---
@@ -202,7 +202,7 @@ def test_a_public_key_file_names_a_key_of_the_agent(tmp_path: Path) -> None:
     ("content", "problem"),
     [(b"", "is not a private key"), (b"\x00\xff garbage", "is not a private key"), (None, "does not exist")],
 )
-def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path, content: bytes | None, problem: str) -> None:
+def test_problems_with_key_files_are_reported(tmp_path: Path, content: bytes | None, problem: str) -> None:
     if content is not None:
         (tmp_path / "key").write_bytes(content)
     assert problem in KeyFiles()[str(tmp_path / "key")].problem
@@ -212,7 +212,7 @@ def test_a_key_file_without_an_end_is_not_read() -> None:
     assert KeyFiles()["/dev/zero"].problem == "cannot be read: this is no ordinary file"
 
 
-def test_an_encrypted_key_is_called_so(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_reported_as_encrypted(tmp_path: Path) -> None:
     assert "is encrypted" in KeyFiles()[str(new_key(tmp_path / "key", "secret"))].problem
 
 
@@ -226,7 +226,7 @@ def argv(ssh: Ssh, *, accept_new: bool = False) -> list[str]:
     return ssh_argv(Host("node01", "10.1.0.11", ssh), options, log=LOG, bastion_log=LOG, command="exec sh -c 'x'")
 
 
-def test_ssh_asks_nobody_and_trusts_no_unknown_key() -> None:
+def test_ssh_never_prompts_and_trusts_no_unknown_key() -> None:
     words = argv(Ssh())
     assert "BatchMode=yes" in words
     assert "StrictHostKeyChecking=yes" in words
@@ -234,7 +234,7 @@ def test_ssh_asks_nobody_and_trusts_no_unknown_key() -> None:
     assert "StrictHostKeyChecking=accept-new" in argv(Ssh(), accept_new=True)
 
 
-def test_ssh_is_told_what_the_inventory_says_and_nothing_else() -> None:
+def test_ssh_gets_the_settings_of_the_inventory_and_no_others() -> None:
     words = argv(Ssh(user="ops", port=2222, key="/srv/100%/key", known_hosts="/srv/known hosts"))
     assert words[words.index("-l") : words.index("-l") + 4] == ["-l", "ops", "-p", "2222"]
     assert words[words.index("-i") + 1] == "/srv/100%%/key"
@@ -251,8 +251,8 @@ def test_the_bastion_is_held_to_the_same_policy() -> None:
     assert command.endswith(" -W [%h]:%p -- 'gate way'")
 
 
-def test_the_words_of_an_ssh_that_fails_in_an_unknown_way_are_passed_on() -> None:
+def test_an_unknown_error_of_ssh_is_passed_on() -> None:
     log = "debug1: Connecting\nUnable to negotiate with 10.1.0.11 port 22: no matching host key type found.\n"
-    error = failure(log, Place("node01", "10.1.0.11"), Options(), ())
-    assert error.trouble is Trouble.REFUSED
+    error = failure(log, Target("node01", "10.1.0.11"), Options(), ())
+    assert error.kind is ErrorKind.REFUSED
     assert "no matching host key type found" in error.summary

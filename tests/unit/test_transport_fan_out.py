@@ -8,7 +8,7 @@ import pytest
 
 from preflight.cli.common import ProgressLine
 from preflight.model.cluster import Host
-from preflight.transport import Progress, TransportError, Trouble, fan_out
+from preflight.transport import ErrorKind, Progress, TransportError, fan_out
 from preflight.transport import attempt as attempts
 
 
@@ -16,7 +16,7 @@ def hosts(count: int) -> list[Host]:
     return [Host(f"node{i:03}", f"10.1.0.{i}") for i in range(count)]
 
 
-def test_results_stand_in_the_inventorys_order_whoever_comes_first() -> None:
+def test_results_are_in_the_inventorys_order() -> None:
     def work(host: Host) -> str:
         time.sleep(0.05 if host.name == "node000" else 0)
         return host.address
@@ -64,14 +64,14 @@ def test_no_more_hosts_than_a_third_of_the_open_file_limit_run_at_once(monkeypat
 def test_a_host_that_fails_is_a_result_like_any_other() -> None:
     def work(host: Host) -> int:
         if host.name == "node001":
-            raise TransportError(Trouble.REFUSED, "node001: refused", "look")
+            raise TransportError(ErrorKind.REFUSED, "node001: refused", "look")
         return 1
 
     results = fan_out(hosts(3), work, pool=2, deadline=5)
     assert results["node000"] == results["node002"] == 1
     failed = results["node001"]
     assert isinstance(failed, TransportError)
-    assert failed.trouble is Trouble.REFUSED
+    assert failed.kind is ErrorKind.REFUSED
 
 
 def test_a_host_beyond_its_deadline_is_abandoned_by_name_and_broken_off_and_frees_its_place() -> None:
@@ -89,7 +89,7 @@ def test_a_host_beyond_its_deadline_is_abandoned_by_name_and_broken_off_and_free
     assert time.monotonic() - started < 2
     late = results["node000"]
     assert isinstance(late, TransportError)
-    assert late.trouble is Trouble.TIMEOUT
+    assert late.kind is ErrorKind.TIMEOUT
     assert late.summary.startswith("node000: given up after 0 s while waiting for the ssh banner")
     assert results["node001"] == results["node002"] == "done"
     assert dropped.is_set()
@@ -155,7 +155,7 @@ def test_progress_counts_and_names_the_slowest_host_and_what_it_waits_for() -> N
             attempts.waiting_for("the program")
             release.wait(5)
         elif host.name == "node001":
-            raise TransportError(Trouble.SUDO, "node001: no", "do")
+            raise TransportError(ErrorKind.SUDO, "node001: no", "do")
         else:
             release.set()
 

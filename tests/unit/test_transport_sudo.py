@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from preflight.transport import Options, Program, TransportError, Trouble
+from preflight.transport import ErrorKind, Options, Program, TransportError
 from preflight.transport.bootstrap import command_line
+from preflight.transport.errors import Target
 from preflight.transport.password import NotSentError, Password
 from preflight.transport.streams import Chunk
-from preflight.transport.sudo import Talk
-from preflight.transport.troubles import Place
+from preflight.transport.sudo import SudoDialogue
 
 SECRET = "correct horse"
-PLACE = Place("node01", "10.1.0.11", 22, "ops")
+TARGET = Target("node01", "10.1.0.11", 22, "ops")
 LECTURE = b"We trust you have received the usual lecture\n"
 
 
@@ -28,13 +28,13 @@ class Sudo:
     After a prompt nothing more comes until something is sent, as from the real one.
     """
 
-    talk: Talk
+    dialogue: SudoDialogue
     script: list[bytes | str]
     sent: list[bytes] = field(default_factory=list)
     seen_before_sending: list[bytes] = field(default_factory=list)
 
     def chunks(self, size: int = 1 << 20) -> Iterator[Chunk]:
-        marks = {b"PROMPT": self.talk.marks.prompt.encode(), b"READY": self.talk.marks.ready.encode() + b"\n"}
+        marks = {b"PROMPT": self.dialogue.marks.prompt.encode(), b"READY": self.dialogue.marks.ready.encode() + b"\n"}
         for line in self.script:
             asks = line == b"PROMPT"
             waiting = len(self.sent)
@@ -48,11 +48,11 @@ class Sudo:
             assert not asks or len(self.sent) == waiting + 1
 
     def run(self, size: int = 1 << 20) -> tuple[Chunk, ...]:
-        return self.talk.become(self.chunks(size), self.sent.append, time.monotonic() + 5)
+        return self.dialogue.become(self.chunks(size), self.sent.append, time.monotonic() + 5)
 
 
 def sudo(*script: bytes | str, password: Password | None = None, host: str = "node01") -> Sudo:
-    return Sudo(Talk(Place(host, "10.1.0.11", 22, "ops"), "root", password or Password(SECRET)), list(script))
+    return Sudo(SudoDialogue(Target(host, "10.1.0.11", 22, "ops"), "root", password or Password(SECRET)), list(script))
 
 
 LINE = SECRET.encode() + b"\n"
@@ -63,14 +63,14 @@ def test_the_password_is_sent_once_after_the_whole_prompt(size: int) -> None:
     host = sudo("Welcome\n", LECTURE, b"PROMPT", b"setup says\n", b"READY")
     assert host.run(size) == ((False, b"Welcome\n"), (True, LECTURE + b"setup says\n"))
     assert host.sent == [LINE]
-    assert host.talk.through
+    assert host.dialogue.python_ready
 
 
 def test_without_a_prompt_nothing_is_sent() -> None:
     host = sudo(b"Password: [sudo] password for ops: ", b"READY")
     host.run()
     assert host.sent == []
-    assert host.talk.through
+    assert host.dialogue.python_ready
 
 
 ECHOES: dict[str, Callable[[str], str]] = {
@@ -88,28 +88,28 @@ def test_a_shell_that_shows_the_command_line_is_taken_for_neither_sudo_nor_pytho
 ) -> None:
     """An exclamation mark makes the command line one of octal numbers."""
     host = sudo()
-    shown = echo(command_line(Program("pass", python=python), sudo=True, marks=host.talk.marks)).encode()
+    shown = echo(command_line(Program("pass", python=python), sudo=True, marks=host.dialogue.marks)).encode()
     host.script = [shown]
     host.run()
     assert host.sent == []
-    assert not host.talk.through
+    assert not host.dialogue.python_ready
     host.script = [shown, b"PROMPT", b"READY"]
     host.run()
     assert host.sent == [LINE]
-    assert host.talk.through
+    assert host.dialogue.python_ready
 
 
 def test_a_second_prompt_is_never_answered() -> None:
     host = sudo(b"PROMPT", b"Sorry, try again.\n", b"PROMPT", b"READY")
     with pytest.raises(TransportError) as raised:
         host.run()
-    assert raised.value.trouble is Trouble.SUDO
+    assert raised.value.kind is ErrorKind.SUDO
     assert "Sorry, try again." in raised.value.summary
     assert host.sent == [LINE]
-    assert not host.talk.through
+    assert not host.dialogue.python_ready
 
 
-def test_a_second_prompt_without_a_word_between_is_for_something_else() -> None:
+def test_a_second_prompt_without_a_message_is_for_a_second_factor() -> None:
     with pytest.raises(TransportError, match="more than a password"):
         sudo(b"PROMPT", b"\n", b"PROMPT").run()
 
@@ -117,12 +117,12 @@ def test_a_second_prompt_without_a_word_between_is_for_something_else() -> None:
 def test_a_host_that_ends_before_python_is_ready_is_not_sent_the_source() -> None:
     host = sudo(b"sudo: sorry, you must have a tty to run sudo\n")
     assert host.run()[1] == (True, b"sudo: sorry, you must have a tty to run sudo\n")
-    assert not host.talk.through
+    assert not host.dialogue.python_ready
     assert host.sent == []
 
 
-def test_every_run_has_words_of_its_own() -> None:
-    assert sudo().talk.marks != sudo().talk.marks
+def test_every_run_has_its_own_marks() -> None:
+    assert sudo().dialogue.marks != sudo().dialogue.marks
 
 
 def test_a_flood_before_the_prompt_is_kept_within_bounds() -> None:
@@ -142,17 +142,17 @@ def refused_on_node01() -> Password:
     return password
 
 
-def test_after_a_refusal_no_other_host_gets_it_and_not_the_same_one_again() -> None:
+def test_after_a_refusal_no_host_gets_the_password() -> None:
     password = refused_on_node01()
     for name, where in (("node02", "on node01"), ("node01", "here before")):
         other = sudo(b"PROMPT", b"READY", password=password, host=name)
         with pytest.raises(TransportError, match=where) as raised:
             other.run()
-        assert raised.value.trouble is Trouble.SUDO
+        assert raised.value.kind is ErrorKind.SUDO
         assert other.sent == []
 
 
-def test_a_host_that_took_it_before_still_gets_it_after_a_refusal_elsewhere() -> None:
+def test_a_host_that_accepted_the_password_gets_it_after_a_refusal_elsewhere() -> None:
     password = Password(SECRET)
     sudo(b"PROMPT", b"READY", password=password, host="node02").run()
     with pytest.raises(TransportError):
@@ -174,7 +174,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("said", "took"), ENDS.items())
-def test_what_sudo_ends_with_says_whether_others_get_it(said: bytes, took: bool | None) -> None:
+def test_the_last_message_of_sudo_decides_if_other_hosts_get_the_password(said: bytes, took: bool | None) -> None:
     password = Password(SECRET)
     sudo(b"PROMPT", said, password=password).run()
     other = sudo(b"PROMPT", b"READY", password=password, host="node02")
@@ -186,7 +186,7 @@ def test_what_sudo_ends_with_says_whether_others_get_it(said: bytes, took: bool 
         assert other.sent == [LINE]
 
 
-def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
+def test_the_first_host_tries_the_password_alone() -> None:
     password = Password(SECRET)
     deadline = time.monotonic() + 5
     trying, together = [], threading.Barrier(3)
@@ -195,7 +195,7 @@ def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
         with password.trial(name, deadline) as trial:
             trying.append(name)
             together.wait(5)  # all three hold it at the same time
-            trial.took = True
+            trial.accepted = True
 
     threads = [threading.Thread(target=other, args=(f"node{number:02}",)) for number in (2, 3)]
     with password.trial("node01", deadline) as first:
@@ -204,7 +204,7 @@ def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
         with pytest.raises(TimeoutError), password.trial("node04", time.monotonic() + 0.1):
             pass
         assert trying == []
-        first.took = True
+        first.accepted = True
     with password.trial("node05", deadline):
         together.wait(5)
     for thread in threads:
@@ -212,7 +212,7 @@ def test_the_first_host_tries_it_alone_and_the_others_follow_at_once() -> None:
     assert sorted(trying) == ["node02", "node03"]
 
 
-def test_who_waited_for_a_wrong_password_is_told_so() -> None:
+def test_hosts_that_waited_for_a_wrong_password_get_an_error() -> None:
     password = Password(SECRET)
     outcome: list[str] = []
 
@@ -226,7 +226,7 @@ def test_who_waited_for_a_wrong_password_is_told_so() -> None:
     thread = threading.Thread(target=other)
     with password.trial("node01", time.monotonic() + 5) as first:
         thread.start()
-        first.took = False
+        first.accepted = False
     thread.join(5)
     assert outcome == ["refused on node01"]
 
@@ -239,9 +239,9 @@ def test_a_first_host_that_breaks_off_leaves_the_trial_to_the_next() -> None:
         assert trial.line == LINE
 
 
-def test_the_password_stands_in_no_repr() -> None:
+def test_the_password_is_in_no_repr() -> None:
     password = Password(SECRET)
-    talk = Talk(PLACE, "root", password)
+    talk = SudoDialogue(TARGET, "root", password)
     with password.trial("node01", 0) as trial:
         shown = [password, Options(sudo_password=password), talk, trial, talk.marks, NotSentError("node01")]
         assert not [one for one in shown if SECRET in repr(one) + str(one)]

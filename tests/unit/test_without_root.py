@@ -13,7 +13,7 @@ from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.cluster import Host
 from preflight.model.outcome import Outcome
 from preflight.provision.hold import where_root
-from preflight.transport import Answer, Program, TransportError, Trouble
+from preflight.transport import Answer, ErrorKind, Program, TransportError
 from tests.unit.healthy import scene
 
 REFUSED = Unreachable("sudo", "node01: sudo says no", "let it say yes")
@@ -121,7 +121,7 @@ class SudoSaysNo:
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 0) -> Answer:  # noqa: ARG002
         self.asked.append(host.ssh.sudo)
         if host.ssh.sudo:
-            raise TransportError(Trouble.SUDO, "node01: sudo says no", "let it say yes")
+            raise TransportError(ErrorKind.SUDO, "node01: sudo says no", "let it say yes")
         return Answer(b"", b"", 0, 0.1)
 
 

@@ -1,9 +1,9 @@
-"""Hosts reached by the site's own engine (Slurm's srun, Open MPI's mpirun) instead of ssh: one process for all."""
+"""Transport through the site's own engine (Slurm's srun, Open MPI's mpirun): one process for all hosts."""
 
 from collections.abc import Mapping, Sequence
 
 from preflight.model.cluster import Host
-from preflight.transport.engine.calls import make_room
+from preflight.transport.engine.callbacks import make_room
 from preflight.transport.engine.engine import Engine
 from preflight.transport.engine.open_mpi import open_mpi
 from preflight.transport.engine.slurm import slurm
@@ -12,8 +12,10 @@ __all__ = ["Engine", "open_engine"]
 
 
 def open_engine(via: str, hosts: Sequence[Host], environment: Mapping[str, str]) -> Engine:
-    """The way to `hosts`, and to no others, by `slurm` or `mpi`. Nothing is started yet. Raises UsageError where that
-    is no way from here."""
+    """Return an engine for `hosts`. `via` is "slurm" or "mpi". Nothing is started yet.
+
+    Raises UsageError if this machine cannot start the engine.
+    """
     site = {"slurm": slurm, "mpi": open_mpi}[via](hosts, environment)
     if site.calls:
         make_room(len(hosts))

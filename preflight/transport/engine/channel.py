@@ -1,4 +1,4 @@
-"""One program on one node, as the controller sees it: a view on the engine's one stream."""
+"""Channel to one program on one node, as a part of the engine's one stream."""
 
 import threading
 import time
@@ -6,93 +6,96 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.engine import frames
+from preflight.transport.errors import Target
 from preflight.transport.streams import STDERR_TAIL, Chunk, Tail, split_lines
-from preflight.transport.troubles import Place
 from preflight.transport.types import TransportError
 
-MOST = 8 << 20  # bytes that wait here to be read; who says more is cut off, so that the others are heard
-GRACE = 3.0  # seconds a program has after `close` to end by itself, having seen the end of its stdin
+MOST = 8 << 20  # bytes of unread output; a program that exceeds this is ended, so that it does not block the others
+GRACE = 3.0  # seconds from the end of a program's stdin in `close` to its end by force
 
-Explain = Callable[[int, bytes], TransportError | None]  # exit code, stderr → why the program never ran
+ExplainExit = Callable[[int, bytes], TransportError | None]  # exit code, stderr → why the program never ran
 
 
 class EngineChannel:
-    """See `preflight.transport.types.Channel`. `tell` has the node obey an order's words, `words_for` are those that
-    bring data."""
+    """`Channel` through an engine. `order` sends the node an order; `data_orders` makes the orders that carry data."""
 
     def __init__(
-        self, place: Place, tell: Callable[[str], None], words_for: Callable[[bytes], list[str]], explain: Explain
+        self,
+        target: Target,
+        order: Callable[[str], None],
+        data_orders: Callable[[bytes], list[str]],
+        explain_exit: ExplainExit,
     ) -> None:
-        self._place, self._tell, self._words_for, self._explain = place, tell, words_for, explain
+        self._target, self._order, self._data_orders, self._explain_exit = target, order, data_orders, explain_exit
         self._stderr = Tail(STDERR_TAIL)
-        self._waiting: deque[Chunk] = deque()
+        self._unread: deque[Chunk] = deque()
         self._size = 0
         self._unpack = {is_stderr: zlib.decompressobj() for is_stderr in (False, True)}
-        self._news = threading.Condition()
-        self._over = False
+        self._changed = threading.Condition()
+        self._ended = False
         self._closed = False
         self._error: TransportError | None = None
-        self.status: int | None = None  # its exit code, once it has ended
+        self.status: int | None = None  # the exit code of a program that has ended
 
-    # What the engine has for it, called by the engine's thread.
+    # The engine's thread calls these.
 
     def take(self, packed: bytes, *, is_stderr: bool) -> None:
-        """A piece of the relay's stream of zlib's."""
+        """Take a piece of the relay's zlib stream."""
         unpack = self._unpack[is_stderr]
         try:
             data = unpack.decompress(packed, MOST)
         except zlib.error:
-            return self._cut_off("what came of it is damaged")
-        if unpack.unused_data:  # what comes after the stream's end would be kept for ever
-            return self._cut_off("what came of it is damaged")
+            return self._fail("what came of it is damaged")
+        if unpack.unused_data:  # data after the end of the stream would be kept forever
+            return self._fail("what came of it is damaged")
         if not data:
             return None
-        with self._news:
-            if self._over:
+        with self._changed:
+            if self._ended:
                 return None
             if is_stderr:
                 self._stderr.add(data)
-            self._waiting.append((is_stderr, data))
+            self._unread.append((is_stderr, data))
             self._size += len(data)
-            self._news.notify_all()
-        return self._cut_off(f"it says more than is read: {MOST >> 20} MiB wait") if self._size > MOST else None
+            self._changed.notify_all()
+        return self._fail(f"it says more than is read: {MOST >> 20} MiB wait") if self._size > MOST else None
 
-    def _cut_off(self, why: str) -> None:
-        self._tell(frames.end(0))
-        self.finish(error=troubles.closed(self._place, why))
+    def _fail(self, reason: str) -> None:
+        self._order(frames.end(0))
+        self.finish(error=errors.closed(self._target, reason))
 
     def finish(self, status: int | None = None, error: TransportError | None = None) -> None:
-        with self._news:
-            if not self._over:
-                self._over, self.status, self._error = True, status, error
-                self._news.notify_all()
+        with self._changed:
+            if not self._ended:
+                self._ended, self.status, self._error = True, status, error
+                self._changed.notify_all()
 
-    # A channel's.
+    # The interface of `Channel`.
 
     def send(self, data: bytes) -> None:
-        if self._over:
-            raise troubles.closed(self._place, "the program has ended")
-        for words in self._words_for(data):
-            self._tell(words)
+        if self._ended:
+            raise errors.closed(self._target, "the program has ended")
+        for order in self._data_orders(data):
+            self._order(order)
 
     def end_input(self) -> None:
-        """Nothing more comes on its stdin."""
-        self._tell(frames.LAST)
+        """Close the program's stdin."""
+        self._order(frames.LAST)
 
     def chunks(self, deadline: float | None = None) -> Iterator[Chunk]:
-        """What the program writes, to its end. Raises TimeoutError at `deadline` of time.monotonic()."""
+        """Yield the program's output to its end. Raises TimeoutError at `deadline` (time.monotonic())."""
         while True:
-            with self._news:
-                while not self._waiting and not self._over:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
+            with self._changed:
+                while not self._unread and not self._ended:
+                    timeout = None if deadline is None else deadline - time.monotonic()
+                    if timeout is not None and timeout <= 0:
                         raise TimeoutError
-                    self._news.wait(left)
-                if not self._waiting:
+                    self._changed.wait(timeout)
+                if not self._unread:
                     return
-                chunk = self._waiting.popleft()
+                chunk = self._unread.popleft()
                 self._size -= len(chunk[1])
             yield chunk
 
@@ -102,13 +105,13 @@ class EngineChannel:
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)
 
-    def trouble(self) -> TransportError | None:
+    def error(self) -> TransportError | None:
         if self._closed:
             return None
-        return self._error or (None if self.status is None else self._explain(self.status, self.stderr_tail()))
+        return self._error or (None if self.status is None else self._explain_exit(self.status, self.stderr_tail()))
 
     def close(self) -> None:
-        if not self._over:
+        if not self._ended:
             self._closed = True
-            self._tell(frames.end(GRACE))
+            self._order(frames.end(GRACE))
             self.finish()

@@ -1,8 +1,8 @@
-"""What hosts and nodes are called."""
+"""Names of hosts and nodes."""
 
 import re
 
 
 def short(name: str) -> str:
-    """What stands before the first dot of a name; an address as it is."""
+    """Return the name up to its first dot; an address unchanged."""
     return name if re.fullmatch(r"[\d.]+", name) else name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The engine's nodes as its stream tells of them: which host each is, what its programs say, and who is lost."""
+"""State of the engine's nodes, read from its stream: the host of each, the output of its programs, and losses."""
 
 import re
 import threading
@@ -7,19 +7,19 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from preflight.transport import troubles
+from preflight.transport import errors
 from preflight.transport.engine import frames
 from preflight.transport.engine.channel import EngineChannel
-from preflight.transport.engine.frames import Said
+from preflight.transport.engine.frames import RelayFrame
 from preflight.transport.engine.names import short
-from preflight.transport.engine.site import Site
-from preflight.transport.types import TransportError, Trouble
+from preflight.transport.engine.site import EngineSite
+from preflight.transport.types import ErrorKind, TransportError
 
-SILENCE = 20.0  # seconds without a sign of life of a node, which gives one every 5, after which it is gone
-LATE = 15.0  # seconds after the last node has come, after which no other one is expected
-LOOK = 0.5  # seconds between two looks who is silent
-NAMES = 100  # of one node
-_BAD_NEWS = re.compile(
+SILENCE = 20.0  # seconds without a frame from a node until it counts as lost; a node sends one every 5
+LATE = 15.0  # seconds after a node has started in which the next one is expected
+CHECK_PERIOD = 0.5  # seconds between two checks for silent nodes
+MOST_NAMES = 100  # of one node
+_ERROR = re.compile(
     r"error|fail|unable|unreach|refused|denied|no route|no way|timed out|not found|not reply|killed|abort|lost|invalid",
     re.IGNORECASE,
 )
@@ -27,10 +27,10 @@ _BAD_NEWS = re.compile(
 
 @dataclass
 class _Node:
-    """A relay. `host`: the inventory's name, once it is known."""
+    """One relay. `host` is the inventory's name as soon as it is resolved; `last_frame` is of time.monotonic()."""
 
     number: int
-    heard: float
+    last_frame: float
     seq: int = 0
     host: str = ""
     names: list[str] = field(default_factory=list)
@@ -38,151 +38,153 @@ class _Node:
 
 
 class Nodes:
-    """Thread-safe. `count`: how many nodes there are; `nonce`: the run's, which every frame has."""
+    """All nodes of an engine. Thread-safe. Every frame has the `nonce` of the run."""
 
-    def __init__(self, site: Site, count: int, nonce: str) -> None:
+    def __init__(self, site: EngineSite, count: int, nonce: str) -> None:
         self._site, self._count, self._nonce = site, count, nonce
-        self.over = ""  # why the engine has ended
+        self.end_reason = ""  # why the engine has ended
         self._nodes: dict[int, _Node] = {}
-        self._here: dict[str, _Node] = {}  # host → its node
-        self._gone: dict[str, str] = {}  # host → why
-        self._words: deque[str] = deque(maxlen=30)
-        self._looked = 0.0  # when it was looked who is silent
-        self._news = threading.Condition()
+        self._started: dict[str, _Node] = {}  # by host
+        self._lost: dict[str, str] = {}  # host → reason
+        self._messages: deque[str] = deque(maxlen=30)
+        self._checked = 0.0  # time of the last check for silent nodes
+        self._changed = threading.Condition()
 
     def wait_for(self, host: str, timeout: float) -> int:
-        """The number of the host's node, as soon as it has said that it is there. Raises TransportError."""
-        until = time.monotonic() + timeout
-        with self._news:
-            while not (self.over or host in self._here or host in self._gone):
-                if not self._news.wait(max(0.0, until - time.monotonic())):
-                    raise self.late(host, timeout, "its relay to start")
-            if self.over or host in self._gone:
-                raise self._closed(host, self._gone.get(host, self.over))
-            return self._here[host].number
+        """Return the number of the host's node as soon as its relay has started. Raises TransportError."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not (self.end_reason or host in self._started or host in self._lost):
+                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    raise self.timed_out(host, timeout, "its relay to start")
+            if self.end_reason or host in self._lost:
+                raise self._closed(host, self._lost.get(host, self.end_reason))
+            return self._started[host].number
 
-    def wait_for_all(self, hosts: Collection[str], patience: float) -> None:
-        """Until all these have said that they are there, or no other one has for a while. The engine is over where none
-        of its nodes has in `patience` seconds."""
-        began = last = time.monotonic()
-        came = 0
-        with self._news:
-            while not self.over and any(host not in self._here and host not in self._gone for host in hosts):
-                if len(self._here) > came:
-                    came, last = len(self._here), time.monotonic()
-                left = last + (LATE if came else patience) - time.monotonic()
-                if left <= 0:
+    def wait_for_all(self, hosts: Collection[str], timeout: float) -> None:
+        """Wait until all these nodes have started, or no further one has started for LATE seconds.
+
+        The engine counts as ended if none of its nodes has started in `timeout` seconds.
+        """
+        begin = last_start = time.monotonic()
+        count = 0
+        with self._changed:
+            while not self.end_reason and any(host not in self._started and host not in self._lost for host in hosts):
+                if len(self._started) > count:
+                    count, last_start = len(self._started), time.monotonic()
+                remaining = last_start + (LATE if count else timeout) - time.monotonic()
+                if remaining <= 0:
                     break
-                self._news.wait(left)
-            nobody = not self._here
-        if nobody:
-            self.end(f"{self._site.name} has started nothing in {time.monotonic() - began:.0f} s")
+                self._changed.wait(remaining)
+            none_started = not self._started
+        if none_started:
+            self.end(f"{self._site.name} has started nothing in {time.monotonic() - begin:.0f} s")
 
     def all_lost(self) -> str:
-        """Why, where none of the nodes is left: all of them at once is the engine's doing. Empty while one is."""
-        with self._news:
-            if not self._gone or any(host not in self._gone for host in self._here):
+        """Return the reason if all nodes are lost, which is a failure of the engine; otherwise an empty text."""
+        with self._changed:
+            if not self._lost or any(host not in self._lost for host in self._started):
                 return ""
-            why = self._bad_news() or Counter(self._gone.values()).most_common(1)[0][0]
-        return f"{self._site.name} has lost all nodes: {why}"
+            reason = self._engine_errors() or Counter(self._lost.values()).most_common(1)[0][0]
+        return f"{self._site.name} has lost all nodes: {reason}"
 
     def attach(self, host: str, program: str, channel: EngineChannel) -> None:
-        """What the host's node says of `program` is for `channel` from now on."""
-        with self._news:
-            self._here[host].channels[program] = channel
-            if host in self._gone:  # since a moment ago
-                self._lose(host, self._gone[host])
+        """Pass all output of `program` on the host's node to `channel` from now on."""
+        with self._changed:
+            self._started[host].channels[program] = channel
+            if host in self._lost:  # it was lost after `wait_for`
+                self._lose(host, self._lost[host])
 
-    def hear(self, line: bytes) -> None:
-        """A line of the engine's stream."""
-        said = frames.read(line, self._nonce)
-        if said is None:
-            words = troubles.one_line(line)
-            with self._news:
-                self._words.append(words)
-                for host, why in self._site.lost(words):
-                    self._lose(host, why)
-        elif said.node < self._count:
-            with self._news:
-                self._take(said, self._nodes.setdefault(said.node, _Node(said.node, 0.0)))
-            self.miss_the_silent()
+    def read(self, line: bytes) -> None:
+        """Process a line of the engine's stream: a frame of a relay, or a message of the engine."""
+        frame = frames.read(line, self._nonce)
+        if frame is None:
+            message = errors.one_line(line)
+            with self._changed:
+                self._messages.append(message)
+                for host, reason in self._site.lost(message):
+                    self._lose(host, reason)
+        elif frame.node < self._count:
+            with self._changed:
+                self._take(frame, self._nodes.setdefault(frame.node, _Node(frame.node, 0.0)))
+            self.drop_silent()
 
-    def miss_the_silent(self) -> None:
-        """Asked by who reads and by who writes: an engine that waits for a node to listen stops the one that writes."""
+    def drop_silent(self) -> None:
+        """Count silent nodes as lost. Reader and writer both call this: an engine may block either of them."""
         now = time.monotonic()
-        if now < self._looked + LOOK:
+        if now < self._checked + CHECK_PERIOD:
             return
-        self._looked = now
-        with self._news:
-            for host, node in self._here.items():
-                if host not in self._gone and now - node.heard > SILENCE:
+        self._checked = now
+        with self._changed:
+            for host, node in self._started.items():
+                if host not in self._lost and now - node.last_frame > SILENCE:
                     self._lose(host, f"nothing has been heard from there for {SILENCE:.0f} s")
 
-    def end(self, why: str) -> None:
-        """The engine has ended, and all are lost; `why` is told, and its own words."""
-        with self._news:
-            self.over = self.over or ": ".join(filter(None, (why, self._last_words())))
-            for host in self._here:
-                self._lose(host, self.over)
-            self._news.notify_all()
+    def end(self, reason: str) -> None:
+        """Count all nodes as lost because the engine has ended. The error has the reason and the engine's message."""
+        with self._changed:
+            self.end_reason = self.end_reason or ": ".join(filter(None, (reason, self._last_message())))
+            for host in self._started:
+                self._lose(host, self.end_reason)
+            self._changed.notify_all()
 
-    def late(self, host: str, seconds: float, what: str) -> TransportError:
-        """Nothing came of the host for so long while waiting for `what`."""
+    def timed_out(self, host: str, seconds: float, step: str) -> TransportError:
+        """Return the error for a host that sent nothing while we waited for `step`."""
         nodes = list(self._nodes.values())
         strangers = [node.names[0] for node in nodes if not node.host and node.names[-1:] == [""]]
-        seen = f"; there are nodes that the inventory does not name: {', '.join(strangers[:4])}" if strangers else ""
-        said = self._last_words()
+        hint = f"; there are nodes that the inventory does not name: {', '.join(strangers[:4])}" if strangers else ""
+        message = self._last_message()
         return TransportError(
-            Trouble.TIMEOUT,
-            f"{host}: nothing after {seconds:.0f} s from {self._site.name} while waiting for {what}{seen}"
-            + (f" ({said})" if said and host not in self._here else ""),
+            ErrorKind.TIMEOUT,
+            f"{host}: nothing after {seconds:.0f} s from {self._site.name} while waiting for {step}{hint}"
+            + (f" ({message})" if message and host not in self._started else ""),
             f"see what this says: {self._site.try_out(host)}",
         )
 
-    def _take(self, said: Said, node: _Node) -> None:
-        node.heard = time.monotonic()
-        if said.seq != node.seq:
+    def _take(self, frame: RelayFrame, node: _Node) -> None:
+        node.last_frame = time.monotonic()
+        if frame.seq != node.seq:
             self._lose(node.host, f"{self._site.name} lost a part of what was said there")
-        node.seq = said.seq + 1
-        if said.here is not None:
-            self._greet(node, said.here)
-        channel = node.channels.get(said.program)
+        node.seq = frame.seq + 1
+        if frame.here is not None:
+            self._add_name(node, frame.here)
+        channel = node.channels.get(frame.program)
         if not channel:
             return
-        if said.out is not None or said.err is not None:
-            channel.take(frames.data_of(said.out or said.err or ""), is_stderr=said.out is None)
-        elif said.exit is not None:
-            channel.finish(said.exit)
-            del node.channels[said.program]
+        if frame.out is not None or frame.err is not None:
+            channel.take(frames.data_of(frame.out or frame.err or ""), is_stderr=frame.out is None)
+        elif frame.exit is not None:
+            channel.finish(frame.exit)
+            del node.channels[frame.program]
 
-    def _greet(self, node: _Node, name: str) -> None:
-        """The node says one of its names; whose it is, is settled by the first that is known."""
-        if len(node.names) < NAMES:
+    def _add_name(self, node: _Node, name: str) -> None:
+        """Record one of the node's names. The first name that the site maps to a host decides its host."""
+        if len(node.names) < MOST_NAMES:
             node.names.append(name)
         host = self._site.called.get(name) or self._site.called.get(short(name))
         if node.host or not host:
             return
         node.host = host
-        if host in self._here:
+        if host in self._started:
             self._lose(host, f"two nodes call themselves {name}")
-        self._here[host] = node
-        self._news.notify_all()
+        self._started[host] = node
+        self._changed.notify_all()
 
-    def _lose(self, host: str, why: str) -> None:
+    def _lose(self, host: str, reason: str) -> None:
         if not host:
             return
-        self._gone.setdefault(host, why)
-        for channel in list(self._here[host].channels.values()) if host in self._here else ():
-            channel.finish(error=self._closed(host, why))
-        self._news.notify_all()
+        self._lost.setdefault(host, reason)
+        for channel in list(self._started[host].channels.values()) if host in self._started else ():
+            channel.finish(error=self._closed(host, reason))
+        self._changed.notify_all()
 
-    def _closed(self, host: str, why: str) -> TransportError:
+    def _closed(self, host: str, reason: str) -> TransportError:
         remedy = f"see what this says: {self._site.try_out(host)}"
-        return TransportError(Trouble.CLOSED, f"{host}: {why}", remedy)
+        return TransportError(ErrorKind.CLOSED, f"{host}: {reason}", remedy)
 
-    def _last_words(self) -> str:
-        """The first of the engine's last lines that tell of something bad; else its last one."""
-        return self._bad_news() or next(filter(None, reversed(list(self._words))), "")
+    def _last_message(self) -> str:
+        """Return the engine's latest errors, or its last line if there are none."""
+        return self._engine_errors() or next(filter(None, reversed(list(self._messages))), "")
 
-    def _bad_news(self) -> str:
-        return "; ".join([line for line in list(self._words) if _BAD_NEWS.search(line)][:2])
+    def _engine_errors(self) -> str:
+        return "; ".join([line for line in list(self._messages) if _ERROR.search(line)][:2])

@@ -1,8 +1,8 @@
-"""Pods of one Kubernetes job, without ssh and without Kubernetes' API: the first one listens, and the relays of all
-call it, the others by the name that their headless service gives it.
+"""Engine for the pods of one Kubernetes job, without ssh and without Kubernetes' API.
 
-Before either side does what the other says, each proves (`proof.py`) that it has the token that all of them share, a
-Secret: anybody may listen where the first one is not yet.
+The first pod listens. The relays of all pods call it by the name that their headless service gives it.
+Before either side obeys the other, each proves that it has the token that all pods share, a Secret (`handshake.py`).
+Until the first pod has started, an attacker could listen at its address.
 """
 
 import hashlib
@@ -21,27 +21,30 @@ from tempfile import TemporaryDirectory
 
 from preflight.model.cluster import Host
 from preflight.model.errors import NotSeenError, UsageError
-from preflight.transport.engine.calls import make_room
+from preflight.transport.engine.callbacks import make_room
 from preflight.transport.engine.engine import Engine
-from preflight.transport.engine.proof import gang_key
-from preflight.transport.engine.site import Site
+from preflight.transport.engine.handshake import gang_key
+from preflight.transport.engine.site import EngineSite
 from preflight.transport.fanout import MOST_AT_ONCE, fan_out
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, TransportError, Trouble
+from preflight.transport.types import ErrorKind, Program, Progress, TransportError
 
-PORT = 29600  # on which the first pod listens: no job's, and below those that kernels give away
-_LEAST = 3.0  # seconds for a pod to say that it is there, whatever time is left
+PORT = 29600  # of the first pod: not a port of jobs, and below the ephemeral ports
+_LEAST = 3.0  # seconds for a pod to report its location, even after the deadline
 _ANSWER = 20.0  # seconds for a pod to take its verdict, or a connection
 _TICK = 1.0  # seconds between two tries to reach the first pod
-_NOBODY = 75  # exit code of a relay that nobody has proved himself to, as in remote/relay.py
-_INDICES = ("PREFLIGHT_POD_INDEX", "JOB_COMPLETION_INDEX", "VC_TASK_INDEX")  # by hand, an Indexed Job's, Volcano's
-_SHORTEST = 16  # characters of a token
+_UNPROVEN = 75  # exit code of a relay if the listener did not prove its key, as in remote/relay.py
+_INDICES = ("PREFLIGHT_POD_INDEX", "JOB_COMPLETION_INDEX", "VC_TASK_INDEX")  # manual, Indexed Job, Volcano
+_SHORTEST_TOKEN = 16  # characters
 
 
 @dataclass(frozen=True)
 class Pod:
-    """What a pod's environment says. `wait`: seconds that pods wait for each other; `opens`: whether the job begins
-    where nobody knows; `log`: where Kubernetes reads a container's last words."""
+    """Settings from a pod's environment.
+
+    Pods wait `wait` seconds for each other. `opens` lets the job start if the verdict is unknown.
+    `log` is the file from which Kubernetes reads a container's termination message.
+    """
 
     index: int
     token: str = field(repr=False)
@@ -52,7 +55,10 @@ class Pod:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> "Pod":
-        """Takes the token out of `environment`, so that no program that is started has it. Raises UsageError."""
+        """Return the settings. Removes the token from `environment`, so that no child process has it.
+
+        Raises UsageError.
+        """
         index = next((environment[name] for name in _INDICES if environment.get(name)), None)
         if index is None:
             raise UsageError(
@@ -60,9 +66,10 @@ class Pod:
                 f"no {_INDICES[1]}; see preflight gate manifest"
             )
         token = environment.pop("PREFLIGHT_TOKEN", "").strip()
-        if len(token) < _SHORTEST:
+        if len(token) < _SHORTEST_TOKEN:
             raise UsageError(
-                f"--via pods needs the token that the pods share as PREFLIGHT_TOKEN, {_SHORTEST} characters or more; "
+                "--via pods needs the token that the pods share as PREFLIGHT_TOKEN, "
+                f"{_SHORTEST_TOKEN} characters or more; "
                 "the head of what preflight gate manifest writes says how it is made"
             )
         unknown = environment.get("PREFLIGHT_UNKNOWN", "closed")
@@ -79,24 +86,24 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class There:
-    """A pod that has come; "" where it has not been told its node or its address."""
+class PodLocation:
+    """Node and address of a pod that has started; an unknown one is empty."""
 
     node: str
     address: str
 
 
-def _number(what: str, text: str, least: int, most: int) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not least <= int(text) <= most:
-        raise UsageError(f"{what} is {text[:20]!r}; a number from {least} to {most}")
+def _number(setting: str, text: str, least: int, highest: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not least <= int(text) <= highest:
+        raise UsageError(f"{setting} is {text[:20]!r}; a number from {least} to {highest}")
     return int(text)
 
 
 def open_pods(pod: Pod, hosts: Sequence[Host]) -> Engine:
-    """The way from the first pod to all, itself among them. Raises UsageError."""
+    """Return an engine from the first pod to all pods with itself. Raises UsageError."""
     make_room(len(hosts))
     names = [host.name for host in hosts]
-    site = Site(
+    site = EngineSite(
         "pods",
         (),
         _INDICES[0],
@@ -108,62 +115,66 @@ def open_pods(pod: Pod, hosts: Sequence[Host]) -> Engine:
         nonce=_nonce(names),
         key=gang_key(pod.token, names),
     )
-    # Its own relay, the only one that it starts, calls it here.
+    # The engine starts only its own relay, which calls it at this address.
     return Engine(site, [replace(host, address="127.0.0.1") for host in hosts])
 
 
 def gather(
     engine: Engine, hosts: Sequence[Host], wait: float, progress: Callable[[Progress], None]
-) -> dict[str, There | TransportError]:
-    """All pods, as soon as they are there; those that are not after `wait` seconds with what is known of them."""
-    until = time.monotonic() + wait
+) -> dict[str, PodLocation | TransportError]:
+    """Return the locations of all pods as they start; an error for those that have not after `wait` seconds."""
+    deadline = time.monotonic() + wait
 
-    def ask(host: Host) -> There | TransportError:
-        left = max(_LEAST, until - time.monotonic())
-        return _there(host, engine.run(host, _program({}), timeout=left).stdout)
+    def locate(host: Host) -> PodLocation | TransportError:
+        timeout = max(_LEAST, deadline - time.monotonic())
+        return _location(host, engine.run(host, _program({}), timeout=timeout).stdout)
 
-    return fan_out(hosts, ask, pool=MOST_AT_ONCE, deadline=wait + 2 * _LEAST, progress=progress, phase="pods")
+    return fan_out(hosts, locate, pool=MOST_AT_ONCE, deadline=wait + 2 * _LEAST, progress=progress, phase="pods")
 
 
 def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[str, object]]) -> None:
-    """Each of `hosts` its own. One that is gone is not told, and finds that out by itself."""
+    """Send each host its verdict. A pod that has gone detects this itself."""
 
-    def one(host: Host) -> None:
+    def send(host: Host) -> None:
         engine.run(host, _program(verdicts[host.name]), timeout=_ANSWER)
 
-    fan_out(hosts, one, pool=MOST_AT_ONCE, deadline=2 * _ANSWER)
+    fan_out(hosts, send, pool=MOST_AT_ONCE, deadline=2 * _ANSWER)
 
 
 def follow(pod: Pod, hosts: Sequence[Host]) -> bytes:
-    """Do what the first pod asks for, until it has said what it makes of this one: the JSON that `tell` was given.
-    Raises NotSeenError where it does not come, or goes without a word."""
+    """Obey the first pod until it sends the verdict on this pod: the JSON that `tell` sends.
+
+    Raises NotSeenError if the first pod does not start, or ends without a verdict.
+    """
     first, names = hosts[0], [host.name for host in hosts]
     with TemporaryDirectory() as folder:
         verdict = Path(folder) / "verdict.json"
-        words = {
+        own = {
             "PREFLIGHT_NONCE": _nonce(names),
             "PREFLIGHT_KEY": gang_key(pod.token, names),
             "PREFLIGHT_RANK_IN": _INDICES[0],
             "PREFLIGHT_VERDICT": str(verdict),
             **_named(pod.index, hosts),
         }
-        _obey(first.address, pod, {**os.environ, **words})
+        _run_relay(first.address, pod, {**os.environ, **own})
         try:
             return verdict.read_bytes()
         except FileNotFoundError:
             raise NotSeenError(f"{first.name} left without a verdict; its own log says more") from None
 
 
-def _obey(name: str, pod: Pod, environment: Mapping[str, str]) -> None:
-    """Be a relay of the first pod, until that ends it. Its name may not be known yet, nor its port be open, and who
-    answers there may be somebody else. Raises NotSeenError."""
-    until, doubt = time.monotonic() + pod.wait, ""
+def _run_relay(name: str, pod: Pod, environment: Mapping[str, str]) -> None:
+    """Run a relay of the first pod until that ends it. Raises NotSeenError.
+
+    At first its name may not resolve and its port may be closed, and another program may answer there.
+    """
+    deadline, relay_error = time.monotonic() + pod.wait, ""
     while True:
         try:
-            with socket.create_connection((name, pod.port), _ANSWER) as way:
-                call = f"{way.getpeername()[0]}:{pod.port}"
+            with socket.create_connection((name, pod.port), _ANSWER) as connection:
+                call = f"{connection.getpeername()[0]}:{pod.port}"
         except OSError as error:
-            why = doubt or f"{error}"
+            reason = relay_error or f"{error}"
         else:
             done = subprocess.run(
                 ("python3", "-I", "-c", source("relay")),
@@ -173,18 +184,18 @@ def _obey(name: str, pod: Pod, environment: Mapping[str, str]) -> None:
                 env={**environment, "PREFLIGHT_CALL": call},
                 check=False,
             )
-            said = done.stderr.decode(errors="replace")
-            if done.returncode != _NOBODY:
-                print(said, end="", file=sys.stderr)
+            stderr = done.stderr.decode(errors="replace")
+            if done.returncode != _UNPROVEN:
+                print(stderr, end="", file=sys.stderr)
                 return
-            why = doubt = said.rpartition(f"{call}: ")[2].strip()
-        if time.monotonic() >= until:
-            raise NotSeenError(f"no way to {name}:{pod.port} in {pod.wait:.0f} s: {why}")
+            reason = relay_error = stderr.rpartition(f"{call}: ")[2].strip()
+        if time.monotonic() >= deadline:
+            raise NotSeenError(f"no way to {name}:{pod.port} in {pod.wait:.0f} s: {reason}")
         time.sleep(_TICK)
 
 
 def _nonce(names: Sequence[str]) -> str:
-    """What marks this gang's lines: 32 characters, as of other engines. It is no secret."""
+    """Return the mark of this gang's frames: 32 characters, as of other engines. It is not secret."""
     return hashlib.sha256(" ".join(names).encode()).hexdigest()[:32]
 
 
@@ -192,14 +203,14 @@ def _named(index: int, hosts: Sequence[Host]) -> dict[str, str]:
     return {_INDICES[0]: f"{index}", "PREFLIGHT_NODE": hosts[index].name}
 
 
-def _program(said: Mapping[str, object]) -> Program:
-    return Program(source("pod"), json.dumps(said).encode() + b"\n")
+def _program(verdict: Mapping[str, object]) -> Program:
+    return Program(source("pod"), json.dumps(verdict).encode() + b"\n")
 
 
-def _there(host: Host, answer: bytes) -> There | TransportError:
+def _location(host: Host, answer: bytes) -> PodLocation | TransportError:
     try:
-        said = json.loads(answer)
-        there = There(str(said["node"])[:253], str(said["address"] and ip_address(said["address"])))
+        fields = json.loads(answer)
+        location = PodLocation(str(fields["node"])[:253], str(fields["address"] and ip_address(fields["address"])))
     except (ValueError, KeyError, TypeError) as error:
-        return TransportError(Trouble.CLOSED, f"{host.name}: answers what is no answer: {error}", "look at its log")
-    return there
+        return TransportError(ErrorKind.CLOSED, f"{host.name}: answers what is no answer: {error}", "look at its log")
+    return location

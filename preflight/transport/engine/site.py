@@ -1,4 +1,4 @@
-"""How a site's engine starts a program on all hosts, and what its own programs say of themselves."""
+"""Description of a site's engine: its command, and its texts."""
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 
 from preflight.model.errors import UsageError
 
-_ANSWER = 20.0  # seconds for an engine's program to say what it is
+_ANSWER = 20.0  # seconds for an engine's program to print its version
 
 
 @dataclass(frozen=True)
-class Site:
-    """`argv`: what stands in front of the program's, one task a node; `rank`: the variable that numbers the tasks;
-    `called`: a node's own names → host; `lost`: from a line that the engine prints to the hosts that are lost, and why;
-    `try_out`: a command, for a person, that shows whether a host is reached; `without`: variables that it must not see;
-    `calls`: its relays call back, at `port` if it has one; `nonce`: what they know already that they are to show;
-    `key`: what both sides prove to have instead."""
+class EngineSite:
+    """One engine of a site.
+
+    `argv` precedes the program's and starts one task on each node. `rank` is the variable with the task's number.
+    `called` maps a node's own names to hosts. `lost` maps a line of the engine to lost hosts and the reason.
+    `try_out` returns a command for people that shows if a host is reached. `without` are variables to remove.
+    With `calls`, relays call back, at `port` if it is set. They show `nonce`, or prove that they have `key`.
+    """
 
     name: str
     argv: Sequence[str]
@@ -32,7 +34,7 @@ class Site:
 
 
 def answer(program: str, option: str, environment: Mapping[str, str]) -> str:
-    """What `program option` prints: on stdout, else on stderr. Raises UsageError where it cannot be run."""
+    """Return the stdout of `program option`, or its stderr if that is empty. Raises UsageError if it cannot run."""
     try:
         done = subprocess.run(
             (program, option),

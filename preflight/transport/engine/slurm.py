@@ -1,4 +1,4 @@
-"""Slurm: a step of the job that one is in, with one task on each of its nodes."""
+"""Slurm engine: a step of the current job with one task on each node."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from preflight.model.cluster import Host
 from preflight.model.errors import UsageError
 from preflight.transport.engine.names import short
-from preflight.transport.engine.site import Site, answer
+from preflight.transport.engine.site import EngineSite, answer
 
 # As srun of 22.05 prints it (src/srun/libsrun/launch.c, src/api/step_launch.c): "node02: task 1: Killed",
 # "node[02-03]: tasks 1-2: Exited with exit code 1"; "Node failure on node02"; "Task launch for StepId=1.0 failed on
@@ -20,21 +20,38 @@ _LOST = (
     re.compile(r"srun: error: (?P<why>Node failure) on (?P<nodes>[^\s:]+)"),
     re.compile(r"srun: error: (?P<why>Task launch for .+ failed) on node (?P<nodes>[^\s:]+)"),
 )
-# By these (srun(1), "input environment variables") a job also tells srun how tasks share a node and what becomes of
-# their lines. Ours are one task a node, which is to see all that the job has there, and speaks in lines of its own.
+# These variables (srun(1), "input environment variables") tell srun how tasks share a node and how it prints lines.
+# Our step has one task on each node, which should see all resources of the job there, and its own line format.
 NOT_INHERITED = (
-    "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_TRES_PER_TASK",
-    "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", "SLURM_THREADS_PER_CORE", "SLURM_DISTRIBUTION", "SLURM_HINT",
-    "SLURM_GPU_BIND", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_BCAST",
-    "SLURM_LABELIO", "SLURM_UNBUFFEREDIO", "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE",
-)  # fmt: skip
-_MOST = 65_536  # nodes in a line of srun's; more are written by somebody who wants memory to be full
+    "SLURM_CPUS_PER_TASK",
+    "SRUN_CPUS_PER_TASK",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_TRES_PER_TASK",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_DISTRIBUTION",
+    "SLURM_HINT",
+    "SLURM_GPU_BIND",
+    "SLURM_CPU_BIND",
+    "SLURM_MEM_BIND",
+    "SLURM_EXACT",
+    "SLURM_EXCLUSIVE",
+    "SLURM_BCAST",
+    "SLURM_LABELIO",
+    "SLURM_UNBUFFEREDIO",
+    "SLURM_STDINMODE",
+    "SLURM_STDOUTMODE",
+    "SLURM_STDERRMODE",
+)
+_MOST_NODES = 65_536  # in a line of srun; a longer list would only fill the memory
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
-class Job:
-    """The job that this runs in. `nodes`: as Slurm writes its list; `overlap`: what lets a step share its nodes."""
+class SlurmJob:
+    """The current job. `nodes` is Slurm's list; `overlap` are srun's options that let a step share the nodes."""
 
     srun: str
     number: str
@@ -42,21 +59,23 @@ class Job:
     overlap: tuple[str, ...]
 
     def names(self, hosts: Sequence[Host]) -> dict[str, str]:
-        """Host → what Slurm calls it (the inventory's name, or what stands before the first dot of it, or the address),
-        of the hosts that the job has. Raises UsageError where two hosts are one node."""
-        allocated, found = _set_of(self.nodes), dict[str, str]()
+        """Return host → node for the hosts of the job. A node is a host's name or address, with or without its domain.
+
+        Raises UsageError if two hosts are one node.
+        """
+        allocated, nodes = _set_of(self.nodes), dict[str, str]()
         for host in hosts:
             names = (host.name, short(host.name), host.address, short(host.address))
             node = next((name for name in names if name in allocated), None)
-            if node in found.values():
+            if node in nodes.values():
                 raise UsageError(f"{host.name} and another host of the inventory are both Slurm's node {node}")
             if node is not None:
-                found[host.name] = node
-        return found
+                nodes[host.name] = node
+        return nodes
 
 
-def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe") -> Job:
-    """Raises UsageError outside of a job. `hosts`, `command`: of ours, for what is said then."""
+def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe") -> SlurmJob:
+    """Return the current job. Raises UsageError outside of a job; its text names `hosts` and our `command`."""
     srun = shutil.which("srun", path=environment.get("PATH"))
     if not srun:
         raise UsageError("--via slurm needs srun on this machine; where Slurm is not the way, leave the option out")
@@ -67,45 +86,45 @@ def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe
             f"preflight {command} …, or the same command in a script for sbatch"
         )
     shares = "--overlap" in answer(srun, "--help", environment)  # since 20.11; before, steps shared nodes anyway
-    return Job(srun, number, nodes, ("--overlap",) if shares else ())
+    return SlurmJob(srun, number, nodes, ("--overlap",) if shares else ())
 
 
-def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> Site:
-    """Raises UsageError outside of a job, and for hosts that are not in it."""
-    here = job_of(environment, len(hosts))
-    srun, job, overlap = here.srun, here.number, here.overlap
-    names = _names(here, hosts)
+def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> EngineSite:
+    """Return the engine of the current job. Raises UsageError outside of a job, and for hosts that are not in it."""
+    job = job_of(environment, len(hosts))
+    names = _names(job, hosts)
     called = {node: host.name for node, host in zip(names, hosts, strict=True)}
     of_host = {host: node for node, host in called.items()}
-
-    def lost(words: str) -> list[tuple[str, str]]:
-        found = next(filter(None, (pattern.match(words) for pattern in _LOST)), None)
-        if not found or sum(int(last) - int(first) for first, last in _RANGE.findall(found["nodes"])) > _MOST:
-            return []
-        nodes = _set_of(found["nodes"])
-        return [(host, f"srun: {found['why']}") for node, host in called.items() if node in nodes]
-
-    return Site(
-        "srun",
-        (
-            srun, f"--jobid={job}", f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1",
-            f"--nodelist={','.join(names)}", *overlap, "--export=ALL", "--mpi=none", "--input=all", "--cpu-bind=none",
-            "--wait=0", "--kill-on-bad-exit=0", "--no-kill", "--chdir=/",
-        ),
-        "SLURM_PROCID",
-        called,
-        lambda host: f"srun --jobid={job} {' '.join((*overlap, '-N1', '-n1', '-w'))} {of_host[host]} hostname",
-        lost,
+    overlap = " ".join((*job.overlap, "-N1", "-n1", "-w"))
+    size = f"--nodes={len(hosts)} --ntasks={len(hosts)} --ntasks-per-node=1 --nodelist={','.join(names)}"
+    streams = "--export=ALL --mpi=none --input=all --cpu-bind=none"
+    ends = "--wait=0 --kill-on-bad-exit=0 --no-kill --chdir=/"
+    return EngineSite(
+        name="srun",
+        argv=(job.srun, f"--jobid={job.number}", *size.split(), *job.overlap, *streams.split(), *ends.split()),
+        rank="SLURM_PROCID",
+        called=called,
+        try_out=lambda host: f"srun --jobid={job.number} {overlap} {of_host[host]} hostname",
+        lost=lambda line: _lost(line, called),
         without=NOT_INHERITED,
-    )  # fmt: skip
+    )
 
 
-def _names(job: Job, hosts: Sequence[Host]) -> list[str]:
-    found = job.names(hosts)
-    if missing := [host.name for host in hosts if host.name not in found]:
-        hint = f"; leave them out with --limit {_folded(found)}" if found else ""
+def _lost(line: str, called: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the hosts that srun reports as lost in this line, each with the reason."""
+    report = next(filter(None, (pattern.match(line) for pattern in _LOST)), None)
+    if not report or sum(int(last) - int(first) for first, last in _RANGE.findall(report["nodes"])) > _MOST_NODES:
+        return []
+    nodes = _set_of(report["nodes"])
+    return [(host, f"srun: {report['why']}") for node, host in called.items() if node in nodes]
+
+
+def _names(job: SlurmJob, hosts: Sequence[Host]) -> list[str]:
+    nodes = job.names(hosts)
+    if missing := [host.name for host in hosts if host.name not in nodes]:
+        hint = f"; leave them out with --limit {_folded(nodes)}" if nodes else ""
         raise UsageError(f"job {job.number} has the nodes {job.nodes}, and not {_folded(missing)}{hint}")
-    return list(found.values())
+    return list(nodes.values())
 
 
 def _set_of(text: str) -> NodeSet:

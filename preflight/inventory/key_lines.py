@@ -1,4 +1,4 @@
-"""Where in the text of a TOML file a key stands; tomllib keeps no positions."""
+"""Line numbers of the keys in a TOML file; tomllib keeps no positions."""
 
 import re
 import tomllib
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight.inventory.errors import Location
 
-# What can hold a bracket, an equals sign or a line break that means nothing, and what means something.
+# Strings and comments, which may hold these characters without meaning; then the meaningful characters.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
     r"|'''.*?'{3,5}"
@@ -16,13 +16,13 @@ _TOKEN = re.compile(
     r"|[\[\]{}=\n]",
     re.DOTALL,
 )
+_DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
-class Lines:
+class KeyLines:
     """Line numbers (from 1) of the tables and keys of a TOML text that tomllib has accepted.
 
-    Keys inside inline tables and arrays have no line of their own: the enclosing key's line stands for them, and the
-    table's line for a key that it does not have.
+    Keys inside inline tables and arrays have the line of the enclosing key. A missing key has the line of its table.
     """
 
     def __init__(self, text: str) -> None:
@@ -32,7 +32,7 @@ class Lines:
                 self._lines.setdefault(location[:length], line)
 
     def of(self, location: Location) -> int:
-        """The line of `location`, or of the nearest thing around it; 1 if there is none."""
+        """Return the line of `location`, or of the nearest key or table around it; 1 if there is none."""
         for length in range(len(location), 0, -1):
             if location[:length] in self._lines:
                 return self._lines[location[:length]]
@@ -40,7 +40,7 @@ class Lines:
 
 
 def _keys(text: str) -> Iterator[tuple[Location, int]]:
-    """Every table and key of the file with its line; elements of an array of tables are numbered from 0."""
+    """Yield every table and key with its line. Elements of an array of tables are numbered from 0."""
     table: Location = ()
     elements: dict[Location, int] = {}  # array of tables → index of its last element
     for statement, line in _statements(text):
@@ -55,18 +55,15 @@ def _keys(text: str) -> Iterator[tuple[Location, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[str, int]]:
-    """What stands before the equals sign of every key, and every table header, with the line it begins on."""
+    """Yield the text before the equals sign of every key, and every table header, with its first line."""
     depth = 0  # of brackets and braces: a line break inside them ends nothing
     begin, key_end = 0, -1
     line = begin_line = 1
     for token in _TOKEN.finditer(text + "\n"):
         mark = token[0]
         line += mark.count("\n")
-        if mark in ("[", "{"):
-            depth += 1
-        elif mark in ("]", "}"):
-            depth -= 1
-        elif mark == "=" and key_end < 0:
+        depth += _DEPTH.get(mark, 0)
+        if mark == "=" and key_end < 0:
             key_end = token.start()
         elif depth == 0 and (mark == "\n" or mark.startswith("#")):
             statement = text[begin : token.start() if key_end < 0 else key_end].strip()
@@ -76,7 +73,7 @@ def _statements(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _path(statement: str) -> tuple[str, ...]:
-    """`a."b c" = 0`, `[a."b c"]` and `[[a."b c"]]` → ("a", "b c")"""
+    """Return the path of `a."b c" = 0`, `[a."b c"]` or `[[a."b c"]]`: ("a", "b c")."""
     path: list[str] = []
     inner: object = tomllib.loads(statement)
     while inner and isinstance(inner, list | dict):
@@ -89,7 +86,7 @@ def _path(statement: str) -> tuple[str, ...]:
 
 
 def _in_last_elements(path: Location, elements: dict[Location, int]) -> Location:
-    """The table of a header: [hosts.ssh] after a [[hosts]] belongs to the last of them."""
+    """Return the table of a header: [hosts.ssh] belongs to the last [[hosts]] before it."""
     table: Location = ()
     for part in path[:-1]:
         table = (*table, part)

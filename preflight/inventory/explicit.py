@@ -1,5 +1,6 @@
-"""A cluster → the tables of an inventory in which every host stands by itself, without plans, ranges and the way there.
-Pure. What is read back is the same cluster but for `ssh`, `amp` (which only a plan can tell) and waivers.
+"""Writer of a cluster as inventory tables with one table for each host, without plans, ranges and ssh settings. Pure.
+
+Reading it returns the same cluster except for `ssh`, waivers and `amp`, which only a plan determines.
 """
 
 from typing import Any
@@ -9,8 +10,8 @@ from preflight.model.gate import GatePolicy
 from preflight.model.ports import PortSet
 
 
-def written_out(cluster: Cluster) -> dict[str, Any]:
-    """The document as TOML has it; `dump` makes its text."""
+def explicit_document(cluster: Cluster) -> dict[str, Any]:
+    """Return the TOML document of the cluster; `dump` makes its text."""
     return {
         "cluster": {
             "name": cluster.name,
@@ -33,8 +34,8 @@ def written_out(cluster: Cluster) -> dict[str, Any]:
 
 def _job(job: JobInputs) -> dict[str, Any]:
     lists = {"requirements": list(job.requirements), "datasets": list(job.datasets), "imports": list(job.imports)}
-    words = {"project": job.project, "launcher": job.launcher}
-    return {**lists, **{key: word for key, word in words.items() if word}}
+    texts = {"project": job.project, "launcher": job.launcher}
+    return {**lists, **{key: text for key, text in texts.items() if text}}
 
 
 def _gate(gate: GatePolicy) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def _gate(gate: GatePolicy) -> dict[str, Any]:
         "probe_max_age": f"{gate.probe_max_age:.0f}s",
         "need_probe": gate.need_probe,
         **{key: list(getattr(gate, key)) for key in ("required", "optional", "off")},
-        "unknown": {context.value: said.value for context, said in gate.unknown.items()},
+        "unknown": {context.value: policy.value for context, policy in gate.unknown.items()},
         "drain_at_most": f"{gate.drain.percent:g}%" if gate.drain.nodes is None else gate.drain.nodes,
         "undrain": gate.undrain,
         "requeues": gate.requeues,
@@ -51,8 +52,8 @@ def _gate(gate: GatePolicy) -> dict[str, Any]:
 
 
 def _machine(cluster: Cluster) -> dict[str, Any]:
-    said = {"nvlinks": cluster.machine.nvlinks, "nvlink_speed": cluster.machine.nvlink_speed}
-    table: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+    links = {"nvlinks": cluster.machine.nvlinks, "nvlink_speed": cluster.machine.nvlink_speed}
+    table: dict[str, Any] = {key: value for key, value in links.items() if value is not None}
     table |= {"mig": True} if cluster.machine.mig else {}
     table |= {"rdma": list(cluster.machine.rdma)} if cluster.machine.rdma else {}
     return {"machine": table} if table else {}
@@ -69,7 +70,7 @@ def _ranges(ports: PortSet) -> list[str]:
 
 def _ports(cluster: Cluster) -> dict[str, Any]:
     named = {name: port for port, name in cluster.port_names.items()}
-    others = cluster.job_ports - PortSet.of((port, port) for port in named.values())
+    unnamed = cluster.job_ports - PortSet.of((port, port) for port in named.values())
     if cluster.hccl_host_range:
         hccl: dict[str, Any] = {
             "hccl_host_range": "auto" if cluster.hccl_host_range == "auto" else _ranges(cluster.hccl_ports)
@@ -77,7 +78,7 @@ def _ports(cluster: Cluster) -> dict[str, Any]:
     else:
         ((low, high),) = cluster.hccl_ports.ranges or ((60000, 60031),)
         hccl = {"hccl_base": low, "hccl_count": high - low + 1}
-    return {**hccl, **named, "job": _ranges(others)}
+    return {**hccl, **named, "job": _ranges(unnamed)}
 
 
 def _setup(cluster: Cluster) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport.engine.calls import Calls
-from preflight.transport.engine.proof import CALLED, CALLER, answer, gang_key, proof
+from preflight.transport.engine.callbacks import Callbacks
+from preflight.transport.engine.handshake import CALLED, CALLER, answer, gang_key, proof
 from preflight.transport.programs import source
 
 KEY = gang_key("of-this-gang-and-no-other", ("train-0", "train-1"))
@@ -22,7 +22,7 @@ OTHERS = gang_key("of-another-gang-altogether", ("train-0", "train-1"))
 NONCE = b"0123456789abcdef" * 2
 
 
-def test_a_key_is_of_the_token_and_of_the_gang() -> None:
+def test_a_key_depends_on_the_token_and_the_gang() -> None:
     assert len({KEY, OTHERS, gang_key("of-this-gang-and-no-other", ("train-0", "train-2"))}) == 3
 
 
@@ -67,7 +67,7 @@ def called(impostor: Callable[[bytes], bytes], orders: bytes) -> tuple[int, byte
     ],
     ids=["orders", "another token", "replayed", "nonce sent back", "another's part", "no proof"],
 )
-def test_a_relay_obeys_nobody_who_has_not_the_token(impostor: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_a_relay_obeys_no_listener_without_the_token(impostor: Callable[[bytes], bytes], tmp_path: Path) -> None:
     order = {"to": {"p": [[0, 9]]}, "run": ["touch", str(tmp_path / "obeyed")], "text": "t"}
     code, stderr, said = called(impostor, json.dumps(order).encode() + b"\n")
     assert code == 75
@@ -76,7 +76,7 @@ def test_a_relay_obeys_nobody_who_has_not_the_token(impostor: Callable[[bytes], 
     assert not list(tmp_path.iterdir())
 
 
-def test_who_answers_without_end_does_not_keep_it() -> None:
+def test_an_endless_answer_does_not_block_a_relay() -> None:
     soon = source("relay").replace("PATIENCE = 10.0", "PATIENCE = 0.5")
     assert soon != source("relay")
     with socket.create_server(("127.0.0.1", 0)) as listener, relay(listener.getsockname()[1], soon) as running:
@@ -90,10 +90,10 @@ def test_who_answers_without_end_does_not_keep_it() -> None:
         assert running.wait() == 75
 
 
-def test_it_obeys_who_has(tmp_path: Path) -> None:
+def test_a_relay_obeys_a_listener_with_the_token(tmp_path: Path) -> None:
     order = {"to": {"p": [[0, 9]]}, "run": ["touch", str(tmp_path / "obeyed")], "text": "t"}
     with Listening() as calls, relay(calls.port) as running:
-        calls.calls.keep(json.dumps(order).encode() + b"\n")
+        calls.calls.broadcast(json.dumps(order).encode() + b"\n")
         assert any(b'"exit":0' in line for line in calls.lines)
         calls.calls.close()
         assert running.wait() == 0
@@ -107,7 +107,7 @@ class Listening:
     """`lines`: what those said who are known, until it is closed."""
 
     def __init__(self) -> None:
-        self.calls = Calls("shown-by-others", 0, KEY)
+        self.calls = Callbacks("shown-by-others", 0, KEY)
         self.port = int(self.calls.addresses(("127.0.0.1",)).rpartition(":")[2])
         self.lines = self.calls.lines()
 
@@ -125,7 +125,7 @@ def known() -> Iterator[tuple[int, list[bytes]]]:
     with Listening() as listening:
         thread = threading.Thread(target=lambda: heard.extend(listening.lines))
         thread.start()
-        listening.calls.keep(b"for those who are known\n")
+        listening.calls.broadcast(b"for those who are known\n")
         yield listening.port, heard
         listening.calls.close()
         thread.join()
@@ -144,7 +144,7 @@ def said_to(port: int, shown: Callable[[bytes, bytes], bytes]) -> bytes:
         return b""
 
 
-def test_who_proves_the_key_is_told(known: tuple[int, list[bytes]]) -> None:
+def test_a_caller_that_proves_the_key_gets_the_data(known: tuple[int, list[bytes]]) -> None:
     port, _ = known
     assert said_to(port, lambda nonce, _: proof(KEY, CALLER, NONCE, nonce)) == b"for those who are known\n"
 
@@ -160,14 +160,16 @@ def test_who_proves_the_key_is_told(known: tuple[int, list[bytes]]) -> None:
     ],
     ids=["another token", "sent back", "replayed", "what engines bring", "nothing"],
 )
-def test_who_does_not_is_told_nothing(shown: Callable[[bytes, bytes], bytes], known: tuple[int, list[bytes]]) -> None:
+def test_a_caller_without_proof_gets_no_data(
+    shown: Callable[[bytes, bytes], bytes], known: tuple[int, list[bytes]]
+) -> None:
     port, heard = known
     assert said_to(port, shown) == b""
     assert heard == []
 
 
 @pytest.mark.parametrize("nonce", [b"", b"shown-by-others", NONCE + b"0", NONCE.upper(), b"\xff" * 32])
-def test_what_is_no_nonce_is_answered_by_nothing(nonce: bytes, known: tuple[int, list[bytes]]) -> None:
+def test_an_invalid_nonce_gets_no_reply(nonce: bytes, known: tuple[int, list[bytes]]) -> None:
     port, heard = known
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as answered:
         connection.sendall(nonce + b"\nhear me\n")

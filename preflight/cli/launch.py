@@ -159,7 +159,7 @@ def _job(args: argparse.Namespace) -> "tuple[Job, list[str]]":
             notes.append("--offline: no HCCL_IF_IP, since the addresses of the host NICs are not known")
     there = places(cluster, hosts, args.devices, facts)
     if table:
-        from preflight.launch.ranked import as_in
+        from preflight.launch.rank_order import as_in
 
         there = as_in(table, hosts, there, facts)
         notes.append(f"ranks: those of {args.rank_table_copy}")
@@ -212,7 +212,7 @@ def _ranked(
     args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]"
 ) -> "tuple[Sequence[Host], RankTable | None]":
     """The hosts in the order of a table by `preflight ranktable`; or as they are, and the table to order them by."""
-    from preflight.launch.ranked import sound
+    from preflight.launch.rank_order import sound
     from preflight.ranktable.build import in_order
 
     if not cluster.product.is_npu:

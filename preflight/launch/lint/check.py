@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.launch.lint import rules_job, rules_placeholders, rules_places, rules_ranks, rules_words
-from preflight.launch.lint.brackets import FILL_IN
-from preflight.launch.lint.flow import Flow
+from preflight.launch.lint import rules_inventory, rules_job, rules_placeholders, rules_ranks, rules_values
+from preflight.launch.lint.angle_brackets import FILL_IN
+from preflight.launch.lint.interpreter import Flow
 from preflight.launch.lint.starts import dashes, starts
 from preflight.launch.lint.types import Fault, Script
 from preflight.model.cluster import Cluster, Host
@@ -16,7 +16,7 @@ def read(path: Path, text: str) -> tuple[Script, list[Fault]]:
     """The script as it was meant, and what had to be taken otherwise than it is written."""
     flow = Flow(path).read(text)
     script, found = _script(flow)
-    return script, [*flow.faults, *found, *rules_words.carriage_returns(script, text)]
+    return script, [*flow.faults, *found, *rules_values.carriage_returns(script, text)]
 
 
 def _script(flow: Flow, host: str = "") -> tuple[Script, list[Fault]]:
@@ -52,7 +52,7 @@ def faults(
     elif scripts:
         found += rules_ranks.first_rank(scripts[0])
     if cluster:
-        found += rules_places.master_host(scripts, hosts)
+        found += rules_inventory.master_host(scripts, hosts)
     order = list(texts)
     return sorted(
         dict.fromkeys(_without_placeholders(found, left_in)),
@@ -73,26 +73,26 @@ def _without_placeholders(found: Sequence[Fault], left_in: Sequence[Fault]) -> l
 def _of_one(
     script: Script, files: Mapping[Path, str], cluster: Cluster | None, hosts: Sequence[Host]
 ) -> Iterator[Fault]:
-    for rule in (*rules_words.RULES_OF_ONE, *rules_job.RULES_OF_ONE, *rules_ranks.RULES_OF_ONE):
+    for rule in (*rules_values.RULES_OF_ONE, *rules_job.RULES_OF_ONE, *rules_ranks.RULES_OF_ONE):
         yield from rule(script)
-    for start, word in rules_places.host_files(script):
+    for start, word in rules_inventory.host_files(script):
         path = beside(script.path, word.text)
         if path in files:
-            yield from rules_places.host_file(script, start, word, path, files[path])
+            yield from rules_inventory.host_file(script, start, word, path, files[path])
     if cluster:
-        yield from rules_places.own_address(script, cluster, hosts)
-        yield from rules_places.planned_ports(script, cluster)
-        yield from rules_places.device_counts(script, hosts)
+        yield from rules_inventory.own_address(script, cluster, hosts)
+        yield from rules_inventory.planned_ports(script, cluster)
+        yield from rules_inventory.device_counts(script, hosts)
 
 
 def _counted(script: Script, files: Mapping[Path, str]) -> Script:
     """With the number of hosts that its commands take of their host files."""
-    texts = {id(it): files.get(beside(script.path, word.text)) for it, word in rules_places.host_files(script)}
+    texts = {id(it): files.get(beside(script.path, word.text)) for it, word in rules_inventory.host_files(script)}
     listed = {key: text for key, text in texts.items() if text is not None}
     return replace(
         script,
         starts=tuple(
-            replace(it, listed=rules_places.taken(it, listed[id(it)])) if id(it) in listed else it
+            replace(it, listed=rules_inventory.taken(it, listed[id(it)])) if id(it) in listed else it
             for it in script.starts
         ),
     )
@@ -108,5 +108,5 @@ def host_files(texts: Mapping[Path, str]) -> list[Path]:
     return [
         beside(path, word.text)
         for path, text in texts.items()
-        for _, word in rules_places.host_files(read(path, text)[0])
+        for _, word in rules_inventory.host_files(read(path, text)[0])
     ]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.launch.lint.arithmetic import worked_out
-from preflight.launch.lint.places import behind
+from preflight.launch.lint.source_map import behind
 from preflight.launch.lint.types import Part, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)

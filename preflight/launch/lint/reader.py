@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.launch.lint.brackets import FILL_IN, placeholder_end
-from preflight.launch.lint.places import Parts, behind
+from preflight.launch.lint.angle_brackets import FILL_IN, placeholder_end
+from preflight.launch.lint.source_map import Parts, behind
 from preflight.launch.lint.types import Command, Fault, Part, Spot, Word
 
 DASHES = "-–—−‐‑‒―－"  # what editors and web pages make of "-"

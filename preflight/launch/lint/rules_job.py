@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from preflight.launch.lint.rules_ranks import starts_all
-from preflight.launch.lint.rules_words import LOOPBACK, Rule, addresses, ports, urls
+from preflight.launch.lint.rules_values import LOOPBACK, Rule, addresses, ports, urls
 from preflight.launch.lint.types import Fault, Script, Start, Word, digits
 
 _READ = ("rdzv-endpoint", "master-addr", "node-rank")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from preflight.launch.lint.rules_words import addresses, ports
+from preflight.launch.lint.rules_values import addresses, ports
 from preflight.launch.lint.types import Fault, Script, Word
 
 _NAME = re.compile(r"[A-Z][A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,8}")  # of a variable, whose $ may have been forgotten
@@ -25,7 +25,7 @@ _VALUE = re.compile("|".join(_LEFT_IN))
 _HOST = re.compile("|".join((*_LEFT_IN, *_ADDRESS)))
 _OPTIONS = ("node-rank", "nnodes", "nproc-per-node", "worker-num", "local-worker-num", "num-nodes", "np", "n", "nodes",
             "ntasks")  # fmt: skip
-# Of a master's address rules_words says as much.
+# Of a master's address rules_values says as much.
 _HALF = re.compile(rf"(?=[0-9.]{{0,12}}[xX*])(?:(?:[0-9]{{1,3}}|[xX*]{{1,4}})(?:\.|\Z)){{4}}|{_HOST.pattern}")
 _SETTINGS = {
     **dict.fromkeys(("MS_SCHED_HOST", "HCCL_IF_IP", "HOST_IP", "VLLM_HOST_IP"), _HALF),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from preflight.launch.lint.expand import assignment
-from preflight.launch.lint.rules_words import Rule
+from preflight.launch.lint.rules_values import Rule
 from preflight.launch.lint.starts import KEYWORDS, family_of
 from preflight.launch.lint.types import Command, Fault, Script, Spot, Word, digits
 

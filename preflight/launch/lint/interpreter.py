@@ -6,7 +6,7 @@ from pathlib import Path
 
 from preflight.launch.lint.expand import Values, assigned, assignment, put_in, value_of
 from preflight.launch.lint.loops import Rounds, braced_variables, ends, head, rounds, variable
-from preflight.launch.lint.nested import Nested, nested
+from preflight.launch.lint.nested_scripts import Nested, nested
 from preflight.launch.lint.reader import TALK, Reader
 from preflight.launch.lint.types import Command, Fault, Part, Word
 

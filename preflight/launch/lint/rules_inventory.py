@@ -7,7 +7,7 @@ from pathlib import Path
 
 from preflight.launch.job import FOR_MASTERS
 from preflight.launch.lint.rules_job import ranks
-from preflight.launch.lint.rules_words import LOOPBACK, addresses, ports
+from preflight.launch.lint.rules_values import LOOPBACK, addresses, ports
 from preflight.launch.lint.types import Fault, Script, Spot, Start, Word, digits
 from preflight.model.cluster import Cluster, Host
 

@@ -14,7 +14,7 @@ from preflight.report.console import width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from preflight.launch.lint.types import Fault
+    from preflight.launch.lint.types import ScriptFault
 
 _LARGEST = 64 << 10  # bytes of a script
 _LARGEST_HOST_FILE = 1 << 20
@@ -44,7 +44,7 @@ def check(args: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _lines(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
+def _lines(found: "Sequence[ScriptFault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
     columns = width()
     lines = []
     for it in found[:_MOST]:
@@ -62,7 +62,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _document(found: "Sequence[Fault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
+def _document(found: "Sequence[ScriptFault]", notes: "Sequence[str]", scripts: "Sequence[Path]") -> str:
     return json.dumps(
         {
             "schema": "preflight.launch-check/1",

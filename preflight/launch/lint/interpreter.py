@@ -1,4 +1,4 @@
-"""What a script does, in order: its variables put in, its loops written out, and the scripts within it read. Pure."""
+"""A script's commands in the order in which they run, with variables put in and loops unrolled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,30 +6,34 @@ from pathlib import Path
 
 from preflight.launch.lint.expand import Values, assigned, assignment, put_in, value_of
 from preflight.launch.lint.loops import Rounds, braced_variables, ends, head, rounds, variable
-from preflight.launch.lint.nested_scripts import Nested, nested
-from preflight.launch.lint.reader import TALK, Reader
-from preflight.launch.lint.types import Command, Fault, Part, Word
+from preflight.launch.lint.nested_scripts import NestedScript, nested_script
+from preflight.launch.lint.reader import TALK, ScriptReader
+from preflight.launch.lint.types import Command, Part, ScriptFault, Word
 
-_LONGEST = 1 << 16  # characters that variables may make a script grow by
-_WRITTEN_OUT = 1 << 17  # characters, and some a command, that loops and scripts within scripts may
-_A_SHELL = 64  # characters that reading another script is like
+_LONGEST = 1 << 16  # characters that variables may add to a script.
+_UNROLLED = 1 << 17  # characters that loops and inner scripts may add.
+_SHELL_COST = 64  # characters that reading an inner script counts as
 _MOST_OWN = 64  # variables of a round or a shell, since each command keeps them
+_BRANCHES = {"if": 1, "case": 1, "fi": -1, "esac": -1}
 _TESTS = ("[", "[[", "test", "grep")
 _DEEPEST = 6  # loops, and scripts within scripts
 
 
 @dataclass
 class Budget:
-    """What may still be made of a script; of all that stands in it together."""
+    """The characters that a script may still grow by, with all its inner scripts together."""
 
     variables: int = _LONGEST
-    loops: int = _WRITTEN_OUT
+    loops: int = _UNROLLED
 
 
 @dataclass
 class Flow:
-    """A script's commands as they are run. `values`: of variables, as they are at the end; `settings`: of those that
-    have one and the same all the time; `remote`: what ssh starts, and on which host."""
+    """A script's commands in the order in which they run.
+
+    `values` has the variables at the end of the script. `settings` has those with one value throughout. `remote` has
+    the scripts that ssh starts, each with its host.
+    """
 
     path: Path
     budget: Budget = field(default_factory=Budget)
@@ -37,121 +41,131 @@ class Flow:
     commands: list[Command] = field(default_factory=list)
     settings: dict[str, tuple[str, Word]] = field(default_factory=dict)
     remote: "list[tuple[str, Flow]]" = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ScriptFault] = field(default_factory=list)
     values: Values = field(default_factory=dict)
 
-    def read(self, text: str, parts: Sequence[Part] = (), own: Mapping[str, Word] | None = None) -> "Flow":
-        """`own`: variables of a shell within the script; None for a script of its own. Its commands have no others."""
-        reader = Reader(text, self.path, parts)
+    def read(self, text: str, parts: Sequence[Part] = (), own: dict[str, Word] | None = None) -> "Flow":
+        """Read a script. `own` has the variables of a shell within a script, and is None for a script by itself."""
+        reader = ScriptReader(text, self.path, parts)
         commands = reader.commands()
         self.faults += reader.faults
-        _Run(self, commands).all(own)
+        _Interpreter(self, commands).run(0, len(commands), own, 0)
         return self
 
 
-class _Run:
-    """One reading of a script's commands."""
+class _Interpreter:
+    """An interpreter of a script's commands, which writes to a flow."""
 
     def __init__(self, flow: Flow, commands: Sequence[Command]) -> None:
         self._flow, self._commands, self._ends = flow, commands, ends(commands)
         self._costs = [0]
         for command in commands:
-            self._costs.append(self._costs[-1] + 16 + sum(len(word.text) for word in command.words))
-        self._unknown = 0  # the command up to which what loops set is known to be unknown
+            self._costs.append(self._costs[-1] + 16 + _length(command.words))
+        self._forgotten = 0  # the command up to which the variables of loops are marked as unknown
 
-    def all(self, own: Mapping[str, Word] | None) -> None:
-        self._some(0, len(self._commands), dict(own) if own is not None else None, 0)
-
-    def _some(self, begin: int, end: int, own: dict[str, Word] | None, depth: int) -> None:
+    def run(self, begin: int, end: int, own: dict[str, Word] | None, depth: int) -> None:
+        """Run the commands from `begin` to `end`, in a loop of this depth and with its own variables."""
         at, branches = begin, 0
         while at < end:
             command = self._commands[at]
-            word = head(command)[0]
-            branches += (word in ("if", "case")) - (word in ("fi", "esac"))
-            if braced := braced_variables(command):
-                self._flow.faults.append(_runs_once(self._flow.path, braced))
-            found = self._rounds(at, depth) if at in self._ends else None
-            self._one(command, own, certain=own is not None and not branches and not self._may_be_left_out(at))
-            if found:
-                rest = dict(own or {})
-                for value in found.values:
-                    self._flow.values[found.name] = Word(found.word.spot, (Part(value, "", found.word.spot, put=True),))
-                    self._some(at + 1, self._ends[at], rest, depth + 1)
-            if at in self._ends and (branches or not found):
+            branches += _BRANCHES.get(head(command)[0], 0)
+            loop = self._rounds(at, depth)
+            self._simple(command, own, certain=own is not None and not branches and not self._is_conditional(at))
+            if loop:
+                self._unroll(loop, at, dict(own or {}), depth)
+            if at in self._ends and (branches or not loop):
                 self._forget(at)
-            at = self._ends[at] + 1 if found else at + 1
+            at = self._ends[at] + 1 if loop else at + 1
 
-    def _may_be_left_out(self, at: int) -> bool:
-        """`test && A=1`, `x || A=1`: other than with `cd folder && A=1`, what follows does not count on it."""
+    def _unroll(self, loop: Rounds, at: int, own: dict[str, Word], depth: int) -> None:
+        spot = loop.word.spot
+        for value in loop.values:
+            self._flow.values[loop.name] = Word(spot, (Part(value, "", spot, put=True),))
+            self.run(at + 1, self._ends[at], own, depth + 1)
+
+    def _is_conditional(self, at: int) -> bool:
+        """Return whether a command depends on a test: `test && A=1`, `x || A=1`, but not `cd folder && A=1`."""
         before = self._commands[at - 1] if at else Command(())
         return before.end == "||" or (before.end == "&&" and head(before)[0] in _TESTS)
 
     def _rounds(self, at: int, depth: int) -> Rounds | None:
-        """Those of a loop that can be written out."""
+        """Return the rounds of a loop that is short enough to be unrolled."""
         budget = self._flow.budget
-        if depth >= _DEEPEST or budget.loops <= 0:
+        if at not in self._ends or depth >= _DEEPEST or budget.loops <= 0:
             return None
-        found = rounds(self._commands[at], self._flow.values, budget.variables)
-        if found is None:
+        loop = rounds(self._commands[at], self._flow.values, budget.variables)
+        if loop is None:
             return None
-        cost = len(found.values) * (self._costs[self._ends[at]] - self._costs[at + 1])
+        cost = len(loop.values) * (self._costs[self._ends[at]] - self._costs[at + 1])
         affordable = cost <= budget.loops
-        budget.loops -= cost if affordable else len(found.values)
-        return found if affordable else None
+        budget.loops -= cost if affordable else len(loop.values)
+        return loop if affordable else None
 
     def _forget(self, at: int) -> None:
-        """What the rounds of a loop make of variables is not known, but where each makes the same of them."""
+        """Mark the variables as unknown that the rounds of a loop may set to different values."""
         if name := variable(self._commands[at]):
-            self._set(name, None)
-        if at < self._unknown:
+            self._set_unknown(name)
+        if at < self._forgotten:
             return
-        self._unknown = self._ends[at]
-        for command in self._commands[at + 1 : self._unknown]:
+        self._forgotten = self._ends[at]
+        for command in self._commands[at + 1 : self._forgotten]:
             for name, word in assigned(_without_do(command.words)):
                 if "$" in word.text or "`" in word.text:
-                    self._set(name, None)
+                    self._set_unknown(name)
 
-    def _set(self, name: str, word: Word | None) -> None:
-        self._flow.values[name] = word
-        if word is None:
-            self._flow.settings.pop(name, None)
+    def _set_unknown(self, name: str) -> None:
+        self._flow.values[name] = None
+        self._flow.settings.pop(name, None)
 
-    def _one(self, command: Command, own: dict[str, Word] | None, *, certain: bool) -> None:
-        """`certain`: it is run for sure, after all that stands before it, so that variables have their last value."""
+    def _simple(self, command: Command, own: dict[str, Word] | None, *, certain: bool) -> None:
+        """Run a simple command. A `certain` one always runs, so that its variables have their last value."""
         flow = self._flow
-        words = tuple(put for word in command.words for put in put_in(word, flow.values, flow.budget.variables))
+        if braced := braced_variables(command):
+            flow.faults.append(_runs_once(flow.path, braced))
+        words = self._put_in(command.words)
         flow.budget.variables = max(0, flow.budget.variables - max(0, _length(words) - _length(command.words)))
-        inner = None if _talks(words) or flow.depth >= _DEEPEST else nested(words)
+        inner = None if _talks(words) or flow.depth >= _DEEPEST else nested_script(words)
         flow.commands.append(replace(command, words=inner.outside if inner else words, own=dict(own or {})))
         if inner:
-            self._within(inner, words, command.end, own)
+            self._read_inner(inner, words, command.end, own)
         for name, word in assigned(_without_do(words)):
-            self._assign(name, word, command.array, own, certain=certain)
+            if command.array is None:
+                self._assign(name, word, own, certain=certain)
+            else:
+                self._assign_array(name, command.array, own, certain=certain)
 
-    def _assign(
-        self, name: str, word: Word, array: Sequence[Word] | None, own: dict[str, Word] | None, *, certain: bool
-    ) -> None:
-        flow = self._flow
-        value: Word | tuple[Word, ...] = word
-        if array is not None:
-            value = tuple(put for element in array for put in put_in(element, flow.values, flow.budget.variables))
-        first = name not in flow.values
-        same = first or (array is None and flow.settings.get(name, ("",))[0] == value_of(word))
-        flow.values[name] = value if same or certain else None
-        if not same:
+    def _put_in(self, words: Sequence[Word]) -> tuple[Word, ...]:
+        values, longest = self._flow.values, self._flow.budget.variables
+        return tuple(piece for word in words for piece in put_in(word, values, longest))
+
+    def _assign(self, name: str, word: Word, own: dict[str, Word] | None, *, certain: bool) -> None:
+        flow, value = self._flow, value_of(word)
+        same = name not in flow.values or flow.settings.get(name, ("",))[0] == value
+        flow.values[name] = word if same or certain else None
+        if same:
+            flow.settings[name] = (value, word)
+        else:
             flow.settings.pop(name, None)
-        elif array is None:
-            flow.settings[name] = (value_of(word), word)
         if own is not None:
             own.pop(name, None)
-            if array is None and (same or certain) and len(own) < _MOST_OWN:
-                own[name] = Word(word.spot, (Part(value_of(word)),))
+            if (same or certain) and len(own) < _MOST_OWN:
+                own[name] = Word(word.spot, (Part(value),))
 
-    def _within(self, inner: Nested, words: Sequence[Word], end: str, own: Mapping[str, Word] | None) -> None:
-        """Read the script in a command: on another host by itself, else as a part of this one."""
+    def _assign_array(self, name: str, elements: Sequence[Word], own: dict[str, Word] | None, *, certain: bool) -> None:
+        flow = self._flow
+        value = self._put_in(elements)
+        first = name not in flow.values
+        flow.values[name] = value if first or certain else None
+        if not first:
+            flow.settings.pop(name, None)
+        if own is not None:
+            own.pop(name, None)
+
+    def _read_inner(self, inner: NestedScript, words: Sequence[Word], end: str, own: Mapping[str, Word] | None) -> None:
+        """Read the script in a command: as another script for another host, else as a part of this one."""
         flow = self._flow
         text = "".join(part.text for part in inner.parts)
-        flow.budget.loops -= _A_SHELL + len(text)
+        flow.budget.loops -= _SHELL_COST + len(text)
         if flow.budget.loops < 0:
             return
         within = Flow(flow.path, flow.budget, flow.depth + 1)
@@ -159,7 +173,7 @@ class _Run:
             flow.remote.append((inner.host, within.read(text, inner.parts)))
             flow.faults += within.faults
             return
-        before = {read[0]: Word(word.spot, (Part(read[1]),)) for word in words if (read := assignment(word))}
+        before = {pair[0]: Word(word.spot, (Part(pair[1]),)) for word in words if (pair := assignment(word))}
         within.read(text, inner.parts, {**(own or {}), **before})
         if end == "&" and within.commands:
             within.commands[-1] = replace(within.commands[-1], end=end)
@@ -168,12 +182,10 @@ class _Run:
         flow.faults += within.faults
 
 
-def _runs_once(path: Path, word: Word) -> Fault:
+def _runs_once(path: Path, word: Word) -> ScriptFault:
     first, _, last = word.text[1:-1].partition("..")
-    return Fault(
-        path, word.spot, f"bash writes {word.text} out before it puts variables in: the loop runs once", word.text,
-        f"$(seq {first} {last})", f"count with $(seq {first} {last})",
-    )  # fmt: skip
+    what = f"bash writes {word.text} out before it puts variables in: the loop runs once"
+    return ScriptFault(path, word.spot, what, word.text, f"$(seq {first} {last})", f"count with $(seq {first} {last})")
 
 
 def _length(words: Sequence[Word]) -> int:

@@ -11,7 +11,7 @@ from preflight.cli.wrapped import wrapped
 from preflight.inventory import limit, load
 from preflight.launch.lint.check import faults, host_files
 from preflight.launch.lint.types import ScriptFault
-from preflight.model.cluster import Cluster
+from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.report.console import width
 
@@ -28,8 +28,7 @@ def check(args: argparse.Namespace) -> int:
     scripts = [Path(name) for name in dict.fromkeys((*args.check, *args.program))]  # options may be between them
     if not scripts:
         raise UsageError("name the scripts: preflight launch --check start-node01.sh start-node02.sh")
-    cluster = _cluster(args)
-    hosts = () if not cluster else limit(cluster, args.limit) if args.limit else cluster.hosts
+    cluster, hosts = _inventory(args)
     texts = {path: text_of(str(path), _LARGEST, "start script").removeprefix("\ufeff") for path in scripts}
     files, notes = _host_files(texts)
     notes.append(f"held against {args.inventory}" if cluster else "no inventory to hold addresses and ports against")
@@ -38,10 +37,13 @@ def check(args: argparse.Namespace) -> int:
     return 1 if in_scripts else 0
 
 
-def _cluster(args: argparse.Namespace) -> Cluster | None:
-    """Return the inventory's cluster, None without an inventory in the default place."""
+def _inventory(args: argparse.Namespace) -> tuple[Cluster | None, Sequence[Host]]:
+    """Return the inventory's cluster and the hosts of --limit; none without an inventory in the default place."""
     required = args.inventory is not DEFAULT_INVENTORY or args.limit
-    return load(args.inventory) if required or DEFAULT_INVENTORY.is_file() else None
+    if not (required or DEFAULT_INVENTORY.is_file()):
+        return None, ()
+    cluster = load(args.inventory)
+    return cluster, limit(cluster, args.limit) if args.limit else cluster.hosts
 
 
 def _host_files(texts: Mapping[Path, str]) -> tuple[dict[Path, str], list[str]]:

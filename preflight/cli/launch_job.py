@@ -32,8 +32,8 @@ _OURS = "printed by preflight for bash"  # in the head of every script
 
 
 @dataclass
-class _Plan:
-    """The hosts of a job in the order of their ranks, with what is known of them, and notes for the user."""
+class _JobPlan:
+    """The hosts of a job in the order of their ranks, their facts, and notes for the user."""
 
     cluster: Cluster
     hosts: Sequence[Host]
@@ -80,21 +80,21 @@ def _job(args: argparse.Namespace) -> tuple[Job, list[str]]:
     return job, [*notes, *_ssh_notes(job, plan.hosts)]
 
 
-def _plan(args: argparse.Namespace) -> _Plan:
+def _plan(args: argparse.Namespace) -> _JobPlan:
     """Return the hosts of the inventory or of saved facts, in the order of the rank table if there is one."""
     first_note = f"{args.launcher}, {_OURS}; docs/launch.md says what for"
     if args.source:
         cluster, hosts, facts, note = load_saved(args)
-        plan = _Plan(cluster, hosts, facts, notes=[first_note, f"host NICs: {note}"])
+        plan = _JobPlan(cluster, hosts, facts, notes=[first_note, f"host NICs: {note}"])
     else:
         cluster = load(args.inventory)
-        plan = _Plan(cluster, limit(cluster, args.limit) if args.limit else cluster.hosts, notes=[first_note])
+        plan = _JobPlan(cluster, limit(cluster, args.limit) if args.limit else cluster.hosts, notes=[first_note])
     if args.rank_table:
         plan.hosts, plan.table = _ranked(args, cluster, plan.hosts)
     return plan
 
 
-def _find_nics(args: argparse.Namespace, plan: _Plan) -> None:
+def _find_nics(args: argparse.Namespace, plan: _JobPlan) -> None:
     """Ask the hosts for their NICs, unless the job needs none or runs --offline."""
     cluster, hosts = plan.cluster, plan.hosts
     if on_loopback(hosts):
@@ -110,7 +110,7 @@ def _find_nics(args: argparse.Namespace, plan: _Plan) -> None:
         plan.notes.append("--offline: no HCCL_IF_IP, since the addresses of the host NICs are not known")
 
 
-def _ordered(args: argparse.Namespace, plan: _Plan) -> list[JobHost]:
+def _ordered(args: argparse.Namespace, plan: _JobPlan) -> list[JobHost]:
     """Return the job's hosts in the order of their ranks."""
     in_plan = places(plan.cluster, plan.hosts, args.devices, plan.facts)
     if plan.table:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
-from itertools import islice
 
 from preflight.checks.hccl_nic import addresses
 from preflight.checks.hosts import named_by
@@ -95,10 +94,10 @@ def _nic(host: Host, facts: ClusterFacts) -> Interface:
         raise NotSeenError(f"{host.name}: its host NIC is not known: {why}; --offline does without")
     nics = named_by(host.nic, network) if host.nic else _with_address(host.address, network)
     if len(nics) != 1:
-        what = f"the inventory's nic {host.nic}" if host.nic else f"the address {host.address}"
+        meaning = f"the inventory's nic {host.nic}" if host.nic else f"the address {host.address}"
         names = ", ".join(filter(_INTERFACE.fullmatch, (interface.name for interface in network.interfaces)))
         count = "no interface is" if not nics else "more than one interface is"
-        raise NotSeenError(f"{host.name}: {count} {what}; there are {names or 'none'}; set nic in the inventory")
+        raise NotSeenError(f"{host.name}: {count} {meaning}; there are {names or 'none'}; set nic in the inventory")
     if not _INTERFACE.fullmatch(nics[0].name):
         raise NotSeenError(f"{host.name}: its host NIC has the name {nics[0].name!r}, which no variable could hold")
     return nics[0]
@@ -113,10 +112,15 @@ def _with_address(address: str, network: Network) -> list[Interface]:
 
 def common_network(hosts: Sequence[Host], facts: ClusterFacts | None) -> str:
     """Return the network of all host NICs as a CIDR; empty where it is unknown, or there are several."""
-    networks: set[str] = set()
     if all(host.nic and "/" in host.nic for host in hosts):
         networks = {str(host.nic) for host in hosts}
     elif facts and not on_loopback(hosts):
-        first_addresses = (address for host in hosts for address in islice(addresses(_nic(host, facts), 4), 1))
-        networks = {str(ip_interface(address).network) for address in first_addresses}
+        networks = {network for host in hosts for network in _first_network(_nic(host, facts))}
+    else:
+        return ""
     return networks.pop() if len(networks) == 1 else ""
+
+
+def _first_network(nic: Interface) -> list[str]:
+    """Return the network of a NIC's first IPv4 address, none without such an address."""
+    return [str(ip_interface(address).network) for address in addresses(nic, 4)][:1]

@@ -44,20 +44,21 @@ def _shared(
 ) -> Iterator[str]:
     """Yield the blocks of hosts that differ in variables alone."""
     first = launches[0]
-    own = {name for launch in launches for name in _differing(launch, first)}
+    own = _differing(launches)
     for launch in launches:
         yield from ("", *_comments([f"on {launch.host}, first:"]), *_setup(settings))
         yield from _exports(Variable(name, value, "") for name, value in _values(launch).items() if name in own)
-    reasons = [f"{variable.name}: {variable.why}" for variable in first.variables if variable.name in own]
-    yield from ("", *_comments([f"then on each of {fold(launch.host for launch in launches)}:", *reasons]))
-    yield from _exports(variable for variable in first.variables if variable.name not in own)
-    yield from (*_files(first.files), first.command)
+    yield from ("", *_comments([f"then on each of {fold(launch.host for launch in launches)}:"]))
+    common = [variable for variable in first.variables if variable.name not in own]
+    differing = [variable for variable in first.variables if variable.name in own]
+    yield from _comments(f"{variable.name}: {variable.why}" for variable in differing)
+    yield from (*_exports(common), *_files(first.files), first.command)
 
 
-def _differing(launch: HostLaunch, first: HostLaunch) -> set[str]:
-    """Return the names of the variables in which two hosts differ."""
-    values, expected = _values(launch), _values(first)
-    return {name for name in values.keys() | expected.keys() if values.get(name) != expected.get(name)}
+def _differing(launches: Sequence[HostLaunch]) -> set[str]:
+    """Return the names of the variables in which hosts differ."""
+    pairs = [set(_values(launch).items()) for launch in launches]
+    return {name for name, _ in set.union(*pairs) - set.intersection(*pairs)}
 
 
 def _values(launch: HostLaunch) -> dict[str, str]:

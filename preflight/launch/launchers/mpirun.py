@@ -1,7 +1,7 @@
 """Open MPI's mpirun: on the first host, which reaches the others by ssh.
 
-A rank learns its numbers from OMPI_COMM_WORLD_*, and torch expects other names. An mpirun that is called by its whole
-path looks there for its own parts on the other hosts, too. Their PATH is that of a shell without login (mpirun(1)).
+A rank learns its numbers from OMPI_COMM_WORLD_*, and torch expects other names. Called by its whole path,
+mpirun uses that path on the other hosts, too. Their PATH is that of a shell without login (mpirun(1)).
 """
 
 from preflight.launch.job import HostLaunch, Job

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 
 from preflight.launch.lint.source_map import SourceMap
-from preflight.launch.lint.types import Part, Spot
+from preflight.launch.lint.types import ScriptSpot, WordPart
 
 
 class Cursor:
     """A position in a text. `parts` are those that the text was joined of, if it is a script within a script."""
 
-    def __init__(self, text: str, parts: Sequence[Part] = ()) -> None:
+    def __init__(self, text: str, parts: Sequence[WordPart] = ()) -> None:
         self.text, self.at = text, 0
         self._source = SourceMap(parts) if parts else None
         self._line, self._line_start = 1, 0
@@ -47,13 +47,13 @@ class Cursor:
     def skip(self, count: int = 1) -> None:
         self.move(self.at + count)
 
-    def part(self, end: int, quote: str = "") -> Part:
+    def part(self, end: int, quote: str = "") -> WordPart:
         """Take the text up to `end` as a part of a word."""
-        part = Part(self.text[self.at : end], quote, self.spot())
+        part = WordPart(self.text[self.at : end], quote, self.spot())
         self.move(end)
         return part
 
-    def spot(self) -> Spot:
+    def spot(self) -> ScriptSpot:
         if self._source:
             return self._source.spot(self.at, self._line, self._line_start)
-        return Spot(self._line, self.at - self._line_start + 1)
+        return ScriptSpot(self._line, self.at - self._line_start + 1)

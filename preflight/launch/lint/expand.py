@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from preflight.launch.lint.arithmetic import evaluate
 from preflight.launch.lint.source_map import behind
-from preflight.launch.lint.types import Part, Spot, Word
+from preflight.launch.lint.types import ScriptSpot, Word, WordPart
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
 _USED = re.compile(
@@ -60,7 +60,7 @@ def put_in(word: Word, values: Values, longest: int) -> list[Word]:
         text = value_of(value)
         if len(text) > longest:
             return [word]
-        return [Word(word.spot, (Part(piece, "", word.spot, put=True),)) for piece in text.split()]
+        return [Word(word.spot, (WordPart(piece, "", word.spot, put=True),)) for piece in text.split()]
     return [Word(word.spot, tuple(piece for part in word.parts for piece in _put_in_part(part, values, longest)))]
 
 
@@ -74,7 +74,7 @@ def _only_variable(word: Word) -> str:
     return (use[1] or use[2] or "") if use else ""
 
 
-def _put_in_part(part: Part, values: Values, longest: int) -> list[Part]:
+def _put_in_part(part: WordPart, values: Values, longest: int) -> list[WordPart]:
     if part.literal or len(part.text) > longest:
         return [part]
 
@@ -88,9 +88,11 @@ def _put_in_part(part: Part, values: Values, longest: int) -> list[Part]:
     return pieces if sum(len(piece.text) for piece in pieces) <= longest else [part]
 
 
-def in_pieces(part: Part, form: "re.Pattern[str]", value: "Callable[[re.Match[str]], str | None]") -> list[Part]:
+def in_pieces(
+    part: WordPart, form: "re.Pattern[str]", value: "Callable[[re.Match[str]], str | None]"
+) -> list[WordPart]:
     """Return the part in pieces, with each match of `form` replaced that has a `value`."""
-    pieces: list[Part] = []
+    pieces: list[WordPart] = []
     at, spot = 0, part.spot
     for use in form.finditer(part.text):
         text = value(use)
@@ -99,7 +101,7 @@ def in_pieces(part: Part, form: "re.Pattern[str]", value: "Callable[[re.Match[st
         before = part.text[at : use.start()]
         pieces += [replace(part, text=before, spot=spot)] if before else []
         spot = _spot_behind(part, spot, before)
-        pieces.append(Part(text, part.quote, spot, put=True))
+        pieces.append(WordPart(text, part.quote, spot, put=True))
         spot = _spot_behind(part, spot, use[0])
         at = use.end()
     if at < len(part.text):
@@ -107,5 +109,5 @@ def in_pieces(part: Part, form: "re.Pattern[str]", value: "Callable[[re.Match[st
     return pieces or [part]
 
 
-def _spot_behind(part: Part, spot: Spot | None, text: str) -> Spot | None:
+def _spot_behind(part: WordPart, spot: ScriptSpot | None, text: str) -> ScriptSpot | None:
     return behind(spot, text) if spot and not part.put else spot

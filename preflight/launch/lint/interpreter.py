@@ -8,7 +8,7 @@ from preflight.launch.lint.expand import Values, assigned, assignment, put_in, v
 from preflight.launch.lint.loops import Rounds, braced_variables, ends, head, rounds, variable
 from preflight.launch.lint.nested_scripts import NestedScript, nested_script
 from preflight.launch.lint.reader import TALK, ScriptReader
-from preflight.launch.lint.types import Command, Part, ScriptFault, Word
+from preflight.launch.lint.types import ScriptFault, ShellCommand, Word, WordPart
 
 _LONGEST = 1 << 16  # characters that variables may add to a script.
 _UNROLLED = 1 << 17  # characters that loops and inner scripts may add.
@@ -38,13 +38,13 @@ class Flow:
     path: Path
     budget: Budget = field(default_factory=Budget)
     depth: int = 0
-    commands: list[Command] = field(default_factory=list)
+    commands: list[ShellCommand] = field(default_factory=list)
     settings: dict[str, tuple[str, Word]] = field(default_factory=dict)
     remote: "list[tuple[str, Flow]]" = field(default_factory=list)
     faults: list[ScriptFault] = field(default_factory=list)
     values: Values = field(default_factory=dict)
 
-    def read(self, text: str, parts: Sequence[Part] = (), own: dict[str, Word] | None = None) -> "Flow":
+    def read(self, text: str, parts: Sequence[WordPart] = (), own: dict[str, Word] | None = None) -> "Flow":
         """Read a script. `own` has the variables of a shell within a script, and is None for a script by itself."""
         reader = ScriptReader(text, self.path, parts)
         commands = reader.commands()
@@ -56,7 +56,7 @@ class Flow:
 class _Interpreter:
     """An interpreter of a script's commands, which writes to a flow."""
 
-    def __init__(self, flow: Flow, commands: Sequence[Command]) -> None:
+    def __init__(self, flow: Flow, commands: Sequence[ShellCommand]) -> None:
         self._flow, self._commands, self._ends = flow, commands, ends(commands)
         self._costs = [0]
         for command in commands:
@@ -80,12 +80,12 @@ class _Interpreter:
     def _unroll(self, loop: Rounds, at: int, own: dict[str, Word], depth: int) -> None:
         spot = loop.word.spot
         for value in loop.values:
-            self._flow.values[loop.name] = Word(spot, (Part(value, "", spot, put=True),))
+            self._flow.values[loop.name] = Word(spot, (WordPart(value, "", spot, put=True),))
             self.run(at + 1, self._ends[at], own, depth + 1)
 
     def _is_conditional(self, at: int) -> bool:
         """Return whether a command depends on a test: `test && A=1`, `x || A=1`, but not `cd folder && A=1`."""
-        before = self._commands[at - 1] if at else Command(())
+        before = self._commands[at - 1] if at else ShellCommand(())
         return before.end == "||" or (before.end == "&&" and head(before)[0] in _TESTS)
 
     def _rounds(self, at: int, depth: int) -> Rounds | None:
@@ -117,7 +117,7 @@ class _Interpreter:
         self._flow.values[name] = None
         self._flow.settings.pop(name, None)
 
-    def _simple(self, command: Command, own: dict[str, Word] | None, *, certain: bool) -> None:
+    def _simple(self, command: ShellCommand, own: dict[str, Word] | None, *, certain: bool) -> None:
         """Run a simple command. A `certain` one always runs, so that its variables have their last value."""
         flow = self._flow
         if braced := braced_variables(command):
@@ -149,7 +149,7 @@ class _Interpreter:
         if own is not None:
             own.pop(name, None)
             if (same or certain) and len(own) < _MOST_OWN:
-                own[name] = Word(word.spot, (Part(value),))
+                own[name] = Word(word.spot, (WordPart(value),))
 
     def _assign_array(self, name: str, elements: Sequence[Word], own: dict[str, Word] | None, *, certain: bool) -> None:
         flow = self._flow
@@ -173,7 +173,7 @@ class _Interpreter:
             flow.remote.append((inner.host, within.read(text, inner.parts)))
             flow.faults += within.faults
             return
-        before = {pair[0]: Word(word.spot, (Part(pair[1]),)) for word in words if (pair := assignment(word))}
+        before = {pair[0]: Word(word.spot, (WordPart(pair[1]),)) for word in words if (pair := assignment(word))}
         within.read(text, inner.parts, {**(own or {}), **before})
         if end == "&" and within.commands:
             within.commands[-1] = replace(within.commands[-1], end=end)
@@ -184,8 +184,10 @@ class _Interpreter:
 
 def _runs_once(path: Path, word: Word) -> ScriptFault:
     first, _, last = word.text[1:-1].partition("..")
-    what = f"bash writes {word.text} out before it puts variables in: the loop runs once"
-    return ScriptFault(path, word.spot, what, word.text, f"$(seq {first} {last})", f"count with $(seq {first} {last})")
+    message = f"bash writes {word.text} out before it puts variables in: the loop runs once"
+    return ScriptFault(
+        path, word.spot, message, word.text, f"$(seq {first} {last})", f"count with $(seq {first} {last})"
+    )
 
 
 def _length(words: Sequence[Word]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from preflight.launch.lint.arithmetic import evaluate
 from preflight.launch.lint.expand import Values, known, put_in
-from preflight.launch.lint.types import Command, Word
+from preflight.launch.lint.types import ShellCommand, Word
 
 MOST = 1024  # rounds of a loop
 _BEFORE = ("do", "then", "else", "elif", "{", "!", "time")
@@ -31,14 +31,14 @@ class Rounds:
     values: tuple[str, ...]
 
 
-def head(command: Command) -> tuple[str, tuple[Word, ...]]:
+def head(command: ShellCommand) -> tuple[str, tuple[Word, ...]]:
     """Return the first word of a command behind `do`, `then` and the like, and the words that follow it."""
     words = command.words
     at = next((at for at, word in enumerate(words) if not (word.bare and word.text in _BEFORE)), len(words))
     return (words[at].text, words[at + 1 :]) if at < len(words) and words[at].bare else ("", ())
 
 
-def ends(commands: Sequence[Command]) -> Mapping[int, int]:
+def ends(commands: Sequence[ShellCommand]) -> Mapping[int, int]:
     """Return the number of a loop's first command → that of its last one."""
     closed: dict[int, int] = {}
     opened: list[int] = []
@@ -51,7 +51,7 @@ def ends(commands: Sequence[Command]) -> Mapping[int, int]:
     return closed
 
 
-def variable(command: Command) -> str:
+def variable(command: ShellCommand) -> str:
     """Return the variable of a loop, empty where it has none."""
     word, operands = head(command)
     if word not in ("for", "select") or not operands:
@@ -60,7 +60,7 @@ def variable(command: Command) -> str:
     return counting["name"] if counting else operands[0].text
 
 
-def rounds(command: Command, values: Values, longest: int) -> Rounds | None:
+def rounds(command: ShellCommand, values: Values, longest: int) -> Rounds | None:
     """Return the rounds of a `for` loop; None where only the run has them, or there are more than MOST."""
     word, operands = head(command)
     if word != "for" or not operands:
@@ -74,7 +74,7 @@ def rounds(command: Command, values: Values, longest: int) -> Rounds | None:
     return None if listed is None else Rounds(name.text, name, tuple(listed))
 
 
-def braced_variables(command: Command) -> Word | None:
+def braced_variables(command: ShellCommand) -> Word | None:
     """Return the word `{0..$N}` of a loop, which bash does not expand but for $N."""
     word, operands = head(command)
     if word != "for":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from preflight.launch.lint.expand import assignment, in_pieces
-from preflight.launch.lint.types import Part, Word
+from preflight.launch.lint.types import Word, WordPart
 
 _SHELLS = ("bash", "sh", "zsh")
 # Keywords and programs in front of a command.
@@ -23,12 +23,12 @@ class NestedScript:
     """The `parts` of a script's text, and the words of the command outside of it. `host` is where ssh starts it."""
 
     outside: tuple[Word, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[WordPart, ...]
     host: str = ""
 
 
 def nested_script(words: Sequence[Word]) -> NestedScript | None:
-    """Return the script within a command, whose outer variables are put in already."""
+    """Return the script within a command. The outer script's variables are put in already."""
     return _of_ssh(words) or _of_shell(words)
 
 
@@ -78,11 +78,11 @@ def _takes_value(option: str) -> bool:
     return bool(letter) and letter == len(option) - 1
 
 
-def _parts(words: Sequence[Word]) -> tuple[Part, ...]:
+def _parts(words: Sequence[Word]) -> tuple[WordPart, ...]:
     """Return the parts of the words, with a blank between each two, as ssh joins them."""
     parts = list(words[0].parts)
     for first, second in pairwise(words):
-        parts += [Part(" ", "'", first.spot, put=True), *second.parts]
+        parts += [WordPart(" ", "'", first.spot, put=True), *second.parts]
     return tuple(
         piece for part in parts for piece in ([part] if part.literal else in_pieces(part, _PUT_IN, lambda _: "$?"))
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from preflight.launch.lint.angle_brackets import FILL_IN, placeholder_end
 from preflight.launch.lint.cursor import Cursor
 from preflight.launch.lint.source_map import behind
-from preflight.launch.lint.types import Command, Part, ScriptFault, Spot, Word
+from preflight.launch.lint.types import ScriptFault, ScriptSpot, ShellCommand, Word, WordPart
 
 DASHES = "-–—−‐‑‒―－"  # what editors and web pages make of "-"
 # Blanks that are letters to bash: no-break, wide and zero-width ones, as web pages and input methods make them.
@@ -32,16 +32,16 @@ _COUNTING = re.compile(r"\(\([^()\n]*\)\)")  # behind `for`
 class ScriptReader:
     """A reader of one text. `parts` are those that the text was joined of, if it is a script within a script."""
 
-    def __init__(self, text: str, path: Path, parts: Sequence[Part] = ()) -> None:
+    def __init__(self, text: str, path: Path, parts: Sequence[WordPart] = ()) -> None:
         self._cursor, self._path = Cursor(text, parts), path
         self._heredocs: list[tuple[str, bool]] = []
-        self._blank: tuple[Spot, str] | None = None  # the first look-alike blank of this command
-        self._placeholders: list[tuple[Spot, str]] = []  # in angle brackets, of this command
+        self._blank: tuple[ScriptSpot, str] | None = None  # the first look-alike blank of this command
+        self._placeholders: list[tuple[ScriptSpot, str]] = []  # in angle brackets, of this command
         self.faults: list[ScriptFault] = []
 
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> tuple[ShellCommand, ...]:
         """Read the whole text."""
-        commands: list[tuple[Command, list[Word]]] = []
+        commands: list[tuple[ShellCommand, list[Word]]] = []
         while not self._cursor.ended:
             command = self._command()
             self._report_slips(command)
@@ -55,7 +55,7 @@ class ScriptReader:
                 commands.append((command, list(command.words)))
         return tuple(replace(command, words=tuple(words)) for command, words in commands)
 
-    def _report_slips(self, command: Command) -> None:
+    def _report_slips(self, command: ShellCommand) -> None:
         """Report look-alike blanks and placeholders, once a command. Text that is only printed may have them."""
         blank, self._blank = self._blank, None
         placeholders, self._placeholders = self._placeholders, []
@@ -64,13 +64,13 @@ class ScriptReader:
         if blank:
             spot, char = blank
             name, escaped = f"U+{ord(char):04X}", "".join(f"\\x{byte:02x}" for byte in char.encode())
-            what = f"{name} looks like a blank and is a letter to bash"
-            self._fault(spot, what, name, "a blank", f"type the blanks anew, or sed -i 's/{escaped}/ /g'")
+            message = f"{name} looks like a blank and is a letter to bash"
+            self._fault(spot, message, name, "a blank", f"type the blanks anew, or sed -i 's/{escaped}/ /g'")
         for spot, text in placeholders:
-            what = f"{text} is a placeholder of a document; bash takes < and > for redirections"
-            self._fault(spot, what, text, "a value of this job", FILL_IN)
+            message = f"{text} is a placeholder of a document; bash takes < and > for redirections"
+            self._fault(spot, message, text, "a value of this job", FILL_IN)
 
-    def _continues(self, before: Command, command: Command) -> bool:
+    def _continues(self, before: ShellCommand, command: ShellCommand) -> bool:
         """Return whether a command that begins like an option continues the one in the line before.
 
         A text that ends with `)` or `|` is a pattern of `case`.
@@ -80,12 +80,12 @@ class ScriptReader:
         if not (option and first.bare and before.end == "\n" and command.end in ("\n", "", ";", "&", "&&", "||")):
             return False
         line = before.words[-1].spot.line
-        what = f"{first.text} stands alone: the command ended with line {line}"
+        message = f"{first.text} stands alone: the command ended with line {line}"
         do = f"end line {line} with a blank and \\, and nothing after it"
-        self._fault(first.spot, what, "a new command", "the rest of the one before", do)
+        self._fault(first.spot, message, "a new command", "the rest of the one before", do)
         return True
 
-    def _command(self) -> Command:
+    def _command(self) -> ShellCommand:
         """Read a simple command, or one up to the end of an array that it assigns."""
         cursor = self._cursor
         words: list[Word] = []
@@ -93,16 +93,16 @@ class ScriptReader:
             self._skip_blanks()
             if words and words[-1].text == "for" and (counting := cursor.match(_COUNTING)):
                 words.append(Word(cursor.spot(), (cursor.part(counting.end()),)))
-                return Command(tuple(words), ";")  # `do` needs no separator
+                return ShellCommand(tuple(words), ";")  # `do` needs no separator
             end = self._end()
             if end is not None:
-                return Command(tuple(words), end)
+                return ShellCommand(tuple(words), end)
             if self._skip_redirection(words):
                 continue
             words.append(self._word())
             if cursor.char == "(" and words[-1].text.endswith("="):
                 cursor.skip()
-                return Command(tuple(words), "\n", self._array())
+                return ShellCommand(tuple(words), "\n", self._array())
 
     def _end(self) -> str | None:
         """Take the operator that ends a command, empty at the end of the text; None where the command goes on."""
@@ -163,7 +163,7 @@ class ScriptReader:
 
     def _word(self) -> Word:
         cursor = self._cursor
-        spot, parts = cursor.spot(), [Part("", "", cursor.spot())]
+        spot, parts = cursor.spot(), [WordPart("", "", cursor.spot())]
         while not cursor.ended and not cursor.match(_LOST):
             if cursor.char in "'\"":
                 parts += self._quoted(cursor.char)
@@ -183,12 +183,12 @@ class ScriptReader:
                 break
         return Word(spot, _joined(parts))
 
-    def _quoted(self, quote: str) -> list[Part]:
+    def _quoted(self, quote: str) -> list[WordPart]:
         """Read a quoted text, and report a quote that is never closed."""
         cursor = self._cursor
         opened = cursor.spot()
         cursor.skip()
-        parts = [Part("", quote, cursor.spot())]
+        parts = [WordPart("", quote, cursor.spot())]
         while not cursor.ended:
             if cursor.char == quote:
                 cursor.skip()
@@ -202,14 +202,14 @@ class ScriptReader:
         self._fault(opened, f"the {quote} is never closed", "an open quote", f"a second {quote}", "close the quote")
         return parts
 
-    def _escaped(self) -> Part:
+    def _escaped(self) -> WordPart:
         """Read a backslash in double quotes with its character, and report a lost continuation."""
         cursor = self._cursor
         if lost := cursor.match(_LOST):
             self._report_lost(lost)
         follows = cursor.text[cursor.at + 1 : cursor.at + 2]
         if lost or follows in ("", "\n"):
-            part = Part("", '"', cursor.spot())
+            part = WordPart("", '"', cursor.spot())
             cursor.move(lost.end() if lost else cursor.at + 2)
             return part
         if follows in '"\\$`':
@@ -217,7 +217,7 @@ class ScriptReader:
             return cursor.part(cursor.at + 1, "'")
         return cursor.part(cursor.at + 2, "'")
 
-    def _substitution(self, quote: str = "") -> Part:
+    def _substitution(self, quote: str = "") -> WordPart:
         """Take `$(…)` as it is written."""
         cursor, depth = self._cursor, 0
         for at in range(cursor.at + 1, len(cursor.text)):
@@ -256,14 +256,14 @@ class ScriptReader:
                     break
         self._heredocs.clear()
 
-    def _fault(self, spot: Spot, what: str, found: str, expected: str, do: str) -> None:
-        self.faults.append(ScriptFault(self._path, spot, what, found, expected, do))
+    def _fault(self, spot: ScriptSpot, message: str, found: str, expected: str, do: str) -> None:
+        self.faults.append(ScriptFault(self._path, spot, message, found, expected, do))
 
 
-def _joined(parts: list[Part]) -> tuple[Part, ...]:
+def _joined(parts: list[WordPart]) -> tuple[WordPart, ...]:
     """Return the parts with neighbours of one quote joined, where nothing was left out between them."""
-    groups: list[tuple[Part, list[str]]] = []
-    end: Spot | None = None
+    groups: list[tuple[WordPart, list[str]]] = []
+    end: ScriptSpot | None = None
     for part in parts:
         if groups and groups[-1][0].quote == part.quote and part.spot == end:
             groups[-1][1].append(part.text)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from preflight.launch.job import FOR_MASTERS
 from preflight.launch.lint.master_addresses import LOOPBACK, addresses, ports
 from preflight.launch.lint.rules_job import ranks
-from preflight.launch.lint.types import JobStart, Script, ScriptFault, Spot, Word, digits
+from preflight.launch.lint.types import JobStart, Script, ScriptFault, ScriptSpot, Word, digits
 from preflight.model.cluster import Cluster, Host
 
 _SLOTS = re.compile(r"\s(?:max[_-])?slots\s*=\s*([0-9]{1,9})|:([0-9]{1,9})")
@@ -64,22 +64,22 @@ def host_file(script: Script, start: JobStart, word: Word, path: Path, text: str
         return
     wanted, slots = ranks(start), sum(line.slots or 1 for line in lines)
     if wanted and slots < wanted:
-        what = f"{path} has {slots} slots for {wanted} ranks"
-        yield script.fault(word, what, str(slots), str(wanted), "correct the slots, or -np")
+        message = f"{path} has {slots} slots for {wanted} ranks"
+        yield script.fault(word, message, str(slots), str(wanted), "correct the slots, or -np")
 
 
 def _too_few_hosts(script: Script, start: JobStart, path: Path, hosts: int) -> Iterator[ScriptFault]:
     count, word = start.number("num-nodes"), start.value("num-nodes")
     if word and count and count > hosts:
-        what, do = f"{path} has {hosts} hosts for {word.text}", "correct --num_nodes, or the host file"
-        yield script.fault(word, what, word.text, f"at most {hosts}", do)
+        message, do = f"{path} has {hosts} hosts for {word.text}", "correct --num_nodes, or the host file"
+        yield script.fault(word, message, word.text, f"at most {hosts}", do)
 
 
 def _without_slots(path: Path, line: _HostLine, *, deepspeed: bool) -> ScriptFault:
     why = "DeepSpeed refuses such a line" if deepspeed else "how many ranks it gets is left to MPI"
-    what, expected = f"a host without slots: {why}", f"{line.text.split()[0][:80]} slots=N"
+    message, expected = f"a host without slots: {why}", f"{line.text.split()[0][:80]} slots=N"
     do = "write the number of devices behind every host"
-    return ScriptFault(path, Spot(line.number, 1), what, line.text[:80], expected, do)
+    return ScriptFault(path, ScriptSpot(line.number, 1), message, line.text[:80], expected, do)
 
 
 def host_of(script: Script, hosts: Sequence[Host]) -> Host | None:
@@ -109,12 +109,16 @@ def own_address(script: Script, cluster: Cluster, hosts: Sequence[Host]) -> Iter
     host = host_of(script, hosts)
     if "$" in value or (host and value == host.address):
         return
-    owner = {other.address: other.name for other in reversed(cluster.hosts)}.get(value)
+    owner = _owner(value, cluster)
     foreign = host is not None if owner else not _may_be_own(value, cluster, host)
     if foreign or LOOPBACK.fullmatch(value):
-        what = f"HCCL_IF_IP is the address of {owner}" if owner else _UNKNOWN_ADDRESS
+        message = f"HCCL_IF_IP is the address of {owner}" if owner else _UNKNOWN_ADDRESS
         expected = f"{host.address}, the address of {host.name}" if host else "the address of the host it runs on"
-        yield script.fault(word, what, value, expected, "write this host's own address")
+        yield script.fault(word, message, value, expected, "write this host's own address")
+
+
+def _owner(address: str, cluster: Cluster) -> str:
+    return next((host.name for host in cluster.hosts if host.address == address), "")
 
 
 def _may_be_own(value: str, cluster: Cluster, host: Host | None) -> bool:
@@ -131,16 +135,20 @@ def _may_be_own(value: str, cluster: Cluster, host: Host | None) -> bool:
 
 def master_host(scripts: Sequence[Script], hosts: Sequence[Host]) -> Iterator[ScriptFault]:
     """Compare the master's address with the host of the script with node rank 0."""
-    first = next((script for script in scripts for start in script.starts if start.number("node-rank") == 0), None)
-    master = first and _host(first, hosts)
+    master = _master(scripts, hosts)
     if not master:
         return
     names = {host.address: host.name for host in hosts if host is not master}
     for script in scripts:
         for address, _, word in islice(addresses(script), 1):
             if address in names:
-                what = f"this is the address of {names[address]}, and rank 0 is on {master.name}"
-                yield script.fault(word, what, address, master.address, "name the host that has node_rank 0")
+                message = f"this is the address of {names[address]}, and rank 0 is on {master.name}"
+                yield script.fault(word, message, address, master.address, "name the host that has node_rank 0")
+
+
+def _master(scripts: Sequence[Script], hosts: Sequence[Host]) -> Host | None:
+    first = next((script for script in scripts for start in script.starts if start.number("node-rank") == 0), None)
+    return _host(first, hosts) if first else None
 
 
 def planned_ports(script: Script, cluster: Cluster) -> Iterator[ScriptFault]:
@@ -152,12 +160,12 @@ def planned_ports(script: Script, cluster: Cluster) -> Iterator[ScriptFault]:
             continue
         port = int(text[:9])
         if port not in cluster.ports:
-            what = f"port {port} is none of the inventory's: neither reserved nor let through"
+            message = f"port {port} is none of the inventory's: neither reserved nor let through"
             do = f"take {expected}, or add it to [ports] and run preflight configure"
-            yield script.fault(word, what, text, expected, do)
+            yield script.fault(word, message, text, expected, do)
         elif cluster.purpose(port) not in FOR_MASTERS:
-            what = f"port {port} is {cluster.purpose(port)}'s in the inventory"
-            yield script.fault(word, what, text, expected, "take another port")
+            message = f"port {port} is {cluster.purpose(port)}'s in the inventory"
+            yield script.fault(word, message, text, expected, "take another port")
 
 
 def device_counts(script: Script, hosts: Sequence[Host]) -> Iterator[ScriptFault]:
@@ -175,10 +183,10 @@ def _devices_beyond(script: Script, start: JobStart, devices: int) -> Iterator[S
     names = ("nproc-per-node", "npernode", "local-worker-num", "num-gpus")
     each, word = start.number(*names), start.value(*names)
     if each and word and each > devices:
-        what = f"{each} processes on a host with {devices} devices: one process a device"
-        yield script.fault(word, what, str(each), f"at most {devices}", _FEWER_PROCESSES)
+        message = f"{each} processes on a host with {devices} devices: one process a device"
+        yield script.fault(word, message, str(each), f"at most {devices}", _FEWER_PROCESSES)
     for name in ("DEVICE_ID", "LOCAL_RANK"):
         setting = script.setting(name, start)
         if setting and (digits(setting[0]) or 0) >= devices:
-            what = f"{name} {setting[0]} on a host with {devices} devices: they count from 0"
-            yield script.fault(setting[1], what, setting[0], f"less than {devices}", _FEWER_PROCESSES)
+            message = f"{name} {setting[0]} on a host with {devices} devices: they count from 0"
+            yield script.fault(setting[1], message, setting[0], f"less than {devices}", _FEWER_PROCESSES)

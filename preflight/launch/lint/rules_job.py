@@ -55,15 +55,15 @@ def most_nodes(scripts: Sequence[Script], hosts: int) -> int:
 
 def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[ScriptFault]:
     """Yield masters at a loopback address, which is another host on each of several hosts."""
-    most = most_nodes(scripts, hosts)
-    for script in scripts if most > 1 else ():
+    count = most_nodes(scripts, hosts)
+    for script in scripts if count > 1 else ():
         places = [(address, word) for address, _, word in addresses(script) if LOOPBACK.fullmatch(address)]
         settings = {id(word) for _, word in script.settings.values()}
         in_options = [place for place in places if id(place[1]) not in settings]
         for address, word in dict.fromkeys(in_options or places):
             yield script.fault(
                 word,
-                f"{address} is another host on each of the {most} hosts: they never meet",
+                f"{address} is another host on each of the {count} hosts: they never meet",
                 address,
                 "the address of the host of rank 0",
                 "write the address at which the other hosts reach it",
@@ -76,16 +76,16 @@ def one_address(script: Script) -> Iterator[ScriptFault]:
         count = nodes(start) or 0
         for word in start.passed if count > 1 else ():
             if word.text.partition("=")[0] == "HCCL_IF_IP":
-                what = f"-x gives one HCCL_IF_IP to all {count} hosts, and each has its own"
+                message = f"-x gives one HCCL_IF_IP to all {count} hosts, and each has its own"
                 do = "leave it out, and name the host NIC: -x HCCL_SOCKET_IFNAME"
-                yield script.fault(word, what, word.text, "HCCL_SOCKET_IFNAME", do)
+                yield script.fault(word, message, word.text, "HCCL_SOCKET_IFNAME", do)
 
 
 def no_master(script: Script) -> Iterator[ScriptFault]:
     """Yield torchrun commands for several hosts without a master or node rank.
 
-    torchrun takes 127.0.0.1 for a missing master. It sets MASTER_ADDR for its ranks and never reads it. For its own
-    options it reads PET_MASTER_ADDR and the like (torch/distributed/argparse_util.py).
+    torchrun takes 127.0.0.1 for a missing master. It sets MASTER_ADDR for its ranks and never reads it. Its
+    own options may come from PET_MASTER_ADDR and the like (torch/distributed/argparse_util.py).
     """
     for start in script.starts:
         count = nodes(start) or 0
@@ -94,22 +94,22 @@ def no_master(script: Script) -> Iterator[ScriptFault]:
         if start.family != "torch" or count < 2 or "rdzv-endpoint" in options:
             continue
         if "master-addr" not in options:
-            what = f"no --master_addr for {count} hosts: each takes 127.0.0.1, itself"
+            message = f"no --master_addr for {count} hosts: each takes 127.0.0.1, itself"
             yield script.fault(
-                start.word, what, "nothing", "--master_addr ADDRESS", "add the address of the host of rank 0"
+                start.word, message, "nothing", "--master_addr ADDRESS", "add the address of the host of rank 0"
             )
         if "node-rank" not in options:
-            what, expected = f"no --node_rank for {count} hosts: each takes 0", f"--node_rank 0 to {count - 1}"
-            yield script.fault(start.word, what, "nothing", expected, "add --node_rank, another one on every host")
+            message, expected = f"no --node_rank for {count} hosts: each takes 0", f"--node_rank 0 to {count - 1}"
+            yield script.fault(start.word, message, "nothing", expected, "add --node_rank, another one on every host")
 
 
 def rank_beyond(script: Script) -> Iterator[ScriptFault]:
     for start in script.starts:
         count, rank, word = nodes(start), start.number("node-rank"), start.value("node-rank")
         if start.family in ("torch", "msrun") and count and rank is not None and word and rank >= count:
-            what = f"node_rank {rank} does not exist among {count} hosts: they count from 0"
+            message = f"node_rank {rank} does not exist among {count} hosts: they count from 0"
             do = "correct node_rank, or the number of hosts"
-            yield script.fault(word, what, str(rank), f"0 to {count - 1}", do)
+            yield script.fault(word, message, str(rank), f"0 to {count - 1}", do)
 
 
 def world_size(script: Script) -> Iterator[ScriptFault]:
@@ -120,8 +120,8 @@ def world_size(script: Script) -> Iterator[ScriptFault]:
             sizes.append(setting)
         for text, word in sizes:
             if text.isascii() and text.isdigit() and int(text[:9]) != count * each:
-                what = f"world size {text}, but {count} × {each} processes are started"
-                yield script.fault(word, what, text, str(count * each), "correct the one that is not meant")
+                message = f"world size {text}, but {count} × {each} processes are started"
+                yield script.fault(word, message, text, str(count * each), "correct the one that is not meant")
 
 
 def program_ranks(script: Script) -> Iterator[ScriptFault]:
@@ -131,9 +131,9 @@ def program_ranks(script: Script) -> Iterator[ScriptFault]:
             of_launcher = start.value(name)
             for text, word in _of_program(start, name):
                 if of_launcher and of_launcher.text != text and "$" not in text + of_launcher.text:
-                    what = f"the program has another {name.replace('-', '_')} than the launcher"
+                    message = f"the program has another {name.replace('-', '_')} than the launcher"
                     do = "give both the same: the program counts its rank from it"
-                    yield script.fault(word, what, text, of_launcher.text, do)
+                    yield script.fault(word, message, text, of_launcher.text, do)
 
 
 def _torch_counts(script: Script) -> Iterator[tuple[JobStart, int, int]]:
@@ -159,16 +159,16 @@ def mpi_ranks(script: Script) -> Iterator[ScriptFault]:
     for start, count, word in _mpi_counts(script):
         each = start.number("npernode", "N", "ppn")
         if each and count % each:
-            what, expected = f"{count} ranks are no multiple of {each} a host", f"{each} × the number of hosts"
-            yield script.fault(word, what, str(count), expected, "correct -np or -npernode")
+            message, expected = f"{count} ranks are no multiple of {each} a host", f"{each} × the number of hosts"
+            yield script.fault(word, message, str(count), expected, "correct -np or -npernode")
 
 
 def mpi_slots(script: Script) -> Iterator[ScriptFault]:
     for start, count, _ in _mpi_counts(script):
         slots = _slots(start.hosts.text) if start.hosts else None
         if start.hosts and slots is not None and slots < count:
-            what = f"{slots} slots for {count} ranks: a host without :N has one"
-            yield script.fault(start.hosts, what, start.hosts.text, f"{count} slots", "write HOST:N for each")
+            message = f"{slots} slots for {count} ranks: a host without :N has one"
+            yield script.fault(start.hosts, message, start.hosts.text, f"{count} slots", "write HOST:N for each")
 
 
 def _mpi_counts(script: Script) -> Iterator[tuple[JobStart, int, Word]]:
@@ -190,9 +190,9 @@ def srun_ranks(script: Script) -> Iterator[ScriptFault]:
         count, word = start.number("n", "ntasks"), start.value("n", "ntasks")
         hosts, each = nodes(start), start.number("ntasks-per-node")
         if start.family == "srun" and count and word and hosts and each and count > hosts * each:
-            what = f"{count} ranks do not fit on {hosts} × {each}"
+            message = f"{count} ranks do not fit on {hosts} × {each}"
             do = "correct --ntasks, --nodes or --ntasks-per-node"
-            yield script.fault(word, what, str(count), str(hosts * each), do)
+            yield script.fault(word, message, str(count), str(hosts * each), do)
 
 
 def shared_file(scripts: Sequence[Script], hosts: int, shared: str) -> Iterator[ScriptFault]:
@@ -203,9 +203,9 @@ def shared_file(scripts: Sequence[Script], hosts: int, shared: str) -> Iterator[
         for path, word in file_urls(script.words):
             own = path.startswith(_OWN_FOLDERS)
             if own or not path.startswith(folder):
-                what = f"file://{path} has to be one file for all hosts" + "; each has its own" * own
+                message = f"file://{path} has to be one file for all hosts" + "; each has its own" * own
                 do = "take a path that all hosts share, new for every run, or tcp://"
-                yield script.fault(word, what, path, expected, do)
+                yield script.fault(word, message, path, expected, do)
 
 
 def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
@@ -221,9 +221,9 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
         for value, word in _setting("HCCL_IF_IP", script):
             owner = owners.setdefault(value, script)
             if owner.name != script.name:
-                what = f"HCCL_IF_IP is that of {owner.name}, too: every host has its own"
+                message = f"HCCL_IF_IP is that of {owner.name}, too: every host has its own"
                 do = "write the address of this host's NIC"
-                yield script.fault(word, what, value, "this host's own address", do)
+                yield script.fault(word, message, value, "this host's own address", do)
 
 
 def _ports(script: Script) -> Iterator[tuple[str, Word]]:
@@ -252,8 +252,8 @@ def _differing(
     for script, value, word in pairs[1:]:
         first, expected, _ = pairs[0]
         if value != expected:
-            what = f"the {name} is another one than in {first.name}"
-            yield script.fault(word, what, value, expected, "give all hosts the same")
+            message = f"the {name} is another one than in {first.name}"
+            yield script.fault(word, message, value, expected, "give all hosts the same")
 
 
 def _node_ranks(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
@@ -266,8 +266,8 @@ def _node_ranks(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
                 continue
             owner = owners.setdefault(rank, script)
             if owner.name != script.name:
-                what = f"node_rank {rank} is that of {owner.name}, too"
-                yield script.fault(word, what, str(rank), "another one on every host", "count the hosts from 0")
+                message = f"node_rank {rank} is that of {owner.name}, too"
+                yield script.fault(word, message, str(rank), "another one on every host", "count the hosts from 0")
             count = max(count, nodes(start) or 0)
     yield from _missing_node_ranks(scripts[-1], owners, count)
 

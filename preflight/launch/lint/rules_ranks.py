@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight.launch.lint.expand import assignment
 from preflight.launch.lint.rules_values import Rule
 from preflight.launch.lint.starts import KEYWORDS, family_of
-from preflight.launch.lint.types import Command, Script, ScriptFault, Spot, Word, digits, first_ten
+from preflight.launch.lint.types import Script, ScriptFault, ScriptSpot, ShellCommand, Word, digits, first_ten
 
 _NUMBERS = (("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE"))
 _OF_ONE_PROCESS = ("RANK", "RANK_ID", "DEVICE_ID", "LOCAL_RANK")
@@ -15,27 +15,27 @@ _MOST = 1 << 16  # ranks among which missing ones are looked for
 _STARTERS = ("bash", "/bin/bash", "sh", "zsh", "source", ".", "ssh", "pdsh", "docker", "kubectl", "eval", "xargs")
 _BEFORE = ("nohup", "env", "exec", "sudo", "setsid", "timeout", "numactl", "taskset", "stdbuf")
 
-Ranks = Mapping[Spot, Mapping[int, Word]]  # command → its ranks, several in a loop
+Ranks = Mapping[ScriptSpot, Mapping[int, Word]]  # command → its ranks, several in a loop
 
 
 def ranks_beyond(script: Script) -> Iterator[ScriptFault]:
     """Yield ranks that are not below the world size; of a loop, the first one."""
     for name, size_name in _NUMBERS:
-        reported: set[Spot] = set()
+        reported: set[ScriptSpot] = set()
         for start in (*script.starts, None):
             rank = script.setting(name, start)
             number, count = script.number(name, start), script.number(size_name, start)
             if not rank or number is None or count is None or number < count or rank[1].spot in reported:
                 continue
             reported.add(rank[1].spot)
-            what = f"{name} {number} does not exist among {count}: they count from 0"
-            yield script.fault(rank[1], what, rank[0], f"less than {count}", f"correct {name} or {size_name}")
+            message = f"{name} {number} does not exist among {count}: they count from 0"
+            yield script.fault(rank[1], message, rank[0], f"less than {count}", f"correct {name} or {size_name}")
 
 
 def ranks_twice(script: Script) -> Iterator[ScriptFault]:
     """Yield a number that one loop gives to several programs that run at the same time."""
     for name in _OF_ONE_PROCESS:
-        by_command: dict[Spot, dict[str, list[Word]]] = {}
+        by_command: dict[ScriptSpot, dict[str, list[Word]]] = {}
         for start in script.starts:
             setting = script.setting(name, start)
             if setting and start.family == "python" and start.behind and digits(setting[0]) is not None:
@@ -43,8 +43,8 @@ def ranks_twice(script: Script) -> Iterator[ScriptFault]:
         for numbers in by_command.values():
             text, words = max(numbers.items(), key=lambda entry: len(entry[1]))
             if len(words) > 1:
-                what = f"the loop gives {name} {text} to {len(words)} processes"
-                yield script.fault(words[0], what, text, "another one for each", f"count {name} with the loop")
+                message = f"the loop gives {name} {text} to {len(words)} processes"
+                yield script.fault(words[0], message, text, "another one for each", f"count {name} with the loop")
 
 
 def _ranks(script: Script) -> Iterator[tuple[int, int | None, Word]]:
@@ -75,9 +75,9 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
         for rank, size, word in ranks:
             owner = owners.setdefault(rank, script)
             if owner.name != script.name:
-                what = f"a process of {owner.name} has rank {rank}, too"
+                message = f"a process of {owner.name} has rank {rank}, too"
                 do = "add the number of processes on the hosts before"
-                yield script.fault(word, what, str(rank), "another one for each", do)
+                yield script.fault(word, message, str(rank), "another one for each", do)
                 return
             sizes.add(size)
             last = script, word
@@ -88,9 +88,9 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
 def _missing_ranks(script: Script, word: Word, owners: Mapping[int, Script], size: int) -> Iterator[ScriptFault]:
     missing = sorted(set(range(size)) - set(owners)) if size <= _MOST else []
     if missing:
-        what = f"no script has rank {first_ten(missing)} of {size}: all would wait for it"
+        message = f"no script has rank {first_ten(missing)} of {size}: all would wait for it"
         do = "check the scripts, or correct the world size"
-        yield script.fault(word, what, f"{len(owners)} ranks", f"0 to {size - 1}", do)
+        yield script.fault(word, message, f"{len(owners)} ranks", f"0 to {size - 1}", do)
 
 
 def first_rank(script: Script) -> Iterator[ScriptFault]:
@@ -106,7 +106,7 @@ def first_rank(script: Script) -> Iterator[ScriptFault]:
 
 def _by_command(script: Script, name: str, size_name: str) -> tuple[Ranks, set[int | None]]:
     """Return the ranks of each command, and the world sizes; none where another program may be rank 0."""
-    ranks: dict[Spot, dict[int, Word]] = {}
+    ranks: dict[ScriptSpot, dict[int, Word]] = {}
     sizes: set[int | None] = set()
     for start in script.starts:
         rank, number = script.setting(name, start), script.number(name, start)
@@ -122,11 +122,13 @@ def _without_first(script: Script, name: str, ranks: Ranks, count: int) -> Itera
     for numbers in ranks.values():
         elsewhere = {number for command in ranks.values() if command is not numbers for number in command}
         if set(numbers) == set(range(1, count)) and 0 not in elsewhere:
-            what = f"{name} 0 is never started: all others would wait for it"
-            yield script.fault(numbers[1], what, f"1 to {count - 1}", f"0 to {count - 1}", "let the loop begin with 0")
+            message = f"{name} 0 is never started: all others would wait for it"
+            yield script.fault(
+                numbers[1], message, f"1 to {count - 1}", f"0 to {count - 1}", "let the loop begin with 0"
+            )
 
 
-def _may_start(command: Command) -> bool:
+def _may_start(command: ShellCommand) -> bool:
     """Return whether a command runs another script, which is not read."""
     words = [word.text for word in command.words if word.text not in KEYWORDS and not assignment(word)]
     if family_of(command.words) or not words or re.fullmatch("-[a-z]*c", words[-1]):  # a script behind -c is read

@@ -24,16 +24,16 @@ def carriage_returns(script: Script, text: str) -> Iterator[ScriptFault]:
     at = text.find("\r\n")
     if at >= 0 and script.commands:
         line = text.count("\n", 0, at) + 1
-        what = f"the lines end as Windows ends them (line {line}); bash takes \\r for a character"
-        yield script.fault(script.commands[0].words[0], what, "\\r\\n", "\\n", "dos2unix, or sed -i 's/\\r$//'")
+        message = f"the lines end as Windows ends them (line {line}); bash takes \\r for a character"
+        yield script.fault(script.commands[0].words[0], message, "\\r\\n", "\\n", "dos2unix, or sed -i 's/\\r$//'")
 
 
 def curly_quotes(script: Script) -> Iterator[ScriptFault]:
     for word in script.words:
         quote = _CURLY.search(word.text)
         if quote and not any(part.quote and _CURLY.search(part.text) for part in word.parts):
-            what = f"{quote[0]} is no quote to bash, but a part of the word"
-            yield script.fault(word, what, word.text, _CURLY.sub("'", word.text), "type the quotes anew")
+            message = f"{quote[0]} is no quote to bash, but a part of the word"
+            yield script.fault(word, message, word.text, _CURLY.sub("'", word.text), "type the quotes anew")
 
 
 def passed_names(script: Script) -> Iterator[ScriptFault]:
@@ -43,8 +43,8 @@ def passed_names(script: Script) -> Iterator[ScriptFault]:
             name = word.text.partition("=")[0]
             right = _MISNAMED.get(name) or meant(name)
             if right:
-                what = f"-x passes on {name}, which nobody sets; {right} is left behind"
-                yield script.fault(word, what, name, right, f"-x {right}")
+                message = f"-x passes on {name}, which nobody sets; {right} is left behind"
+                yield script.fault(word, message, name, right, f"-x {right}")
 
 
 def spaced_assignments(script: Script) -> Iterator[ScriptFault]:
@@ -93,8 +93,8 @@ def half_addresses(script: Script) -> Iterator[ScriptFault]:
     """Yield addresses with digits replaced, as examples print them: 192.168.xx.22."""
     for address, _, word in addresses(script):
         if re.fullmatch(r"[0-9xX*.]+", address) and "." in address and not is_address(address):
-            what, expected = f"{address[:60]} is no address", "the address of the host of rank 0"
-            yield script.fault(word, what, address, expected, "write the address out")
+            message, expected = f"{address[:60]} is no address", "the address of the host of rank 0"
+            yield script.fault(word, message, address, expected, "write the address out")
 
 
 def relative_rank_table(script: Script) -> Iterator[ScriptFault]:
@@ -103,9 +103,9 @@ def relative_rank_table(script: Script) -> Iterator[ScriptFault]:
     settings = [script.setting(name, start) for start in script.starts] or [script.setting(name)]
     for value, word in filter(None, dict.fromkeys(settings)):
         if value and value[0] not in "/$~`":
-            what = "HCCL wants the whole path of the rank table"
+            message = "HCCL wants the whole path of the rank table"
             do = "write the path from / on; it is the same on every host"
-            yield script.fault(word, what, value, f"/…/{value}", do)
+            yield script.fault(word, message, value, f"/…/{value}", do)
 
 
 Rule = Callable[[Script], Iterator[ScriptFault]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from preflight.launch.lint.expand import assignment
 from preflight.launch.lint.options import MODULES, OPTIONS, PROGRAMS, known, slip, spelled
 from preflight.launch.lint.reader import DASHES, TALK
-from preflight.launch.lint.types import Command, JobStart, Part, ScriptFault, Spot, Word
+from preflight.launch.lint.types import JobStart, ScriptFault, ScriptSpot, ShellCommand, Word, WordPart
 
 KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
 _GLUED = re.compile(r"(?P<value>[^-\s=][^\s]*?)(?P<option>--[A-Za-z][A-Za-z_-]*)(?P<rest>=.*)?", re.DOTALL)
@@ -19,10 +19,10 @@ _LONGEST_SPLIT = 300  # characters of a word with a missing blank
 _DASHED = re.compile(rf"[{DASHES}]{{1,8}}(?=[A-Za-z])")
 
 
-def dashes(path: Path, commands: Sequence[Command]) -> tuple[tuple[Command, ...], list[ScriptFault]]:
+def dashes(path: Path, commands: Sequence[ShellCommand]) -> tuple[tuple[ShellCommand, ...], list[ScriptFault]]:
     """Return the commands with plain dashes in front of options, and the other dashes as faults."""
     faults: list[ScriptFault] = []
-    plain: list[Command] = []
+    plain: list[ShellCommand] = []
     for command in commands:
         if _talks(command.words):
             plain.append(command)
@@ -43,10 +43,10 @@ def _with_dashes(path: Path, word: Word, family: str, faults: list[ScriptFault])
     if not option.lstrip("-").startswith(name):
         option = f"--{name}"
         expected = f"{option}{sign}{value}"
-    what = f"{word.text} begins with another dash than an option does"
+    message = f"{word.text} begins with another dash than an option does"
     do = "type the dash anew: editors and web pages turn -- into one long dash"
-    faults.append(ScriptFault(path, word.spot, what, word.text, expected, do))
-    return Word(word.spot, (Part(f"{option}{sign}{value}"),))
+    faults.append(ScriptFault(path, word.spot, message, word.text, expected, do))
+    return Word(word.spot, (WordPart(f"{option}{sign}{value}"),))
 
 
 def _talks(words: Sequence[Word]) -> bool:
@@ -77,7 +77,7 @@ def _runs_file(words: Sequence[Word]) -> bool:
     return file.endswith(".py") and not {"-m", "-c"} & set(texts[: texts.index(file)])
 
 
-def starts(path: Path, commands: Sequence[Command]) -> tuple[tuple[JobStart, ...], list[ScriptFault]]:
+def starts(path: Path, commands: Sequence[ShellCommand]) -> tuple[tuple[JobStart, ...], list[ScriptFault]]:
     """Return the job starts among the commands, with slips in their options corrected, and these slips."""
     jobs: list[JobStart] = []
     faults: list[ScriptFault] = []
@@ -87,7 +87,7 @@ def starts(path: Path, commands: Sequence[Command]) -> tuple[tuple[JobStart, ...
             family, at = launcher
             options = _OptionReader(path, family)
             pairs = [(word, pair) for word in command.words[:at] if (pair := assignment(word))]
-            own = {**command.own, **{pair[0]: Word(word.spot, (Part(pair[1]),)) for word, pair in pairs}}
+            own = {**command.own, **{pair[0]: Word(word.spot, (WordPart(pair[1]),)) for word, pair in pairs}}
             job = options.start(command.words[at - 1], command.words[at:], own)
             jobs.append(replace(job, behind=command.end == "&"))
             faults += options.faults
@@ -105,7 +105,7 @@ class _OptionReader:
         words = list(self._split(operands))
         if self._family == "python":
             return JobStart(self._family, launcher, {}, (), tuple(words), own)
-        given: dict[str, tuple[Word, ...]] = {}
+        options: dict[str, tuple[Word, ...]] = {}
         passed: list[Word] = []
         at = 0
         while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
@@ -113,20 +113,20 @@ class _OptionReader:
             if name == "x":
                 passed += values
             elif name:
-                given[name] = values
+                options[name] = values
             at += count
             if name in ("m", "module"):
                 break
         if at < len(words) and words[at].text == "--":
             at += 1
-        return JobStart(self._family, launcher, given, tuple(passed), tuple(words[at:]), own)
+        return JobStart(self._family, launcher, options, tuple(passed), tuple(words[at:]), own)
 
     def _option(self, words: Sequence[Word]) -> tuple[str | None, tuple[Word, ...], int]:
         """Return name and values of the first word's option, and the number of its words."""
         option, sign, value = words[0].text.partition("=")
         name = known(self._family, option) or self._slip(words[0], option)
         if sign:
-            return name, (Word(words[0].spot, (Part(value),)),), 1
+            return name, (Word(words[0].spot, (WordPart(value),)),), 1
         count = OPTIONS[self._family].get(name or "", 0)
         return name, tuple(words[1 : 1 + count]), 1 + count
 
@@ -134,9 +134,9 @@ class _OptionReader:
         meant = slip(self._family, option) if "$" not in option else None
         if meant:
             expected = spelled(self._family, meant)
-            what = f"the launcher has no option {option}"
+            message = f"the launcher has no option {option}"
             do = f"write {expected}, if that is meant"
-            self.faults.append(ScriptFault(self._path, word.spot, what, option, expected, do))
+            self.faults.append(ScriptFault(self._path, word.spot, message, option, expected, do))
         return meant
 
     def _split(self, words: Sequence[Word]) -> Iterator[Word]:
@@ -174,8 +174,8 @@ class _OptionReader:
     def _pair(self, word: Word, pair: tuple[str, str], missing: str, do: str) -> Iterator[Word]:
         """Yield the two words of one, and report the blank that is missing before the second."""
         first, second = pair
-        spot = Spot(word.spot.line, word.spot.column + len(first))
-        what = f"a blank is missing before {missing}"
-        self.faults.append(ScriptFault(self._path, spot, what, word.text, f"{first} {second}", do))
-        yield Word(word.spot, (Part(first),))
-        yield Word(spot, (Part(second),))
+        spot = ScriptSpot(word.spot.line, word.spot.column + len(first))
+        message = f"a blank is missing before {missing}"
+        self.faults.append(ScriptFault(self._path, spot, message, word.text, f"{first} {second}", do))
+        yield Word(word.spot, (WordPart(first),))
+        yield Word(spot, (WordPart(second),))

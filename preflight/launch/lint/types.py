@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Spot:
+class ScriptSpot:
     """A place in a file: line and column, both counted from 1."""
 
     line: int
@@ -15,7 +15,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Part:
+class WordPart:
     """A piece of a word, with the kind of quote around it, if any.
 
     `spot` is where the piece begins in the file. A piece that is `put` in is the value of a variable, and all its
@@ -24,7 +24,7 @@ class Part:
 
     text: str
     quote: str = ""
-    spot: Spot | None = field(default=None, compare=False)
+    spot: ScriptSpot | None = field(default=None, compare=False)
     put: bool = field(default=False, compare=False)
 
     @property
@@ -37,8 +37,8 @@ class Part:
 class Word:
     """A word of the shell, without its quotes."""
 
-    spot: Spot
-    parts: tuple[Part, ...]
+    spot: ScriptSpot
+    parts: tuple[WordPart, ...]
 
     @cached_property
     def text(self) -> str:
@@ -51,7 +51,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """A simple command.
 
     `end` is the newline or operator that ends it, empty at the end of the file. `array` has the elements where the last
@@ -69,7 +69,7 @@ class ScriptFault:
     """A fault of a script. `what` is a sentence without a full stop, `do` is the fix."""
 
     path: Path
-    spot: Spot
+    spot: ScriptSpot
     what: str
     found: str
     expected: str
@@ -119,7 +119,7 @@ class Script:
     """
 
     path: Path
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     starts: tuple[JobStart, ...]
     settings: Mapping[str, tuple[str, Word]]
     host: str = ""
@@ -153,9 +153,9 @@ class Script:
         setting = self.setting(name, start)
         return digits(setting[0]) if setting else None
 
-    def fault(self, word: Word, what: str, found: str, expected: str, do: str) -> ScriptFault:
+    def fault(self, word: Word, message: str, found: str, expected: str, do: str) -> ScriptFault:
         """Return a fault at a word of this script."""
-        return ScriptFault(self.path, word.spot, what, found, expected, do)
+        return ScriptFault(self.path, word.spot, message, found, expected, do)
 
 
 def digits(text: str) -> int | None:

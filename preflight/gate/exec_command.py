@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.launch.lint.starts import starts
-from preflight.launch.lint.types import Command, Part, Spot, Word
+from preflight.launch.lint.types import ScriptSpot, ShellCommand, Word, WordPart
 from preflight.model.errors import UsageError
 
 _MASTER = "who is rank 0 is known only when the bad nodes are out, and then the command gets it"
@@ -58,8 +58,8 @@ def nodes_of(program: Sequence[str], told: Told) -> int | None:
 
 def _options(program: Sequence[str]) -> tuple[str, Mapping[str, str]]:
     """The launcher's family, and its options with their values; empty for any other program."""
-    words = tuple(Word(Spot(1, number), (Part(word),)) for number, word in enumerate(program, 1))
-    found, _ = starts(Path("the command"), (Command(words),))
+    words = tuple(Word(ScriptSpot(1, number), (WordPart(word),)) for number, word in enumerate(program, 1))
+    found, _ = starts(Path("the command"), (ShellCommand(words),))
     if not found or found[0].word not in words[:3]:  # else it is an argument of something else
         return "", {}
     return found[0].family, {name: value[0].text if value else "" for name, value in found[0].given.items()}

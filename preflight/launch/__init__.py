@@ -1,2 +1,4 @@
-"""How a job is started on the hosts of an inventory: the command and environment of each; and what is wrong with a
-start script that somebody wrote. Pure: nothing is started here."""
+"""Commands and environments that start a job on the hosts of an inventory, and checks of start scripts.
+
+Pure: this package starts no process.
+"""

@@ -1,4 +1,4 @@
-"""What is started on the hosts, as JSON (docs/contracts.md). Pure."""
+"""The commands of a job on its hosts, as JSON (docs/contracts.md). Pure."""
 
 import json
 from collections.abc import Sequence
@@ -21,10 +21,11 @@ def document(job: Job, launches: Sequence[HostLaunch], notes: Sequence[str]) -> 
             "start": [
                 {
                     "host": launch.host,
-                    "environment": {it.name: it.value for it in launch.variables},
-                    "files": {it.name: it.text for it in launch.files},
+                    "environment": {variable.name: variable.value for variable in launch.variables},
+                    "files": {file.name: file.text for file in launch.files},
                     "processes": [
-                        {"environment": dict(it.variables), "argv": list(it.argv)} for it in launch.processes
+                        {"environment": dict(process.variables), "argv": list(process.argv)}
+                        for process in launch.processes
                     ],
                 }
                 for launch in launches

@@ -1,4 +1,4 @@
-"""A job, and what is started for it on each host."""
+"""A job, and its commands on each host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +10,8 @@ from preflight.model.cluster import Cluster, Host
 
 
 class Launcher(StrEnum):
+    """The launchers that preflight writes commands for."""
+
     TORCHRUN = "torchrun"
     LAUNCH = "torch.distributed.launch"
     SPAWN = "spawn"
@@ -22,19 +24,22 @@ class Launcher(StrEnum):
     TORCH_NPU_RUN = "torch_npu_run"
 
 
-LOOPBACK = "127.0.0.1"  # where the ranks of a job of one host meet that is known by no other address
+LOOPBACK = "127.0.0.1"  # where ranks meet on one host that has no other address
 
 # These are started on the first host alone, and give all ranks one environment.
 FROM_ONE_HOST = frozenset({Launcher.MPIRUN, Launcher.PERSEUSRUN, Launcher.SRUN, Launcher.DEEPSPEED})
 
-# Whose of the inventory's ports a master may listen on (Cluster.purpose); the others are HCCL's.
+# Purposes of the inventory's ports that a master may listen on (Cluster.purpose); the others are HCCL's.
 FOR_MASTERS = frozenset({"job", "master", "rendezvous", "mindspore", "volcano"})
 
 
 @dataclass(frozen=True)
-class Place:
-    """A host of the job. `address`: where the others reach it; `nic`: its host NIC, and `nic_address` the address of
-    that, both empty where they are not known; `devices`: the indices of those that the job takes."""
+class JobHost:
+    """A host of the job.
+
+    The others reach it at `address`. `nic` is its host NIC with the `nic_address`; both are empty if unknown. `devices`
+    has the indices of the job's devices.
+    """
 
     name: str
     address: str
@@ -45,13 +50,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Job:
-    """`places`: in the order of their ranks. `program`: as it was given, its first word a Python file, `-m`, or any
-    program. `own`: variables that the caller wants; they count before all others. `forward`: names of variables that
-    mpirun passes on as they are. `network`: the host network as a CIDR, where there is one."""
+    """A job of one program on several hosts.
+
+    `places` are the hosts in the order of their ranks. `program` begins with a Python file, `-m`, or any program. `own`
+    has the user's variables, which take precedence. `forward` has the names of variables that mpirun passes on.
+    `network` is the host network as a CIDR, where there is one.
+    """
 
     launcher: Launcher
     cluster: Cluster
-    places: tuple[Place, ...]
+    places: tuple[JobHost, ...]
     program: tuple[str, ...]
     port: int
     own: Mapping[str, str] = field(default_factory=dict)
@@ -70,12 +78,12 @@ class Job:
 
     @cached_property
     def even(self) -> bool:
-        """Whether all hosts run the same number of processes."""
+        """Return whether all hosts run the same number of processes."""
         return len({len(place.devices) for place in self.places}) == 1
 
     @cached_property
     def first_ranks(self) -> Mapping[str, int]:
-        """Name of a host → the rank of its first process."""
+        """Return the name of a host → the rank of its first process."""
         ends = accumulate(len(place.devices) for place in self.places)
         return {place.name: end - len(place.devices) for place, end in zip(self.places, ends, strict=True)}
 
@@ -85,12 +93,12 @@ class Job:
 
     @cached_property
     def planned(self) -> Mapping[str, Host]:
-        """Name → the host in the inventory."""
+        """Return a name → the host in the inventory."""
         return {host.name: host for host in self.cluster.hosts}
 
     @property
     def interpreter(self) -> tuple[str, ...]:
-        """What has to stand in front of the program where its launcher starts it as it is."""
+        """Return the words in front of a Python program, for launchers that start a program as any other."""
         return (self.cluster.probe.python,) if self.is_python else ()
 
     @property
@@ -100,7 +108,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Variable:
-    """`why`: for the line of comment above it."""
+    """A variable of the environment. `why` is the comment above it."""
 
     name: str
     value: str
@@ -108,16 +116,16 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class File:
-    """A file that the launcher reads, written where it is started."""
+class LaunchFile:
+    """A file that the launcher reads, in the folder that it is started in."""
 
     name: str
     text: str
 
 
 @dataclass(frozen=True)
-class Process:
-    """What is started: its arguments, and the variables that are its own."""
+class RankProcess:
+    """A process that a host starts: its arguments, and its own variables."""
 
     argv: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -125,11 +133,14 @@ class Process:
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """What is done on one host. `command` is the shell text that starts `processes`, when `variables` are exported; it
-    may name them ("$NODE_RANK"), so that it is the same text on many hosts."""
+    """The commands of one host.
+
+    `command` is the shell text that starts `processes` after `variables` are exported. It may use them ("$NODE_RANK"),
+    so that it is the same text on many hosts.
+    """
 
     host: str
     variables: tuple[Variable, ...]
     command: str
-    processes: tuple[Process, ...]
-    files: tuple[File, ...] = ()
+    processes: tuple[RankProcess, ...]
+    files: tuple[LaunchFile, ...] = ()

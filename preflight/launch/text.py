@@ -1,76 +1,93 @@
-"""What is started on the hosts, as text for bash: to be pasted, or a script a host. Pure."""
+"""The commands of a job on its hosts, as text for bash: blocks to be pasted, or a script for each host. Pure."""
 
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from preflight.launch.job import File, HostLaunch, Variable
-from preflight.launch.words import LONGEST, Raw, folded
+from preflight.launch.job import HostLaunch, LaunchFile, Variable
+from preflight.launch.words import LONGEST, RawText, folded
 from preflight.model.cluster import ProbeSettings
 from preflight.model.errors import UsageError
 
 _COLUMNS = 80
 
 
-def script(launch: HostLaunch, place: ProbeSettings, told: Sequence[str]) -> str:
-    """A whole script for one host; `told`: lines of comment for its head."""
-    head = ["#!/bin/bash", *(line for text in told for line in _comment(text)), ""]
-    return "\n".join([*head, _where(_body(launch, place, launch.variables), place), ""])
+def script(launch: HostLaunch, settings: ProbeSettings, comments: Sequence[str]) -> str:
+    """Return a whole script for one host, with comments at its head."""
+    head = ["#!/bin/bash", *_comments(comments), ""]
+    return "\n".join([*head, _wrapped(_body(launch, settings), settings), ""])
 
 
 def blocks(
-    launches: Sequence[HostLaunch], place: ProbeSettings, told: Sequence[str], fold: Callable[[Iterable[str]], str]
+    launches: Sequence[HostLaunch],
+    settings: ProbeSettings,
+    comments: Sequence[str],
+    fold: Callable[[Iterable[str]], str],
 ) -> str:
-    """Blocks to be pasted into a shell of each host. Where hosts differ only in variables, each has a block of those,
-    and what follows is the same on all. `fold` names a set of hosts: `node[01-16]`."""
-    lines = [line for text in told for line in _comment(text)]
-    if len(launches) < 2 or place.wrapper or place.user or len({(it.command, it.files) for it in launches}) > 1:
+    """Return blocks to be pasted into a shell of each host.
+
+    Hosts that differ in variables alone have a block of those each, and one block for all. `fold` names a set of hosts:
+    `node[01-16]`.
+    """
+    several = len({(launch.command, launch.files) for launch in launches}) > 1
+    lines = [*_comments(comments)]
+    if len(launches) < 2 or settings.wrapper or settings.user or several:
         for launch in launches:
-            lines += ["", *_comment(f"on {launch.host}:"), _where(_body(launch, place, launch.variables), place)]
-        return "\n".join([*lines, ""])
-    own = {name for launch in launches for name in _own(launch, launches[0])}
+            lines += ["", *_comments([f"on {launch.host}:"]), _wrapped(_body(launch, settings), settings)]
+    else:
+        lines += _shared(launches, settings, fold)
+    return "\n".join([*lines, ""])
+
+
+def _shared(
+    launches: Sequence[HostLaunch], settings: ProbeSettings, fold: Callable[[Iterable[str]], str]
+) -> Iterator[str]:
+    """Yield the blocks of hosts that differ in variables alone."""
+    first = launches[0]
+    own = _differing(launches)
     for launch in launches:
-        mine = [Variable(it.name, it.value, "") for it in launch.variables if it.name in own]
-        lines += ["", *_comment(f"on {launch.host}, first:"), *_setup(place), *_exports(mine)]
-    why = [f"{it.name}: {it.why}" for it in launches[0].variables if it.name in own]
-    lines += [
-        "",
-        *_comment(f"then on each of {fold(it.host for it in launches)}:"),
-        *(c for w in why for c in _comment(w)),
-    ]
-    lines += [*_exports([it for it in launches[0].variables if it.name not in own])]
-    return "\n".join([*lines, *_files(launches[0].files), launches[0].command, ""])
+        yield from ("", *_comments([f"on {launch.host}, first:"]), *_setup(settings))
+        yield from _exports(Variable(name, value, "") for name, value in _values(launch).items() if name in own)
+    yield from ("", *_comments([f"then on each of {fold(launch.host for launch in launches)}:"]))
+    common = [variable for variable in first.variables if variable.name not in own]
+    differing = [variable for variable in first.variables if variable.name in own]
+    yield from _comments(f"{variable.name}: {variable.why}" for variable in differing)
+    yield from (*_exports(common), *_files(first.files), first.command)
 
 
-def _own(launch: HostLaunch, first: HostLaunch) -> set[str]:
-    """The variables in which two hosts differ."""
-    here, there = ({it.name: it.value for it in one.variables} for one in (launch, first))
-    return {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
+def _differing(launches: Sequence[HostLaunch]) -> set[str]:
+    """Return the names of the variables in which hosts differ."""
+    pairs = [set(_values(launch).items()) for launch in launches]
+    return {name for name, _ in set.union(*pairs) - set.intersection(*pairs)}
 
 
-def _body(launch: HostLaunch, place: ProbeSettings, variables: Sequence[Variable]) -> str:
-    return "\n".join([*_setup(place), *_exports(variables), *_files(launch.files), launch.command])
+def _values(launch: HostLaunch) -> dict[str, str]:
+    return {variable.name: variable.value for variable in launch.variables}
 
 
-def _setup(place: ProbeSettings) -> list[str]:
-    return [place.setup] if place.setup else []
+def _body(launch: HostLaunch, settings: ProbeSettings) -> str:
+    return "\n".join([*_setup(settings), *_exports(launch.variables), *_files(launch.files), launch.command])
+
+
+def _setup(settings: ProbeSettings) -> list[str]:
+    return [settings.setup] if settings.setup else []
 
 
 def _exports(variables: Iterable[Variable]) -> Iterator[str]:
-    for it in variables:
-        yield from _comment(it.why)
-        yield f"export {it.name}={shlex.quote(it.value)}"
+    for variable in variables:
+        yield from _comments([variable.why])
+        yield f"export {variable.name}={shlex.quote(variable.value)}"
 
 
-def _files(files: Sequence[File]) -> Iterator[str]:
-    for it in files:
-        yield folded(("printf", "%s\\n", *it.text.splitlines(), Raw(f"> {shlex.quote(it.name)}")))
+def _files(files: Sequence[LaunchFile]) -> Iterator[str]:
+    for file in files:
+        yield folded(("printf", "%s\\n", *file.text.splitlines(), RawText(f"> {shlex.quote(file.name)}")))
 
 
-def _where(body: str, place: ProbeSettings) -> str:
-    """The same where jobs run: as their user, in their container. Raises UsageError for what is too long for that."""
-    user = ("sudo", "-n", "-H", "-u", place.user, "--") if place.user else ()
-    around = (*user, *place.wrapper)
+def _wrapped(body: str, settings: ProbeSettings) -> str:
+    """Return the text as jobs run it: as their user, in their container. Raises UsageError for one that is too long."""
+    user = ("sudo", "-n", "-H", "-u", settings.user, "--") if settings.user else ()
+    around = (*user, *settings.wrapper)
     if around and len(body.encode()) > LONGEST:
         raise UsageError(
             f"for {around[0]} (user and exec of the inventory) all of it has to be one argument, and it is longer than "
@@ -79,7 +96,13 @@ def _where(body: str, place: ProbeSettings) -> str:
     return f"{shlex.join(around)} bash -c {shlex.quote(body)}" if around else body
 
 
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(
-        text, _COLUMNS, initial_indent="# ", subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False
-    )
+def _comments(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from textwrap.wrap(
+            text,
+            _COLUMNS,
+            initial_indent="# ",
+            subsequent_indent="#   ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )

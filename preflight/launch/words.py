@@ -6,25 +6,25 @@ _COLUMNS = 80 - len("    ") - len(" \\")
 LONGEST = (128 << 10) - 1  # bytes of one argument: MAX_ARG_STRLEN of Linux (execve(2)), with the zero at its end
 
 
-class Raw(str):
+class RawText(str):
     """Shell text of ours that is not to be quoted: "$NODE_RANK"."""
 
     __slots__ = ()
 
 
-NODE_RANK = Raw('"$NODE_RANK"')
+NODE_RANK = RawText('"$NODE_RANK"')
 
 
 def folded(*groups: tuple[str, ...]) -> str:
-    """One command, each group of its words from a new line on; everything but Raw is quoted."""
+    """Return one command with each group of its words on a new line. All words but RawText are quoted."""
     return " \\\n    ".join(line for group in groups for line in _lines(group))
 
 
 def _lines(group: tuple[str, ...]) -> list[str]:
-    """Of no more columns than a terminal has, where words allow it; an option and its first value stay together."""
+    """Return a group's lines, no wider than a terminal if its words allow it. An option keeps its first value."""
     pieces: list[str] = []
     for at, word in enumerate(group):
-        text = word if isinstance(word, Raw) else shlex.quote(word)
+        text = word if isinstance(word, RawText) else shlex.quote(word)
         if at and group[at - 1].startswith("-") and not word.startswith("-"):
             pieces[-1] += f" {text}"
         else:

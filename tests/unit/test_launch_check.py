@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from preflight.inventory import parse
 from preflight.launch.lint.check import faults, host_files, read
-from preflight.launch.lint.types import Fault
+from preflight.launch.lint.types import ScriptFault
 from preflight.model.cluster import Cluster
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "launch").glob("*.toml"))
@@ -44,14 +44,14 @@ address = "10.1.0.[11-12]"
     )
 
 
-def found(case: dict[str, Any]) -> list[Fault]:
+def found(case: dict[str, Any]) -> list[ScriptFault]:
     texts = {Path(name): text for name, text in case["scripts"].items()}
     files = {Path(name): text for name, text in case.get("files", {}).items()}
     inventory = cluster(case["inventory"].get("shared_dir", "")) if "inventory" in case else None
     return faults(texts, files, inventory, inventory.hosts if inventory else ())
 
 
-def is_said(expect: dict[str, Any], fault: Fault) -> bool:
+def is_said(expect: dict[str, Any], fault: ScriptFault) -> bool:
     at = f"{fault.path}:{fault.spot.line}:{fault.spot.column}"
     right = expect["at"] == at and expect.get("what", "") in fault.what
     return right and all(

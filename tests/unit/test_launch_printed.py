@@ -18,7 +18,7 @@ from preflight.cli.common import devices
 from preflight.inventory import fold, parse
 from preflight.launch.document import document
 from preflight.launch.environment import checked
-from preflight.launch.job import FROM_ONE_HOST, HostLaunch, Job, Launcher, Place
+from preflight.launch.job import FROM_ONE_HOST, HostLaunch, Job, JobHost, Launcher
 from preflight.launch.launchers import launches
 from preflight.launch.lint.check import faults
 from preflight.launch.places import place
@@ -239,7 +239,7 @@ def told(job_: Job) -> dict[str, str]:
 )
 def test_larger_jobs_wait_longer_for_their_ranks(count: int, seconds: str, programs: Path) -> None:
     all_ = cluster(programs, counts=(1,))
-    many = Job(Launcher.SHELL, all_, (Place("node01", "10.1.0.11", tuple(range(count))),), ("t.py",), 29500)
+    many = Job(Launcher.SHELL, all_, (JobHost("node01", "10.1.0.11", tuple(range(count))),), ("t.py",), 29500)
     assert told(many)["HCCL_CONNECT_TIMEOUT"] == seconds
 
 
@@ -291,7 +291,7 @@ def test_a_launcher_that_cannot_start_the_job_says_so(
 def test_one_environment_for_all_ranks_has_to_be_right_on_all(programs: Path) -> None:
     all_ = cluster(programs)
     places = [place(all_, host, None, None) for host in all_.hosts]
-    other = Place("node02", "10.1.0.12", (0, 1), "eth0")
+    other = JobHost("node02", "10.1.0.12", (0, 1), "eth0")
     with pytest.raises(UsageError, match="HCCL_SOCKET_IFNAME is =bond0 on node01, =eth0 on node02"):
         launches(Job(Launcher.MPIRUN, all_, (places[0], other), ("t.py",), 29500))
     assert len(launches(Job(Launcher.TORCHRUN, all_, (places[0], other), ("t.py",), 29500))) == 2

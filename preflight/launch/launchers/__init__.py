@@ -1,4 +1,4 @@
-"""A module a launcher: from a job to what is started on each host. Pure."""
+"""A module for each launcher, which makes the commands of a job's hosts. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,11 +22,12 @@ _LAUNCHERS: Mapping[Launcher, Callable[[Job], tuple[HostLaunch, ...]]] = {
 
 
 def launches(job: Job) -> tuple[HostLaunch, ...]:
-    """What is started on each host. Raises UsageError where the launcher cannot start such a job."""
+    """Return the commands of each host. Raises UsageError where the launcher cannot start such a job."""
     if job.launcher is Launcher.TORCH_NPU_RUN and not job.cluster.product.is_npu:
         raise UsageError(f"torch_npu_run comes with torch_npu, and the hosts are {job.cluster.product}; take torchrun")
     started = _LAUNCHERS[job.launcher](job)
-    if any(len(word.encode()) > LONGEST for it in started for process in it.processes for word in process.argv):
+    words = (word for launch in started for process in launch.processes for word in process.argv)
+    if any(len(word.encode()) > LONGEST for word in words):
         raise UsageError(
             f"{job.launcher} would get an argument of more than 128 KiB for {len(job.places)} hosts, more than Linux "
             "lets through; start the job with torchrun or shell, on every host"

@@ -1,13 +1,11 @@
 """DeepSpeed's runner: on the first host, which reaches the others by pdsh or ssh.
 
-It passes on few variables by itself; the others stand in the file that DS_ENV_FILE names
-(deepspeed/launcher/runner.py).
-Printed as documented; never run by us.
+It passes on few variables by itself, and the others from the file of DS_ENV_FILE (deepspeed/launcher/runner.py). Its
+commands follow its documents, and were never run by us.
 """
 
-from preflight.launch.job import File, HostLaunch, Job, Process, Variable
-from preflight.launch.launchers.one_host import environment, refuse_ipv6, ssh_port
-from preflight.launch.words import folded
+from preflight.launch.job import HostLaunch, Job, LaunchFile, Variable
+from preflight.launch.launchers.one_host import environment, on_first_host, refuse_ipv6, ssh_port
 from preflight.model.errors import UsageError
 
 _HOSTS, _ENVIRONMENT = "hostfile.deepspeed", "env.deepspeed"
@@ -18,23 +16,29 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     if not job.is_python:
         raise UsageError(f"deepspeed starts Python files, and {job.program[0]} is none; take torchrun or shell")
     refuse_ipv6(job)
-    told = environment(job)
+    variables = environment(job)
     hosts = "".join(f"{place.address} slots={max(place.devices) + 1}\n" for place in job.places)
-    passed = "".join(f"{it.name}={it.value}\n" for it in told)
-    # Without a filter a host's first devices are taken, as many as it has slots. A filter of 4,000 hosts would be
-    # longer than Linux lets an argument be.
-    first = all(place.devices == tuple(range(len(place.devices))) for place in job.places)
-    included = "@".join(f"{place.address}:{','.join(map(str, place.devices))}" for place in job.places)
+    passed = "".join(f"{variable.name}={variable.value}\n" for variable in variables)
     module = ("--module", *job.program[1:]) if job.program[0] == "-m" else job.program
     port = ssh_port(job)
     groups = [
         (job.cluster.probe.python, "-m", "deepspeed.launcher.runner", "--hostfile", _HOSTS),
-        () if first else ("--include", included),
+        _filter(job),
         ("--ssh_port", str(port)) if port else (),
         ("--master_addr", job.master, "--master_port", str(job.port)),
         module,
     ]
-    argv = tuple(word for group in groups for word in group)
     own = Variable("DS_ENV_FILE", _ENVIRONMENT, "the variables that ranks on the other hosts get")
-    files = (File(_HOSTS, hosts), File(_ENVIRONMENT, passed))
-    return (HostLaunch(job.places[0].name, (own, *told), folded(*groups), (Process(argv),), files),)
+    files = (LaunchFile(_HOSTS, hosts), LaunchFile(_ENVIRONMENT, passed))
+    return (on_first_host(job, (own, *variables), groups, files),)
+
+
+def _filter(job: Job) -> tuple[str, ...]:
+    """Return the option for the devices of each host, where they are not its first ones.
+
+    Without it, a host's first devices are taken, as many as it has slots. With it, the command for 4,000 hosts would be
+    longer than Linux lets an argument be.
+    """
+    if all(place.devices == tuple(range(len(place.devices))) for place in job.places):
+        return ()
+    return ("--include", "@".join(f"{place.address}:{','.join(map(str, place.devices))}" for place in job.places))

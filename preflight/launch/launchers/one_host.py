@@ -1,7 +1,8 @@
-"""What launchers have in common that are started on the first host alone, and reach the others by themselves."""
+"""Parts of the launchers that run on the first host alone, and reach the others by themselves."""
 
 from preflight.launch.environment import variables
-from preflight.launch.job import Job, Launcher, Variable
+from preflight.launch.job import HostLaunch, Job, Launcher, LaunchFile, RankProcess, Variable
+from preflight.launch.words import folded
 from preflight.model.errors import UsageError
 
 _SSH = 22
@@ -9,48 +10,56 @@ TAKE_A_PORT = frozenset({Launcher.MPIRUN, Launcher.DEEPSPEED})  # an option for 
 
 
 def environment(job: Job) -> tuple[Variable, ...]:
-    """The one environment of all ranks. Raises UsageError where no such is right on every host."""
-    several = len(job.places) > 1
-    around = job.cluster.probe.wrapper
-    if around and several:
+    """Return the one environment of all ranks. Raises UsageError where none is right on every host."""
+    wrapper = job.cluster.probe.wrapper
+    if wrapper and len(job.places) > 1:
         raise UsageError(
-            f"{job.launcher} would start the other hosts' ranks outside of {' '.join(around)} (exec of the inventory); "
-            "start the job with torchrun or shell, on every host"
+            f"{job.launcher} would start the other hosts' ranks outside of {' '.join(wrapper)} "
+            "(exec of the inventory); start the job with torchrun or shell, on every host"
         )
-    of_hosts = [variables(job, place) for place in job.places]
-    for name, first in ((it.name, it.value) for it in of_hosts[0]):
-        for place, told in zip(job.places, of_hosts, strict=True):
-            value = next((it.value for it in told if it.name == name), "nothing")
-            if value != first:
+    first, *further = (variables(job, place) for place in job.places)
+    for name, expected in ((variable.name, variable.value) for variable in first):
+        for place, host_variables in zip(job.places[1:], further, strict=True):
+            value = next((variable.value for variable in host_variables if variable.name == name), "nothing")
+            if value != expected:
                 raise UsageError(
-                    f"{job.launcher} gives all ranks one environment, and {name} is {first} on {job.places[0].name}, "
-                    f"{value} on {place.name}; start the job with torchrun or shell, or --limit it to hosts that agree"
+                    f"{job.launcher} gives all ranks one environment, and {name} is {expected} on "
+                    f"{job.places[0].name}, {value} on {place.name}; start the job with torchrun or shell, or --limit "
+                    "it to hosts that agree"
                 )
-    return of_hosts[0]
+    return first
+
+
+def on_first_host(
+    job: Job, exported: tuple[Variable, ...], groups: list[tuple[str, ...]], files: tuple[LaunchFile, ...] = ()
+) -> HostLaunch:
+    """Return a command of these groups of words, which starts all ranks from the first host."""
+    process = RankProcess(tuple(word for group in groups for word in group))
+    return HostLaunch(job.places[0].name, exported, folded(*groups), (process,), files)
 
 
 def refuse_ipv6(job: Job) -> None:
-    """Raises UsageError for hosts that a list of HOST:N cannot hold: the launchers cut it at the first colon."""
-    if other := next((place for place in job.places if ":" in place.address), None):
+    """Raise UsageError for hosts that a list of HOST:N cannot hold: the launchers cut it at the first colon."""
+    if host := next((place for place in job.places if ":" in place.address), None):
         raise UsageError(
-            f"{job.launcher} takes {other.address} of {other.name} for a host and a number, as it does with every IPv6 "
+            f"{job.launcher} takes {host.address} of {host.name} for a host and a number, as it does with every IPv6 "
             "address; give the inventory names or IPv4 addresses, or start the job with torchrun or shell"
         )
 
 
 def ssh_port(job: Job) -> int | None:
-    """The port on which sshd of all hosts listens, where the inventory has one, and ssh has to be told."""
+    """Return the one port of all hosts' sshd, where ssh needs an option for it."""
     ports = {job.planned[place.name].ssh.port for place in job.places}
     port = ports.pop() if len(ports) == 1 and len(job.places) > 1 else None
     return None if port == _SSH else port
 
 
 def of_rank(job: Job, rank: str, local: str, size: str) -> tuple[str, ...]:
-    """argv that gives a program its ranks under torch's names, taken from those of the launcher, in the jobs' place.
+    """Return argv that gives a program its ranks under torch's names.
 
-    `rank`, `local`, `size`: names of the launcher's variables.
+    `rank`, `local` and `size` are the launcher's names for them.
     """
-    # A line of its own: a setup may end in a comment, or in `&`.
+    # On a separate line, since a setup may end in a comment, or in `&`.
     setup = f"{job.cluster.probe.setup}\n" if job.cluster.probe.setup else ""
-    told = f'export RANK="${rank}"\nexport LOCAL_RANK="${local}"\nexport WORLD_SIZE="${size}"'
-    return ("bash", "-c", f'{setup}{told}\nexec "$@"', "rank", *job.interpreter, *job.program)
+    exports = f'export RANK="${rank}"\nexport LOCAL_RANK="${local}"\nexport WORLD_SIZE="${size}"'
+    return ("bash", "-c", f'{setup}{exports}\nexec "$@"', "rank", *job.interpreter, *job.program)

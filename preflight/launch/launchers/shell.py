@@ -1,10 +1,10 @@
-"""A for loop of the shell: a process a device, each told its rank in its environment."""
+"""A for loop of the shell: a process for each device, with its rank in its environment."""
 
 from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, Place, Process, Variable
+from preflight.launch.job import HostLaunch, Job, JobHost, RankProcess, Variable
 from preflight.launch.words import folded
 
-# No `exit`: in a terminal that it is pasted into, that would end the shell. The last line is its status.
+# No `exit`: in a terminal, that would end the shell. The last line is the status.
 _LOOP = """\
 pids=()
 for LOCAL_RANK in {ranks}; do
@@ -24,7 +24,7 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     return tuple(_launch(job, place) for place in job.places)
 
 
-def _launch(job: Job, place: Place) -> HostLaunch:
+def _launch(job: Job, place: JobHost) -> HostLaunch:
     first, npu = job.first_ranks[place.name], job.cluster.product.is_npu
     argv = (*job.interpreter, *job.program)
     ranks = range(len(place.devices))
@@ -32,7 +32,7 @@ def _launch(job: Job, place: Place) -> HostLaunch:
         place.name,
         (Variable("FIRST_RANK", str(first), "the rank of the first process on this host"), *variables(job, place)),
         _LOOP.format(ranks=" ".join(map(str, ranks)), npu=_NPU if npu else "", command=folded(argv)),
-        tuple(Process(argv, _own(first + local, local, npu=npu)) for local in ranks),
+        tuple(RankProcess(argv, _own(first + local, local, npu=npu)) for local in ranks),
     )
 
 

@@ -1,17 +1,17 @@
-"""torch.multiprocessing.spawn: one process a host, which starts the others by itself.
+"""torch.multiprocessing.spawn: one process for each host, which starts the others by itself.
 
-How it is told what it needs is the program's own affair; these are the names that our sample reads. Its ranks are
-NODE_RANK * NPROC_PER_NODE and those that follow.
+A program may read any names of variables; these are the names that our sample reads. Its ranks begin with
+NODE_RANK * NPROC_PER_NODE.
 """
 
 from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, Process, Variable
+from preflight.launch.job import HostLaunch, Job, RankProcess, Variable
 from preflight.launch.words import folded
 from preflight.model.errors import UsageError
 
 
 def launches(job: Job) -> tuple[HostLaunch, ...]:
-    """Raises UsageError where hosts have different numbers of devices."""
+    """Return a command for each host. Raises UsageError where hosts have different numbers of devices."""
     if not job.even:
         raise UsageError("spawn wants as many devices on every host, since a program counts NODE_RANK * NPROC_PER_NODE")
     argv = (*job.interpreter, *job.program)
@@ -24,7 +24,7 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
                 *variables(job, place),
             ),
             folded(argv),
-            (Process(argv),),
+            (RankProcess(argv),),
         )
         for number, place in enumerate(job.places)
     )

@@ -1,1 +1,1 @@
-"""What is wrong with a start script that somebody wrote. Pure; nothing of it is ever executed."""
+"""Faults of start scripts, found by reading them."""

@@ -1,34 +1,39 @@
-"""Numbers that a shell works out: `$((NODE * 8 + i))`. Pure."""
+"""Arithmetic of the shell: `$((NODE * 8 + i))`. Pure."""
 
 import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
 
-_LONGEST = 120  # characters of an expression that is worked out
+_LONGEST = 120  # characters of an expression
 _LARGEST = 1 << 40
 _DOLLAR = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
     ast.Mod: operator.mod,
-}  # fmt: skip
+}
 
 
-def worked_out(expression: str, value: Callable[[str], str | None]) -> int | None:
-    """What bash makes of whole numbers, names, + - * / % and parentheses; None where that is not known, or less than 0,
-    or something else stands there. `value`: of a variable, None where it is not known."""
+def evaluate(expression: str, value: Callable[[str], str | None]) -> int | None:
+    """Return bash's result for whole numbers, names, + - * / % and parentheses.
+
+    It is None for a negative result, a variable without a known `value`, and any other syntax.
+    """
     if len(expression) > _LONGEST:
         return None
     try:
         tree = ast.parse(_DOLLAR.sub(r"\1", expression).strip(), mode="eval")
-        found = _of(tree.body, value)
+        number = _evaluate(tree.body, value)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return None
-    return found if 0 <= found <= _LARGEST else None
+    return number if 0 <= number <= _LARGEST else None
 
 
-def _of(node: ast.expr, value: Callable[[str], str | None]) -> int:
-    """Raises ValueError for what is not known."""
+def _evaluate(node: ast.expr, value: Callable[[str], str | None]) -> int:
+    """Return a node's number. Raises ValueError for an unknown one."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
@@ -36,7 +41,7 @@ def _of(node: ast.expr, value: Callable[[str], str | None]) -> int:
         if re.fullmatch(r"0|[1-9][0-9]{0,9}", text):  # a leading 0 makes a number octal
             return int(text)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _of(node.left, value), _of(node.right, value)
-        if min(left, right) >= 0 and max(left, right) <= _LARGEST:  # of these // and % are those of bash
-            return _OPERATORS[type(node.op)](left, right)
+        first, second = _evaluate(node.left, value), _evaluate(node.right, value)
+        if min(first, second) >= 0 and max(first, second) <= _LARGEST:  # of these, // and % are those of bash
+            return _OPERATORS[type(node.op)](first, second)
     raise ValueError(ast.dump(node))

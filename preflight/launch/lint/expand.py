@@ -1,11 +1,12 @@
-"""The script's own variables, put in where they are used; what only the run would tell stays as it is written. Pure."""
+"""A script's own variables, put in where they are used. Uses with a value from the run alone stay as written. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from preflight.launch.lint.arithmetic import worked_out
-from preflight.launch.lint.places import behind
-from preflight.launch.lint.types import Part, Word
+from preflight.launch.lint.arithmetic import evaluate
+from preflight.launch.lint.source_map import behind
+from preflight.launch.lint.types import ScriptSpot, Word, WordPart
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
 _USED = re.compile(
@@ -14,87 +15,99 @@ _USED = re.compile(
 )
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 
-Values = dict[str, Word | tuple[Word, ...] | None]  # None: it has several, by branches of the script
+Values = dict[str, Word | tuple[Word, ...] | None]  # None: several values, by branches of the script
 
 
 def assignment(word: Word) -> tuple[str, str] | None:
-    """(name, value) of `NAME=value`, whose name stands in no quotes."""
+    """Return (name, value) of `NAME=value` with an unquoted name."""
     head = word.parts[0].text if word.parts and not word.parts[0].quote else ""
-    read = _ASSIGNMENT.fullmatch(word.text)
-    return (read[1], read[2]) if read and _ASSIGNMENT.match(head) else None
+    pair = _ASSIGNMENT.fullmatch(word.text)
+    return (pair[1], pair[2]) if pair and _ASSIGNMENT.match(head) else None
 
 
 def assigned(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
-    """The assignments of a command that only assigns."""
-    told = words[1:] if words and words[0].text in _DECLARING else words
-    found = [(read[0], word) for word in told if (read := assignment(word))]
-    if found and (len(found) == len(told) or told is not words):
-        yield from found
+    """Yield the assignments of a command that only assigns."""
+    declares = bool(words) and words[0].text in _DECLARING
+    operands = words[1:] if declares else words
+    pairs = [(pair[0], word) for word in operands if (pair := assignment(word))]
+    if declares or len(pairs) == len(operands):
+        yield from pairs
 
 
 def value_of(word: Word) -> str:
-    """What a word assigns, or is."""
-    read = assignment(word)
-    return read[1] if read else word.text
+    """Return the value that a word assigns, or the word's text."""
+    pair = assignment(word)
+    return pair[1] if pair else word.text
 
 
 def known(name: str, values: Values) -> str | None:
-    """A variable's value, where it has one."""
+    """Return a variable's one value, None where it has none or several."""
     value = values.get(name)
     return value_of(value) if isinstance(value, Word) else None
 
 
-def put_in(word: Word, values: Values, left: int) -> list[Word]:
-    """The word with variables in it; several where an unquoted one has blanks, or an array is used. `left`: the
-    characters that it may grow to."""
-    if not any("$" in part.text and not part.literal for part in word.parts):
+def put_in(word: Word, values: Values, longest: int) -> list[Word]:
+    """Return the word with variables put in, of at most `longest` characters.
+
+    An array makes several words, and so does an unquoted value with blanks.
+    """
+    if not _uses_variable(word):
         return [word]
-    alone = _USED.fullmatch(word.text)
-    name = (alone[1] or alone[2] or "") if alone else ""
-    value = values.get(name)
+    value = values.get(_only_variable(word))
     if isinstance(value, tuple):
         return list(value)
-    if alone and word.bare and isinstance(value, Word):
-        texts = value_of(value).split() if len(value_of(value)) <= left else None
-        return (
-            [Word(word.spot, (Part(text, "", word.spot, put=True),)) for text in texts] if texts is not None else [word]
-        )
-    return [Word(word.spot, tuple(piece for part in word.parts for piece in _put(part, values, left)))]
+    if isinstance(value, Word) and word.bare:
+        text = value_of(value)
+        if len(text) > longest:
+            return [word]
+        return [Word(word.spot, (WordPart(piece, "", word.spot, put=True),)) for piece in text.split()]
+    return [Word(word.spot, tuple(piece for part in word.parts for piece in _put_in_part(part, values, longest)))]
 
 
-def _put(part: Part, values: Values, left: int) -> list[Part]:
-    if part.literal or len(part.text) > left:
+def _uses_variable(word: Word) -> bool:
+    return any("$" in part.text and not part.literal for part in word.parts)
+
+
+def _only_variable(word: Word) -> str:
+    """Return the name of the variable that is all of a word, or an empty text."""
+    use = _USED.fullmatch(word.text)
+    return (use[1] or use[2] or "") if use else ""
+
+
+def _put_in_part(part: WordPart, values: Values, longest: int) -> list[WordPart]:
+    if part.literal or len(part.text) > longest:
         return [part]
 
-    def value(used: "re.Match[str]") -> str | None:
-        if used[3]:
-            number = worked_out(used[3], lambda name: known(name, values))
-            return None if number is None else str(number)
-        return known(used[1] or used[2], values)
+    def value(use: "re.Match[str]") -> str | None:
+        if not use[3]:
+            return known(use[1] or use[2], values)
+        number = evaluate(use[3], lambda name: known(name, values))
+        return None if number is None else str(number)
 
     pieces = in_pieces(part, _USED, value)
-    return pieces if sum(len(piece.text) for piece in pieces) <= left else [part]
+    return pieces if sum(len(piece.text) for piece in pieces) <= longest else [part]
 
 
-def in_pieces(part: Part, form: "re.Pattern[str]", value: "Callable[[re.Match[str]], str | None]") -> list[Part]:
-    """The part with what `form` finds in it replaced, where there is a `value`; each piece where it stands."""
-    pieces: list[Part] = []
+def in_pieces(
+    part: WordPart, form: "re.Pattern[str]", value: "Callable[[re.Match[str]], str | None]"
+) -> list[WordPart]:
+    """Return the part in pieces, with each match of `form` replaced that has a `value`."""
+    pieces: list[WordPart] = []
     at, spot = 0, part.spot
-
-    def as_it_stands(to: int) -> None:
-        nonlocal at, spot
-        text = part.text[at:to]
-        if text:
-            pieces.append(Part(text, part.quote, spot, part.put))
-            spot = behind(spot, text) if spot and not part.put else spot
-        at = to
-
-    for found in form.finditer(part.text):
-        text = value(found)
-        if text is not None:
-            as_it_stands(found.start())
-            pieces.append(Part(text, part.quote, spot, put=True))
-            spot = behind(spot, found[0]) if spot and not part.put else spot
-            at = found.end()
-    as_it_stands(len(part.text))
+    for use in form.finditer(part.text):
+        text = value(use)
+        if text is None:
+            continue
+        before = part.text[at : use.start()]
+        pieces += [replace(part, text=before, spot=spot)] if before else []
+        spot = _spot_behind(part, spot, before)
+        pieces.append(WordPart(text, part.quote, spot, put=True))
+        spot = _spot_behind(part, spot, use[0])
+        at = use.end()
+    if at < len(part.text):
+        pieces.append(replace(part, text=part.text[at:], spot=spot))
     return pieces or [part]
+
+
+def _spot_behind(part: WordPart, spot: ScriptSpot | None, text: str) -> ScriptSpot | None:
+    return behind(spot, text) if spot and not part.put else spot

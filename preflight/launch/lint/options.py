@@ -1,5 +1,7 @@
-"""The options of the launchers: how many words follow each. From `--help` of torch 2.13, Open MPI 4.1 and 5.0, and the
-documents of the others. Pure."""
+"""Options of the launchers, each with the number of its values. Pure.
+
+They are from `--help` of torch 2.13, Open MPI 4.1 and 5.0, and from the documents of the others.
+"""
 
 import difflib
 from collections.abc import Mapping
@@ -42,50 +44,62 @@ _MSRUN = {
 }
 
 
-def _counts(told: Mapping[int, str]) -> dict[str, int]:
-    return {name: count for count, names in told.items() for name in names.split()}
+def _counts(names_by_count: Mapping[int, str]) -> dict[str, int]:
+    return {name: count for count, names in names_by_count.items() for name in names.split()}
 
 
 OPTIONS = {
-    family: _counts(told)
-    for family, told in {
-        "torch": _TORCH, "mpi": _MPI, "perseus": _PERSEUS, "srun": _SRUN, "deepspeed": _DEEPSPEED, "msrun": _MSRUN,
-    }.items()
-}  # fmt: skip
+    "torch": _counts(_TORCH),
+    "mpi": _counts(_MPI),
+    "perseus": _counts(_PERSEUS),
+    "srun": _counts(_SRUN),
+    "deepspeed": _counts(_DEEPSPEED),
+    "msrun": _counts(_MSRUN),
+}
 PROGRAMS = {
-    "torchrun": "torch", "torch_npu_run": "torch", "mpirun": "mpi", "mpiexec": "mpi", "orterun": "mpi",
-    "perseusrun": "perseus", "horovodrun": "perseus", "srun": "srun", "deepspeed": "deepspeed", "msrun": "msrun",
-}  # fmt: skip
+    "torchrun": "torch",
+    "torch_npu_run": "torch",
+    "mpirun": "mpi",
+    "mpiexec": "mpi",
+    "orterun": "mpi",
+    "perseusrun": "perseus",
+    "horovodrun": "perseus",
+    "srun": "srun",
+    "deepspeed": "deepspeed",
+    "msrun": "msrun",
+}
 MODULES = {
-    "torch.distributed.run": "torch", "torch.distributed.launch": "torch", "torch_npu.distributed.run": "torch",
+    "torch.distributed.run": "torch",
+    "torch.distributed.launch": "torch",
+    "torch_npu.distributed.run": "torch",
     "deepspeed.launcher.runner": "deepspeed",
-}  # fmt: skip
-_SEVERAL = {"torch", "deepspeed", "msrun"}  # families of argparse, which takes any unambiguous beginning
+}
+_ARGPARSE = {"torch", "deepspeed", "msrun"}  # families that take any unambiguous beginning of an option
 
 
 def plain(option: str) -> str:
-    """`--node_rank` → `node-rank`; short options of one letter keep their case."""
+    """Return an option without dashes in front and underscores: `--node_rank` → `node-rank`."""
     return option.lstrip("-").replace("_", "-")
 
 
 def known(family: str, option: str) -> str | None:
-    """The option's whole name, or None where the family has no such."""
+    """Return an option's whole name, None where the family has no such option."""
     name, table = plain(option), OPTIONS[family]
     if name in table:
         return name
-    begun = [it for it in table if it.startswith(name)] if family in _SEVERAL and len(name) > 2 else []
-    return begun[0] if len(begun) == 1 else None
+    longer = [entry for entry in table if entry.startswith(name)] if family in _ARGPARSE and len(name) > 2 else []
+    return longer[0] if len(longer) == 1 else None
 
 
 def slip(family: str, option: str) -> str | None:
-    """The option that one which does not exist was most likely meant to be."""
+    """Return the option that an unknown one is most likely a misspelling of."""
     names = [name for name in OPTIONS[family] if len(name) > 3]
     return next(iter(difflib.get_close_matches(plain(option)[:60], names, 1, 0.8)), None)
 
 
 def spelled(family: str, name: str, like: str = "--") -> str:
-    """As it is written: MPI's short options have one dash, torch's words are parted by underscores."""
+    """Return an option as users write it: one dash for MPI's short options, underscores for torch."""
     if family == "mpi" and name in ("np", "n", "H", "x", "N", "c", "v", "q", "h", "f", "ppn"):
         return f"-{name}"
     dashes = "-" if len(name) == 1 else like
-    return dashes + (name.replace("-", "_") if family in _SEVERAL else name)
+    return dashes + (name.replace("-", "_") if family in _ARGPARSE else name)

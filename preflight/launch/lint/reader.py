@@ -1,279 +1,274 @@
-"""From a script's text to its commands, as bash would read them; and as they were meant, where a line's continuation
-is lost. Linear in the length of the text."""
+"""Commands of a script's text, as bash reads them.
+
+A script is read as its author meant it: where a line's continuation is lost, the lines are joined all the same, and the
+slip is one fault. Reading takes time linear in the length of the text.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.launch.lint.brackets import FILL_IN, placeholder_end
-from preflight.launch.lint.places import Parts, behind
-from preflight.launch.lint.types import Command, Fault, Part, Spot, Word
+from preflight.launch.lint.angle_brackets import FILL_IN, placeholder_end
+from preflight.launch.lint.cursor import Cursor
+from preflight.launch.lint.source_map import behind
+from preflight.launch.lint.types import ScriptFault, ScriptSpot, ShellCommand, Word, WordPart
 
 DASHES = "-–—−‐‑‒―－"  # what editors and web pages make of "-"
-# Blanks that bash takes for letters: no-break, wide and zero-width ones, as web pages and input methods make them.
-_BLANKS = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u202f\u205f\u3000\ufeff"
+# Blanks that are letters to bash: no-break, wide and zero-width ones, as web pages and input methods make them.
+_LOOKALIKE_BLANKS = (
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u202f\u205f\u3000\ufeff"
+)
+# Programs with only text or names as arguments.
 TALK = ("echo", "printf", "which", "grep", "pkill", "kill", "alias", "man", "type", "#", "pip", "conda", "apt")
-_LOST = re.compile(r"\\[ \t]+(#[^\n]*)?(?=\r?\n|\Z)")  # a backslash that no newline follows
+_WORD_ENDS = " \t\r\n;&|()<>" + _LOOKALIKE_BLANKS
+_LOST = re.compile(r"\\[ \t]+(#[^\n]*)?(?=\r?\n|\Z)")  # a backslash without a newline behind it
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
 _REDIRECTION = re.compile(r"[<>][<>&|]*")
-_OPERATORS = re.compile(r"&&|\|\||;;|[;&|()\n]")
-
-
+_OPERATOR = re.compile(r"&&|\|\||;;|[;&|()\n]")
 _COUNTING = re.compile(r"\(\([^()\n]*\)\)")  # behind `for`
 
 
-class Reader:
-    """Reads one text, once. `parts`: those that the text is joined of, where it stands in another one."""
+class ScriptReader:
+    """A reader of one text. `parts` are those that the text was joined of, if it is a script within a script."""
 
-    def __init__(self, text: str, path: Path, parts: Sequence[Part] = ()) -> None:
-        self._text, self._path, self._at = text, path, 0
-        self._parts = Parts(parts) if parts else None
-        self._line, self._line_start = 1, 0
+    def __init__(self, text: str, path: Path, parts: Sequence[WordPart] = ()) -> None:
+        self._cursor, self._path = Cursor(text, parts), path
         self._heredocs: list[tuple[str, bool]] = []
-        self._blank: tuple[Spot, str] | None = None  # the first of _BLANKS in this command
-        self._placeholders: list[tuple[Spot, str]] = []  # in angle brackets, in this command
-        self.faults: list[Fault] = []
+        self._blank: tuple[ScriptSpot, str] | None = None  # the first look-alike blank of this command
+        self._placeholders: list[tuple[ScriptSpot, str]] = []  # in angle brackets, of this command
+        self.faults: list[ScriptFault] = []
 
-    def commands(self) -> tuple[Command, ...]:
-        found: list[Command] = []
-        words: list[list[Word]] = []  # of each
-        while self._at < len(self._text):
+    def commands(self) -> tuple[ShellCommand, ...]:
+        """Read the whole text."""
+        commands: list[tuple[ShellCommand, list[Word]]] = []
+        while not self._cursor.ended:
             command = self._command()
-            self._tell_blank(command)
-            self._tell_placeholders(command)
-            if command.words and found and self._goes_on(found[-1], command):
-                found[-1] = command
-                words[-1] += command.words
-            elif command.words:
-                found.append(command)
-                words.append(list(command.words))
-        return tuple(replace(command, words=tuple(all_)) for command, all_ in zip(found, words, strict=True))
+            self._report_slips(command)
+            if not command.words:
+                continue
+            if commands and self._continues(commands[-1][0], command):
+                words = commands.pop()[1]
+                words += command.words
+                commands.append((command, words))
+            else:
+                commands.append((command, list(command.words)))
+        return tuple(replace(command, words=tuple(words)) for command, words in commands)
 
-    def _tell_blank(self, command: Command) -> None:
-        """Once a command; what only speaks is free to use them."""
-        told, self._blank = self._blank, None
-        if told and not (command.words and command.words[0].text in TALK):
-            spot, char = told
-            escaped = "".join(f"\\x{byte:02x}" for byte in char.encode())
-            self._fault(
-                spot, f"U+{ord(char):04X} looks like a blank and is a letter to bash", f"U+{ord(char):04X}", "a blank",
-                f"type the blanks anew, or sed -i 's/{escaped}/ /g'",
-            )  # fmt: skip
+    def _report_slips(self, command: ShellCommand) -> None:
+        """Report look-alike blanks and placeholders, once a command. Text that is only printed may have them."""
+        blank, self._blank = self._blank, None
+        placeholders, self._placeholders = self._placeholders, []
+        if command.words and command.words[0].text in TALK:
+            return
+        if blank:
+            spot, char = blank
+            name, escaped = f"U+{ord(char):04X}", "".join(f"\\x{byte:02x}" for byte in char.encode())
+            message = f"{name} looks like a blank and is a letter to bash"
+            self._fault(spot, message, name, "a blank", f"type the blanks anew, or sed -i 's/{escaped}/ /g'")
+        for spot, text in placeholders:
+            message = f"{text} is a placeholder of a document; bash takes < and > for redirections"
+            self._fault(spot, message, text, "a value of this job", FILL_IN)
 
-    def _tell_placeholders(self, command: Command) -> None:
-        """What only speaks may use them to tell how a script is called."""
-        told, self._placeholders = self._placeholders, []
-        for spot, text in told if not (command.words and command.words[0].text in TALK) else ():
-            self._fault(
-                spot, f"{text} is a placeholder of a document; bash takes < and > for redirections", text,
-                "a value of this job", FILL_IN,
-            )  # fmt: skip
+    def _continues(self, before: ShellCommand, command: ShellCommand) -> bool:
+        """Return whether a command that begins like an option continues the one in the line before.
 
-    def _goes_on(self, before: Command, command: Command) -> bool:
-        """Whether a command that begins like an option is the rest of the one in the line before. What ends with `)` or
-        `|` is a pattern of `case`."""
+        A text that ends with `)` or `|` is a pattern of `case`.
+        """
         first = command.words[0]
         option = first.text[:1] in DASHES and first.text.lstrip(DASHES)[:1].isalpha()
         if not (option and first.bare and before.end == "\n" and command.end in ("\n", "", ";", "&", "&&", "||")):
             return False
         line = before.words[-1].spot.line
-        self._fault(
-            first.spot, f"{first.text} stands alone: the command ended with line {line}", "a new command",
-            "the rest of the one before", f"end line {line} with a blank and \\, and nothing after it",
-        )  # fmt: skip
+        message = f"{first.text} stands alone: the command ended with line {line}"
+        do = f"end line {line} with a blank and \\, and nothing after it"
+        self._fault(first.spot, message, "a new command", "the rest of the one before", do)
         return True
 
-    def _command(self) -> Command:
+    def _command(self) -> ShellCommand:
+        """Read a simple command, or one up to the end of an array that it assigns."""
+        cursor = self._cursor
         words: list[Word] = []
         while True:
-            self._blanks()
-            if words and words[-1].text == "for" and (counting := _COUNTING.match(self._text, self._at)):
-                words.append(Word(self._spot(), (Part(counting[0], "", self._spot()),)))
-                self._move(counting.end())
-                return Command(tuple(words), ";")  # `do` may stand behind it as it is
-            end = _OPERATORS.match(self._text, self._at)
-            if end or self._at >= len(self._text):
-                self._move(end.end() if end else self._at)
-                if end and end[0] == "\n":
-                    self._skip_heredocs()
-                return Command(tuple(words), end[0] if end else "")
-            redirection = _REDIRECTION.match(self._text, self._at)
-            if redirection and not placeholder_end(self._text, self._at):
-                self._redirected(redirection.end())
-                if words and words[-1].text.isdigit() and self._text[redirection.start() - 1].isdigit():
-                    words.pop()
+            self._skip_blanks()
+            if words and words[-1].text == "for" and (counting := cursor.match(_COUNTING)):
+                words.append(Word(cursor.spot(), (cursor.part(counting.end()),)))
+                return ShellCommand(tuple(words), ";")  # `do` needs no separator
+            end = self._end()
+            if end is not None:
+                return ShellCommand(tuple(words), end)
+            if self._skip_redirection(words):
                 continue
-            word = self._word()
-            words.append(word)
-            if self._text[self._at : self._at + 1] == "(" and word.text.endswith("="):
-                self._move(self._at + 1)
-                return Command(tuple(words), "\n", self._array())
+            words.append(self._word())
+            if cursor.char == "(" and words[-1].text.endswith("="):
+                cursor.skip()
+                return ShellCommand(tuple(words), "\n", self._array())
+
+    def _end(self) -> str | None:
+        """Take the operator that ends a command, empty at the end of the text; None where the command goes on."""
+        if self._cursor.ended:
+            return ""
+        operator = self._cursor.match(_OPERATOR)
+        if operator is None:
+            return None
+        self._cursor.move(operator.end())
+        if operator[0] == "\n":
+            self._skip_heredocs()
+        return operator[0]
 
     def _array(self) -> tuple[Word, ...]:
+        cursor = self._cursor
         words: list[Word] = []
-        while self._at < len(self._text):
-            self._blanks()
-            here = self._text[self._at : self._at + 1]
-            if here == ")":
-                self._move(self._at + 1)
+        while not cursor.ended:
+            self._skip_blanks()
+            if cursor.char == ")":
+                cursor.skip()
                 break
-            if here in "\n;&|(<>" and not placeholder_end(self._text, self._at):  # only the newline is right here
-                self._move(self._at + 1)
-            elif here:
+            if cursor.char in "\n;&|(<>" and not placeholder_end(
+                cursor.text, cursor.at
+            ):  # only a newline is right here
+                cursor.skip()
+            elif cursor.char:
                 words.append(self._word())
         return tuple(words)
 
-    def _blanks(self) -> None:
-        """Skip blanks, comments and continuations, also those that are lost."""
-        while self._at < len(self._text):
-            rest = self._text[self._at : self._at + 2]
-            if rest[0] in " \t\r" or rest[0] in _BLANKS:
-                self._blank = self._blank or ((self._spot(), rest[0]) if rest[0] in _BLANKS else None)
-                self._move(self._at + 1)
-            elif rest[0] == "#":
-                end = self._text.find("\n", self._at)
-                self._move(len(self._text) if end < 0 else end)
-            elif rest == "\\\n":
-                self._move(self._at + 2)
-            elif lost := _LOST.match(self._text, self._at):
-                self._lost(lost)
-                self._move(min(lost.end() + 1, len(self._text)))
+    def _skip_blanks(self) -> None:
+        """Skip blanks, comments and continuations, also lost ones."""
+        cursor = self._cursor
+        while not cursor.ended:
+            if cursor.char in " \t\r":
+                cursor.skip()
+            elif cursor.char in _LOOKALIKE_BLANKS:
+                self._blank = self._blank or (cursor.spot(), cursor.char)
+                cursor.skip()
+            elif cursor.char == "#":
+                cursor.move(cursor.find("\n"))
+            elif cursor.ahead("\\\n"):
+                cursor.skip(2)
+            elif lost := cursor.match(_LOST):
+                self._report_lost(lost)
+                cursor.move(lost.end() + 1)
             else:
                 return
 
-    def _lost(self, lost: "re.Match[str]") -> None:
-        after = "a comment" if lost[1] else "blanks"
+    def _report_lost(self, lost: "re.Match[str]") -> None:
+        after, are = ("a comment", "is") if lost[1] else ("blanks", "are")
         self._fault(
-            self._spot(), f"the line does not go on: after the \\ there {'is' if lost[1] else 'are'} {after}",
-            f"\\ and {after}", "\\ as the last character of the line",
+            self._cursor.spot(),
+            f"the line does not go on: after the \\ there {are} {after}",
+            f"\\ and {after}",
+            "\\ as the last character of the line",
             "put the comment on a line above the command" if lost[1] else "delete the blanks behind the \\",
-        )  # fmt: skip
+        )
 
     def _word(self) -> Word:
-        spot, parts = self._spot(), [Part("", "", self._spot())]
-        text = self._text
-        while self._at < len(text):
-            here = text[self._at]
-            if here in "'\"":
-                parts += self._quoted(here)
-            elif here == "\\" and text[self._at + 1 : self._at + 2] == "\n":
-                self._move(self._at + 2)  # the word goes on: without a blank on either side it is still one
-            elif here == "\\" and _LOST.match(text, self._at):
-                break
-            elif here == "\\":
-                self._move(self._at + 1)
-                parts.append(Part(text[self._at : self._at + 1], "\\", self._spot()))
-                self._move(min(self._at + 1, len(text)))
-            elif here == "$" and text[self._at + 1 : self._at + 2] == "(":
-                begin = self._spot()
-                parts.append(Part(self._substitution(), "", begin))
-            elif here == "<" and (end := placeholder_end(text, self._at)):
-                self._placeholders.append((self._spot(), text[self._at : end]))
-                parts.append(Part(text[self._at : end], "", self._spot()))
-                self._move(end)
-            elif here in " \t\r\n;&|()<>" or here in _BLANKS:
-                break
+        cursor = self._cursor
+        spot, parts = cursor.spot(), [WordPart("", "", cursor.spot())]
+        while not cursor.ended and not cursor.match(_LOST):
+            if cursor.char in "'\"":
+                parts += self._quoted(cursor.char)
+            elif cursor.ahead("\\\n"):
+                cursor.skip(2)  # without a blank on either side, the word goes on
+            elif cursor.char == "\\":
+                cursor.skip()
+                parts.append(cursor.part(cursor.at + 1, "\\"))
+            elif cursor.ahead("$("):
+                parts.append(self._substitution())
+            elif cursor.char not in _WORD_ENDS:
+                parts.append(cursor.part(cursor.at + 1))
+            elif end := placeholder_end(cursor.text, cursor.at):
+                self._placeholders.append((cursor.spot(), cursor.text[cursor.at : end]))
+                parts.append(cursor.part(end))
             else:
-                parts.append(Part(here, "", self._spot()))
-                self._move(self._at + 1)
+                break
         return Word(spot, _joined(parts))
 
-    def _quoted(self, quote: str) -> list[Part]:
-        """What stands in quotes; a lost continuation in double quotes is told, too."""
-        spot, text = self._spot(), self._text
-        self._move(self._at + 1)
-        parts = [Part("", quote, self._spot())]
-        while self._at < len(text):
-            here = text[self._at]
-            if here == quote:
-                self._move(self._at + 1)
+    def _quoted(self, quote: str) -> list[WordPart]:
+        """Read a quoted text, and report a quote that is never closed."""
+        cursor = self._cursor
+        opened = cursor.spot()
+        cursor.skip()
+        parts = [WordPart("", quote, cursor.spot())]
+        while not cursor.ended:
+            if cursor.char == quote:
+                cursor.skip()
                 return parts
-            if quote == '"' and here == "\\":
-                lost = _LOST.match(text, self._at)
-                if lost:
-                    self._lost(lost)
-                follows = text[self._at + 1 : self._at + 2]
-                escaped = "" if follows == "\n" or lost else follows if follows in '"\\$`' else "\\" + follows
-                end = lost.end() if lost else min(self._at + 2, len(text))
-                self._move(self._at + (len(escaped) == 1))  # behind the \, which is none of it
-                parts.append(Part(escaped, "'" if escaped else quote, self._spot()))
-                self._move(end)
-            elif quote == '"' and here == "$" and text[self._at + 1 : self._at + 2] == "(":
-                begin = self._spot()
-                parts.append(Part(self._substitution(), quote, begin))
+            if quote == '"' and cursor.char == "\\":
+                parts.append(self._escaped())
+            elif quote == '"' and cursor.ahead("$("):
+                parts.append(self._substitution(quote))
             else:
-                parts.append(Part(here, quote, self._spot()))
-                self._move(self._at + 1)
-        self._fault(spot, f"the {quote} is never closed", "an open quote", f"a second {quote}", "close the quote")
+                parts.append(cursor.part(cursor.at + 1, quote))
+        self._fault(opened, f"the {quote} is never closed", "an open quote", f"a second {quote}", "close the quote")
         return parts
 
-    def _substitution(self) -> str:
-        """`$(…)` as it stands there."""
-        begin, depth, spot = self._at, 0, self._spot()
-        for at in range(begin + 1, len(self._text)):
-            depth += {"(": 1, ")": -1}.get(self._text[at], 0)
-            if depth == 0:
-                self._move(at + 1)
-                return self._text[begin : at + 1]
-        self._fault(spot, "the $( is never closed", "an open parenthesis", "a )", "close the parenthesis")
-        self._move(len(self._text))
-        return self._text[begin:]
+    def _escaped(self) -> WordPart:
+        """Read a backslash in double quotes with its character, and report a lost continuation."""
+        cursor = self._cursor
+        if lost := cursor.match(_LOST):
+            self._report_lost(lost)
+        follows = cursor.text[cursor.at + 1 : cursor.at + 2]
+        if lost or follows in ("", "\n"):
+            part = WordPart("", '"', cursor.spot())
+            cursor.move(lost.end() if lost else cursor.at + 2)
+            return part
+        if follows in '"\\$`':
+            cursor.skip()
+            return cursor.part(cursor.at + 1, "'")
+        return cursor.part(cursor.at + 2, "'")
 
-    def _redirected(self, end: int) -> None:
-        """Skip `> file`; remember `<<END`, whose lines are no commands."""
-        if heredoc := _HEREDOC.match(self._text, self._at):
+    def _substitution(self, quote: str = "") -> WordPart:
+        """Take `$(…)` as it is written."""
+        cursor, depth = self._cursor, 0
+        for at in range(cursor.at + 1, len(cursor.text)):
+            depth += {"(": 1, ")": -1}.get(cursor.text[at], 0)
+            if depth == 0:
+                return cursor.part(at + 1, quote)
+        self._fault(cursor.spot(), "the $( is never closed", "an open parenthesis", "a )", "close the parenthesis")
+        return cursor.part(len(cursor.text), quote)
+
+    def _skip_redirection(self, words: list[Word]) -> bool:
+        """Skip `> file` and `2>&1`, and remember `<<END`. Return whether there was one; its digit is no word."""
+        cursor = self._cursor
+        redirection = cursor.match(_REDIRECTION)
+        if redirection is None or placeholder_end(cursor.text, cursor.at):
+            return False
+        if heredoc := cursor.match(_HEREDOC):
             self._heredocs.append((heredoc[3], bool(heredoc[1])))
-            self._move(heredoc.end())
-            return
-        self._move(end)
-        while self._text[self._at : self._at + 1] in (" ", "\t"):
-            self._move(self._at + 1)
-        if self._text[self._at : self._at + 1] not in ("", "(", ")", "\n", "&", ";", "|", "<", ">"):
-            self._word()
+            cursor.move(heredoc.end())
+        else:
+            cursor.move(redirection.end())
+            while cursor.char in (" ", "\t"):
+                cursor.skip()
+            if cursor.char not in ("", "(", ")", "\n", "&", ";", "|", "<", ">"):
+                self._word()
+        if words and words[-1].text.isdigit() and cursor.text[redirection.start() - 1].isdigit():
+            words.pop()
+        return True
 
     def _skip_heredocs(self) -> None:
+        cursor = self._cursor
         for end, tabs in self._heredocs:
-            while self._at < len(self._text):
-                stop = self._text.find("\n", self._at)
-                line = self._text[self._at : stop if stop >= 0 else len(self._text)]
-                self._move(stop + 1 if stop >= 0 else len(self._text))
+            while not cursor.ended:
+                line = cursor.text[cursor.at : cursor.find("\n")]
+                cursor.skip(len(line) + 1)
                 if (line.lstrip("\t") if tabs else line) == end:
                     break
         self._heredocs.clear()
 
-    def _move(self, to: int) -> None:
-        """Go on to a position, counting lines."""
-        lines = self._text.count("\n", self._at, to)
-        if lines:
-            self._line += lines
-            self._line_start = self._text.rfind("\n", self._at, to) + 1
-        self._at = to
-
-    def _spot(self) -> Spot:
-        if self._parts:
-            return self._parts.spot(self._at, self._line, self._line_start)
-        return Spot(self._line, self._at - self._line_start + 1)
-
-    def _fault(self, spot: Spot, what: str, found: str, expected: str, do: str) -> None:
-        self.faults.append(Fault(self._path, spot, what, found, expected, do))
+    def _fault(self, spot: ScriptSpot, message: str, found: str, expected: str, do: str) -> None:
+        self.faults.append(ScriptFault(self._path, spot, message, found, expected, do))
 
 
-def _joined(parts: list[Part]) -> tuple[Part, ...]:
-    """Neighbours in the same quotes are one part, unless something was left out between them; empty ones outside of
-    quotes are none."""
-    joined: list[Part] = []
-    texts: list[str] = []
-    follows: Spot | None = None
+def _joined(parts: list[WordPart]) -> tuple[WordPart, ...]:
+    """Return the parts with neighbours of one quote joined, where nothing was left out between them."""
+    groups: list[tuple[WordPart, list[str]]] = []
+    end: ScriptSpot | None = None
     for part in parts:
-        if texts and joined[-1].quote == part.quote and part.spot == follows:
-            texts.append(part.text)
+        if groups and groups[-1][0].quote == part.quote and part.spot == end:
+            groups[-1][1].append(part.text)
         else:
-            if texts:
-                joined[-1] = replace(joined[-1], text="".join(texts))
-            joined.append(part)
-            texts = [part.text]
-        follows = behind(part.spot, part.text) if part.spot else None
-    if texts:
-        joined[-1] = replace(joined[-1], text="".join(texts))
+            groups.append((part, [part.text]))
+        end = behind(part.spot, part.text) if part.spot else None
+    joined = (replace(first, text="".join(texts)) for first, texts in groups)
     return tuple(part for part in joined if part.text or part.quote)

@@ -1,138 +1,151 @@
-"""What does not go together: ranks, hosts, addresses and ports, in one script and from host to host. Pure."""
+"""Rules for the ranks, hosts, addresses and ports of a job, in one script and from host to host. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
+from preflight.launch.lint.master_addresses import LOOPBACK, addresses, file_urls, ports
 from preflight.launch.lint.rules_ranks import starts_all
-from preflight.launch.lint.rules_words import LOOPBACK, Rule, addresses, ports, urls
-from preflight.launch.lint.types import Fault, Script, Start, Word, digits
+from preflight.launch.lint.rules_values import Rule
+from preflight.launch.lint.types import JobStart, Script, ScriptFault, Word, digits, first_ten
 
-_READ = ("rdzv-endpoint", "master-addr", "node-rank")
+_PET = ("rdzv-endpoint", "master-addr", "node-rank")  # options that torchrun reads from PET_NAME, too
 _OWN_FOLDERS = ("/tmp/", "/dev/shm/", "/var/tmp/", "/run/")  # noqa: S108  each host has its own
+_MOST_RANKS = 1 << 16  # hosts among which missing node ranks are looked for
 
 
-def nodes(start: Start) -> int | None:
-    """On how many hosts a command says that its job runs; None where it does not say."""
-    if start.family == "torch":
-        value = start.value("nnodes")
-        text = value.text.rpartition(":")[2] if value else "1"  # 1:4 is a range
-        return digits(text)
-    if start.family == "msrun":
-        all_, here = start.number("worker-num"), start.number("local-worker-num")
-        return all_ // here if all_ and here else None
-    if start.family == "srun":
-        return start.number("N", "nodes")
-    if start.family == "deepspeed" and (count := start.number("num-nodes")):
-        return count
-    if start.family == "mpi":
-        count, each = ranks(start), start.number("npernode", "N", "ppn")
-        if count and each:
-            return -(-count // each)
-    hosts = start.value("H", "host", "hosts") if start.family in ("mpi", "perseus") else None
-    if hosts and "$" not in hosts.text:
-        return len({name.partition(":")[0] for name in hosts.text.split(",")})
+def nodes(start: JobStart) -> int | None:
+    """Return the number of hosts in a command's options or host file, None where it has none."""
+    match start.family:
+        case "torch":
+            value = start.value("nnodes")
+            return digits(value.text.rpartition(":")[2]) if value else 1  # 1:4 is a range
+        case "msrun":
+            return _quotient(start.number("worker-num"), start.number("local-worker-num"))
+        case "srun":
+            return start.number("N", "nodes")
+        case "deepspeed":
+            return start.number("num-nodes") or start.listed
+        case "mpi":
+            each = start.number("npernode", "N", "ppn")
+            return _quotient(ranks(start), each, up=True) or _listed_nodes(start)
+        case _:
+            return _listed_nodes(start)
+
+
+def _quotient(count: int | None, each: int | None, *, up: bool = False) -> int | None:
+    return (-(-count // each) if up else count // each) if count and each else None
+
+
+def _listed_nodes(start: JobStart) -> int | None:
+    if start.hosts and "$" not in start.hosts.text:
+        return len({name.partition(":")[0] for name in start.hosts.text.split(",")})
     return start.listed
 
 
-def ranks(start: Start) -> int | None:
+def ranks(start: JobStart) -> int | None:
     return start.number("np", "n", "c", "num-proc", "ntasks")
 
 
 def most_nodes(scripts: Sequence[Script], hosts: int) -> int:
-    """On how many hosts the whole is meant to run: by the commands, else by the number of scripts or of `hosts`."""
-    said = [count for script in scripts for start in script.starts if (count := nodes(start))]
-    said += [1 for script in scripts if starts_all(script)]
-    several = [count for count in said if count > 1]
-    return max(several) if several else 1 if said else max(hosts, len({script.name for script in scripts}))
+    """Return the number of hosts of the job: by the commands, else the number of scripts or of `hosts`."""
+    counts = [count for script in scripts for start in script.starts if (count := nodes(start))]
+    counts += [1 for script in scripts if starts_all(script)]
+    return max(counts, default=0) or max(hosts, len({script.name for script in scripts}))
 
 
-def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[Fault]:
-    """A master that every host looks for in itself."""
-    most = most_nodes(scripts, hosts)
-    if most < 2:
-        return
-    for script in scripts:
-        told = [(a, w) for a, _, w in addresses(script) if LOOPBACK.fullmatch(a)]
+def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[ScriptFault]:
+    """Yield masters at a loopback address, which is another host on each of several hosts."""
+    count = most_nodes(scripts, hosts)
+    for script in scripts if count > 1 else ():
+        places = [(address, word) for address, _, word in addresses(script) if LOOPBACK.fullmatch(address)]
         settings = {id(word) for _, word in script.settings.values()}
-        in_options = [one for one in told if id(one[1]) not in settings]
-        for address, word in dict.fromkeys(in_options or told):
-            yield Fault(
-                script.path, word.spot, f"{address} is another host on each of the {most} hosts: they never meet",
-                address, "the address of the host of rank 0", "write the address at which the other hosts reach it",
-            )  # fmt: skip
+        in_options = [place for place in places if id(place[1]) not in settings]
+        for address, word in dict.fromkeys(in_options or places):
+            yield script.fault(
+                word,
+                f"{address} is another host on each of the {count} hosts: they never meet",
+                address,
+                "the address of the host of rank 0",
+                "write the address at which the other hosts reach it",
+            )
 
 
-def one_address(script: Script) -> Iterator[Fault]:
-    """mpirun's -x gives all ranks one value, and HCCL_IF_IP is another one on every host."""
+def one_address(script: Script) -> Iterator[ScriptFault]:
+    """Yield an HCCL_IF_IP that mpirun's -x gives to several hosts. The right value differs from host to host."""
     for start in script.starts:
-        count = nodes(start)
-        for word in start.passed:
-            if count and count > 1 and word.text.partition("=")[0] == "HCCL_IF_IP":
-                yield Fault(
-                    script.path, word.spot, f"-x gives one HCCL_IF_IP to all {count} hosts, and each has its own",
-                    word.text, "HCCL_SOCKET_IFNAME", "leave it out, and name the host NIC: -x HCCL_SOCKET_IFNAME",
-                )  # fmt: skip
+        count = nodes(start) or 0
+        for word in start.passed if count > 1 else ():
+            if word.text.partition("=")[0] == "HCCL_IF_IP":
+                message = f"-x gives one HCCL_IF_IP to all {count} hosts, and each has its own"
+                do = "leave it out, and name the host NIC: -x HCCL_SOCKET_IFNAME"
+                yield script.fault(word, message, word.text, "HCCL_SOCKET_IFNAME", do)
 
 
-def no_master(script: Script) -> Iterator[Fault]:
-    """torchrun takes 127.0.0.1 where no master is given; MASTER_ADDR is what it sets, not what it reads. It reads
-    PET_MASTER_ADDR and the like for each of its options (torch/distributed/argparse_util.py)."""
+def no_master(script: Script) -> Iterator[ScriptFault]:
+    """Yield torchrun commands for several hosts without a master or node rank.
+
+    torchrun takes 127.0.0.1 for a missing master. It sets MASTER_ADDR for its ranks and never reads it. Its
+    own options may come from PET_MASTER_ADDR and the like (torch/distributed/argparse_util.py).
+    """
     for start in script.starts:
-        count = nodes(start)
-        set_ = [name for name in _READ if script.setting(f"PET_{name.upper().replace('-', '_')}", start)]
-        given = {*start.given, *set_}
-        if start.family != "torch" or not count or count < 2 or "rdzv-endpoint" in given:
+        count = nodes(start) or 0
+        by_variable = [name for name in _PET if script.setting(f"PET_{name.upper().replace('-', '_')}", start)]
+        options = {*start.given, *by_variable}
+        if start.family != "torch" or count < 2 or "rdzv-endpoint" in options:
             continue
-        if "master-addr" not in given:
-            yield Fault(
-                script.path, start.word.spot, f"no --master_addr for {count} hosts: each takes 127.0.0.1, itself",
-                "nothing", "--master_addr ADDRESS", "add the address of the host of rank 0",
-            )  # fmt: skip
-        if "node-rank" not in given:
-            yield Fault(
-                script.path, start.word.spot, f"no --node_rank for {count} hosts: each takes 0", "nothing",
-                f"--node_rank 0 to {count - 1}", "add --node_rank, another one on every host",
-            )  # fmt: skip
+        if "master-addr" not in options:
+            message = f"no --master_addr for {count} hosts: each takes 127.0.0.1, itself"
+            yield script.fault(
+                start.word, message, "nothing", "--master_addr ADDRESS", "add the address of the host of rank 0"
+            )
+        if "node-rank" not in options:
+            message, expected = f"no --node_rank for {count} hosts: each takes 0", f"--node_rank 0 to {count - 1}"
+            yield script.fault(start.word, message, "nothing", expected, "add --node_rank, another one on every host")
 
 
-def rank_beyond(script: Script) -> Iterator[Fault]:
+def rank_beyond(script: Script) -> Iterator[ScriptFault]:
     for start in script.starts:
         count, rank, word = nodes(start), start.number("node-rank"), start.value("node-rank")
-        if count and rank is not None and word and rank >= count and start.family in ("torch", "msrun"):
-            yield Fault(
-                script.path, word.spot, f"node_rank {rank} does not exist among {count} hosts: they count from 0",
-                str(rank), f"0 to {count - 1}", "correct node_rank, or the number of hosts",
-            )  # fmt: skip
+        if start.family in ("torch", "msrun") and count and rank is not None and word and rank >= count:
+            message = f"node_rank {rank} does not exist among {count} hosts: they count from 0"
+            do = "correct node_rank, or the number of hosts"
+            yield script.fault(word, message, str(rank), f"0 to {count - 1}", do)
 
 
-def world_size(script: Script) -> Iterator[Fault]:
-    for start in script.starts:
-        count, each = nodes(start), start.number("nproc-per-node")
-        if start.family != "torch" or not count or not each:
-            continue
-        told = list(_of_program(start, "world-size"))
+def world_size(script: Script) -> Iterator[ScriptFault]:
+    for start, count, each in _torch_counts(script):
+        sizes = list(_of_program(start, "world-size"))
         setting = script.setting("WORLD_SIZE", start)
         if setting and setting[0] != str(count):  # some schedulers call the number of hosts so
-            told.append(setting)
-        for text, word in told:
+            sizes.append(setting)
+        for text, word in sizes:
             if text.isascii() and text.isdigit() and int(text[:9]) != count * each:
-                yield Fault(
-                    script.path, word.spot,
-                    f"world size {text}, but {count} × {each} processes are started", text,
-                    str(count * each), "correct the one that is not meant",
-                )  # fmt: skip
+                message = f"world size {text}, but {count} × {each} processes are started"
+                yield script.fault(word, message, text, str(count * each), "correct the one that is not meant")
+
+
+def program_ranks(script: Script) -> Iterator[ScriptFault]:
+    """Yield options of the program that contradict the launcher's."""
+    for start, _, _ in _torch_counts(script):
         for name in ("nproc-per-node", "node-rank"):
-            mine = start.value(name)
+            of_launcher = start.value(name)
             for text, word in _of_program(start, name):
-                if mine and mine.text != text and "$" not in text + mine.text:
-                    yield Fault(
-                        script.path, word.spot,
-                        f"the program has another {name.replace('-', '_')} than the launcher", text,
-                        mine.text, "give both the same: the program counts its rank from it",
-                    )  # fmt: skip
+                if of_launcher and of_launcher.text != text and "$" not in text + of_launcher.text:
+                    message = f"the program has another {name.replace('-', '_')} than the launcher"
+                    do = "give both the same: the program counts its rank from it"
+                    yield script.fault(word, message, text, of_launcher.text, do)
 
 
-def _of_program(start: Start, name: str) -> Iterator[tuple[str, Word]]:
-    """The values of `--name VALUE` or `--name=VALUE` among the arguments of the program."""
+def _torch_counts(script: Script) -> Iterator[tuple[JobStart, int, int]]:
+    """Yield torchrun's commands with their numbers of hosts and of processes on each, where both are known."""
+    for start in script.starts:
+        count, each = nodes(start), start.number("nproc-per-node")
+        if start.family == "torch" and count and each:
+            yield start, count, each
+
+
+def _of_program(start: JobStart, name: str) -> Iterator[tuple[str, Word]]:
+    """Yield the values of `--name VALUE` and `--name=VALUE` among the arguments of the program."""
     for at, word in enumerate(start.program):
         option, sign, value = word.text.partition("=")
         if option.startswith("--") and option[2:].replace("_", "-") == name:
@@ -142,121 +155,142 @@ def _of_program(start: Start, name: str) -> Iterator[tuple[str, Word]]:
                 yield start.program[at + 1].text, start.program[at + 1]
 
 
-def mpi_ranks(script: Script) -> Iterator[Fault]:
-    for start in script.starts:
-        count, each, word = ranks(start), start.number("npernode", "N", "ppn"), start.value("np", "n", "c")
-        if start.family not in ("mpi", "perseus") or not count or not word:
-            continue
+def mpi_ranks(script: Script) -> Iterator[ScriptFault]:
+    for start, count, word in _mpi_counts(script):
+        each = start.number("npernode", "N", "ppn")
         if each and count % each:
-            yield Fault(
-                script.path, word.spot, f"{count} ranks are no multiple of {each} a host", str(count),
-                f"{each} × the number of hosts", "correct -np or -npernode",
-            )  # fmt: skip
-        hosts = start.value("H", "host", "hosts")
-        if hosts and "$" not in hosts.text:
-            slots = _slots(hosts.text)
-            if slots is not None and slots < count:
-                yield Fault(
-                    script.path, hosts.spot, f"{slots} slots for {count} ranks: a host without :N has one", hosts.text,
-                    f"{count} slots", "write HOST:N for each",
-                )  # fmt: skip
+            message, expected = f"{count} ranks are no multiple of {each} a host", f"{each} × the number of hosts"
+            yield script.fault(word, message, str(count), expected, "correct -np or -npernode")
 
 
-def srun_ranks(script: Script) -> Iterator[Fault]:
+def mpi_slots(script: Script) -> Iterator[ScriptFault]:
+    for start, count, _ in _mpi_counts(script):
+        slots = _slots(start.hosts.text) if start.hosts else None
+        if start.hosts and slots is not None and slots < count:
+            message = f"{slots} slots for {count} ranks: a host without :N has one"
+            yield script.fault(start.hosts, message, start.hosts.text, f"{count} slots", "write HOST:N for each")
+
+
+def _mpi_counts(script: Script) -> Iterator[tuple[JobStart, int, Word]]:
+    """Yield MPI's commands with their numbers of ranks, each with its place."""
+    for start in script.starts:
+        count, word = ranks(start), start.value("np", "n", "c")
+        if start.family in ("mpi", "perseus") and count and word:
+            yield start, count, word
+
+
+def _slots(text: str) -> int | None:
+    """Return the slots of a list of hosts, `a:8,b` → 9; None for any other text."""
+    counts = [digits(name.partition(":")[2] or "1") for name in text.split(",")]
+    return None if "$" in text or None in counts else sum(filter(None, counts))
+
+
+def srun_ranks(script: Script) -> Iterator[ScriptFault]:
     for start in script.starts:
         count, word = start.number("n", "ntasks"), start.value("n", "ntasks")
         hosts, each = nodes(start), start.number("ntasks-per-node")
         if start.family == "srun" and count and word and hosts and each and count > hosts * each:
-            yield Fault(
-                script.path, word.spot, f"{count} ranks do not fit on {hosts} × {each}", str(count), str(hosts * each),
-                "correct --ntasks, --nodes or --ntasks-per-node",
-            )  # fmt: skip
+            message = f"{count} ranks do not fit on {hosts} × {each}"
+            do = "correct --ntasks, --nodes or --ntasks-per-node"
+            yield script.fault(word, message, str(count), str(hosts * each), do)
 
 
-def _slots(text: str) -> int | None:
-    """`a:8,b` → 9; None for what is no such list."""
-    counts = [name.partition(":")[2] or "1" for name in text.split(",")]
-    return sum(map(int, counts)) if all(n.isascii() and n.isdigit() and len(n) < 10 for n in counts) else None
-
-
-def shared_file(scripts: Sequence[Script], hosts: int, shared: str) -> Iterator[Fault]:
-    """`shared`: the folder of all hosts, where the inventory names one."""
-    if most_nodes(scripts, hosts) < 2:
-        return
-    for script in scripts:
-        for url, (path, _), word in urls(script.words, "file"):
+def shared_file(scripts: Sequence[Script], hosts: int, shared: str) -> Iterator[ScriptFault]:
+    """Yield files of a `file://` rendezvous that hosts do not share. `shared` is the inventory's shared folder."""
+    expected = f"a file in {shared}" if shared else "a file on a shared file system"
+    folder = shared.rstrip("/") + "/" if shared else ""
+    for script in scripts if most_nodes(scripts, hosts) > 1 else ():
+        for path, word in file_urls(script.words):
             own = path.startswith(_OWN_FOLDERS)
-            if own or (shared and not path.startswith(shared.rstrip("/") + "/")):
-                yield Fault(
-                    script.path, word.spot,
-                    f"{url} has to be one file for all hosts" + "; each has its own" * own, path,
-                    f"a file in {shared}" if shared else "a file on a shared file system",
-                    "take a path that all hosts share, new for every run, or tcp://",
-                )  # fmt: skip
+            if own or not path.startswith(folder):
+                message = f"file://{path} has to be one file for all hosts" + "; each has its own" * own
+                do = "take a path that all hosts share, new for every run, or tcp://"
+                yield script.fault(word, message, path, expected, do)
 
 
-def between_scripts(scripts: Sequence[Script]) -> Iterator[Fault]:
-    """What has to be the same on every host, and what must not."""
-    yield from _differ(scripts, "master's port", [[(p, w) for p, w in ports(it) if "$" not in p] for it in scripts])
-    told = [[(a, w) for a, _, w in addresses(it) if "$" not in a] for it in scripts]
-    yield from _differ(scripts, "master's address", told)
-    counts = [[(w.text, w) for s in it.starts if (w := s.value("nnodes", "worker-num"))] for it in scripts]
-    yield from _differ(scripts, "number of hosts or ranks", counts)
+def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
+    """Yield values that differ between hosts and must not, and those that are equal and must not be."""
+    yield from _differing(scripts, "master's port", _ports)
+    yield from _differing(scripts, "master's address", _addresses)
+    yield from _differing(scripts, "number of hosts or ranks", _counts)
     for name in ("WORLD_SIZE", "RANK_SIZE"):
-        sizes = [
-            [it.settings[name]] if name in it.settings and "$" not in it.settings[name][0] else [] for it in scripts
-        ]
-        yield from _differ(scripts, name, sizes)
+        yield from _differing(scripts, name, partial(_setting, name))
     yield from _node_ranks(scripts)
-    own = [(it, *it.settings["HCCL_IF_IP"]) for it in scripts if "HCCL_IF_IP" in it.settings]
-    for at, (script, value, word) in enumerate(own):
-        other = next((before for before, told, _ in own[:at] if told == value and "$" not in value), None)
-        if other and other.name != script.name:
-            yield Fault(
-                script.path, word.spot, f"HCCL_IF_IP is that of {other.name}, too: every host has its own", value,
-                "this host's own address", "write the address of this host's NIC",
-            )  # fmt: skip
+    owners: dict[str, Script] = {}
+    for script in scripts:
+        for value, word in _setting("HCCL_IF_IP", script):
+            owner = owners.setdefault(value, script)
+            if owner.name != script.name:
+                message = f"HCCL_IF_IP is that of {owner.name}, too: every host has its own"
+                do = "write the address of this host's NIC"
+                yield script.fault(word, message, value, "this host's own address", do)
 
 
-def _differ(scripts: Sequence[Script], what: str, told: list[list[tuple[str, Word]]]) -> Iterator[Fault]:
-    """The first script that says it counts."""
-    first = next(((it, said[0]) for it, said in zip(scripts, told, strict=True) if said), None)
-    for script, said in zip(scripts, told, strict=True):
-        for value, word in said[:1]:
-            if first and value != first[1][0] and script is not first[0]:
-                yield Fault(
-                    script.path, word.spot, f"the {what} is another one than in {first[0].name}", value, first[1][0],
-                    "give all hosts the same",
-                )  # fmt: skip
+def _ports(script: Script) -> Iterator[tuple[str, Word]]:
+    return ((port, word) for port, word in ports(script) if "$" not in port)
 
 
-def _node_ranks(scripts: Sequence[Script]) -> Iterator[Fault]:
-    told: dict[int, Script] = {}
+def _addresses(script: Script) -> Iterator[tuple[str, Word]]:
+    return ((address, word) for address, _, word in addresses(script) if "$" not in address)
+
+
+def _counts(script: Script) -> Iterator[tuple[str, Word]]:
+    return ((word.text, word) for start in script.starts if (word := start.value("nnodes", "worker-num")))
+
+
+def _setting(name: str, script: Script) -> Iterator[tuple[str, Word]]:
+    """Yield value and place of a variable of the script, unless only the run has the value."""
+    if name in script.settings and "$" not in script.settings[name][0]:
+        yield script.settings[name]
+
+
+def _differing(
+    scripts: Sequence[Script], name: str, values: Callable[[Script], Iterable[tuple[str, Word]]]
+) -> Iterator[ScriptFault]:
+    """Compare the first value of each script with that of the first script."""
+    pairs = [(script, *pair) for script in scripts for pair in list(values(script))[:1]]
+    for script, value, word in pairs[1:]:
+        first, expected, _ = pairs[0]
+        if value != expected:
+            message = f"the {name} is another one than in {first.name}"
+            yield script.fault(word, message, value, expected, "give all hosts the same")
+
+
+def _node_ranks(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
+    owners: dict[int, Script] = {}
     count = 0
     for script in scripts:
         for start in script.starts:
             rank, word = start.number("node-rank"), start.value("node-rank")
             if rank is None or word is None:
                 continue
-            if rank in told and told[rank].name != script.name:
-                yield Fault(
-                    script.path, word.spot, f"node_rank {rank} is that of {told[rank].name}, too", str(rank),
-                    "another one on every host", "count the hosts from 0",
-                )  # fmt: skip
-            told.setdefault(rank, script)
+            owner = owners.setdefault(rank, script)
+            if owner.name != script.name:
+                message = f"node_rank {rank} is that of {owner.name}, too"
+                yield script.fault(word, message, str(rank), "another one on every host", "count the hosts from 0")
             count = max(count, nodes(start) or 0)
-    missing = sorted(set(range(count)) - set(told)) if count <= 1 << 16 else []
-    if missing and len(scripts) > 1 and told:
-        script = scripts[-1]
-        word = next((s.word for s in script.starts), None)
-        if word:
-            few = ", ".join(map(str, missing[:10])) + ("…" if len(missing) > 10 else "")
-            yield Fault(
-                script.path, word.spot, f"no script has node_rank {few} of {count} hosts: all would wait for it",
-                f"{len(told)} node ranks", f"0 to {count - 1}", "check the script of every host, or correct nnodes",
-            )  # fmt: skip
+    yield from _missing_node_ranks(scripts[-1], owners, count)
+
+
+def _missing_node_ranks(script: Script, owners: Mapping[int, Script], count: int) -> Iterator[ScriptFault]:
+    missing = sorted(set(range(count)) - set(owners)) if count <= _MOST_RANKS else []
+    if missing and owners and script.starts:
+        yield script.fault(
+            script.starts[0].word,
+            f"no script has node_rank {first_ten(missing)} of {count} hosts: all would wait for it",
+            f"{len(owners)} node ranks",
+            f"0 to {count - 1}",
+            "check the script of every host, or correct nnodes",
+        )
 
 
 RULES_OF_ONE: tuple[Rule, ...] = (
-    no_master, one_address, rank_beyond, world_size, mpi_ranks, srun_ranks,
-)  # fmt: skip
+    no_master,
+    one_address,
+    rank_beyond,
+    world_size,
+    program_ranks,
+    mpi_ranks,
+    mpi_slots,
+    srun_ranks,
+)

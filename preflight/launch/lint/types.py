@@ -1,4 +1,4 @@
-"""A start script as it is read, and what is found wrong with it."""
+"""A start script as it was read, and its faults."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,26 +7,29 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Spot:
-    """Line and column count from 1."""
+class ScriptSpot:
+    """A place in a file: line and column, both counted from 1."""
 
     line: int
     column: int
 
 
 @dataclass(frozen=True)
-class Part:
-    """A piece of a word; `quote` is the kind it stands in, or empty. `spot`: where it begins, the rest of it following
-    as it stands in the file; or where it was `put` in, as the value of a variable."""
+class WordPart:
+    """A piece of a word, with the kind of quote around it, if any.
+
+    `spot` is where the piece begins in the file. A piece that is `put` in is the value of a variable, and all its
+    characters are at that spot.
+    """
 
     text: str
     quote: str = ""
-    spot: Spot | None = field(default=None, compare=False)
+    spot: ScriptSpot | None = field(default=None, compare=False)
     put: bool = field(default=False, compare=False)
 
     @property
     def literal(self) -> bool:
-        """Whether the shell takes its $ for a letter."""
+        """Return whether the shell leaves a $ in it as it is."""
         return self.quote in ("'", "\\")
 
 
@@ -34,8 +37,8 @@ class Part:
 class Word:
     """A word of the shell, without its quotes."""
 
-    spot: Spot
-    parts: tuple[Part, ...]
+    spot: ScriptSpot
+    parts: tuple[WordPart, ...]
 
     @cached_property
     def text(self) -> str:
@@ -43,15 +46,17 @@ class Word:
 
     @property
     def bare(self) -> bool:
-        """Whether nothing of it stands in quotes."""
+        """Return whether no piece of it is quoted."""
         return not any(part.quote for part in self.parts)
 
 
 @dataclass(frozen=True)
-class Command:
-    """A simple command. `end`: what it ends with: a newline, an operator, or nothing at the end of the file. `array`:
-    the elements, where its last word is `NAME=(`. `own`: variables that it has besides those of its script: in a round
-    of a loop, or in a shell of its own."""
+class ShellCommand:
+    """A simple command.
+
+    `end` is the newline or operator that ends it, empty at the end of the file. `array` has the elements where the last
+    word is `NAME=(`. `own` has the variables of its loop round or inner shell, besides those of the script.
+    """
 
     words: tuple[Word, ...]
     end: str = "\n"
@@ -60,11 +65,11 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One thing that is wrong. `what` is a sentence without an end, `do` what to do about it."""
+class ScriptFault:
+    """A fault of a script. `what` is a sentence without a full stop, `do` is the fix."""
 
     path: Path
-    spot: Spot
+    spot: ScriptSpot
     what: str
     found: str
     expected: str
@@ -72,11 +77,14 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Start:
-    """A command that starts a job. `family`: whose options it takes, see `options`; `given`: option → the words of its
-    value, the last time it is given; `passed`: the names that mpirun's -x passes on; `program`: what it starts, with
-    its arguments; `own`: variables in front of the command itself, and of its loop; `behind`: in the background;
-    `listed`: how many hosts of its host file it takes, None where there is no such file or it could not be read."""
+class JobStart:
+    """A command that starts a job.
+
+    `family` names the set of options, see `options`. `given` maps an option to the words of its last value. `passed`
+    has the names that mpirun's -x passes on. `program` is the started program with its arguments. `own` has the
+    variables in front of the command and of its loop. `behind` means in the background. `listed` is the number of
+    hosts that it takes of its host file, None without a readable file.
+    """
 
     family: str
     word: Word
@@ -88,34 +96,44 @@ class Start:
     listed: int | None = None
 
     def value(self, *names: str) -> Word | None:
-        """The value of the first of these options that is given."""
+        """Return the value of the first of these options that is given."""
         return next((self.given[name][0] for name in names if self.given.get(name)), None)
 
     def number(self, *names: str) -> int | None:
-        return number(self.value(*names))
+        """Return that value as a number; None where it is none before the script runs."""
+        value = self.value(*names)
+        return digits(value.text) if value else None
+
+    @property
+    def hosts(self) -> Word | None:
+        """Return the list of hosts in its options, for MPI and perseusrun."""
+        return self.value("H", "host", "hosts") if self.family in ("mpi", "perseus") else None
 
 
 @dataclass(frozen=True)
 class Script:
-    """`settings`: variables that it sets, to a value that is known; the word is the whole assignment. `host`: where it
-    runs, if it is what a script starts by ssh; `remote`: what it starts so itself."""
+    """A script with its own variables put in.
+
+    `settings` maps a variable with one known value to that value and the word of its assignment. `host` is where the
+    script runs, if ssh starts it. `remote` has the scripts that it starts by ssh itself.
+    """
 
     path: Path
-    commands: tuple[Command, ...]  # with the script's own variables put in
-    starts: tuple[Start, ...]
+    commands: tuple[ShellCommand, ...]
+    starts: tuple[JobStart, ...]
     settings: Mapping[str, tuple[str, Word]]
     host: str = ""
     remote: "tuple[Script, ...]" = ()
 
     @property
     def name(self) -> str:
-        host = self.host[:253]  # as long as a host name may be
+        host = self.host[:253]  # the longest host name
         return f"{self.path} on {host}" if host else str(self.path)
 
     @property
     def of_hosts(self) -> "Iterator[Script]":
-        """Those of it that start the job: what it starts elsewhere, and itself where it starts something here."""
-        elsewhere = [one for script in self.remote for one in script.of_hosts if one.starts]
+        """Yield the scripts that start the job: those on other hosts, and this one if it starts a rank here."""
+        elsewhere = [inner for script in self.remote for inner in script.of_hosts if inner.starts]
         if self.starts or not elsewhere:
             yield self
         yield from elsewhere
@@ -124,16 +142,27 @@ class Script:
     def words(self) -> Iterator[Word]:
         return (word for command in self.commands for word in command.words)
 
-    def setting(self, name: str, start: Start | None = None) -> tuple[str, Word] | None:
+    def setting(self, name: str, start: JobStart | None = None) -> tuple[str, Word] | None:
+        """Return value and place of a variable, for one command or for the script."""
         if start and name in start.own:
             return start.own[name].text, start.own[name]
         return self.settings.get(name)
 
+    def number(self, name: str, start: JobStart | None = None) -> int | None:
+        """Return a variable's value as a number; None where it is none."""
+        setting = self.setting(name, start)
+        return digits(setting[0]) if setting else None
 
-def number(word: Word | None) -> int | None:
-    """The number that a word is; None where it is none, or not known before the script runs."""
-    return digits(word.text) if word else None
+    def fault(self, word: Word, message: str, found: str, expected: str, do: str) -> ScriptFault:
+        """Return a fault at a word of this script."""
+        return ScriptFault(self.path, word.spot, message, found, expected, do)
 
 
 def digits(text: str) -> int | None:
+    """Return a text of decimal digits as a number, None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def first_ten(numbers: list[int]) -> str:
+    """Return the first ten of these numbers as a list for a sentence."""
+    return ", ".join(map(str, numbers[:10])) + ("…" if len(numbers) > 10 else "")

@@ -1,4 +1,4 @@
-"""Angle brackets of a script that stand for no redirection: `--master_addr=<node_1 ip address>`. Pure."""
+"""Angle brackets in a script that are no redirection: `--master_addr=<node_1 ip address>`. Pure."""
 
 import re
 
@@ -10,7 +10,7 @@ _FILE = re.compile(r"[^ ]*\.\w{1,5}")
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _WORDS = frozenset(
-    (
+    [
         "addr",
         "address",
         "device",
@@ -46,30 +46,28 @@ _WORDS = frozenset(
         "workers",
         "world",
         "your",
-    )
+    ]
 )
 
 
 def placeholder_end(text: str, at: int) -> int:
-    """Return where the placeholder that begins at `at` ends, in a script's text; 0 where `<` is a redirection."""
-    found = _FORM.match(text, at)
-    if found is None or not _LETTERS.search(found[1]) or _in_braces(text, at):
+    """Return where the placeholder that begins at `at` ends, 0 where `<` is a redirection."""
+    form = _FORM.match(text, at)
+    if form is None or not _LETTERS.search(form[1]) or _in_braces(text, at):
         return 0
     joined = at > 0 and text[at - 1] in "=:@,/"
-    return found.end() if joined or _ENDS.match(text, found.end()) or _is_obvious(found[1]) else 0
+    return form.end() if joined or _ENDS.match(text, form.end()) or _is_obvious(form[1]) else 0
 
 
 def _is_obvious(inside: str) -> bool:
-    """Return whether no file is called so: `sort <input.txt> output` reads one file and writes another."""
-    if " " in inside or _CAPITALS.fullmatch(inside):
-        return True
-    if not inside.isascii():
+    """Return whether no file has such a name. `sort <input.txt> output` reads one file and writes another."""
+    if " " in inside or _CAPITALS.fullmatch(inside) or not inside.isascii():
         return True
     words = {word.lower() for word in _LETTERS.findall(inside)}
     return bool(words & _WORDS) and not _FILE.fullmatch(inside)
 
 
 def _in_braces(text: str, at: int) -> bool:
-    """Return whether it is in `${NAME:-…}`, where brackets are letters."""
+    """Return whether a bracket is in `${NAME:-…}`, where it is a letter."""
     line = text[max(0, at - LONGEST) : at].rpartition("\n")[2]
     return line.rfind("${") > line.rfind("}")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from preflight.checks import too_short
 from preflight.checks.combined import ON_THE_WIRE
-from preflight.checks.named import Named, by_id, named, partners, tell
+from preflight.checks.culprit_findings import tell
+from preflight.checks.named import Named, by_id, named, partners
 from preflight.checks.named import evidence as with_partners
 from preflight.checks.registry import All, cluster_check
 from preflight.checks.stops import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from preflight.checks.hccl_nic import Choice
-from preflight.checks.hosts import named_by
+from preflight.checks.inventory_nic import named_by
 from preflight.checks.majority import Odd, odd_ones
 from preflight.checks.registry import All
 from preflight.facts.firewall import Arrivals

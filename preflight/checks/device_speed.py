@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from preflight.checks.named import command
+from preflight.checks.culprit_findings import command
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Member, Observation, Scope

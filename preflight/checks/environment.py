@@ -3,7 +3,7 @@ what was written before and is not asked for any more is a warning, with the cha
 
 from collections.abc import Iterator
 
-from preflight.checks.hosts import named_by
+from preflight.checks.inventory_nic import named_by
 from preflight.checks.registry import NPU, Here, host_check
 from preflight.checks.setup_files import (
     HOSTS_FILE,

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from preflight.checks.accelerator_kind import other_kind
 from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
-from preflight.checks.other_product import other_kind
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.accelerators import Accelerators
 from preflight.facts.nvidia import Nvidia

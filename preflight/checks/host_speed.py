@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.checks.named import command
+from preflight.checks.culprit_findings import command
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Observation, Scope

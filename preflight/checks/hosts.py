@@ -1,12 +1,13 @@
 """Hosts as such: reachable, clocks, the host NIC, names, limits."""
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Interface, IPv4Network, ip_address
+from ipaddress import ip_address
 
+from preflight.checks.inventory_nic import named_by, routable
 from preflight.checks.obstacles import no_answer
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.facts.quote import quote
-from preflight.facts.types import Clock, HostFacts, Interface, Limits, Missing, Names, Network, Os, Unreachable
+from preflight.facts.types import Clock, HostFacts, Limits, Missing, Names, Network, Os, Unreachable
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -77,20 +78,6 @@ def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
             yield all_.unknown(f"{name}: the clock could not be compared: the answer took too long", host=name)
 
 
-def _routable(interface: Interface) -> list[IPv4Interface]:
-    """The IPv4 addresses of an interface that other hosts can reach."""
-    found = [IPv4Interface(text) for text in interface.addresses if ":" not in text]
-    return [address for address in found if not (address.ip.is_loopback or address.ip.is_link_local)]
-
-
-def named_by(nic: str, network: Network) -> list[Interface]:
-    """The interfaces that the inventory's `nic` means: by name, or by a CIDR that holds one of its addresses."""
-    if "/" not in nic:
-        return [interface for interface in network.interfaces if interface.name == nic]
-    cidr = IPv4Network(nic, strict=False)
-    return [i for i in network.interfaces if any(address.ip in cidr for address in _routable(i))]
-
-
 @host_check("HST103", "The host NIC is up and has exactly one routable IPv4 address")
 def one_address(here: Here, network: Network) -> Iterator[Finding]:
     """Why: ranks tell each other one host address. With several to choose from, libraries take the lexically first
@@ -103,11 +90,11 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
     """
     name, nic = here.host.name, here.host.nic
     if nic is None:
-        usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and _routable(i)]
-        found = ", ".join(f"{i.name} {a.ip}" for i in usable for a in _routable(i))
+        usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and routable(i)]
+        found = ", ".join(f"{i.name} {a.ip}" for i in usable for a in routable(i))
         if not usable:
             yield here.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
-        elif sum(len(_routable(interface)) for interface in usable) > 1:
+        elif sum(len(routable(interface)) for interface in usable) > 1:
             yield here.warn(
                 f"{name}: several interfaces could be the host NIC: {found}", found=found, expected="one address",
                 remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
@@ -119,7 +106,7 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
         count = "no interface" if not interfaces else "more than one interface"
         yield here.bad(f"{name}: {count} is the inventory's nic {nic}; there are {found}", expected=nic, found=found)
         return
-    interface, addresses = interfaces[0], _routable(interfaces[0])
+    interface, addresses = interfaces[0], routable(interfaces[0])
     if not interface.up:
         yield here.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
     elif len(addresses) != 1:

@@ -1,25 +1,19 @@
-"""Whom tests with different partners name, in the words that PRB101, PRB102 and PRB103 share. Pure."""
+"""Culprits that tests with different partners point to, and the evidence in words. Pure."""
 
-import shlex
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from preflight.checks.combined import Way, why
-from preflight.checks.registry import All
-from preflight.model.finding import Finding
-from preflight.model.measure import STAGES, Culprit, Located, Observation, Scope, TestOutcome, TestResult
+from preflight.model.measure import Located, Observation, TestOutcome, TestResult
 
 _WELL = (TestOutcome.PASS, TestOutcome.REFUSED, TestOutcome.UNCHECKED)
-_SHOWN = 3  # partners, and ids of each, in a line of evidence
+SHOWN = 3  # partners, and ids of each, in a line of evidence
 _VERBS = {  # of one, of several
     TestOutcome.HANG: ("hangs", "hang"),
     TestOutcome.FAIL: ("fails", "fail"),
     TestOutcome.SLOW: ("is slow", "are slow"),
     TestOutcome.WRONG_DATA: ("brings wrong data", "bring wrong data"),
 }
-_WAYS = {TestOutcome.SLOW: Way.SLOW, TestOutcome.WRONG_DATA: Way.WRONG}
 _LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW: "slow"}  # else wrong data
 
 
@@ -60,7 +54,7 @@ class Named:
         if self.kind == "system":
             return True
         inside = self.part(places)
-        members = {member for member in self.one.members if member in inside or member in _hosts(inside)}
+        members = {member for member in self.one.members if member in inside or member in hosts_of(inside)}
         if self.kind == "partition":
             return sum(bool(members & set(side)) for side in self.sides) > 1
         if self.kind in ("link", "scale"):
@@ -96,16 +90,18 @@ def by_id(observations: Iterable[Observation]) -> dict[str, TestResult]:
     return {seen.test.id: seen.test for seen in observations}
 
 
-def _hosts(places: Iterable[str]) -> set[str]:
+def hosts_of(places: Iterable[str]) -> set[str]:
+    """Return the hosts of places such as "node01/3"."""
     return {place.partition("/")[0] for place in places}
 
 
-def _some(words: Sequence[str], shown: int = _SHOWN) -> str:
+def _some(words: Sequence[str], shown: int = SHOWN) -> str:
     more = f" and {len(words) - shown} more" if len(words) > shown else ""
     return ", ".join(words[:shown]) + more
 
 
-def _accusing(one: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
+def failed_tests(one: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
+    """Return the tests of `one` that ran and did not pass."""
     return [tests[id_] for id_ in one.tests if id_ in tests and tests[id_].outcome not in _WELL]
 
 
@@ -118,12 +114,12 @@ def _others(one: Located, test: TestResult) -> list[str]:
 
 def partners(one: Located, tests: Mapping[str, TestResult]) -> list[str]:
     """With whom else it did not pass; each is well with others."""
-    return list(dict.fromkeys(other for test in _accusing(one, tests) for other in _others(one, test)))
+    return list(dict.fromkeys(other for test in failed_tests(one, tests) for other in _others(one, test)))
 
 
 def evidence(one: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
     """`failed with node05/1 (r3-2), node07/1 (r4-1)`, `which pass with others (r3-5, r4-3)`."""
-    accusing = _accusing(one, tests)
+    accusing = failed_tests(one, tests)
     acquitting = [id_ for id_ in one.tests if id_ in tests and tests[id_].outcome in _WELL]
     lead = _LEAD.get(one.outcome, "wrong data")
     if one.kind.rpartition(" ")[2] not in ("host", "device"):
@@ -152,18 +148,18 @@ def sentence(it: Named) -> str:
         case "rail":
             return f"rail {device}: all tests along it {do}, on {len(one.members)} hosts; other rails are well"
         case "partition":
-            groups = " | ".join(map(_folded, it.sides))
+            groups = " | ".join(map(folded, it.sides))
             return f"{len(it.sides)} groups do well inside and {do} with each other: {groups}"
         case "scale":
-            return f"{_folded(one.members)} {do} together, and every part of them that was tried does well"
+            return f"{folded(one.members)} {do} together, and every part of them that was tried does well"
         case "system":
             return f"all tests of two {do}, whoever takes part: nobody can be named"
         case _:
             return f"{who} {does} now and then, and does well between"
 
 
-def _folded(members: Iterable[str]) -> str:
-    """`node[01-04]`, `node[01-04]/3`."""
+def folded(members: Iterable[str]) -> str:
+    """Return the members in short: `node[01-04]`, `node[01-04]/3`."""
     from preflight.inventory import fold  # ClusterShell is slow to load
 
     by_device: dict[str, list[str]] = defaultdict(list)
@@ -171,86 +167,3 @@ def _folded(members: Iterable[str]) -> str:
         host, slash, device = member.partition("/")
         by_device[slash + device].append(host)
     return ",".join(fold(hosts) + device for device, hosts in by_device.items())
-
-
-def again(all_: All, it: Named, tests: Mapping[str, TestResult], backend: str = "") -> str:
-    """The command that shows it again."""
-    own = _hosts(it.one.members)
-    accusing = _accusing(it.one, tests)
-    if it.kind == "partition":
-        return command(all_, (side[0].partition("/")[0] for side in it.sides), Scope.PAIR, backend)
-    if it.kind in ("rail", "scale"):
-        return command(all_, own, Scope.RAIL if it.kind == "rail" else Scope.ALL, backend)
-    if any(STAGES.index(test.stage) < STAGES.index("device") for test in accusing):
-        return command(all_, own, Scope.DEVICE, backend)  # it needs nobody else
-    if (
-        accusing
-        and it.kind in ("host", "device", "group")
-        and all(test.scope is accusing[0].scope is not Scope.PAIR for test in accusing)
-    ):
-        return command(all_, (member.host for member in accusing[0].members), accusing[0].scope, backend)
-    partner = sorted(_hosts(partners(it.one, tests)))[:1] if it.kind in ("host", "device") else []
-    return command(all_, (*own, *partner), Scope.PAIR, backend)
-
-
-def command(all_: All, hosts: Iterable[str], scope: Scope, backend: str = "") -> str:
-    """`preflight probe --limit node03,node05 --scope pair`; the report adds the inventory."""
-    limit = sorted(set(hosts))
-    words = ["preflight probe"]
-    if limit and len(limit) < len(all_.cluster.hosts):
-        words.append(f"--limit {','.join(limit) if len(limit) <= _SHOWN else shlex.quote(_folded(limit))}")
-    if backend not in ("", all_.cluster.probe.backend):
-        words.append(f"--backend {backend}")
-    if all_.cluster.probe.via != "ssh":
-        words.append(f"--via {all_.cluster.probe.via}")
-    return " ".join([*words, f"--scope {scope}"])
-
-
-def tell(
-    all_: All,
-    it: Named,
-    observations: Sequence[Observation],
-    causes: Sequence[Finding] | None,
-    *,
-    trouble: str,
-    summary: str = "",
-    likely: str = "",
-    remedy: str = "",
-    details: Iterable[str] = (),
-    report: Callable[..., Finding] | None = None,
-    alone: bool = False,
-    **more: Any,
-) -> Finding:
-    """The one finding about an object that tests name, with what facts say of it. `trouble`: the class of cause where
-    facts give none, `likely` the same in a sentence; `alone`: it needed nobody else to fail. A skip where another
-    finding of the probe has told it; without `report` a failure, or a warning of who fails now and then. The culprit
-    of what tests could not tell apart is whom facts name for it."""
-    tests, one = by_id(observations), it.one
-    report = report or (all_.warn if it.intermittent else all_.bad)
-    named_one = it.kind == "link" or len(one.members) == 1
-    whole = one if one.members else replace(one, members=tuple(sorted(host.name for host in all_.hosts)))
-    way = _WAYS.get(one.outcome, Way.ALONE if alone else Way.TOGETHER)
-    meetings = (seen.meeting for seen in observations if seen.test.id in one.tests)
-    backend = next((met.backend for met in meetings if met), all_.cluster.probe.backend)
-    together = [test.scope for test in _accusing(one, tests)]
-    all_devices = bool(together) and set(together) == {Scope.ALL}
-    known = why(all_.cluster, whole, way, backend, causes, all_devices=all_devices)
-    host, _, device = one.members[0].partition("/") if it.kind in ("host", "device", "link") else ("", "", "")
-    summary = summary or sentence(it)
-    if known.elsewhere and (known.near or not it.proven):
-        return all_.skip(f"{summary}: {known.words} tells why", host=host or None)
-    # Facts may know which of them it is.
-    unknown = known.facts_decide or it.kind == "link" or (it.kind == "group" and not it.proven)
-    kind, members = (known.blames if unknown else None) or (it.kind, it.outside)
-    # A pair that failed once is no link yet, unless facts say so, or nobody else is there, within a host.
-    open_ = kind == "group" or (kind == "link" and not it.proven and not known.words and len(_hosts(members)) > 1)
-    convicts = report == all_.bad and not open_
-    return report(
-        summary, host=host or None, device=int(device) if device and named_one else None,
-        rail=int(one.members[0].partition("/")[2]) if it.kind == "rail" else None,
-        peer=one.members[1] if it.kind == "link" else None, cause=known.words or likely,
-        remedy="; ".join(filter(None, (known.remedy or remedy, f"to see it again: {again(all_, it, tests, backend)}"))),
-        evidence=(*(evidence(one, tests) if it.proven else ()), *known.evidence, *details),
-        culprit=Culprit(kind, members, one.tests, known.words or trouble) if convicts else None,
-        **more,
-    )  # fmt: skip

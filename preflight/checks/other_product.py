@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from preflight.checks.accelerator_kind import other_kind
 from preflight.checks.gpu import GPU
 from preflight.checks.registry import NPU, All, cluster_check
 from preflight.facts.accelerators import Accelerators
@@ -13,13 +14,6 @@ from preflight.model.finding import Finding
 
 _BY_PCI_ID = {"d801": Product.ATLAS_A1, "d802": Product.ATLAS_A2, "d803": Product.ATLAS_A3}
 _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the chips)'
-
-
-def other_kind(product: Product, seen: Accelerators | None) -> bool:
-    """Return whether a host has the accelerators of the other vendor, and none of the product's."""
-    if seen is None or product is Product.CPU:
-        return False
-    return seen.has_gpus and not seen.has_npus if product.is_npu else seen.has_npus and not seen.has_gpus
 
 
 @cluster_check("HST135", "Product", products=NPU | GPU, several=False, optional=("accelerators",))

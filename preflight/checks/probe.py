@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from preflight.checks.named import Named, named, tell
+from preflight.checks.culprit_findings import tell
+from preflight.checks.named import Named, named
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Member, Observation, RankView, Scope, TestOutcome

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from preflight.checks.accelerator_kind import other_kind
 from preflight.checks.obstacles import with_remedy
-from preflight.checks.other_product import other_kind
 from preflight.checks.registry import KNOWN, ROUNDS, All, Check, Here, all_checks
 from preflight.facts.accelerators import Accelerators
 from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable

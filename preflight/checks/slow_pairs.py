@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.checks.named import Named, named, sentence, tell
+from preflight.checks.culprit_findings import tell
+from preflight.checks.named import Named, named, sentence
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Observation, Scope, TestOutcome

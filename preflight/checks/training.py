@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.checks.named import named, tell
+from preflight.checks.culprit_findings import tell
+from preflight.checks.named import named
 from preflight.checks.registry import All, cluster_check
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Member, Observation, RankView, TestOutcome

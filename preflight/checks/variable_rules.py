@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from preflight.checks.registry import NPU
 from preflight.model.cluster import Product
 from preflight.model.ip import is_address
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 
+_NPU = frozenset(product for product in Product if product.is_npu)
 _A1 = frozenset({Product.ATLAS_A1})
-_NEWER = NPU - _A1
+_NEWER = _NPU - _A1
 _A2, _A3 = frozenset({Product.ATLAS_A2}), frozenset({Product.ATLAS_A3})
 _MOST = 2147483647
 _DFS = {"connection_fault_detection_time": "seconds", "cluster_heartbeat": "on, off", "stuck_detection": "on, off"}
@@ -31,7 +31,7 @@ class Rule:
     default: str = ""
     unequal: Outcome | None = None
     advised: int = 0  # a larger number is allowed, and the vendor advises against it; 0: any
-    products: frozenset[Product] = NPU
+    products: frozenset[Product] = _NPU
 
     def meaning(self, value: str | None) -> str:
         """What a value (None: not set) means to HCCL, to be compared; one that is not allowed is left as it is."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 from preflight.checks.hccl_nic import addresses
-from preflight.checks.hosts import named_by
+from preflight.checks.inventory_nic import named_by
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
 from preflight.launch.job import FROM_ONE_HOST, LOOPBACK, Launcher, Place
 from preflight.model.cluster import Cluster, Host, Product

@@ -3,7 +3,7 @@
 import argparse
 import textwrap
 
-from preflight.checks.catalogue import Entry, catalogue
+from preflight.checks.engine.catalogue import Entry, catalogue
 from preflight.cli.list_checks import WIDTH
 from preflight.model.errors import UsageError
 
@@ -22,7 +22,7 @@ def find(id_: str) -> Entry:
     checks = catalogue()
     if id_.upper() in checks:
         return checks[id_.upper()]
-    from preflight.checks.run import nearest
+    from preflight.checks.engine.run import nearest
 
     raise UsageError(f"there is no check {id_!r}; {nearest(checks, id_)}")
 

@@ -115,8 +115,8 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
 def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, list[str]]:
     """The file's text, and what the checks have to say about the hosts by what it plans. Raises PreflightError where
     it could not be read back."""
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import run_checks
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import run_checks
     from preflight.inventory import InventoryError, dump, parse
 
     try:

@@ -4,7 +4,7 @@ import argparse
 import textwrap
 from collections.abc import Iterable
 
-from preflight.checks.catalogue import Entry, catalogue
+from preflight.checks.engine.catalogue import Entry, catalogue
 
 WIDTH = 80
 

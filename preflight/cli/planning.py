@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 NOBODY = "nothing is known to change: no host was reached"
 # The modules of preflight/checks that belong to an area: they carry its changes, or judge what became of them.
 MODULES = {
-    Area.PORTS: ("ports",),
+    Area.PORTS: ("job_ports",),
     Area.ADDRESSES: ("addresses", "devices", "hccn_conf"),
-    Area.FIREWALL: ("firewall",),
-    Area.ENVIRONMENT: ("environment",),
+    Area.FIREWALL: ("policy",),
+    Area.ENVIRONMENT: ("host_setup",),
 }
 
 
@@ -86,9 +86,9 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
 
 def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
     """What the checks of `areas` make of the facts, and the plan that follows."""
-    from preflight.checks.registry import ROUNDS, all_checks
-    from preflight.checks.run import run_checks
-    from preflight.checks.waive import apply_waivers
+    from preflight.checks.engine.registry import ROUNDS, all_checks
+    from preflight.checks.engine.run import run_checks
+    from preflight.checks.engine.waivers import apply_waivers
     from preflight.provision.plan import make_plan
 
     modules = {module for area in areas for module in MODULES[area]}

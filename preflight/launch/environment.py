@@ -1,18 +1,18 @@
 """The variables that a job needs on each host, and why. Pure.
 
-What HCCL's variables may be is said in `preflight.checks.variable_rules`, which of them follow from the inventory in
-`preflight.checks.setup_files`; here is only what a start script adds to them."""
+What HCCL's variables may be is said in `preflight.rules.variables.hccl`, which of them follow from the inventory in
+`preflight.rules.setup_files`; here is only what a start script adds to them."""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from preflight.checks.setup_files import profile_file
-from preflight.checks.variable_rules import RULES, meant, rule
 from preflight.launch.job import FROM_ONE_HOST, Job, Launcher, Place, Variable
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
+from preflight.rules.setup_files import profile_file
+from preflight.rules.variables.hccl import RULES, meant, rule
 
 # From so many NPUs on, the seconds that the HCCL user guide advises for HCCL_CONNECT_TIMEOUT.
 _CONNECT_TIMEOUTS = ((5000, 600), (3000, 240), (0, 120))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
-from preflight.checks.hccl_nic import addresses
-from preflight.checks.inventory_nic import named_by
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
 from preflight.launch.job import FROM_ONE_HOST, LOOPBACK, Launcher, Place
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, UsageError
+from preflight.rules.nics.hccl_nic import addresses
+from preflight.rules.nics.inventory_nic import named_by
 
 # What the kernel allows, less what a shell or a list in a variable would take for something else.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.loading import Way, accepted, after
 from preflight.facts.collect import collect
 from preflight.facts.types import HostFacts, Sysctl
 from preflight.inventory import load
 from preflight.model.ports import PortSet
+from preflight.rules.sysctl.load_order import Way, accepted, after
 from preflight.transport import Options, open_transport
 from tests.lab.conftest import LabHandle, MakeLab, preflight
 

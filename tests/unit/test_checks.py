@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from preflight.checks import reserving
-from preflight.checks.catalogue import catalogue
-from preflight.checks.registry import ROUNDS, Check, Here, all_checks
-from preflight.checks.run import NotRun, run_checks, select
-from preflight.checks.waive import apply_waivers
+from preflight.checks.engine.catalogue import catalogue
+from preflight.checks.engine.registry import ROUNDS, Check, Here, all_checks
+from preflight.checks.engine.run import NotRun, run_checks, select
+from preflight.checks.engine.waivers import apply_waivers
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.change import Area, Change, Kind
 from preflight.model.cluster import Product, Waiver
@@ -27,6 +26,7 @@ from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.provision.accept import plan_refusal
 from preflight.provision.plan import make_plan
+from preflight.rules.sysctl import reserved_ports
 from tests.unit.apply_to_facts import applied
 from tests.unit.healthy import Scene, scene
 from tests.unit.texts.trials import mistakes_in_words
@@ -166,8 +166,8 @@ def test_an_edit_of_a_sysctl_file_touches_its_own_value_only_and_is_done_once(te
     from preflight.facts.sysctl import file as sysctl_file
 
     wanted = PortSet.parse("29500,60000-60031")
-    after = reserving.with_value(text, wanted)
-    assert reserving.with_value(after, wanted) == after
+    after = reserved_ports.with_value(text, wanted)
+    assert reserved_ports.with_value(after, wanted) == after
     read_back = sysctl_file("/etc/sysctl.conf", after)
     assert read_back.value == str(wanted)
     changed = [pair for pair in zip(text.split("\n"), after.split("\n"), strict=True) if pair[0] != pair[1]]
@@ -188,7 +188,7 @@ def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
     host = after.facts.hosts["node01"]
     assert isinstance(host, HostFacts)
     assert not isinstance(host.sysctl, Missing)
-    assert reserving.repair(host.sysctl, PortSet.parse("29500,60000-60031")).short == {}
+    assert reserved_ports.repair(host.sysctl, PortSet.parse("29500,60000-60031")).short == {}
 
 
 def test_an_unprovisioned_cluster_is_described_by_the_causes_alone() -> None:

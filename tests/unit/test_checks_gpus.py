@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.gpu import gpus, numbered
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks, select
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks, select
+from preflight.checks.shared.gpu import gpus, numbered
 from preflight.facts.document import dump, load
 from preflight.facts.found import Found, Missing
 from preflight.facts.nvidia import Nvidia

@@ -7,11 +7,11 @@ from ipaddress import ip_network
 
 import pytest
 
-from preflight.checks.gates import gates
-from preflight.checks.place import Place
-from preflight.checks.rules import within
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Host
+from preflight.rules.firewall.gate_inputs import Place
+from preflight.rules.firewall.gates import gates
+from preflight.rules.firewall.rules import within
 from tests.unit.healthy import scene
 
 

@@ -1,11 +1,11 @@
-"""What facts say of somebody whom tests name: ranked causes, in the one finding of the test (checks/combined.py)."""
+"""What facts say of somebody whom tests name: ranked causes, in the one finding of the test (attribution/causes.py)."""
 
 from itertools import pairwise
 
 import pytest
 
-from preflight.checks.combined import REASONS, Reason, Way
-from preflight.checks.registry import all_checks
+from preflight.attribution.causes import REASONS, Reason, Way
+from preflight.checks.engine.registry import all_checks
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Observation
 from tests.unit.probed import EVERYBODY, NAMES, cause, judged, located, seen

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.hccl_nic import Choice
-from preflight.checks.library_nics import gloo, mpi, nccl, nccl_fits
 from preflight.facts.job import Mpi, Parameter
 from preflight.facts.types import Interface, Network
+from preflight.rules.nics.hccl_nic import Choice
+from preflight.rules.nics.library_nics import gloo, mpi, nccl, nccl_fits
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 

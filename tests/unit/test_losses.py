@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.losses import causes
-from preflight.checks.ping_types import End, Place, Places, end, own
+from preflight.attribution.lost_pings import causes
+from preflight.attribution.ping_types import End, Place, Places, end, own
 from preflight.facts.ping_plan import Wanted, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 from preflight.cli.planning import MODULES
 from preflight.facts.types import (
     ClusterFacts,

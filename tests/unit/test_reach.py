@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.ping_types import End
-from preflight.checks.registry import All, all_checks
+from preflight.attribution.ping_types import End
+from preflight.checks.engine.registry import All, all_checks
 from preflight.facts.ping_plan import Wanted
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Device, Host

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.loading import Way, accepted, after, in_one_write
-from preflight.checks.reserving import repair, unreadable, with_value
 from preflight.facts import sysctl, tuned
 from preflight.facts.sysctl import OWN_FILE, intended_ports, port_list, settings
 from preflight.facts.types import Reading, Sysctl, Tuned
 from preflight.model.ports import PortSet
+from preflight.rules.sysctl.load_order import Way, accepted, after, in_one_write
+from preflight.rules.sysctl.reserved_ports import repair, unreadable, with_value
 from tests.unit.collector import section
 
 ROOT = Path(__file__).parents[2]

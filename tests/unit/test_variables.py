@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from preflight.checks.hccl_nic import Choice, allowed, choose
-from preflight.checks.variable_rules import RULES, meant, rule
 from preflight.facts.types import Interface, Network
 from preflight.model.cluster import Product
 from preflight.model.outcome import Outcome
+from preflight.rules.nics.hccl_nic import Choice, allowed, choose
+from preflight.rules.variables.hccl import RULES, meant, rule
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from preflight.checks.variable_rules import RULES, meant
 from preflight.launch.lint.types import Fault, Script, Word
 from preflight.model.ip import is_address
+from preflight.rules.variables.hccl import RULES, meant
 
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1|0\.0\.0\.0|\[::1\]")
 _URL = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:/\s'\"]*):?([0-9]*)")

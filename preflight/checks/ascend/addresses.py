@@ -9,7 +9,7 @@ from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host
 from preflight.checks.shared.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
 from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.addressing import refused_range, refused_ranges
-from preflight.model.change import Kind, Risk
+from preflight.model.change import Area, Kind, Risk
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
@@ -29,7 +29,7 @@ _PLAN_FOUR_SUBNETS = (
 _THEN_CONFIGURE = "then run: preflight configure-device-ips"
 
 
-@host_check("NPU101", "Every device has its address", products=NPU)
+@host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
 def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: between servers, NPUs talk over their own network ports, and the address is all they are found by. A device
     without one, or with another one than the rank table says, makes every rank wait for its connect timeout.
@@ -69,7 +69,9 @@ def _plan_moved(here: Here, hccn: Hccn) -> bool:
     return len(held) > 1 and not owners & {None, here.host.name}
 
 
-@cluster_check("NPU102", "Every device address is unique in the cluster", products=NPU, several=False)
+@cluster_check(
+    "NPU102", "Every device address is unique in the cluster", products=NPU, several=False, configures=Area.ADDRESSES
+)
 def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: with two devices at one address, switches send frames to whichever spoke last: connections come up and
     break at random, and no error names the reason.
@@ -162,7 +164,13 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
     )
 
 
-@cluster_check("NPU103", "Every device has the planned mask, equal across its rail", products=NPU, several=False)
+@cluster_check(
+    "NPU103",
+    "Every device has the planned mask, equal across its rail",
+    products=NPU,
+    several=False,
+    configures=Area.ADDRESSES,
+)
 def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a device whose mask is too long sends to its peers through a gateway that is not there; one whose mask is
     too short looks for distant peers on its own wire. Both look like a dead link from one side only.
@@ -207,7 +215,13 @@ def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:
     return one.ip in other.network and other.ip in one.network
 
 
-@cluster_check("NPU105", "Device addresses follow the product's subnet rule", products=_A1, several=False)
+@cluster_check(
+    "NPU105",
+    "Device addresses follow the product's subnet rule",
+    products=_A1,
+    several=False,
+    configures=Area.ADDRESSES,
+)
 def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: on Atlas A1 in SMP mode devices 0/4, 1/5, 2/6 and 3/7 share a subnet each, devices 0–3 stand in four
     different ones, and a position has the same subnet on every host (vendor's installation guide and address
@@ -264,7 +278,9 @@ def _off_rule(
     )  # fmt: skip
 
 
-@host_check("NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU)
+@host_check(
+    "NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU, configures=Area.ADDRESSES
+)
 def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
     configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
@@ -286,7 +302,7 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@host_check("NPU111", "Every device has the planned gateway", products=NPU)
+@host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: devices in different subnets reach each other through the gateway only. Within one subnet none is needed,
     so only what the inventory plans is asked for.

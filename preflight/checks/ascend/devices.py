@@ -12,7 +12,7 @@ from preflight.facts.chips import Chips
 from preflight.facts.device_nodes import DeviceNodes
 from preflight.facts.nic import Nic
 from preflight.facts.types import Hccn, NpuSmi, Os
-from preflight.model.change import Kind
+from preflight.model.change import Area, Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.own_processes import Owner, end, owner, wait
@@ -21,7 +21,7 @@ _LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
 _UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # seen in captures; other words are known from source only
 
 
-@host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",))
+@host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
     unnoticed until the first job over several servers.
@@ -48,8 +48,14 @@ def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
             )
 
 
-@cluster_check("NPU115", "Every device has the planned MTU, or that of the others", severity=Outcome.WARN, products=NPU,
-               several=False)  # fmt: skip
+@cluster_check(
+    "NPU115",
+    "Every device has the planned MTU, or that of the others",
+    severity=Outcome.WARN,
+    products=NPU,
+    several=False,
+    configures=Area.ADDRESSES,
+)
 def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
     is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
@@ -77,7 +83,9 @@ def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@cluster_check("NPU108", "The TLS switch is the same on every device", products=NPU, several=False)
+@cluster_check(
+    "NPU108", "The TLS switch is the same on every device", products=NPU, several=False, configures=Area.ADDRESSES
+)
 def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a device with TLS and one without never finish their handshake; HCCL calls it a connect timeout, or
     EI0016 in newer versions. Which of the two is right is a matter of the site's security, so no program sets it.
@@ -122,7 +130,13 @@ def _list(places: Sequence[tuple[str, int]]) -> str:
     return shown + (f" and {len(places) - 4} more" if len(places) > 4 else "")
 
 
-@host_check("NPU109", "The host has the devices of the inventory", products=NPU, optional=("device_nodes",))
+@host_check(
+    "NPU109",
+    "The host has the devices of the inventory",
+    products=NPU,
+    optional=("device_nodes",),
+    configures=Area.ADDRESSES,
+)
 def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
     never comes.
@@ -152,7 +166,7 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
                 )  # fmt: skip
 
 
-@host_check("NPU110", "Every device finds its detect address healthy", products=NPU)
+@host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
 def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: the device itself probes its detect address all the time; anything but Success means that it does not get
     through. Without a detect address the state stays Init and says nothing.
@@ -192,7 +206,13 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
             yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
 
 
-@host_check("NPU112", "The devices' settings were restored at boot", severity=Outcome.WARN, products=NPU)
+@host_check(
+    "NPU112",
+    "The devices' settings were restored at boot",
+    severity=Outcome.WARN,
+    products=NPU,
+    configures=Area.ADDRESSES,
+)
 def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: at boot a background script feeds /etc/hccn.conf to every device and throws its messages away; when that
     fails, devices come up without address or gateway. Only a warning: the format is known from the tool's source, not
@@ -218,7 +238,7 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",))
+@host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
     sooner or later. Warning is common on machines in use, so it is only a warning here.
@@ -241,7 +261,9 @@ def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding
             yield here.unknown(summary, device=chip.device, remedy=remedy)
 
 
-@host_check("NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",))
+@host_check(
+    "NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
+)
 def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: a process left over from an earlier job keeps device memory and HCCL's ports, and most products take one
     process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What

@@ -51,7 +51,7 @@ class _Settings:
         return [key for key in KEYS if self.says[key]]
 
 
-@host_check("NPU104", f"{PATH} says what the devices have", products=NPU)
+@host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
 def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: devices forget their settings at a reboot and get them back from /etc/hccn.conf, and frameworks read the
     file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. The

@@ -28,10 +28,10 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypedDict, Unpack
 
-from preflight.model.change import Change
+from preflight.model.change import Area, Change
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit
@@ -60,17 +60,18 @@ class Check:
     id: str
     title: str  # one sentence that states the wanted state
     scope: str  # "host" or "cluster"
-    severity: Outcome
-    products: frozenset[Product]
-    several: bool  # makes no sense for a single host
-    needs: tuple[str, ...]
-    optional: tuple[str, ...]  # of these: None where they could not be collected
     function: Callable[..., Iterable[Finding]]
+    needs: tuple[str, ...]
+    optional: tuple[str, ...] = ()  # of these: None where they could not be collected
+    severity: Outcome = Outcome.FAIL
+    products: frozenset[Product] = EVERY
+    several: bool = False  # makes no sense for a single host
+    configures: Area | None = None  # its changes belong to this area, or it judges what became of them
 
     @property
     def area(self) -> str:
-        """The module it stands in: ports, firewall, devices …"""
-        return self.function.__module__.rpartition(".")[2]
+        """Return the folder that the check is in: ports, firewall, ascend …"""
+        return self.function.__module__.split(".")[2]
 
     @property
     def explanation(self) -> str:
@@ -104,6 +105,8 @@ class Scribe:
         change: Change | None = None,
         culprit: Culprit | None = None,
     ) -> Finding:
+        if change and change.area is not self.check.configures:
+            raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
         return Finding(
             self.check.id, outcome, summary, host, device, rail, peer, expected, found, cause, remedy, evidence, change,
             culprit,
@@ -153,53 +156,44 @@ _Function = Callable[..., Iterator[Finding]]
 _REGISTERED: dict[str, Check] = {}
 
 
-def _register(
-    scope: str,
-    id_: str,
-    title: str,
-    severity: Outcome,
-    products: frozenset[Product],
-    several: bool,
-    optional: tuple[str, ...],
-) -> Callable[[_Function], _Function]:
-    def decorate(function: _Function) -> _Function:
-        if id_ in _REGISTERED:
-            raise ValueError(f"check id {id_} is used twice; ids are never reused")
-        code = function.__code__
-        needs = code.co_varnames[1 : code.co_argcount]
-        _REGISTERED[id_] = Check(id_, title, scope, severity, products, several, needs, optional, function)
-        return function
+class Declared(TypedDict, total=False):
+    """What a check may declare besides its id and title: fields of `Check`."""
 
-    return decorate
+    optional: tuple[str, ...]
+    severity: Outcome
+    products: frozenset[Product]
+    configures: Area | None
 
 
-def host_check(
-    id_: str,
-    title: str,
-    *,
-    severity: Outcome = Outcome.FAIL,
-    products: frozenset[Product] = EVERY,
-    optional: tuple[str, ...] = (),
-) -> Callable[[_Function], _Function]:
-    """Register a check of one host: `function(here: Here, section, …)`. `optional`: sections without which it can say
-    something, too; it gets None for those that could not be collected."""
-    return _register("host", id_, title, severity, products, several=False, optional=optional)
+def host_check(id_: str, title: str, **declared: Unpack[Declared]) -> Callable[[_Function], _Function]:
+    """Register a check of one host: `function(here: Here, section, …)`.
+
+    `optional`: sections without which it can say something, too; it gets None for those that could not be collected.
+    `configures`: the area of a check whose findings carry changes.
+    """
+    return _register(partial(Check, id_, title, "host", **declared))
 
 
 def cluster_check(
-    id_: str,
-    title: str,
-    *,
-    severity: Outcome = Outcome.FAIL,
-    products: frozenset[Product] = EVERY,
-    several: bool = True,
-    optional: tuple[str, ...] = (),
+    id_: str, title: str, *, several: bool = True, **declared: Unpack[Declared]
 ) -> Callable[[_Function], _Function]:
     """Register a check that compares hosts: `function(all_: All, section: Mapping[host, value], …)`.
 
-    `several`: one host alone gives nothing to compare, so the check is skipped there; `optional` as for host checks.
+    `several`: one host alone gives nothing to compare, so the check is skipped there; the others as for host checks.
     """
-    return _register("cluster", id_, title, severity, products, several, optional)
+    return _register(partial(Check, id_, title, "cluster", several=several, **declared))
+
+
+def _register(declared: Callable[[_Function, tuple[str, ...]], Check]) -> Callable[[_Function], _Function]:
+    def decorate(function: _Function) -> _Function:
+        code = function.__code__
+        check = declared(function, code.co_varnames[1 : code.co_argcount])
+        if check.id in _REGISTERED:
+            raise ValueError(f"check id {check.id} is used twice; ids are never reused")
+        _REGISTERED[check.id] = check
+        return function
+
+    return decorate
 
 
 @cache

@@ -29,7 +29,9 @@ _NOT_ASKED = "the inventory does not ask for it"
 _CLOUD_INIT = "'manage_etc_hosts' as True"
 
 
-@host_check("ENV101", "The cluster's names stand in /etc/hosts, where the inventory asks for that")
+@host_check(
+    "ENV101", "The cluster's names stand in /etc/hosts, where the inventory asks for that", configures=Area.ENVIRONMENT
+)
 def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables are often written with names, and without a name server each host
     needs the same lines. They stand between two comment lines of ours; nothing else of the file is touched.
@@ -62,7 +64,9 @@ def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
         yield _left_behind(here, f"our block in {HOSTS_FILE}", _change(here, HOSTS_FILE, text, after))
 
 
-@host_check("ENV102", "Limits for jobs stand in limits.d, where the inventory asks for that")
+@host_check(
+    "ENV102", "Limits for jobs stand in limits.d, where the inventory asks for that", configures=Area.ENVIRONMENT
+)
 def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
     """Why: RDMA pins memory, and a memlock limit of 64 KiB lets every registration fail; a rank of a large job holds
     thousands of sockets. pam_limits reads limits.d at the next login; services take LimitMEMLOCK= and LimitNOFILE= of
@@ -90,7 +94,12 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@host_check("ENV103", "A profile sets HCCL's variables, where the inventory asks for that", products=NPU)
+@host_check(
+    "ENV103",
+    "A profile sets HCCL's variables, where the inventory asks for that",
+    products=NPU,
+    configures=Area.ENVIRONMENT,
+)
 def profile_for_hccl(here: Here, environment: Environment, network: Network) -> Iterator[Finding]:
     """Why: ranks that differ in HCCL's ports, interface or timeouts hang or fail at connecting, and a variable that
     only some people's start scripts set is the usual reason. Login shells read /etc/profile.d; containers and services

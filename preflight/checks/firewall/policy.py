@@ -75,7 +75,7 @@ def _file_change(here: Here, file: BootFile) -> Change | None:
     return Change(here.host.name, Area.FIREWALL, kind, target, file.before, file.after, here.check.id)
 
 
-@host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",))
+@host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",), configures=Area.FIREWALL)
 def follows_policy(
     here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
@@ -164,7 +164,12 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
                        change=change)  # fmt: skip
 
 
-@host_check("FWL102", "The firewall follows the inventory's policy after a reboot, too", optional=("arrivals",))
+@host_check(
+    "FWL102",
+    "The firewall follows the inventory's policy after a reboot, too",
+    optional=("arrivals",),
+    configures=Area.FIREWALL,
+)
 def after_reboot(
     here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
@@ -210,6 +215,7 @@ def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
     "No rule of ours is left that the inventory does not want",
     severity=Outcome.WARN,
     optional=("arrivals",),
+    configures=Area.FIREWALL,
 )
 def no_leftovers(
     here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
@@ -247,6 +253,7 @@ def no_leftovers(
     "FWL104",
     "Connections between the hosts come through on the job's ports",
     optional=("firewall", "network", "sysctl"),
+    configures=Area.FIREWALL,
 )
 def connections_come_through(
     all_: All,

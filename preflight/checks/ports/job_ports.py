@@ -24,7 +24,7 @@ def said(ports: PortSet, how: str) -> str:
     return f"port {ports} is {how}" if len(ports) == 1 else f"ports {ports} are {how}"
 
 
-@host_check("PRT101", "The HCCL and job ports are reserved")
+@host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
 def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: an outgoing connection of any program may be given port 60005 as its source port, and the job that wants
     to listen there a second later fails to bind. Reserving keeps automatic port assignment away from a range and
@@ -59,7 +59,7 @@ def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too")
+@host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too", configures=Area.PORTS)
 def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: a value set by hand is gone after a reboot. What stands in files depends on who loads them: the boot knows
     the folders of sysctl.d(5), sysctl --system reads /etc/sysctl.conf after them, sysctl -p reads that file alone, and
@@ -147,7 +147,7 @@ def _too_long(here: Here, ports: PortSet) -> Finding:
     )  # fmt: skip
 
 
-@host_check("PRT103", "The HCCL and job ports are free", optional=("os",))
+@host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
 def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
     """Why: a job that finds one of its ports taken fails to bind, often on one host only, and the other hosts wait
     for it. A listener is easy to see; an outgoing connection that happens to use the port as its own end blocks a
@@ -206,7 +206,9 @@ def _who(socket: Socket) -> str:
     return f"{socket.state} to {socket.remote_address}:{socket.remote_port}" + (f", {process}" if process else "")
 
 
-@host_check("PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN)
+@host_check(
+    "PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN, configures=Area.PORTS
+)
 def enough_left(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: outgoing connections, and listeners of gloo and NCCL, get their ports from ip_local_port_range without what
     is reserved. Where that is most of the range, a busy host runs out: connect says EADDRNOTAVAIL, bind EADDRINUSE.

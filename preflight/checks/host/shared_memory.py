@@ -1,18 +1,17 @@
-"""Settings of a host that end jobs which other users, or other ways to start, do not see end."""
+"""Checks of /dev/shm: kept after a logout, open to all users, free of leftovers."""
 
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.checks.host.container import SHM_ENOUGH
 from preflight.facts.job import Job
-from preflight.facts.types import Limits, Os, Sysctl
+from preflight.facts.types import Limits, Os
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 NVIDIA = frozenset({Product.NVIDIA})
 FIRST_USER = 1000  # logind leaves root and the system's users alone
-FILES_OF_A_RANK = 65535
 _EVERYBODY, _STICKY = 0o777, 0o1000
 
 
@@ -71,39 +70,4 @@ def left_in_memory(here: Here, limits: Limits) -> Iterator[Finding]:
             f"{here.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and no "
             "process has them open",
             found=f"{shm.left_bytes} bytes", remedy=f"when no job runs, on {here.host.name}: rm /dev/shm/nccl-*",
-        )  # fmt: skip
-
-
-@host_check("HST133", "The stack of a process has a limit", severity=Outcome.WARN, products=NVIDIA)
-def stack(here: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: where the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8, and NCCL's
-    search for rings can overflow that: the job ends with a segmentation fault in libnccl.
-
-    By hand: ulimit -s   (in the way the job starts: through sshd, the scheduler or the container)
-
-    Mend: ulimit -s 8192 in the job's script; no stack unlimited in /etc/security/limits.d, LimitSTACK in units
-    """
-    if limits.stack_soft == -1:
-        yield here.bad(
-            f"{here.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB", expected="8 MiB",
-            found="unlimited", remedy="ulimit -s 8192 in the job's script",
-        )  # fmt: skip
-
-
-@host_check("HST134", "The host's table of open files has room for a job", severity=Outcome.WARN)
-def file_table(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: fs.file-max holds for all processes together. When it is reached nobody can open anything: "Too many open
-    files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may want 65535.
-
-    By hand: cat /proc/sys/fs/file-nr   (open, free, the most)
-
-    Mend: fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d
-    """
-    wanted = FILES_OF_A_RANK * max(1, len(here.host.devices))
-    free = sysctl.most_files - sysctl.open_files
-    if sysctl.most_files and free < wanted:
-        yield here.bad(
-            f"{here.host.name}: {free} more files can be opened on the host, and its ranks may want {wanted}",
-            expected=f"{wanted} or more", found=f"{sysctl.open_files} of {sysctl.most_files} are open",
-            remedy="sysctl -w fs.file-max=9223372036854775807, and the same in a file of /etc/sysctl.d",
         )  # fmt: skip

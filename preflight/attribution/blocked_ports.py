@@ -34,7 +34,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostVisits:
     """`cut_off`: a host that reaches none of several others, which are reached from elsewhere → its visits."""
 
     cut_off: dict[str, tuple[Visit, ...]]
@@ -42,7 +42,7 @@ class Lost:
     paths: tuple[Path, ...]
 
 
-def lost(rehearsal: Rehearsal) -> Lost:
+def lost(rehearsal: Rehearsal) -> LostVisits:
     """What died, by what it has in common: the host it came from, the host or ports it went to, else the path."""
     attending = {one.host: one for one in rehearsal.hosts if not one.error}
     visits = [one for one in rehearsal.visits if one.target in attending and one.tried]
@@ -55,7 +55,7 @@ def lost(rehearsal: Rehearsal) -> Lost:
         wall, left = _of_target(attending[target], [one for one in coming if one.source not in cut_off])
         walls += [wall] if wall else []
         alone += left
-    return Lost(cut_off, tuple(walls), tuple(_paths(alone, attending)))
+    return LostVisits(cut_off, tuple(walls), tuple(_paths(alone, attending)))
 
 
 def _cut_off(visits: Iterable[Visit], to: dict[str, list[Visit]]) -> dict[str, tuple[Visit, ...]]:

@@ -14,7 +14,7 @@ _SHOWN = 6  # checks whose findings are told as evidence
 _OF_ONE = ("device", "host", "link", "group")  # a finding about one of their members explains them
 
 
-class Way(StrEnum):
+class FailureMode(StrEnum):
     """In which way somebody fails; other facts explain each."""
 
     ALONE = "alone"  # before it met anybody, or by itself: it died, or stands still
@@ -23,7 +23,7 @@ class Way(StrEnum):
     WRONG = "wrong"
 
 
-_MEETING, _NETWORK, _ANY = {Way.TOGETHER}, {Way.TOGETHER, Way.SLOW}, set(Way)
+_MEETING, _NETWORK, _ANY = {FailureMode.TOGETHER}, {FailureMode.TOGETHER, FailureMode.SLOW}, set(FailureMode)
 
 
 @dataclass(frozen=True)
@@ -33,32 +33,32 @@ class Reason:
 
     check: str  # its id, or the start of several
     word: str
-    ways: Collection[Way]
+    ways: Collection[FailureMode]
     fabric: bool = False
 
 
 # What explains most comes first. Left out is what workers of the probe leave themselves when they are killed (NIC108,
 # NPU118): the facts were asked for after that.
 REASONS = (
-    Reason("HST101", "host not reached", {Way.ALONE, Way.TOGETHER}),
-    Reason("NPU116", "card lost", {Way.ALONE, Way.TOGETHER}),
-    Reason("NPU109", "device missing", {Way.ALONE, Way.TOGETHER}),
-    Reason("NPU119", "device node missing", {Way.ALONE}),
-    Reason("HST109", "device files closed", {Way.ALONE}),
-    Reason("HST111", "driver's files missing", {Way.ALONE}),
-    Reason("ENV110", "CANN not set up", {Way.ALONE}),
-    Reason("ENV107", "devices not visible", {Way.ALONE}),
-    Reason("GPU102", "GPU lost", {Way.ALONE, Way.TOGETHER}),
-    Reason("GPU121", "driver and its libraries do not suit", {Way.ALONE}),
-    Reason("GPU112", "fabric manager does not run", {Way.ALONE, Way.TOGETHER}),
-    Reason("GPU113", "fabric manager of another version", {Way.ALONE, Way.TOGETHER}),
-    Reason("GPU114", "GPU not in the NVLink fabric", {Way.ALONE, Way.TOGETHER}),
-    Reason("GPU110", "GPU closed to programs", {Way.ALONE}),
-    Reason("GPU111", "MIG is not as planned", {Way.ALONE, Way.TOGETHER}),
+    Reason("HST101", "host not reached", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("NPU116", "card lost", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("NPU109", "device missing", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("NPU119", "device node missing", {FailureMode.ALONE}),
+    Reason("HST109", "device files closed", {FailureMode.ALONE}),
+    Reason("HST111", "driver's files missing", {FailureMode.ALONE}),
+    Reason("ENV110", "CANN not set up", {FailureMode.ALONE}),
+    Reason("ENV107", "devices not visible", {FailureMode.ALONE}),
+    Reason("GPU102", "GPU lost", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("GPU121", "driver and its libraries do not suit", {FailureMode.ALONE}),
+    Reason("GPU112", "fabric manager does not run", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("GPU113", "fabric manager of another version", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("GPU114", "GPU not in the NVLink fabric", {FailureMode.ALONE, FailureMode.TOGETHER}),
+    Reason("GPU110", "GPU closed to programs", {FailureMode.ALONE}),
+    Reason("GPU111", "MIG is not as planned", {FailureMode.ALONE, FailureMode.TOGETHER}),
     Reason("GPU104", "GPU waits for a reset", _ANY),
     Reason("GPU107", "Xid", _ANY),
     Reason("GPU103", "errors of the GPU's memory", _ANY),
-    Reason("GPU101", "nvidia-smi does not answer", {Way.ALONE, Way.TOGETHER}),
+    Reason("GPU101", "nvidia-smi does not answer", {FailureMode.ALONE, FailureMode.TOGETHER}),
     Reason("NPU113", "device ill", _ANY),
     Reason("NPU117", "alarm of the chip", _ANY),
     Reason("NPU107", "link down", _MEETING, fabric=True),
@@ -94,16 +94,16 @@ REASONS = (
     Reason("NPU125", "wrong rank table", _MEETING),
     Reason("NPU127", "wrong rank table", _MEETING),
     Reason("ENV117", "variables of NCCL differ", _MEETING),
-    Reason("NIC104", "link at a lower speed", {Way.SLOW}, fabric=True),
-    Reason("RDM103", "RDMA port at a lower speed", {Way.SLOW}, fabric=True),
+    Reason("NIC104", "link at a lower speed", {FailureMode.SLOW}, fabric=True),
+    Reason("RDM103", "RDMA port at a lower speed", {FailureMode.SLOW}, fabric=True),
     Reason("RDM108", "RDMA link flaps", _NETWORK, fabric=True),
-    Reason("GPU115", "NVLinks missing or slow", {Way.TOGETHER, Way.SLOW}),
-    Reason("GPU117", "no NVLink between GPUs", {Way.TOGETHER, Way.SLOW}),
-    Reason("GPU105", "slowed down by heat or power", {Way.SLOW}),
-    Reason("GPU106", "PCIe lanes missing", {Way.SLOW}),
-    Reason("RDM110", "PCI bridges redirect", {Way.TOGETHER, Way.SLOW, Way.WRONG}, fabric=True),
-    Reason("RDM111", "the IOMMU translates", {Way.TOGETHER, Way.SLOW, Way.WRONG}, fabric=True),
-    Reason("RDM109", "RDMA does not reach the GPUs' memory", {Way.TOGETHER, Way.SLOW}, fabric=True),
+    Reason("GPU115", "NVLinks missing or slow", {FailureMode.TOGETHER, FailureMode.SLOW}),
+    Reason("GPU117", "no NVLink between GPUs", {FailureMode.TOGETHER, FailureMode.SLOW}),
+    Reason("GPU105", "slowed down by heat or power", {FailureMode.SLOW}),
+    Reason("GPU106", "PCIe lanes missing", {FailureMode.SLOW}),
+    Reason("RDM110", "PCI bridges redirect", {FailureMode.TOGETHER, FailureMode.SLOW, FailureMode.WRONG}, fabric=True),
+    Reason("RDM111", "the IOMMU translates", {FailureMode.TOGETHER, FailureMode.SLOW, FailureMode.WRONG}, fabric=True),
+    Reason("RDM109", "RDMA does not reach the GPUs' memory", {FailureMode.TOGETHER, FailureMode.SLOW}, fabric=True),
     Reason("NIC103", "no error correction", _NETWORK, fabric=True),
     Reason("NIC102", "optics out of limits", _NETWORK, fabric=True),
     Reason("NIC101", "link flaps", _NETWORK, fabric=True),
@@ -111,18 +111,18 @@ REASONS = (
     Reason("NIC107", "flow control differs", _NETWORK, fabric=True),
     Reason("NIC105", "cabled in another way", _NETWORK, fabric=True),
     Reason("PNG103", "pings over HCCS lost", _NETWORK, fabric=True),
-    Reason("NPU124", "topology differs", {Way.SLOW}, fabric=True),
-    Reason("HST116", "processors kept busy", {Way.SLOW, Way.TOGETHER}),
-    Reason("PRB112", "copies slow or wrong", {Way.SLOW, Way.WRONG}),
-    Reason("PRB111", "computes slowly or wrongly", {Way.SLOW, Way.WRONG}),
-    Reason("PRB118", "processors slow or busy", {Way.SLOW, Way.TOGETHER}),
+    Reason("NPU124", "topology differs", {FailureMode.SLOW}, fabric=True),
+    Reason("HST116", "processors kept busy", {FailureMode.SLOW, FailureMode.TOGETHER}),
+    Reason("PRB112", "copies slow or wrong", {FailureMode.SLOW, FailureMode.WRONG}),
+    Reason("PRB111", "computes slowly or wrongly", {FailureMode.SLOW, FailureMode.WRONG}),
+    Reason("PRB118", "processors slow or busy", {FailureMode.SLOW, FailureMode.TOGETHER}),
     Reason("NPU120", "driver and firmware do not suit", _ANY),
     Reason("ENV105", "variables of HCCL", _MEETING),
     Reason("ENV106", "variables of HCCL differ", _MEETING),
-    Reason("VER", "versions", {Way.ALONE, Way.TOGETHER, Way.WRONG}),
-    Reason("GPU119", "drivers differ", {Way.ALONE, Way.TOGETHER, Way.WRONG}),
-    Reason("GPU108", "device in use", {Way.ALONE, Way.TOGETHER, Way.SLOW}),
-    Reason("NPU114", "device in use", {Way.ALONE, Way.TOGETHER, Way.SLOW}),
+    Reason("VER", "versions", {FailureMode.ALONE, FailureMode.TOGETHER, FailureMode.WRONG}),
+    Reason("GPU119", "drivers differ", {FailureMode.ALONE, FailureMode.TOGETHER, FailureMode.WRONG}),
+    Reason("GPU108", "device in use", {FailureMode.ALONE, FailureMode.TOGETHER, FailureMode.SLOW}),
+    Reason("NPU114", "device in use", {FailureMode.ALONE, FailureMode.TOGETHER, FailureMode.SLOW}),
 )
 
 # Of two devices: one answers for the other's address, also where nobody uses it.
@@ -148,7 +148,7 @@ class Why:
 def why(
     cluster: Cluster,
     one: Located,
-    way: Way,
+    way: FailureMode,
     backend: str,
     causes: Sequence[Finding] | None,
     *,
@@ -190,7 +190,7 @@ def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tup
     return named.pop() if len(named) == 1 else None
 
 
-def _may(reason: Reason, cause: Finding, way: Way, backend: str) -> bool:
+def _may(reason: Reason, cause: Finding, way: FailureMode, backend: str) -> bool:
     told = cause.outcome in (Outcome.FAIL, Outcome.WARN)
     applies = way in reason.ways and not (reason.fabric and backend == "gloo")
     return told and applies and cause.check.startswith(reason.check)

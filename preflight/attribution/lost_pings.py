@@ -15,15 +15,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from preflight.attribution.ping_partitions import Part, Parts
-from preflight.attribution.ping_types import Cause, End, Kind, Pair, Place, Places, end, is_direct, is_lost, own
+from preflight.attribution.ping_partitions import ReachablePart, ReachableParts
+from preflight.attribution.ping_types import (
+    Attachment,
+    Attachments,
+    Cause,
+    Kind,
+    Pair,
+    PingEnd,
+    end,
+    is_direct,
+    is_lost,
+    own,
+)
 from preflight.facts.types import Ping
 
-_NOWHERE = Place()
-ByEnd = Mapping[End, Sequence[Pair]]
+_NOWHERE = Attachment()
+ByEnd = Mapping[PingEnd, Sequence[Pair]]
 
 
-def causes(pings: Sequence[Ping], places: Places, lost: Callable[[Ping], bool] = is_lost) -> list[Cause]:
+def causes(pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool] = is_lost) -> list[Cause]:
     """The causes of the lost ones of `pings`, but for those of devices whose link is down, widest first."""
     if not any(map(lost, pings)):
         return []
@@ -33,12 +44,12 @@ def causes(pings: Sequence[Ping], places: Places, lost: Callable[[Ping], bool] =
 class _Count:
     """The pairs that are still to be explained; each step takes away those it explains."""
 
-    def __init__(self, pings: Sequence[Ping], places: Places, lost: Callable[[Ping], bool]) -> None:
+    def __init__(self, pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool]) -> None:
         self._lost = lost
         self._places = places
         self._pings: dict[Pair, list[Ping]] = defaultdict(list)
         self._could_not_ask = {own(ping) for ping in pings if ping.error}
-        known: dict[tuple[str, str], End] = {}  # a peer's end by its words: many ping the same
+        known: dict[tuple[str, str], PingEnd] = {}  # a peer's end by its words: many ping the same
         for ping in pings:
             if ping.sent and not ping.error:
                 one, words = own(ping), (ping.peer, ping.address)
@@ -48,8 +59,10 @@ class _Count:
         down = {pair for pair in bad if any(self._place(it).down for it in pair)}
         self._bad = bad - down
         self._left = dict.fromkeys(pair for pair in self._pings if pair not in down)
-        self._ends: dict[End, list[Pair]] | None = None  # what `_by_end` says, as long as it is true
-        self._parts: Parts | None = None  # of devices; known where some are well, and have no answer of each other
+        self._ends: dict[PingEnd, list[Pair]] | None = None  # what `_by_end` says, as long as it is true
+        self._parts: ReachableParts | None = (
+            None  # of devices; known where some are well, and have no answer of each other
+        )
 
     def causes(self) -> list[Cause]:
         steps = (self._gateways, self._partitions, self._gateways_of_some, self._fabric, self._rails, self._hosts,
@@ -69,7 +82,7 @@ class _Count:
         pings = [ping for pair in pairs for ping in self._pings[pair]]
         return Cause(kind, names, device, tuple(filter(self._lost, pings)), len(pings), part=part)
 
-    def _place(self, device: End) -> Place:
+    def _place(self, device: PingEnd) -> Attachment:
         return self._places.get(device, _NOWHERE)
 
     def _all_bad(self, pairs: Collection[Pair]) -> bool:
@@ -112,22 +125,22 @@ class _Count:
             if pairs:
                 yield self._cause("silent", pairs, address)
 
-    def _unheard(self, by_end: ByEnd) -> Iterator[tuple[End, dict[End, Pair], list[End]]]:
+    def _unheard(self, by_end: ByEnd) -> Iterator[tuple[PingEnd, dict[PingEnd, Pair], list[PingEnd]]]:
         """Each gateway with its users, and those of them who had not all its answers."""
         for gateway in sorted(one for one in by_end if one.is_gateway):
             users = {_other(pair, gateway): pair for pair in by_end[gateway]}
             yield gateway, users, [device for device, pair in users.items() if pair in self._bad]
 
-    def _reaches_somebody(self, device: End, by_end: ByEnd) -> bool:
+    def _reaches_somebody(self, device: PingEnd, by_end: ByEnd) -> bool:
         """Another device; or, where it pinged none, its gateway with a part of the packets."""
         peers = [pair for pair in by_end[device] if not any(it.is_gateway for it in pair)]
         if peers:
             return not self._all_bad(peers)
         return any(ping.received for pair in by_end[device] for ping in self._pings[pair])
 
-    def _cut_off(self, devices: Sequence[End], by_end: ByEnd, *, least: int) -> list[Pair]:
+    def _cut_off(self, devices: Sequence[PingEnd], by_end: ByEnd, *, least: int) -> list[Pair]:
         """The pairs with devices of other subnets, if all are bad and `least` of these devices reach somebody else."""
-        behind: dict[Pair, End] = {}
+        behind: dict[Pair, PingEnd] = {}
         for device in devices:
             own = self._place(device).subnet
             for pair in by_end[device]:
@@ -139,7 +152,7 @@ class _Count:
         return list(behind) if self._all_bad(behind) and len(good) >= least else []
 
     @cached_property
-    def _well(self) -> set[End]:
+    def _well(self) -> set[PingEnd]:
         """Devices that reach another one."""
         return {
             one for one, pairs in self._by_end().items()
@@ -166,24 +179,24 @@ class _Count:
                 return
             lost = {pair: len(self._pings[pair]) for pair in silent}
             reached = (pair for pair in self._left if is_direct(pair) and self._reached(pair))
-            parts = Parts((lambda device: device.host) if by_host else (lambda device: device), lost, reached)
+            parts = ReachableParts((lambda device: device.host) if by_host else (lambda device: device), lost, reached)
             self._parts = None if by_host else parts
             found = [(part, [pair for pair in silent if part.ends_at(pair)]) for part in parts.named()]
             found = [(part, [*pairs, *self._gateways_beyond(part)]) for part, pairs in found]
             for part, pairs in found:
                 yield self._partition(part, pairs)
 
-    def _partition(self, part: Part, pairs: Collection[Pair]) -> Cause:
+    def _partition(self, part: ReachablePart, pairs: Collection[Pair]) -> Cause:
         devices = {device for device in self._well if part.has(device)}
         rails = {device.device for device in devices}
         cause = self._cause("partition", pairs, *self._leaves(devices), device=rails.pop() if len(rails) == 1 else None)
         members, others = (tuple(map(str, sorted(them))) for them in (part.members, part.others))
         return replace(cause, members=members, others=others)
 
-    def _gateways_beyond(self, part: Part) -> Iterator[Pair]:
+    def _gateways_beyond(self, part: ReachablePart) -> Iterator[Pair]:
         """The pairs of one side with gateways that answer nobody there, and some of the other side."""
-        asking: dict[End, list[tuple[End, Pair]]] = defaultdict(list)
-        answered: dict[End, list[End]] = defaultdict(list)
+        asking: dict[PingEnd, list[tuple[PingEnd, Pair]]] = defaultdict(list)
+        answered: dict[PingEnd, list[PingEnd]] = defaultdict(list)
         for pair in self._left:
             if not is_direct(pair):
                 gateway, device = pair if pair[0].is_gateway else pair[::-1]
@@ -196,7 +209,7 @@ class _Count:
                 if any(map(there, answered[gateway])) and not any(map(here, answered[gateway])):
                     yield from (pair for device, pair in those if here(device))
 
-    def _leaves(self, devices: set[End]) -> list[str]:
+    def _leaves(self, devices: set[PingEnd]) -> list[str]:
         """The leaves behind which just these devices are, of those that reach anybody."""
         inside = {self._place(device).leaf for device in devices}
         outside = {self._place(device).leaf for device in self._well - devices}
@@ -251,7 +264,7 @@ class _Count:
             for one, pairs in sorted(by_end.items())
             if not one.is_gateway and len(pairs) > 1 and self._all_bad(pairs)
         ]
-        on_rail: dict[int, set[End]] = defaultdict(set)
+        on_rail: dict[int, set[PingEnd]] = defaultdict(set)
         for one, _ in named:
             on_rail[one.device].add(one)
         for one, pairs in named:
@@ -291,5 +304,5 @@ class _Count:
             yield self._cause("link", [pair], *map(str, pair), part=part)
 
 
-def _other(pair: Pair, one: End) -> End:
+def _other(pair: Pair, one: PingEnd) -> PingEnd:
     return pair[1] if pair[0] == one else pair[0]

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from preflight.attribution.localiser.evidence import weigh
 from preflight.attribution.localiser.rules import FAILURES_APART, Rules
 from preflight.attribution.localiser.types import Group, GroupOutcome, GroupResult, Member, Test
-from preflight.attribution.ping_types import End, Pair
+from preflight.attribution.ping_types import Pair, PingEnd
 
 
 @dataclass(frozen=True)
-class Part:
+class ReachablePart:
     """Hosts, or devices, that reach each other and none of the `others`."""
 
     members: Group
     others: Group
 
-    def has(self, device: End) -> bool:
+    def has(self, device: PingEnd) -> bool:
         return device in self.members or device.host in self.members
 
-    def is_without(self, device: End) -> bool:
+    def is_without(self, device: PingEnd) -> bool:
         """Whether it is one of the others."""
         return device in self.others or device.host in self.others
 
@@ -34,11 +34,11 @@ class Part:
         return (self.has(one) and self.is_without(other)) or (self.has(other) and self.is_without(one))
 
 
-class Parts:
+class ReachableParts:
     """What the localiser makes of pings between devices; `member`: the device itself, or its host, of which one rail is
     enough to reach another. `lost`: pairs of whose pings nothing came back, with their number."""
 
-    def __init__(self, member: Callable[[End], Member], lost: Mapping[Pair, int], reached: Iterable[Pair]) -> None:
+    def __init__(self, member: Callable[[PingEnd], Member], lost: Mapping[Pair, int], reached: Iterable[Pair]) -> None:
         self._member = member
         together = {frozenset(map(member, pair)) for pair in reached}
         passed = {group: GroupResult(Test(group), GroupOutcome.PASS) for group in together if len(group) == 2}
@@ -56,12 +56,12 @@ class Parts:
                 results += [well[one] for one in group]
         self._rules = Rules(list(well), weigh(results))
 
-    def joined(self, one: End, other: End) -> bool:
+    def joined(self, one: PingEnd, other: PingEnd) -> bool:
         """Whether a chain of pings that came back leads from one to the other."""
         island = self._rules.evidence.island
         return bool(island(self._member(one)) == island(self._member(other)))
 
-    def named(self) -> list[Part]:
+    def named(self) -> list[ReachablePart]:
         """Each part that is not larger than all it does not reach: what is cut off. Equals are all named."""
         islands = self._rules.islands
         apart: dict[Member, set[Member]] = defaultdict(set)
@@ -69,23 +69,23 @@ class Parts:
             for one in ends:
                 apart[one] |= ends - {one}
         return _of_all_rails(
-            Part(frozenset(islands[island]), frozenset().union(*(islands[other] for other in others)))
+            ReachablePart(frozenset(islands[island]), frozenset().union(*(islands[other] for other in others)))
             for island, others in apart.items()
             if any(len(islands[other]) >= len(islands[island]) for other in others)
         )
 
 
-def _of_all_rails(parts: Iterable[Part]) -> list[Part]:
+def _of_all_rails(parts: Iterable[ReachablePart]) -> list[ReachablePart]:
     """Devices that are cut off from those of the same hosts on several rails are one part."""
-    rails: dict[tuple[Group, Group], list[Part]] = defaultdict(list)
+    rails: dict[tuple[Group, Group], list[ReachablePart]] = defaultdict(list)
     for part in parts:
         rails[_hosts(part.members), _hosts(part.others)].append(part)
     whole = (
-        Part(frozenset().union(*(it.members for it in those)), frozenset().union(*(it.others for it in those)))
+        ReachablePart(frozenset().union(*(it.members for it in those)), frozenset().union(*(it.others for it in those)))
         for those in rails.values()
     )
     return sorted(whole, key=lambda part: sorted(part.members))
 
 
 def _hosts(members: Collection[Member]) -> Group:
-    return frozenset(one.host if isinstance(one, End) else one for one in members)
+    return frozenset(one.host if isinstance(one, PingEnd) else one for one in members)

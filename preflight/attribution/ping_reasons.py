@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from preflight.attribution.ping_types import GATEWAY, End, end, own
+from preflight.attribution.ping_types import GATEWAY, PingEnd, end, own
 from preflight.facts.types import Ping
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -66,7 +66,7 @@ def _concerns(finding: Finding, ping: Ping) -> bool:
     return any(_is_at(finding, one) for one in ends if one.device != GATEWAY)
 
 
-def _is_at(finding: Finding, place: End) -> bool:
+def _is_at(finding: Finding, place: PingEnd) -> bool:
     if finding.host == place.host:
         return finding.device in (None, place.device)
     return finding.check in _ADDRESS_OF and finding.peer == str(place)

@@ -10,7 +10,7 @@ Kind = Literal["silent", "gateway", "partition", "fabric", "rail", "host", "devi
 GATEWAY = -1  # in the place of a device's index
 
 
-class End(NamedTuple):
+class PingEnd(NamedTuple):
     """A device, or a gateway by its address."""
 
     host: str
@@ -24,7 +24,7 @@ class End(NamedTuple):
         return f"gateway {self.host}" if self.is_gateway else f"{self.host}/{self.device}"
 
 
-Pair = tuple[End, End]
+Pair = tuple[PingEnd, PingEnd]
 
 
 def is_direct(pair: Pair) -> bool:
@@ -33,7 +33,7 @@ def is_direct(pair: Pair) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Attachment:
     """Where a device is: the switch it hangs on ("": not known), its subnet as address and mask (None: not known), and
     whether its link is known to be down."""
 
@@ -42,7 +42,7 @@ class Place:
     down: bool = False
 
 
-Places = Mapping[tuple[str, int], Place]  # by host and device
+Attachments = Mapping[tuple[str, int], Attachment]  # by host and device
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Cause:
     part: bool = False
 
 
-def end(ping: Ping) -> End:
+def end(ping: Ping) -> PingEnd:
     """Who was pinged."""
     host, slash, device = ping.peer.rpartition("/")
-    return End(host, int(device)) if slash and device.isdecimal() else End(ping.address, GATEWAY)
+    return PingEnd(host, int(device)) if slash and device.isdecimal() else PingEnd(ping.address, GATEWAY)
 
 
-def own(ping: Ping) -> End:
-    return End(ping.host, ping.device)
+def own(ping: Ping) -> PingEnd:
+    return PingEnd(ping.host, ping.device)
 
 
 def is_lost(ping: Ping) -> bool:

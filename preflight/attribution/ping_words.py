@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.attribution.ping_types import Cause, End, end, own
+from preflight.attribution.ping_types import Cause, PingEnd, end, own
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _said(cause: Cause, pings: str) -> tuple[str, str]:
             how = f"answers not all {pings}" if any(it.received for it in cause.lost) else f"does not answer {pings}"
             return f"gateway {between} {how} of {whom}", "they reach others; a gateway may refuse ICMP, or limit it"
         case "device":
-            device = End(cause.names[0], cause.device or 0)
+            device = PingEnd(cause.names[0], cause.device or 0)
             peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
             silent = not any(ping.received for ping in cause.lost)
             lost = f"loses all {pings}" if silent else f"loses {pings}"

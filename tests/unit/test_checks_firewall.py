@@ -13,7 +13,7 @@ from preflight.facts.types import Missing
 from preflight.model.ports import PortSet
 from preflight.rules.firewall import blocked_connections
 from preflight.rules.firewall.dialects import firewalld, iptables, nft, ufw
-from preflight.rules.firewall.rules import EVERY_PORT, Rule, judge
+from preflight.rules.firewall.rules import EVERY_PORT, FirewallRule, judge
 from tests.unit.apply_to_facts import zone_file
 
 NET = IPv4Network("10.1.0.0/16")
@@ -21,7 +21,7 @@ SIX = IPv6Network("fd00:1::/64")
 PORTS = PortSet.parse("29500,60000-60031")
 
 
-def outcome(rule: Rule, policy: str = "accept", network: IPv4Network | IPv6Network = NET) -> str:
+def outcome(rule: FirewallRule, policy: str = "accept", network: IPv4Network | IPv6Network = NET) -> str:
     """The ports that are closed; "?" in front: in doubt, because the rule has conditions that cannot be judged."""
     seen = judge([rule], policy, network, PORTS)
     return str(seen.closed) if seen.closed else f"?{seen.doubtful}" if seen.doubtful else ""

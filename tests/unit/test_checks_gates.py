@@ -20,7 +20,7 @@ from preflight.facts.types import HostFacts, Interface, Network
 from preflight.model.ports import PortSet
 from preflight.rules.firewall import blocked_connections, persistent_rules
 from preflight.rules.firewall.dialects import firewalld, iptables, nft, ufw
-from preflight.rules.firewall.gate_inputs import Place
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates, iptables_gate
 from preflight.rules.firewall.rules import Source
 from tests.unit.apply_to_facts import zone_file
@@ -31,12 +31,12 @@ LOGINS = [None, Login("192.0.2.2", 22), Login("192.0.2.1", 22)]
 BARE = Firewall(True, (), None, None, False, False, (), ())
 
 
-def place(firewall: Firewall, network: Network | None = None) -> Place:
+def place(firewall: Firewall, network: Network | None = None) -> GateInputs:
     case = scene({})
     facts = case.facts.hosts["node01"]
     assert isinstance(facts, HostFacts)
     host = replace(case.cluster.hosts[0], nic=None if network else "eth0")
-    return Place(case.cluster, host, firewall, network or facts.network, facts.sysctl)  # type: ignore[arg-type]
+    return GateInputs(case.cluster, host, firewall, network or facts.network, facts.sysctl)  # type: ignore[arg-type]
 
 
 def chain(*rules: str) -> NftChain:
@@ -152,7 +152,7 @@ def two_nics() -> Network:
     return Network(tuple(Interface(name, True, 1500, "", (address,)) for name, address in names.items()), ())
 
 
-def zoned(*zones: Zone) -> Place:
+def zoned(*zones: Zone) -> GateInputs:
     return place(replace(BARE, firewalld=Firewalld((1, 3, 3), "public", zones, {})), two_nics())
 
 

@@ -12,7 +12,7 @@ from preflight.model.finding import Finding
 
 
 @dataclass(frozen=True)
-class Lost:
+class MissingCards:
     """Cards that only one side knows, by bus id. `on_pci`: the PCI bus has it and npu-smi has not; `devices`: the
     device nodes that are left without a chip, where each must be one of those."""
 
@@ -24,15 +24,15 @@ class Lost:
         return bool(self.on_pci or self.in_npu_smi)
 
 
-def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> Lost:
+def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
     """Nothing, too, where the PCI bus or the chips' places on it are not known."""
     chips = {chip.bus.lower(): chip.device for chip in npu_smi.chips if chip.bus}
     if nodes is None or not nodes.accelerators.value or len(chips) < len(npu_smi.chips):
-        return Lost()
+        return MissingCards()
     on_pci = {card.bus.lower() for card in nodes.accelerators.value}
     missing = sorted(on_pci - set(chips))
     orphans = sorted(node_ids(nodes) - set(chips.values()))
-    return Lost(
+    return MissingCards(
         tuple(missing), tuple(sorted(set(chips) - on_pci)), tuple(orphans) if len(orphans) == len(missing) else ()
     )
 

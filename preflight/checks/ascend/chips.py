@@ -144,15 +144,15 @@ def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
 
 
 @dataclass
-class _Seen:
+class _PairLinks:
     """Of a pair of devices: how many hosts tell a link, and how many have which fast one."""
 
     hosts: int = 0
     fast: Counter[str] = field(default_factory=Counter)
 
 
-def _seen(links: Iterable[_Links]) -> Mapping[tuple[int, int], _Seen]:
-    seen: dict[tuple[int, int], _Seen] = defaultdict(_Seen)
+def _seen(links: Iterable[_Links]) -> Mapping[tuple[int, int], _PairLinks]:
+    seen: dict[tuple[int, int], _PairLinks] = defaultdict(_PairLinks)
     for of_host in links:
         for pair, link in of_host.items():
             seen[pair].hosts += 1

@@ -13,7 +13,7 @@ _ABSENT = "Optical module is not present"  # what hccn_tool says instead of an a
 
 
 @dataclass(frozen=True)
-class Trouble:
+class OpticsFault:
     """`what` reads alike for devices with the same trouble; the values are in `seen`. `dark`: too little arrives."""
 
     what: str
@@ -57,7 +57,7 @@ def cause_of_no_link(device: NicDevice | None) -> str:
     return "the port has no error correction (no FEC mode)" if device.fec.value == "no" else ""
 
 
-def troubles(optics: Optics) -> list[Trouble]:
+def troubles(optics: Optics) -> list[OpticsFault]:
     """What is outside the module's limits, the worst first."""
     dark = [
         *_beyond("receives too little light", optics.rx_power, optics.rx_band, too_low=True),
@@ -71,17 +71,17 @@ def troubles(optics: Optics) -> list[Trouble]:
     flags = {"Rx LoS": optics.rx_los, "Tx LoS": optics.tx_los, "Rx LoL": optics.rx_lol, "Tx LoL": optics.tx_lol}
     if set_ := [f"{name} {value:#x}" for name, value in flags.items() if value]:
         if dark:
-            found[0] = Trouble(found[0].what, f"{found[0].seen}, {', '.join(set_)}", dark=True)
+            found[0] = OpticsFault(found[0].what, f"{found[0].seen}, {', '.join(set_)}", dark=True)
         else:  # flags stay set until they are read once: alone they may tell of the past
-            found.insert(0, Trouble("tells of a lost signal", ", ".join(set_)))
+            found.insert(0, OpticsFault("tells of a lost signal", ", ".join(set_)))
     band = optics.temperature_band
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"
-        found.append(Trouble(f"is too {word}", f"{optics.temperature:g} °C of {band.low:g} to {band.high:g}"))
+        found.append(OpticsFault(f"is too {word}", f"{optics.temperature:g} °C of {band.low:g} to {band.high:g}"))
     return found
 
 
-def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too_low: bool) -> Iterator[Trouble]:
+def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too_low: bool) -> Iterator[OpticsFault]:
     lanes = {
         lane: power for lane, power in enumerate(powers)
         if power is not None and band and (power < band.low if too_low else power > band.high)
@@ -90,7 +90,7 @@ def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too
         limit = f"at least {band.low:g}" if too_low else f"at most {band.high:g}"
         values = ", ".join(f"{power:g}" for power in lanes.values())
         named = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes))}"
-        yield Trouble(f"{what} on {named}", f"{values} mW, {limit}", dark=too_low)
+        yield OpticsFault(f"{what} on {named}", f"{values} mW, {limit}", dark=too_low)
 
 
 def _tells(optics: Optics) -> bool:

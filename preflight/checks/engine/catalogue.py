@@ -21,7 +21,7 @@ _LARGEST = 16 << 20  # bytes of what is kept; all checks have 130 KB
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckEntry:
     """One check in words; `products` are those it applies to, `several` that a single host is nothing to compare."""
 
     id: str
@@ -36,14 +36,14 @@ class Entry:
     explanation: str
 
 
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, CheckEntry]:
     """Every check by id, sorted."""
     sources = sorted([str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in _modules())
     kept = cache_home() / f"checks-{zlib.crc32(bytes(FOLDER)):08x}.json"  # of this installation
     try:
         saved = json.loads(read_bounded(kept, _LARGEST))
         if saved["sources"] == sources:
-            return {row["id"]: Entry(**row) for row in saved["entries"]}
+            return {row["id"]: CheckEntry(**row) for row in saved["entries"]}
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not there, or of another version
     entries = _ask()
@@ -56,7 +56,7 @@ def _modules() -> Iterator[Path]:
         yield from (Path(folder, name) for name in names if name.endswith(".py"))
 
 
-def _ask() -> dict[str, Entry]:
+def _ask() -> dict[str, CheckEntry]:
     from preflight.checks.engine.registry import EVERY, NPU, Check, all_checks
 
     def for_whom(check: Check) -> str:
@@ -65,7 +65,7 @@ def _ask() -> dict[str, Entry]:
         return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
 
     return {
-        check.id: Entry(
+        check.id: CheckEntry(
             check.id, check.area, check.title, check.scope, check.severity.value, sorted(check.products),
             for_whom(check), check.several, list(check.needs), check.explanation,
         )

@@ -22,7 +22,7 @@ _AIV_SECONDS = 1091
 
 
 @dataclass(frozen=True)
-class Told:
+class JobVariables:
     """The variables of one host's jobs."""
 
     variables: Mapping[str, str]
@@ -91,7 +91,7 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: what the finding says, in the jobs' start script, the profile or the container's environment
     """
-    told = Told(job.variables, here.cluster.product)
+    told = JobVariables(job.variables, here.cluster.product)
     for outcome, problem, remedy in (*_excluding(told), *waiting("HCCL", job.variables), *_times(told)):
         yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
 
@@ -99,7 +99,7 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
 Problem = tuple[Outcome, str, str]  # outcome, what is wrong, what to do
 
 
-def _excluding(told: Told) -> Iterator[Problem]:
+def _excluding(told: JobVariables) -> Iterator[Problem]:
     pcie, roce = (told.get(name) for name in _SWITCHES)
     known = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 speaks
     if known and (pcie, roce) not in _SUPPORTED:
@@ -141,7 +141,7 @@ def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
         yield Outcome.WARN, problem, "unset one of the two"
 
 
-def _times(told: Told) -> Iterator[Problem]:
+def _times(told: JobVariables) -> Iterator[Problem]:
     connect, running, event = (told.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"
@@ -205,7 +205,7 @@ def inventory_ports(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
     """
-    told, planned = Told(job.variables, here.cluster.product), here.cluster.hccl_ports
+    told, planned = JobVariables(job.variables, here.cluster.product), here.cluster.hccl_ports
     ranges, first = told.get("HCCL_HOST_SOCKET_PORT_RANGE"), told.number("HCCL_IF_BASE_PORT")
     if ranges == "auto" or here.cluster.hccl_host_range == "auto":
         agree = not ranges or ranges == here.cluster.hccl_host_range

@@ -12,7 +12,7 @@ from preflight.facts.job import Job
 from preflight.facts.quote import quote
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
-from preflight.rules.nics.hccl_nic import Choice, choose
+from preflight.rules.nics.hccl_nic import NicChoice, choose
 
 _FILE = "HCCL_WHITELIST_FILE"
 _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
@@ -29,7 +29,7 @@ def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network])
     Mend: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
-    wanted = {str(one.address.ip): name for name, one in chosen.items() if isinstance(one, Choice)}
+    wanted = {str(one.address.ip): name for name, one in chosen.items() if isinstance(one, NicChoice)}
     for host, seen in job.items():
         path = seen.variables.get(_FILE, "")
         if seen.variables.get("HCCL_WHITELIST_DISABLE") != "0" or not path:

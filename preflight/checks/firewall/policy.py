@@ -16,7 +16,7 @@ from preflight.model.outcome import Outcome
 from preflight.rules.firewall import blocked_connections, disabling, persistent_rules
 from preflight.rules.firewall.blocked_connections import Loss
 from preflight.rules.firewall.gate import Gate
-from preflight.rules.firewall.gate_inputs import Place
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates
 from preflight.rules.firewall.persistent_rules import BootFile
 
@@ -24,11 +24,11 @@ _CONFIGURE = "preflight configure-firewall"
 BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
-def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> Place:
-    return Place(here.cluster, here.host, firewall, network, sysctl, arrivals.tries if arrivals else ())
+def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> GateInputs:
+    return GateInputs(here.cluster, here.host, firewall, network, sysctl, arrivals.tries if arrivals else ())
 
 
-def _not_judged(here: Here, place: Place) -> Finding | None:
+def _not_judged(here: Here, place: GateInputs) -> Finding | None:
     """The finding where there is nothing to judge."""
     policy, name = here.cluster.firewall, here.host.name
     if policy is FirewallPolicy.LEAVE:
@@ -276,7 +276,7 @@ def connections_come_through(
         tries = arrivals[host.name].tries
         yield from _not_tried(all_, host.name, tries)
         wall, seen, kernel = firewall[host.name], network[host.name], sysctl[host.name]
-        place = Place(all_.cluster, host, wall, seen, kernel, tries) if wall and seen and kernel else None
+        place = GateInputs(all_.cluster, host, wall, seen, kernel, tries) if wall and seen and kernel else None
         losses += blocked_connections.losses(host.name, tries, place)
     cut_off = blocked_connections.senders_cut_off(losses, {host.name: arrivals[host.name].tries for host in all_.hosts})
     for source, own in cut_off.items():

@@ -12,7 +12,7 @@ from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.nics import library_nics
-from preflight.rules.nics.hccl_nic import FIRST, Choice, choose
+from preflight.rules.nics.hccl_nic import FIRST, NicChoice, choose
 
 _EXACTLY = "export {0}_SOCKET_IFNAME==NIC in the jobs' environment (the second = means: exactly this one)"
 HCCL, NCCL = (Library(name, _EXACTLY.format(name)) for name in ("HCCL", "NCCL"))
@@ -91,10 +91,10 @@ def reached_by_gloo(
 
     Mend: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
     """
-    chosen: dict[str, Choice | str] = {}
+    chosen: dict[str, NicChoice | str] = {}
     for host in all_.hosts:
         choice = library_nics.gloo(job[host.name].variables, network[host.name], names[host.name].hostname)
-        by_itself = isinstance(choice, Choice) and choice.why == library_nics.BY_NAME
+        by_itself = isinstance(choice, NicChoice) and choice.why == library_nics.BY_NAME
         if choice is not None and not (by_itself and all_.cluster.product.is_npu):
             chosen[host.name] = choice
     yield from judged(all_, GLOO, chosen, network, arrivals)
@@ -133,7 +133,7 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
     told = {
         library: choice
         for library, choice in libraries.items()
-        if isinstance(choice, Choice) and "_SOCKET_IFNAME" in choice.why
+        if isinstance(choice, NicChoice) and "_SOCKET_IFNAME" in choice.why
     }
     if len({choice.nic for choice in told.values()}) > 1:
         nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in told.items())
@@ -143,10 +143,10 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
         )  # fmt: skip
 
 
-def _not_alone(chosen: Mapping[str, Choice | str]) -> dict[str, Choice | str]:
+def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
     """Without hosts on which nothing but the loopback is up, and nobody asked for it: HST103."""
     return {
         name: choice
         for name, choice in chosen.items()
-        if not (isinstance(choice, Choice) and choice.address.ip.is_loopback and choice.why == FIRST)
+        if not (isinstance(choice, NicChoice) and choice.address.ip.is_loopback and choice.why == FIRST)
     }

@@ -7,7 +7,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from preflight.attribution.lost_pings import causes
 from preflight.attribution.ping_reasons import reason
-from preflight.attribution.ping_types import Cause, Place, end, is_lost, own
+from preflight.attribution.ping_types import Attachment, Cause, end, is_lost, own
 from preflight.attribution.ping_words import LARGE, LARGE_DIRECT, REACH, REACH_DIRECT, Words, mend, said
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.types import Hccn, HccnDevice, Ping
@@ -96,9 +96,9 @@ def _is_silent(ping: Ping) -> bool:
     return is_lost(ping) and not ping.received
 
 
-def _places(hccn: Mapping[str, Hccn | None]) -> dict[tuple[str, int], Place]:
+def _places(hccn: Mapping[str, Hccn | None]) -> dict[tuple[str, int], Attachment]:
     return {
-        (host, device.index): Place(device.leaf.value or "", _subnet(device), device.link.value == "DOWN")
+        (host, device.index): Attachment(device.leaf.value or "", _subnet(device), device.link.value == "DOWN")
         for host, found in hccn.items() if found
         for device in found.devices
     }  # fmt: skip

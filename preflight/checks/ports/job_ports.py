@@ -12,7 +12,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.rules.own_processes import Owner, end, owner, wait
-from preflight.rules.sysctl.load_order import LONGEST, Way
+from preflight.rules.sysctl.load_order import LONGEST, LoadPath
 from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unread, unreadable, winner
 
 # Nobody holds the port any more; the kernel keeps the connection for a minute so that late packets find it.
@@ -95,7 +95,7 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield _too_long(here, mending.united)
         return
     yield from (_file(here, mending, edit) for edit in mending.edits)
-    deciding: dict[tuple[str, str], list[Way]] = {}
+    deciding: dict[tuple[str, str], list[LoadPath]] = {}
     for way in mending.left:
         deciding.setdefault(_decides(way, sysctl, mending.united), []).append(way)
     for (path, remedy), ways in deciding.items():
@@ -120,16 +120,16 @@ def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
     )  # fmt: skip
 
 
-def _any(ways: Iterable[Way]) -> str:
+def _any(ways: Iterable[LoadPath]) -> str:
     """`a reboot, sysctl --system or sysctl -p`."""
     *others, last = ways
     return f"{', '.join(others)} or {last}" if others else str(last)
 
 
-def _decides(way: Way, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
+def _decides(way: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
     """What sets the key last, in a way of loading that cannot be mended; and what a person can do."""
     tuned, file = sysctl.tuned, winner(way, sysctl)
-    if way is Way.TUNED and tuned and not tuned.reapply:
+    if way is LoadPath.TUNED and tuned and not tuned.reapply:
         how = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
         return tuned.source, how
     if file is None:

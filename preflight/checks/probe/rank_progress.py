@@ -73,7 +73,7 @@ def all_arrive(
     objects = None if located is None else named(located, *TROUBLE)
     others = {test for one in located or () if one.outcome not in TROUBLE for test in one.tests}
     slow = named(located, TestOutcome.SLOW)
-    yield from _stopped(_Run(all_, observations, causes, limit), objects, slow, others)
+    yield from _stopped(_HangInputs(all_, observations, causes, limit), objects, slow, others)
 
 
 def _not_waited_for(view: RankView) -> bool:
@@ -82,7 +82,7 @@ def _not_waited_for(view: RankView) -> bool:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _HangInputs:
     """What all findings of a run are told from."""
 
     all_: All
@@ -104,7 +104,7 @@ class _Suspect:
 
 
 def _stopped(
-    run: _Run, located: Sequence[Named] | None, slow: Sequence[Named], told: AbstractSet[str]
+    run: _HangInputs, located: Sequence[Named] | None, slow: Sequence[Named], told: AbstractSet[str]
 ) -> Iterator[Finding]:
     """Hosts and devices first, then what lies between them, then what nobody is named for. `slow`: who is named for
     that, and may be too slow for a deadline. `told`: ids of tests that speak against somebody whom another check names,
@@ -149,7 +149,7 @@ def _stopped(
             yield from _all_stopped(run, stop, others)
 
 
-def _too_short(run: _Run, alone: Sequence[Behind], stops: Sequence[Stop]) -> Iterator[Finding]:
+def _too_short(run: _HangInputs, alone: Sequence[Behind], stops: Sequence[Stop]) -> Iterator[Finding]:
     """Yield one finding for all hangs of which nobody can tell whether they are any."""
     told = [f"{_tests(own)}: {', '.join(sorted(own.places))} stopped after {own.stage}" for own in alone]
     told += [stop.told for stop in stops]
@@ -160,7 +160,7 @@ def _too_short(run: _Run, alone: Sequence[Behind], stops: Sequence[Stop]) -> Ite
         )  # fmt: skip
 
 
-def _suspects(run: _Run, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:
+def _suspects(run: _HangInputs, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:
     """One an object: who stayed behind and who is convicted by partners may be the same."""
     found: list[_Suspect] = []
     left = list(behind)
@@ -192,7 +192,7 @@ def _tests(own: Behind) -> str:
     return f"tests {', '.join(seen.test.id for seen in own.seen[:8])}"
 
 
-def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
+def _blamed(run: _HangInputs, suspect: _Suspect, follows: Iterable[str]) -> Finding:
     own, first, views, stage = suspect.own, suspect.own.seen[0], suspect.own.views, suspect.own.stage
     others = [view for view in first.ranks if view.member not in own.members and view not in kept_waiting(first)]
     who = partners(suspect.it.one, by_id(run.observations)) if suspect.it.proven else []
@@ -221,7 +221,7 @@ def _blamed(run: _Run, suspect: _Suspect, follows: Iterable[str]) -> Finding:
     )  # fmt: skip
 
 
-def _between(run: _Run, it: Named, follows: Sequence[Stop]) -> Finding:
+def _between(run: _HangInputs, it: Named, follows: Sequence[Stop]) -> Finding:
     """A link, a rail, groups … or somebody who fails now and then."""
     seen = [one for one in run.observations if one.test.id in it.one.tests and one.test.outcome in TROUBLE]
     if not seen:
@@ -238,7 +238,7 @@ def _between(run: _Run, it: Named, follows: Sequence[Stop]) -> Finding:
     )  # fmt: skip
 
 
-def _many_pairs(run: _Run, stops: Sequence[Stop]) -> Finding:
+def _many_pairs(run: _HangInputs, stops: Sequence[Stop]) -> Finding:
     """So many pairs that it is not the links: what they have in common is all there is to say."""
     first = stops[0]
     errors = [view.error for stop in stops for one in stop.seen for view in one.ranks if view.error]
@@ -255,7 +255,7 @@ def _many_pairs(run: _Run, stops: Sequence[Stop]) -> Finding:
     )  # fmt: skip
 
 
-def _all_stopped(run: _Run, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
+def _all_stopped(run: _HangInputs, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
     """What is said of a group that stopped together. A pair names its link, and so both its hosts, each in a finding:
     neither is proven, and neither is well; unless facts know which it is, or it did well when it was tried again."""
     all_, first, stage = run.all_, stop.seen[0], stop.stage

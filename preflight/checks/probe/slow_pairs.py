@@ -73,7 +73,7 @@ def _slow_rounds(observations: Sequence[Observation], place: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SpeedInputs:
     """What all findings of a run are told from."""
 
     all_: All
@@ -123,12 +123,12 @@ def no_slow_rail(
     slowest_well = min(well, default=0.0)
     for it in objects:
         yield _slow(
-            _Run(all_, observations, causes, usual(well) or peers, slowest_well),
+            _SpeedInputs(all_, observations, causes, usual(well) or peers, slowest_well),
             it,
             _values(observations, it.one),
             again=True,
         )
-    run = _Run(all_, observations, causes, peers, slowest_well)
+    run = _SpeedInputs(all_, observations, causes, peers, slowest_well)
     left = {pair: bandwidth[pair] for pair in sorted(slow) if not any(it.explains(pair) for it in objects)}
     again = {pair: all(_slow_rounds(observations, place) > 1 for place in pair) for pair in left}
     if len(left) > _MANY:
@@ -223,7 +223,7 @@ def _directions(observations: Sequence[Observation], it: Named) -> str:
     return f"it sends at {median(sent):.2f} GB/s, receives at {median(received):.2f}"
 
 
-def _slow(run: _Run, it: Named, values: Mapping[_Pair, float], *, again: bool) -> Finding:
+def _slow(run: _SpeedInputs, it: Named, values: Mapping[_Pair, float], *, again: bool) -> Finding:
     """The finding about somebody who is slow, or about a slow pair of which neither end is proven at fault. `again`: it
     was slow in more than one round."""
     all_, peers, worst = run.all_, run.peers, min(values.values(), default=None)

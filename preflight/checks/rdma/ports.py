@@ -11,7 +11,7 @@ from preflight.facts.rdma import PortCounters, RdmaPort
 from preflight.facts.rdma.host import Rdma
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.rules.nics.rdma import NVIDIA, Counted, Place, counted, used_or_all
+from preflight.rules.nics.rdma import NVIDIA, CountedPorts, Place, counted, used_or_all
 
 _WAITING = ("INIT", "ARMED")
 # Physical state → what it means, and what to do.
@@ -83,7 +83,7 @@ def _active_ports(host: Rdma) -> int:
     return sum(port.state == "ACTIVE" for port in host.ports)
 
 
-def _unread(all_: All, name: str, host: Rdma, places: Counted) -> Iterator[Finding]:
+def _unread(all_: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
     """What could not be looked at. Of a port that counts and does not answer, it is told with the others."""
     left = []
     for said in host.unread:

@@ -10,7 +10,7 @@ from preflight.facts.firewall import Arrivals
 from preflight.facts.types import Network, Route
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
-from preflight.rules.nics.hccl_nic import Choice
+from preflight.rules.nics.hccl_nic import NicChoice
 from preflight.rules.nics.inventory_nic import named_by
 
 Place = IPv4Network | IPv6Network
@@ -27,13 +27,13 @@ class Library:
 def judged(
     all_: All,
     library: Library,
-    chosen: Mapping[str, Choice | str],
+    chosen: Mapping[str, NicChoice | str],
     network: Mapping[str, Network],
     arrivals: Mapping[str, Arrivals | None],
 ) -> Iterator[Finding]:
     """What is wrong with the choices, by host; a sentence instead of one says why nothing was found. Connections that
     were tried to the chosen address settle whether it is reached; otherwise networks and routes are compared."""
-    choices = {name: choice for name, choice in chosen.items() if isinstance(choice, Choice)}
+    choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for name, choice in chosen.items():
         if isinstance(choice, str):
             yield all_.bad(
@@ -50,7 +50,7 @@ def judged(
 def _unreached(
     all_: All,
     library: Library,
-    choices: Mapping[str, Choice],
+    choices: Mapping[str, NicChoice],
     network: Mapping[str, Network],
     arrivals: Mapping[str, Arrivals | None],
 ) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def _unreached(
 
 
 def _other_than_planned(
-    all_: All, library: Library, host: Host, choice: Choice, network: Network
+    all_: All, library: Library, host: Host, choice: NicChoice, network: Network
 ) -> Iterator[Finding]:  # fmt: skip
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
@@ -85,7 +85,7 @@ def _other_than_planned(
 
 
 def _crossed(
-    choices: Mapping[str, Choice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
+    choices: Mapping[str, NicChoice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
 ) -> set[Place]:
     """The networks into which connections from another one were tried, to an address that was chosen: they came
     through, or FWL104 speaks about them."""
@@ -100,7 +100,7 @@ def _crossed(
 
 
 def _apart(
-    all_: All, library: Library, odd: Odd[Place], choices: Mapping[str, Choice], network: Network
+    all_: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
 ) -> Iterator[Finding]:
     """A host whose NIC is in another network than that of the others: the way to them has to lead through that NIC."""
     own, peer = choices[odd.host], choices[odd.others[0]]
@@ -119,7 +119,7 @@ def _apart(
     )  # fmt: skip
 
 
-def _route(network: Network, peer: Choice) -> Route | None:
+def _route(network: Network, peer: NicChoice) -> Route | None:
     """The route that the kernel takes to the peer's address: the longest that fits."""
     fitting = [(place.prefixlen, route) for route in network.routes if peer.address.ip in (place := _place(route))]
     return max(fitting, key=lambda one: one[0])[1] if fitting else None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from preflight.attribution.causes import Way, why
+from preflight.attribution.causes import FailureMode, why
 from preflight.attribution.culprits import (
     SHOWN,
     Named,
@@ -21,7 +21,7 @@ from preflight.checks.engine.registry import All
 from preflight.model.finding import Finding
 from preflight.model.measure import STAGES, Culprit, Observation, Scope, TestOutcome, TestResult
 
-_WAYS = {TestOutcome.SLOW: Way.SLOW, TestOutcome.WRONG_DATA: Way.WRONG}
+_WAYS = {TestOutcome.SLOW: FailureMode.SLOW, TestOutcome.WRONG_DATA: FailureMode.WRONG}
 
 
 def again(all_: All, it: Named, tests: Mapping[str, TestResult], backend: str = "") -> str:
@@ -80,7 +80,7 @@ def tell(
     report = report or (all_.warn if it.intermittent else all_.bad)
     named_one = it.kind == "link" or len(one.members) == 1
     whole = one if one.members else replace(one, members=tuple(sorted(host.name for host in all_.hosts)))
-    way = _WAYS.get(one.outcome, Way.ALONE if alone else Way.TOGETHER)
+    way = _WAYS.get(one.outcome, FailureMode.ALONE if alone else FailureMode.TOGETHER)
     meetings = (seen.meeting for seen in observations if seen.test.id in one.tests)
     backend = next((met.backend for met in meetings if met), all_.cluster.probe.backend)
     together = [test.scope for test in failed_tests(one, tests)]

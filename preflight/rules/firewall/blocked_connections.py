@@ -9,7 +9,7 @@ from preflight.facts.firewall import Arrival
 from preflight.model.cluster import FirewallPolicy
 from preflight.rules.firewall.disabling import still_on
 from preflight.rules.firewall.gate import Gate
-from preflight.rules.firewall.gate_inputs import Place
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates
 
 _UNJUDGED = "which preflight does not judge"
@@ -27,7 +27,7 @@ class Loss:
     look: str = ""  # what to type on the target before looking elsewhere
 
 
-def losses(target: str, tries: Sequence[Arrival], place: Place | None) -> Iterator[Loss]:
+def losses(target: str, tries: Sequence[Arrival], place: GateInputs | None) -> Iterator[Loss]:
     """The connections to `target` that died, sender by sender. `place` None: its firewall could not be looked at."""
     walls = gates(place) if place else []
     for source in dict.fromkeys(one.source for one in tries):
@@ -38,7 +38,7 @@ def losses(target: str, tries: Sequence[Arrival], place: Place | None) -> Iterat
             yield Loss(source, target, tuple(dead), len(own), why, _look(place) if why.endswith(_UNJUDGED) else "")
 
 
-def _told_already(place: Place, walls: Sequence[Gate], one: Arrival) -> bool:
+def _told_already(place: GateInputs, walls: Sequence[Gate], one: Arrival) -> bool:
     """Whether FWL101 speaks of what stopped this connection."""
     if place.cluster.firewall is FirewallPolicy.LEAVE:
         return False
@@ -47,7 +47,7 @@ def _told_already(place: Place, walls: Sequence[Gate], one: Arrival) -> bool:
     return bool(_closed_by(walls, [one]))
 
 
-def _why(place: Place | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
+def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
     """What the host's own firewall, as far as it is known, has to do with it."""
     if place is None:
         return "something in between, or its own firewall, which could not be looked at"
@@ -63,13 +63,13 @@ def _why(place: Place | None, walls: Sequence[Gate], dead: Sequence[Arrival]) ->
     return "something in between, as its own firewall lets them in"
 
 
-def _look(place: Place | None) -> str:
+def _look(place: GateInputs | None) -> str:
     """How to see the chains that may drop before those that are judged."""
     chains = place.firewall.unjudged[:4] if place else ()
     return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
 
-def _of_cluster(place: Place, client: str) -> bool:
+def _of_cluster(place: GateInputs, client: str) -> bool:
     return not place.sources or any(ip_address(client) in network for network in place.sources)
 
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from preflight.facts.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
-from preflight.rules.firewall.rules import Judgement, Rule, Source, judge_all
+from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, judge_all
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,20 @@ class Gate:
     kind: Kind  # of a change of our rules here
     target: str  # of that change
     name: str  # for people
-    rules: tuple[Rule, ...]
+    rules: tuple[FirewallRule, ...]
     policy: str
-    ours: tuple[Rule, ...]
-    needed: tuple[Rule, ...]  # our rules if any are needed: for the cluster, and for the login in use
+    ours: tuple[FirewallRule, ...]
+    needed: tuple[FirewallRule, ...]  # our rules if any are needed: for the cluster, and for the login in use
     networks: tuple[Source, ...]  # where the cluster's connections come from
     ports: PortSet  # what has to come through
     by_hand: str = ""  # what a person types, where preflight does not write
     to_name: str = ""  # what the inventory has to say first, where there would be a rule for each host
     tries: tuple[Arrival, ...] = ()  # connections from other hosts, which passed this gate as it is, or did not
-    logins: tuple[Rule, ...] = ()  # those of `ours` that let one address log in; only a rollback takes them away
+    logins: tuple[
+        FirewallRule, ...
+    ] = ()  # those of `ours` that let one address log in; only a rollback takes them away
 
-    def objections(self, *, without_ours: bool = False) -> list[tuple[Source, Judgement]]:
+    def objections(self, *, without_ours: bool = False) -> list[tuple[Source, RuleJudgement]]:
         """The networks that this gate does not surely let through, as it is or as it would be without our rules.
 
         A rule that cannot be judged is no objection where connections from that very network came through."""
@@ -67,11 +69,11 @@ class Gate:
         return not self.by_hand and not self.to_name
 
     @property
-    def without_ours(self) -> tuple[Rule, ...]:
+    def without_ours(self) -> tuple[FirewallRule, ...]:
         return tuple(rule for rule in self.rules if rule.text not in {own.text for own in self.ours})
 
     @property
-    def wanted(self) -> tuple[Rule, ...]:
+    def wanted(self) -> tuple[FirewallRule, ...]:
         """What our rules here should be: all that are needed if any is, else those that do no harm; and the logins."""
         if self.objections(without_ours=True):
             return together(self.needed, self.logins)
@@ -84,9 +86,9 @@ class Gate:
         return {rule.meaning for rule in self.ours} == {rule.meaning for rule in self.wanted}
 
 
-def together(rules: Iterable[Rule], others: Iterable[Rule]) -> tuple[Rule, ...]:
+def together(rules: Iterable[FirewallRule], others: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
     """All of both, each meaning once."""
-    found: dict[object, Rule] = {}
+    found: dict[object, FirewallRule] = {}
     for rule in (*rules, *others):
         found.setdefault(rule.meaning, rule)
     return tuple(found.values())

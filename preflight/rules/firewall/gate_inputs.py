@@ -10,7 +10,7 @@ from preflight.facts.firewall import Arrival, Firewall
 from preflight.facts.types import Network, Sysctl
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet
-from preflight.rules.firewall.rules import Rule, Source, judge, within
+from preflight.rules.firewall.rules import FirewallRule, Source, judge, within
 
 MOST_NETWORKS = 16  # of the inventory, where each is a rule: ufw and firewalld take a tenth of a second for one
 FEW_NETWORKS = 4  # of hosts that stand together, where the inventory names no networks
@@ -18,7 +18,7 @@ _SITES = ({4: 24, 6: 64}, {4: 16, 6: 48})  # prefixes that networks of hosts oft
 
 
 @dataclass(frozen=True)
-class Place:
+class GateInputs:
     """What the gates of a host are made from."""
 
     cluster: Cluster
@@ -57,7 +57,7 @@ class Place:
             return ""
         return f"cidrs = {json.dumps([str(one) for one in smallest_around(self.fewest(4, 6))])}"
 
-    def login(self, rules: Iterable[Rule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
+    def login(self, rules: Iterable[FirewallRule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
         """The login in use, if these rules would surely shut it out."""
         login = self.firewall.login
         if login is None or ip_address(login.client).version not in versions:
@@ -65,7 +65,7 @@ class Place:
         source, port = ip_network(login.client), PortSet(((login.port, login.port),))
         return (source, port) if judge(list(rules), policy, source, port).closed else None
 
-    def logins(self, ours: Iterable[Rule]) -> tuple[Rule, ...]:
+    def logins(self, ours: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
         """Those of our rules that let one address log in. They stay, whoever looks: who else is at work from there, and
         what would shut them out, cannot be seen from here."""
         ports = {22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22}

@@ -8,7 +8,7 @@ from preflight.facts.nft import CONTAINERS
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import iptables, nft, ufw
 from preflight.rules.firewall.gate import Gate
-from preflight.rules.firewall.gate_inputs import Place
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.zones import zone_gates
 
 _OTHER_TABLES = ("mangle", "raw", "security")  # of iptables, beside `filter`
@@ -16,12 +16,12 @@ _JUMP_TO_UFW = re.compile(r"-j ufw6?-")
 _JUMP_TO_FIREWALLD = re.compile(r"-j INPUT_(?:direct|ZONES)")
 
 
-def gates(place: Place) -> list[Gate]:
+def gates(place: GateInputs) -> list[Gate]:
     """All gates of a host, also those that let everything in."""
     return [*_ufw(place), *zone_gates(place), *_iptables(place), *_nftables(place)]
 
 
-def _ufw(place: Place) -> Iterator[Gate]:
+def _ufw(place: GateInputs) -> Iterator[Gate]:
     firewall = place.firewall
     if not firewall.ufw_enabled:
         return
@@ -38,7 +38,7 @@ def _ufw(place: Place) -> Iterator[Gate]:
     )  # fmt: skip
 
 
-def _iptables(place: Place) -> Iterator[Gate]:
+def _iptables(place: GateInputs) -> Iterator[Gate]:
     firewall = place.firewall
     for chain in firewall.iptables:
         yield iptables_gate(place, nobodys(chain, firewall))
@@ -57,7 +57,7 @@ def nobodys(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
     return IptablesChain(chain.program, "accept" if owned else chain.policy, tuple(rules), chain.ours)
 
 
-def iptables_gate(place: Place, chain: IptablesChain, *, readable: bool = True) -> Gate:
+def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = True) -> Gate:
     family = 6 if chain.program.startswith("ip6") else 4
     rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
     needed = [text for network in place.fewest(family) for text in iptables.ours(network, place.ports)]
@@ -71,7 +71,7 @@ def iptables_gate(place: Place, chain: IptablesChain, *, readable: bool = True) 
     )  # fmt: skip
 
 
-def _nftables(place: Place) -> Iterator[Gate]:
+def _nftables(place: GateInputs) -> Iterator[Gate]:
     firewall = place.firewall
     listed = {chain.program for chain in firewall.iptables}
     for chain in firewall.nft_chains:
@@ -86,7 +86,7 @@ def _nftables(place: Place) -> Iterator[Gate]:
             yield _nft_gate(place, chain, program if others else "")
 
 
-def _nft_gate(place: Place, chain: NftChain, program: str) -> Gate:
+def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
     """`program`: that of iptables which keeps the chain, so that nft must not write there."""
     families = {"ip": (4,), "ip6": (6,)}.get(chain.family, (4, 6))
     target = f"{chain.family} {chain.table} {chain.name}"
@@ -107,7 +107,7 @@ def _nft_gate(place: Place, chain: NftChain, program: str) -> Gate:
     )  # fmt: skip
 
 
-def _nft_rules(place: Place, families: Sequence[int]) -> list[str]:
+def _nft_rules(place: GateInputs, families: Sequence[int]) -> list[str]:
     """One rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
     networks = place.of_family(*families)
     if place.cluster.cidrs:

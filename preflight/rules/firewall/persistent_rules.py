@@ -10,9 +10,9 @@ from preflight.facts.nft import is_ours
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld, iptables, nft
 from preflight.rules.firewall.gate import Gate, together
-from preflight.rules.firewall.gate_inputs import Place
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates, iptables_gate
-from preflight.rules.firewall.rules import Rule
+from preflight.rules.firewall.rules import FirewallRule
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
 NFT_OWN_FILE = "/etc/preflight/nftables.nft"
@@ -38,14 +38,14 @@ class BootFile:
     zone: str = ""
 
 
-def boot_files(place: Place) -> Iterator[BootFile]:
+def boot_files(place: GateInputs) -> Iterator[BootFile]:
     """The files that have to be edited."""
     yield from _of_nftables(place)
     yield from _of_iptables(place)
     yield from _of_firewalld(place)
 
 
-def not_kept(place: Place) -> Iterator[tuple[Gate, str]]:
+def not_kept(place: GateInputs) -> Iterator[tuple[Gate, str]]:
     """The gates that our rules have opened until the next boot only, and what a person can do about it."""
     made = _made_at_boot(place)
     saved = {program for saved in place.firewall.iptables_saved for program in _programs(saved.path)}
@@ -82,7 +82,7 @@ def _others(text: str) -> Iterator[str]:
             yield line
 
 
-def _made_at_boot(place: Place) -> dict[str, tuple[str, ...]]:
+def _made_at_boot(place: GateInputs) -> dict[str, tuple[str, ...]]:
     """Our rules that have to be there after a boot, in chains that the boot file makes."""
     boot = place.firewall.nft_boot_file or ""
     return {
@@ -92,10 +92,10 @@ def _made_at_boot(place: Place) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _logins_in_own_file(place: Place) -> dict[str, tuple[Rule, ...]]:
+def _logins_in_own_file(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """The rules of our file that let one address log in, in chains that the boot file makes: they stay."""
     boot = place.firewall.nft_boot_file or ""
-    found: dict[str, list[Rule]] = {}
+    found: dict[str, list[FirewallRule]] = {}
     for target, text in reversed(_INSERTED.findall(place.firewall.nft_preflight_file or "")):
         if _makes_chain(boot, target):
             found.setdefault(target, []).append(nft.parse(text))
@@ -116,7 +116,7 @@ def _makes_chain(text: str, target: str) -> bool:
     )
 
 
-def _of_nftables(place: Place) -> Iterator[BootFile]:
+def _of_nftables(place: GateInputs) -> Iterator[BootFile]:
     boot, own = place.firewall.nft_boot_file or "", place.firewall.nft_preflight_file
     made, logins = _made_at_boot(place), _logins_in_own_file(place)
     kept = {
@@ -145,7 +145,7 @@ def _programs(path: str) -> tuple[str, str]:
     return f"{plain}-nft", f"{plain}-legacy"
 
 
-def _of_iptables(place: Place) -> Iterator[BootFile]:
+def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
     for saved in place.firewall.iptables_saved:
         programs = _programs(saved.path)
         chain = iptables_facts.chain(saved.text, programs[0])
@@ -164,7 +164,7 @@ def _of_iptables(place: Place) -> Iterator[BootFile]:
 # firewalld: the zone's own file, or until there is one, that which firewalld brought along.
 
 
-def _of_firewalld(place: Place) -> Iterator[BootFile]:
+def _of_firewalld(place: GateInputs) -> Iterator[BootFile]:
     state = place.firewall.firewalld
     for gate in gates(place):
         file = state.files.get(gate.target) if state and gate.kind is Kind.FIREWALLD_RULES else None

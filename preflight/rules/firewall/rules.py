@@ -16,7 +16,7 @@ EVERY_PORT = PortSet(((0, 65535),))
 
 
 @dataclass(frozen=True)
-class Rule:
+class FirewallRule:
     """One rule, reduced to what matters to a new TCP connection. None: any source, any port."""
 
     text: str
@@ -38,7 +38,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class RuleJudgement:
     """What a list of rules does to the asked ports from one network."""
 
     closed: PortSet  # not let through
@@ -56,7 +56,7 @@ class Judgement:
         return self.closed <= self.perhaps
 
 
-def judge(rules: Sequence[Rule], policy: str, source: Source, ports: PortSet) -> Judgement:
+def judge(rules: Sequence[FirewallRule], policy: str, source: Source, ports: PortSet) -> RuleJudgement:
     """Follow new TCP connections from `source` to `ports` through `rules`, first match wins, then `policy`."""
     undecided, closed, doubtful, maybe, closing, doubting = ports, PortSet(), PortSet(), PortSet(), "", ""
     for rule in rules:
@@ -76,14 +76,14 @@ def judge(rules: Sequence[Rule], policy: str, source: Source, ports: PortSet) ->
             doubtful, doubting = doubtful | met, doubting or rule.text
     if policy == "drop" and undecided:
         closed, closing = closed | undecided, closing or "policy drop"
-    return Judgement(closed, doubtful - closed, closing or doubting, common(closed, maybe | doubtful))
+    return RuleJudgement(closed, doubtful - closed, closing or doubting, common(closed, maybe | doubtful))
 
 
 def judge_all(
-    rules: Sequence[Rule], policy: str, sources: Sequence[Source], ports: PortSet
-) -> list[tuple[Source, Judgement]]:
+    rules: Sequence[FirewallRule], policy: str, sources: Sequence[Source], ports: PortSet
+) -> list[tuple[Source, RuleJudgement]]:
     """Each source with what it meets. Hundreds of hosts one by one are judged once where no rule tells them apart."""
-    found: list[tuple[Source, Judgement]] = []
+    found: list[tuple[Source, RuleJudgement]] = []
     for version in (4, 6):
         family = [source for source in sources if source.version == version]
         if family and _alike(rules, family):
@@ -94,7 +94,7 @@ def judge_all(
     return found
 
 
-def _alike(rules: Sequence[Rule], sources: Sequence[Source]) -> bool:
+def _alike(rules: Sequence[FirewallRule], sources: Sequence[Source]) -> bool:
     all_ = frozenset(sources)
     return all(
         rule.sources is None

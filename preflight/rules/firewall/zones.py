@@ -8,11 +8,11 @@ from preflight.facts.firewall import Firewalld, Zone
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld
 from preflight.rules.firewall.gate import Gate
-from preflight.rules.firewall.gate_inputs import Place
-from preflight.rules.firewall.rules import Rule, Source, overlap, read_source, within
+from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.rules import FirewallRule, Source, overlap, read_source, within
 
 
-def zone_gates(place: Place) -> Iterator[Gate]:
+def zone_gates(place: GateInputs) -> Iterator[Gate]:
     state = place.firewall.firewalld
     if state is None:
         return
@@ -37,7 +37,7 @@ def zone_gates(place: Place) -> Iterator[Gate]:
         )  # fmt: skip
 
 
-def zones_entered(place: Place, state: Firewalld) -> dict[str, tuple[Source, ...]]:
+def zones_entered(place: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:
     """Zone → the cluster's networks whose packets it gets: by their source if a zone has that, else by the interfaces
     on which the host has its addresses in the cluster; those in no zone are in the default one."""
     entered: dict[str, list[Source]] = {}
@@ -62,11 +62,11 @@ def _sources_not_known(zone: Zone) -> str:
     return ", ".join(text for text in zone.sources if _as_network(text) is None)
 
 
-def _in_doubt(rules: Sequence[Rule], policy: str, sources: str) -> tuple[Rule, ...]:
+def _in_doubt(rules: Sequence[FirewallRule], policy: str, sources: str) -> tuple[FirewallRule, ...]:
     """The zone's rules where only those of its packets meet them that come from `sources`: what closes leaves a
     doubt, and the policy with it."""
     doubted = (replace(rule, partial=rule.partial or rule.verdict == "drop") for rule in rules)
-    last = Rule(f"what is not let in from its source {sources}", "drop", partial=True)
+    last = FirewallRule(f"what is not let in from its source {sources}", "drop", partial=True)
     return (*doubted, last) if policy == "drop" else tuple(doubted)
 
 
@@ -77,7 +77,7 @@ def _as_network(text: str) -> Source | None:
         return None
 
 
-def _host_nics(place: Place) -> set[str]:
+def _host_nics(place: GateInputs) -> set[str]:
     """The interfaces by which the cluster's packets come in: the inventory's host NIC, or those with an address in its
     networks."""
     nic = place.host.nic

@@ -15,7 +15,7 @@ Address = IPv4Interface | IPv6Interface
 
 
 @dataclass(frozen=True)
-class Choice:
+class NicChoice:
     """`why`: what decided, in words for a message."""
 
     nic: str
@@ -23,7 +23,7 @@ class Choice:
     why: str
 
 
-def choose(variables: Mapping[str, str], network: Network) -> Choice | str:
+def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
     """What HCCL takes, or the sentence of why it finds nothing."""
     wanted, names = variables.get("HCCL_IF_IP", ""), variables.get("HCCL_SOCKET_IFNAME", "")
     if wanted:
@@ -32,11 +32,11 @@ def choose(variables: Mapping[str, str], network: Network) -> Choice | str:
     nics = [(nic.name, address) for nic in network.interfaces if nic.up for address in addresses(nic, version)]
     nics.sort(key=lambda nic: (_last(nic[0]), nic[0]))
     if not names:
-        return Choice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
+        return NicChoice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
     fitting = [(place, nic) for nic in nics if (place := allowed(names, nic[0])) is not None]
     if fitting:
         _, first = min(fitting, key=lambda one: one[0])
-        return Choice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
+        return NicChoice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
     there = ", ".join(sorted({name for name, _ in nics}))
     down = next(
         (f" ({nic.name} is down)" for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None),
@@ -48,7 +48,7 @@ def choose(variables: Mapping[str, str], network: Network) -> Choice | str:
     )
 
 
-def _by_address(wanted: str, network: Network) -> Choice | str:
+def _by_address(wanted: str, network: Network) -> NicChoice | str:
     try:
         address = ip_address(wanted)
     except ValueError:
@@ -56,7 +56,7 @@ def _by_address(wanted: str, network: Network) -> Choice | str:
     for nic in network.interfaces:
         for own in addresses(nic, address.version):
             if own.ip == address:
-                return Choice(nic.name, own, f"HCCL_IF_IP={address}")
+                return NicChoice(nic.name, own, f"HCCL_IF_IP={address}")
     return f"HCCL_IF_IP={address} is an address of no interface of this host"
 
 

@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 from preflight.facts.job import Mpi
 from preflight.facts.quote import quote
 from preflight.facts.types import Interface, Network
-from preflight.rules.nics.hccl_nic import FIRST, Address, Choice, addresses
+from preflight.rules.nics.hccl_nic import FIRST, Address, NicChoice, addresses
 
 BY_NAME = "the address of the host's own name"
 _SHORTEST = 2  # characters; NCCL and torch take a shorter value for none
@@ -19,7 +19,7 @@ _SHORTEST = 2  # characters; NCCL and torch take a shorter value for none
 _NCCL_ORDER = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
 
 
-def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> Choice | str:
+def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicChoice | str:
     """The first NIC in the kernel's order that fits: where it listens for the other ranks' bootstrap. `file`: NCCL's
     own one, where that says NCCL_SOCKET_IFNAME."""
     names = variables.get("NCCL_SOCKET_IFNAME", "")
@@ -30,11 +30,11 @@ def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> Choi
         fitting = (nic for order in _NCCL_ORDER for nic in nics if nccl_fits(order, nic[0]))
         first = next(fitting, None)
         why = f"{FIRST} with NCCL_SOCKET_FAMILY={family}" if len(versions) == 1 else FIRST
-        return Choice(*first, why) if first else "no interface that is up has an address"
+        return NicChoice(*first, why) if first else "no interface that is up has an address"
     first = next((nic for nic in nics if nccl_fits(names, nic[0])), None)
     told = f"NCCL_SOCKET_IFNAME={quote(names)}" + (f" of {file}" if file else "")
     if first:
-        return Choice(*first, told)
+        return NicChoice(*first, told)
     said = "Bootstrap : no socket interface found"
     return _nothing(
         told,
@@ -66,7 +66,7 @@ def more_than_meant(names: str, network: Network) -> tuple[str, tuple[str, ...]]
     return None
 
 
-def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]) -> Choice | str | None:
+def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]) -> NicChoice | str | None:
     """The first interface of GLOO_SOCKET_IFNAME, all of which must be there; else the first address of the host's own
     name that this host can bind. None: that is the loopback, or there is none (HST104)."""
     names = variables.get("GLOO_SOCKET_IFNAME", "")
@@ -82,20 +82,20 @@ def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]
     down = [name for name in wanted if not nics[name].up]
     if down:
         return f"{told}, and {down[0]} is down"
-    return Choice(*next(_with_addresses([nics[wanted[0]]], (4, 6))), told)
+    return NicChoice(*next(_with_addresses([nics[wanted[0]]], (4, 6))), told)
 
 
-def _of_own_name(network: Network, own_name: Sequence[str]) -> Choice | None:
+def _of_own_name(network: Network, own_name: Sequence[str]) -> NicChoice | None:
     own = {address.ip: (nic, address) for nic, address in _with_addresses(network.interfaces, (4, 6))}
     for address in (ip_address(text.partition("%")[0]) for text in own_name):
         if address.is_loopback:
             return None
         if address in own:
-            return Choice(*own[address], BY_NAME)
+            return NicChoice(*own[address], BY_NAME)
     return None
 
 
-def mpi(found: Mpi, network: Network) -> Choice | str | None:
+def mpi(found: Mpi, network: Network) -> NicChoice | str | None:
     """The first interface of btl_tcp_if_include: names, each of which must be there, and networks, one of which must.
     None: not set, and Open MPI takes all."""
     include, exclude = (found.parameters.get(f"btl_tcp_if_{kind}") for kind in ("include", "exclude"))
@@ -121,7 +121,7 @@ def mpi(found: Mpi, network: Network) -> Choice | str | None:
             return f'{told}: {quote(word)} is no network: Invalid specification (missing "/")'
         chosen += [nic for nic in _with_addresses(up, (place.version,)) if nic[1].ip in place][:1]
     if chosen:
-        return Choice(*chosen[0], told)
+        return NicChoice(*chosen[0], told)
     return _nothing(told, network, [], "Did not find interface matching this subnet")
 
 

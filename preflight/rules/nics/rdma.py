@@ -22,7 +22,7 @@ _SIZES, _ROCE_HEADERS = (4096, 2048, 1024, 512, 256), 96
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedPorts:
     """The ports that count. `certain`: of these, those of which more than half of the hosts, or the inventory, say so;
     of the others exactly half."""
 
@@ -36,16 +36,16 @@ class Counted:
         return [port for port in self.of(rdma) if port.state == "ACTIVE"]
 
 
-def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> Counted:
+def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> CountedPorts:
     """Those that the inventory names; else those that are active on half of the hosts or more."""
     hosts = list(rdma)
     if cluster.machine.rdma:
         named = set(cluster.machine.rdma)
         there = {(port.device, port.port) for host in hosts for port in host.ports if port.device in named}
         nowhere = {(name, 1) for name in named - {device for device, _ in there}}
-        return Counted(frozenset(there | nowhere), frozenset(there | nowhere))
+        return CountedPorts(frozenset(there | nowhere), frozenset(there | nowhere))
     active = Counter((port.device, port.port) for host in hosts for port in host.ports if port.state == "ACTIVE")
-    return Counted(
+    return CountedPorts(
         frozenset(place for place, number in active.items() if 2 * number >= len(hosts)),
         frozenset(place for place, number in active.items() if 2 * number > len(hosts)),
     )

@@ -21,7 +21,7 @@ _GONE_AT_BOOT = "/run/"
 _TUNED_READS = ("/etc/sysctl.d/", "/run/sysctl.d/")
 
 
-class Way(StrEnum):
+class LoadPath(StrEnum):
     """A way of loading, in the words of a message."""
 
     BOOT = "a reboot"
@@ -46,14 +46,14 @@ def in_one_write(value: str) -> str:
     return value[:LONGEST] if value[LONGEST] == "," and "-" in last else first
 
 
-def after(way: Way, sysctl: Sysctl, before: PortSet) -> PortSet:
+def after(way: LoadPath, sysctl: Sysctl, before: PortSet) -> PortSet:
     """The ports that are reserved after one way of loading. `before`: those that were; a boot begins without any."""
     files = sysctl.reserved_files
-    if way is Way.BOOT:
+    if way is LoadPath.BOOT:
         return _systemd(read_in_order(file for file in files if not file.path.startswith(_GONE_AT_BOOT)))
-    if way is Way.CONF:
+    if way is LoadPath.CONF:
         return _one_by_one((file for file in files if file.path == CONF), before)
-    if way is Way.SYSTEM:
+    if way is LoadPath.SYSTEM:
         return _one_by_one([*read_in_order(files), *(file for file in files if file.path == CONF)], before)
     if sysctl.tuned is None:
         return before

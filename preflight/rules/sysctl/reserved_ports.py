@@ -7,7 +7,7 @@ from preflight.facts import sysctl as facts_sysctl
 from preflight.facts.sysctl import OWN_FILE, intended_ports, settings
 from preflight.facts.types import Sysctl, SysctlFile, Tuned
 from preflight.model.ports import PortSet
-from preflight.rules.sysctl.load_order import CONF, Way, accepted, after, in_one_write, read_in_order
+from preflight.rules.sysctl.load_order import CONF, LoadPath, accepted, after, in_one_write, read_in_order
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 
@@ -27,9 +27,9 @@ class Repair:
     """`short`: the ways of loading that do not reserve all ports, and which they miss; `left`: those that the edits do
     not mend."""
 
-    short: Mapping[Way, PortSet]
+    short: Mapping[LoadPath, PortSet]
     edits: tuple[Edit, ...]
-    left: Mapping[Way, PortSet]
+    left: Mapping[LoadPath, PortSet]
     united: PortSet
 
 
@@ -76,12 +76,12 @@ def unreadable(sysctl: Sysctl) -> list[tuple[str, str]]:
     return odd + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
 
 
-def winner(way: Way, sysctl: Sysctl) -> SysctlFile | None:
+def winner(way: LoadPath, sysctl: Sysctl) -> SysctlFile | None:
     """The file that is read last of those that set the key."""
     files = [file for file in counting(sysctl) if settings(file.text)]
-    if way is Way.BOOT:
+    if way is LoadPath.BOOT:
         files = [file for file in files if file.path != CONF and not file.path.startswith("/run/")]
-    if way is Way.CONF:
+    if way is LoadPath.CONF:
         files = [file for file in files if file.path == CONF]
     return files[-1] if files else None
 
@@ -103,9 +103,9 @@ def own_file(ports: PortSet) -> str:
     )
 
 
-def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[Way, PortSet]:
+def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[LoadPath, PortSet]:
     """What is not reserved after each way of loading. All but the boot are judged by what they take away."""
-    ends = {way: after(way, sysctl, PortSet() if way is Way.BOOT else wanted) for way in Way}
+    ends = {way: after(way, sysctl, PortSet() if way is LoadPath.BOOT else wanted) for way in LoadPath}
     return {way: wanted - ports for way, ports in ends.items() if wanted - ports}
 
 
@@ -160,7 +160,7 @@ def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
     present = next((file for file in sysctl.reserved_files if file.path == OWN_FILE), None)
     if present and (present.target or settings(present.text)):
         return None, sysctl
-    overruled = winner(Way.BOOT, sysctl)
+    overruled = winner(LoadPath.BOOT, sysctl)
     if overruled:
         why = f"has to overrule {overruled.path}, which sets {overruled.value or 'nothing'}"
     elif present:

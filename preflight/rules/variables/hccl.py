@@ -20,7 +20,7 @@ _DFS = {"connection_fault_detection_time": "seconds", "cluster_heartbeat": "on, 
 
 
 @dataclass(frozen=True)
-class Rule:
+class VariableRule:
     """`wants`: the values that are allowed, in words; `allows`: whether one is. `plain`: the one spelling of an allowed
     value that has several. `default`: what an unset variable means. `unequal`: what it is if hosts differ; None: they
     may."""
@@ -39,18 +39,18 @@ class Rule:
         return self.plain(value) if self.allows(value) else value
 
 
-def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> Rule:
+def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> VariableRule:
     wants = f"{what} from {low}" + ("" if high == _MOST else f" to {high}") + (f", a multiple of {step}" * (step > 1))
 
     def allows(value: str) -> bool:
         return bool(re.fullmatch("[0-9]{1,12}", value)) and low <= int(value) <= high and int(value) % step == 0
 
-    return Rule(wants, allows, lambda value: str(int(value)))
+    return VariableRule(wants, allows, lambda value: str(int(value)))
 
 
-def _word(*words: str) -> Rule:
+def _word(*words: str) -> VariableRule:
     """One of these; capitals do not matter."""
-    return Rule(" or ".join(words), lambda value: value.lower() in [word.lower() for word in words], str.lower)
+    return VariableRule(" or ".join(words), lambda value: value.lower() in [word.lower() for word in words], str.lower)
 
 
 def _ports(value: str) -> bool:
@@ -87,23 +87,23 @@ def _dfs(value: str) -> bool:
 
 
 _SWITCH = _word("0", "1")
-_PORTS = Rule("ports such as 61000-61050,61100, or auto", _ports, _plain_ports, products=_NEWER)
-_PATH = Rule("a path", bool)
-_ANY = Rule("text", bool)
+_PORTS = VariableRule("ports such as 61000-61050,61100, or auto", _ports, _plain_ports, products=_NEWER)
+_PATH = VariableRule("a path", bool)
+_ANY = VariableRule("text", bool)
 
 
-def _fails(rule: Rule, default: str = "", products: frozenset[Product] | None = None) -> Rule:
+def _fails(rule: VariableRule, default: str = "", products: frozenset[Product] | None = None) -> VariableRule:
     """Hosts that differ in it do not find each other, or do not run the same algorithm."""
     return replace(rule, default=default, unequal=Outcome.FAIL, products=products or rule.products)
 
 
-def _warns(rule: Rule, default: str = "", products: frozenset[Product] | None = None) -> Rule:
+def _warns(rule: VariableRule, default: str = "", products: frozenset[Product] | None = None) -> VariableRule:
     """Hosts that differ in it give up at different times, or are only slower."""
     return replace(rule, default=default, unequal=Outcome.WARN, products=products or rule.products)
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "HCCL_IF_IP": (Rule("an address of a host NIC", is_address),),
+RULES: dict[str, tuple[VariableRule, ...]] = {
+    "HCCL_IF_IP": (VariableRule("an address of a host NIC", is_address),),
     "HCCL_SOCKET_IFNAME": (_ANY,),
     "HCCL_SOCKET_FAMILY": (_fails(_word("AF_INET", "AF_INET6"), "AF_INET"),),
     "HCCL_IF_BASE_PORT": (_warns(_number(1024, 65520, "a port"), "60000"),),
@@ -120,7 +120,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "HCCL_INTRA_PCIE_ENABLE": (_fails(_SWITCH, "1"),),
     "HCCL_INTRA_ROCE_ENABLE": (_fails(_SWITCH, "0"),),
     "HCCL_INTER_HCCS_DISABLE": (_fails(_word("FALSE", "TRUE"), "FALSE", _A3),),
-    "HCCL_LOGIC_SUPERPOD_ID": (Rule("at most 127 characters", lambda value: len(value) < 128, products=_A3),),
+    "HCCL_LOGIC_SUPERPOD_ID": (VariableRule("at most 127 characters", lambda value: len(value) < 128, products=_A3),),
     "HCCL_RDMA_TC": (_fails(_number(0, 255, step=4), "132"),),
     "HCCL_RDMA_SL": (_fails(_number(0, 7), "4"),),
     "HCCL_RDMA_TIMEOUT": (_warns(_number(5, 24), "20", _A1), _warns(_number(5, 20), "20", _NEWER)),
@@ -131,10 +131,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "HCCL_ALGO": (_fails(_ANY),),
     "HCCL_OP_EXPANSION_MODE": (_fails(_ANY, "", _A1), _fails(_ANY, "HOST", _A2), _fails(_ANY, "AI_CPU", _A3)),
     "HCCL_DETERMINISTIC": (_fails(_word("false", "true", "strict"), "false"),),
-    "HCCL_OP_RETRY_ENABLE": (_fails(Rule("such as L1:0,L2:1", _retry, _plain_retry), "L1:0,L2:0", _A3),),
+    "HCCL_OP_RETRY_ENABLE": (_fails(VariableRule("such as L1:0,L2:1", _retry, _plain_retry), "L1:0,L2:0", _A3),),
     "HCCL_OP_RETRY_PARAMS": (replace(_ANY, products=_A3),),
     "HCCL_DFS_CONFIG": (
-        Rule("such as cluster_heartbeat:on,connection_fault_detection_time:20 (0, or 20 to 7200 s)", _dfs),
+        VariableRule("such as cluster_heartbeat:on,connection_fault_detection_time:20 (0, or 20 to 7200 s)", _dfs),
     ),
     "HCCL_ENTRY_LOG_ENABLE": (_SWITCH,),
     "HCCL_DIAGNOSE_ENABLE": (_SWITCH,),
@@ -155,7 +155,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }  # fmt: skip
 
 
-def rule(name: str, product: Product) -> Rule | None:
+def rule(name: str, product: Product) -> VariableRule | None:
     """What a variable may be on a product; None: it has no effect there."""
     return next((one for one in RULES[name] if product in one.products), None)
 

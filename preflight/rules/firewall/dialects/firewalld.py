@@ -7,7 +7,7 @@ from dataclasses import replace
 from preflight.facts.firewall import Zone
 from preflight.facts.firewalld import PRIORITY, is_ours
 from preflight.model.ports import PortSet
-from preflight.rules.firewall.rules import Rule, Source, port_set, read_source
+from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
 
 PRIORITIES_SINCE = (0, 7)  # the version of firewalld whose rich rules have priorities
 _ELEMENT = re.compile(r'(\w[\w-]*)(?:="([^"]*)")?')
@@ -17,7 +17,7 @@ _NO_PORT = ("icmp-block", "icmp-type", "masquerade", "forward-port")
 _IDLE = ("rule", "source", "port", "audit", "log", "nflog", "prefix", "level", "type", "group")
 
 
-def zone_rules(zone: Zone) -> list[Rule]:
+def zone_rules(zone: Zone) -> list[FirewallRule]:
     """What a zone does to what enters it, in the order in which firewalld has it done: rich rules of negative
     priority, those that close, ports and services, those that open, rich rules of positive priority."""
     rich = [(priority(text), parse(text)) for text in zone.rich_rules]
@@ -40,18 +40,18 @@ def priority(text: str) -> int:
     return int(match[1]) if match else 0
 
 
-def _port(text: str) -> Rule:
+def _port(text: str) -> FirewallRule:
     ports, _, protocol = text.partition("/")
-    rule = Rule(f"port {text}", "accept", never=protocol != "tcp")
+    rule = FirewallRule(f"port {text}", "accept", never=protocol != "tcp")
     try:
         return replace(rule, ports=port_set([ports]))
     except ValueError:
         return replace(rule, partial=True)
 
 
-def parse(text: str) -> Rule:
+def parse(text: str) -> FirewallRule:
     """Read one rich rule. Never raises: what is not understood makes the rule partial."""
-    rule, element = Rule(text, "none"), ""
+    rule, element = FirewallRule(text, "none"), ""
     for name, value in _ELEMENT.findall(text):
         element = element if value else name
         try:
@@ -61,7 +61,7 @@ def parse(text: str) -> Rule:
     return rule
 
 
-def _element(rule: Rule, element: str, name: str, value: str) -> Rule:
+def _element(rule: FirewallRule, element: str, name: str, value: str) -> FirewallRule:
     """The rule with one more element, or with one more attribute of `element`, the last word without a value."""
     if name in _CLOSES and not value:
         return replace(rule, verdict=_CLOSES[name])

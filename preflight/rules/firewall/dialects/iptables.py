@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from preflight.facts.iptables import is_ours
 from preflight.model.ports import PortSet
-from preflight.rules.firewall.rules import Rule, Source, groups, port_set, read_source
+from preflight.rules.firewall.rules import FirewallRule, Source, groups, port_set, read_source
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 _VERDICTS = {"ACCEPT": "accept", "DROP": "drop", "REJECT": "drop"}
@@ -22,10 +22,10 @@ _WITH_A_WORD = (*_IDLE, *_TARGET, *_STATES, *_PORTS, "-m", "-p", "-i", "-s", "--
 _SYN = ("FIN,SYN,RST,ACK", "SYN,RST,ACK", "SYN")
 
 
-def parse(text: str, family: int = 4) -> Rule:
+def parse(text: str, family: int = 4) -> FirewallRule:
     """Read one rule of the IPv4 or the IPv6 program. Never raises: what is not understood makes the rule partial."""
     words = _TOKEN.findall(text)
-    rule = Rule(text, _verdict(words), family=family)
+    rule = FirewallRule(text, _verdict(words), family=family)
     while words:
         option = words.pop(0)
         try:
@@ -41,7 +41,7 @@ def _verdict(words: Sequence[str]) -> str:
     return _VERDICTS.get(target, "none" if not target or target in _GOES_ON else "jump")
 
 
-def _option(rule: Rule, option: str, words: list[str]) -> Rule:
+def _option(rule: FirewallRule, option: str, words: list[str]) -> FirewallRule:
     """The rule with one more option, whose words are taken from `words`."""
     if option == "!":
         return _negated(rule, words)
@@ -68,7 +68,7 @@ def _option(rule: Rule, option: str, words: list[str]) -> Rule:
     return rule if (value, flags) in ((_SYN[0], "SYN"), (_SYN[1], "SYN")) else replace(rule, partial=True)
 
 
-def _negated(rule: Rule, words: list[str]) -> Rule:
+def _negated(rule: FirewallRule, words: list[str]) -> FirewallRule:
     option, value = words.pop(0), words.pop(0) if words and words[0][0] not in "-!" else ""
     return rule if (option, value) == ("-i", "lo") else replace(rule, partial=True)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from preflight.model.ports import PortSet
-from preflight.rules.firewall.rules import Rule, Source, port_set, read_source
+from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
 
 COMMENT = 'comment "preflight"'
 _TOKEN = re.compile(r'"[^"]*"|\{[^{}]*\}|\S+')
@@ -16,10 +16,10 @@ _NEVER = ("udp", "icmp", "icmpv6", "sctp")
 
 
 @lru_cache(4096)  # the same rules stand on every host, and one may name hundreds of addresses
-def parse(text: str) -> Rule:
+def parse(text: str) -> FirewallRule:
     """Read one rule. Never raises: what is not understood makes the rule partial."""
     words = _TOKEN.findall(text)
-    rule = Rule(text, "none")
+    rule = FirewallRule(text, "none")
     at = 0
     while at < len(words):
         word, rest = words[at], words[at + 1 :]
@@ -42,7 +42,7 @@ def _verdict_anywhere(words: Sequence[str]) -> str:
     return "accept" if "accept" in verdicts else "none"
 
 
-def _condition(rule: Rule, word: str, rest: Sequence[str]) -> tuple[Rule | None, int]:
+def _condition(rule: FirewallRule, word: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
     """The rule with one more condition or statement, and how many words that took; None: not understood."""
     if word == "counter":  # "counter", "counter packets 0 bytes 0", "counter name x"
         return rule, 1 + {"packets": 4, "name": 2}.get(rest[0] if rest else "", 0)
@@ -64,7 +64,7 @@ def _condition(rule: Rule, word: str, rest: Sequence[str]) -> tuple[Rule | None,
     return _match(rule, f"{word} {rest[0]}", rest[1], rest)
 
 
-def _match(rule: Rule, subject: str, value: str, rest: Sequence[str]) -> tuple[Rule | None, int]:
+def _match(rule: FirewallRule, subject: str, value: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
     """The same for a condition of three words, `ip saddr 10.1.0.0/24`."""
     if subject == "ct state" and value == "vmap" and "new" not in rest[2].replace(":", " ").split():
         return replace(rule, never=True), 4
@@ -91,7 +91,7 @@ def _match(rule: Rule, subject: str, value: str, rest: Sequence[str]) -> tuple[R
     return (replace(rule, family=6, partial=True), 3) if subject.startswith("ip6 ") else (None, 0)
 
 
-def _of_family(rule: Rule, family: int) -> Rule:
+def _of_family(rule: FirewallRule, family: int) -> FirewallRule:
     return replace(rule, family=family, never=rule.never or rule.family not in (0, family))
 
 

@@ -5,18 +5,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from preflight.model.ports import PortSet
-from preflight.rules.firewall.rules import EVERY_PORT, Rule, Source, groups, judge, port_set, read_source
+from preflight.rules.firewall.rules import EVERY_PORT, FirewallRule, Source, groups, judge, port_set, read_source
 
 # limit: accepts, but for the seventh connection in 30 seconds, which it rejects
 _VERDICTS = {"allow": "accept", "deny": "drop", "reject": "drop", "limit": "drop"}
 _LOGS = re.compile(r"_(log(?:-all)?)$")
 
 
-def parse(text: str) -> Rule:
+def parse(text: str) -> FirewallRule:
     """Read one rule. Never raises."""
     action, protocol, ports, *rest = [*text.split(), "", "", ""]
     action = _LOGS.sub("", action)
-    rule = Rule(text, _VERDICTS.get(action, "none"), partial=action == "limit")
+    rule = FirewallRule(text, _VERDICTS.get(action, "none"), partial=action == "limit")
     if protocol not in ("tcp", "any"):
         return replace(rule, never=True)
     try:
@@ -35,12 +35,14 @@ def ours(source: Source, ports: PortSet) -> list[str]:
     return [f"allow tcp {str(group).replace('-', ':')} from {source}" for group in groups(ports)]
 
 
-def addable(needed: Iterable[Rule], others: Sequence[Rule], policy: str) -> tuple[tuple[Rule, ...], str]:
+def addable(
+    needed: Iterable[FirewallRule], others: Sequence[FirewallRule], policy: str
+) -> tuple[tuple[FirewallRule, ...], str]:
     """Which of our rules can stand beside the site's own, and what a person has to type before the others can.
 
     ufw takes no rule that differs from another only in action, logging or comment: it says "Skipping", and succeeds.
     Where the site's rules let in what such a rule of ours would, it is not needed."""
-    able: list[Rule] = []
+    able: list[FirewallRule] = []
     by_hand: list[str] = []
     for rule in needed:
         same = next((other for other in others if _condition(other) == _condition(rule)), None)
@@ -52,7 +54,7 @@ def addable(needed: Iterable[Rule], others: Sequence[Rule], policy: str) -> tupl
     return tuple(able), "; ".join(by_hand)
 
 
-def _condition(rule: Rule) -> object:
+def _condition(rule: FirewallRule) -> object:
     """All of a rule that ufw compares, networks and ports by their value."""
     _, protocol, _, _, _, *more = rule.text.split()
     return protocol, rule.sources, rule.ports, more

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from preflight.checks.shared.gpu import numbered
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import GpuProcess
 from preflight.facts.types import ClusterFacts, Missing, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.model.cluster import Cluster, Host, Product
+from preflight.rules.gpus import numbered
 from preflight.rules.own_processes import Owner, owner
 
 

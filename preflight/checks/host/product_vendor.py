@@ -4,13 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.checks.shared.gpu import GPU
 from preflight.facts.accelerators import Accelerators
 from preflight.facts.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.rules.accelerator_kind import other_kind
+from preflight.rules.gpus import GPU
 
 _BY_PCI_ID = {"d801": Product.ATLAS_A1, "d802": Product.ATLAS_A2, "d803": Product.ATLAS_A3}
 _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the chips)'

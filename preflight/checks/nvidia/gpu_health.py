@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
-from preflight.checks.shared.gpu import GPU, OFF_THE_BUS, called, gone, line, numbered, silent
+from preflight.checks.shared.gpu import silent
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_logs.kernel import Xid
 from preflight.facts.nvidia_smi.gpu import Gpu
 from preflight.model.finding import Finding
+from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, line, numbered
 
 _SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown")  # the cause first; the last may be of others
 _SLOW_BY_HEAT = "SW Thermal Slowdown"

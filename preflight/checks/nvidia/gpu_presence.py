@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.shared.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
+from preflight.checks.shared.gpu import silent
 from preflight.facts.accelerators import Accelerators
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import Gpu
@@ -12,6 +12,7 @@ from preflight.facts.nvidia_smi.trouble import known
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.rules.accelerator_kind import other_kind
+from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, xids_of
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
 _NO_HANDLE = "Unable to determine the device handle for GPU"

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.shared.gpu import GPU, called, numbered, silent
+from preflight.checks.shared.gpu import silent
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.rules.gpus import GPU, called, numbered
 from preflight.rules.own_processes import Owner, end, owner, wait
 
 _ONE_PROCESS = "Exclusive_Process"

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
-from preflight.checks.shared.gpu import GPU, gpus
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.nvlink_errors import LinkErrors, NvLinkErrors
 from preflight.facts.nvidia_smi.trouble import lacks
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.rules.gpus import GPU, gpus
 
 _NOT_ASKED = "was not asked"  # the collector's words
 Place = tuple[int, int]  # GPU and link

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.gpu import GPU, gpus, profile, silent
+from preflight.checks.shared.gpu import silent
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.nvlink import GpuNvLinks
@@ -12,6 +12,7 @@ from preflight.facts.nvidia_smi.topology import GpuTopology
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.rules.gpus import GPU, gpus, profile
 
 Pair = tuple[str, str]  # of GPUs: ("GPU0", "GPU1")
 _NEAR_TO_FAR = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")

@@ -1,4 +1,4 @@
-"""Which host, port or path a rehearsal's lost connections have in common. Pure."""
+"""The host, port or path that lost connections of a port rehearsal have in common. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Why somebody stops, is slow or spoils data, as far as facts tell: the cause instead of the symptom. Pure."""
+"""Causes that findings about facts give for a hang, a slow pair or wrong data. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence

@@ -1,9 +1,10 @@
-"""What lost pings have in common: the causes that explain them, by counting. Pure.
+"""Causes of lost pings, by counting what the pings have in common. Pure.
 
 Pings are counted by pairs: two devices, or a device and a gateway, with the pings of both directions. A pair is bad
 where a ping of it is lost. The widest thing whose pairs are all bad is named, once, and takes its pairs with it, so
 that nothing else is named for the same pings. A device, a host or a gateway is named only if it fails with two others
-at least; a single bad pair stays what it is, a link. Parts that do not reach each other are not counted: see `parts`.
+at least; a single bad pair stays what it is, a link. Parts that do not reach each other are not counted: see
+`ping_partitions`.
 
 A gateway is asked because packets have to pass through it, not because it has to answer: many refuse ICMP or limit it.
 So one that does not answer is only "silent" where devices reach others, and gone where they do not reach those behind

@@ -1,4 +1,4 @@
-"""What other checks have found that explains lost pings: their cause in the place of a guess."""
+"""Findings of other checks that explain lost pings: a cause in the place of a guess."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

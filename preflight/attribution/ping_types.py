@@ -1,4 +1,4 @@
-"""What pings are told of: their ends, where these are, and what lost ones have in common."""
+"""Types for lost pings: their ends, where these are attached, and what they have in common."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

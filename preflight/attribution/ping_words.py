@@ -1,4 +1,4 @@
-"""How findings speak of lost pings, and of what they have in common."""
+"""Sentences about lost pings and their causes."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

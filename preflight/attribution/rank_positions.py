@@ -1,4 +1,4 @@
-"""Ranks of a test in words: where they were, whom they waited for, and what belongs to that. Pure."""
+"""Ranks of a test in words: the stage they reached, and the ranks they waited for. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

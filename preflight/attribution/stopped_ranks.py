@@ -1,4 +1,4 @@
-"""Which ranks stayed behind, and which groups stopped as one. Pure."""
+"""Ranks that stopped earlier than others, and groups that stopped as one. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""GPUs of a host: which are there, how they are numbered and called, what their model is known to have. Pure."""
+"""GPUs of a host: presence, numbers and names, and what their model is known to have. Pure."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Cards and device nodes: what npu-smi, the PCI bus and /dev say of how many there are, and which."""
+"""Checks of cards and device nodes: those of npu-smi, the PCI bus and /dev agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

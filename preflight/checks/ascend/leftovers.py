@@ -1,4 +1,4 @@
-"""What is left of earlier jobs on the devices where no process is to be seen (NPU114 names those that are)."""
+"""Checks for leftovers of earlier jobs on devices that show no process (NPU114 names processes)."""
 
 from collections import Counter
 from collections.abc import Iterator

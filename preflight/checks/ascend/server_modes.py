@@ -1,4 +1,4 @@
-"""How servers are set up as a whole: the SMP mode of Atlas A1, the super-pod of Atlas A3."""
+"""Checks of modes of whole servers: SMP of Atlas A1, the super-pod of Atlas A3."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

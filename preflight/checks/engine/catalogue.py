@@ -1,4 +1,4 @@
-"""What every check says of itself, for `list-checks` and `explain`.
+"""The text of every check, for `list-checks` and `explain`.
 
 Asking the checks means importing them and the types of all facts, a tenth of a second. So what they say is kept in the
 user's cache, by the rule that Python has for compiled code: it counts until a source file has another time or size.

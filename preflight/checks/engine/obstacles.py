@@ -1,4 +1,4 @@
-"""What keeps facts from being collected, and the key or command that removes it: no Python, no tool, no root."""
+"""Obstacles to collecting facts (no Python, no tool, no root), and the key or command that removes them."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a check is, and the list of all of them.
+"""The type of a check, and the registry of all checks.
 
 A check is a pure function from facts to findings. Its parameters after the first are the fact sections it needs
 (fields of `HostFacts`), so a reader sees in the signature what it looks at, and the runner can say `unknown` for it

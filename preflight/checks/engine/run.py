@@ -1,4 +1,4 @@
-"""Runs checks over facts: who is looked at, what could not be looked at, what was left out. Pure."""
+"""The run of checks over facts: hosts checked, facts that are missing, rounds left out. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

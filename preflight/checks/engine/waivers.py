@@ -1,4 +1,4 @@
-"""Findings that a person has accepted: shown as warnings, with who accepted them and why."""
+"""Waivers: findings that a person has accepted are shown as warnings, with the person and the reason."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the jobs' environment says of devices and of CANN."""
+"""Checks of the jobs' environment: visible devices and CANN's set_env.sh."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What jobs read, equal on all hosts: the files, folders and packages that [job] of the inventory names."""
+"""Checks of what jobs read: the files, folders and packages of [job] are equal on all hosts."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What jobs find that a launcher starts over ssh: the same mpirun everywhere, and the environment of a login."""
+"""Checks of what ssh starts: the same mpirun everywhere, and the environment of a login."""
 
 from collections.abc import Iterator, Mapping
 

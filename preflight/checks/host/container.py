@@ -1,4 +1,4 @@
-"""What a job may open where it runs: device files, and in a container what has to come from the host."""
+"""Checks of what a job may open: device files, the driver's files in a container, /dev/shm."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What others do on the hosts' processors: every host by itself, since processes tell what times cannot."""
+"""Checks of other processes that keep a host's processors busy."""
 
 from collections.abc import Iterator
 

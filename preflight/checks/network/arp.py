@@ -1,4 +1,4 @@
-"""Who answers to which address, as the devices' own ARP tables have it."""
+"""Checks of ARP tables: each device address is answered by its device."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

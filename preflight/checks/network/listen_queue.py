@@ -1,4 +1,4 @@
-"""What the host needs on which all ranks of a large job meet."""
+"""Checks of the listen queue of the first host, where all ranks of a job meet."""
 
 from collections.abc import Iterator, Mapping
 

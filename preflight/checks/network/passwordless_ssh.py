@@ -1,4 +1,4 @@
-"""Whether hosts get into each other over ssh without a password, and who is in the way."""
+"""Checks of ssh between hosts without a password, and of what prevents it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Devices reach their peers: the second round, of pings. Who or what is at fault is counted in `losses`."""
+"""Checks of pings between devices. `attribution.lost_pings` counts what is at fault."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

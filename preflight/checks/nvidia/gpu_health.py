@@ -1,4 +1,4 @@
-"""GPUs as such: memory errors, what waits for a reset, what slows them down, what the driver reported (Xid)."""
+"""Checks of GPU health: memory errors, pending resets, slowdowns and Xids of the driver."""
 
 from collections.abc import Iterator
 

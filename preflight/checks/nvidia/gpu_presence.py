@@ -1,4 +1,4 @@
-"""Whether a host's GPUs are there: for nvidia-smi, on the PCI bus, with all their lanes."""
+"""Checks that a host's GPUs are present: in nvidia-smi, on the PCI bus, with all their lanes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

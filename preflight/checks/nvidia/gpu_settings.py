@@ -1,4 +1,4 @@
-"""How GPUs are set up, and who uses them: persistence, compute mode, MIG, processes."""
+"""Checks of GPU settings and use: persistence, compute mode, MIG, processes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What NVLinks have counted in errors."""
+"""Checks of the error counters of NVLinks."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""NVLinks, and how near GPUs and NICs are to each other."""
+"""Checks of NVLinks, and of the distance between GPUs and NICs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

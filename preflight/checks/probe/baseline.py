@@ -1,4 +1,4 @@
-"""What the probe measured, beside the saved baseline (`preflight baseline`)."""
+"""Checks of the probe's figures against the saved baseline (`preflight baseline`)."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the vendor's HCCL Test says of the devices, where it takes the probe's place."""
+"""Checks of the results of the vendor's HCCL Test, where it takes the probe's place."""
 
 from collections.abc import Iterator, Sequence
 

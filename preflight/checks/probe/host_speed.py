@@ -1,4 +1,4 @@
-"""What the hosts' own processors do beside their devices: as fast as those of the other hosts."""
+"""Checks of processor speed: every host's processors are as fast as those of the others."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the probe measured, beside what the ports could carry, and what the operator expects."""
+"""Checks of the probe's bandwidths against the ports' line rate and the operator's expectation."""
 
 from collections.abc import Iterator, Sequence
 

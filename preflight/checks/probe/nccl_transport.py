@@ -1,4 +1,4 @@
-"""By what NCCL really sends between hosts, as the ranks' own logs have it."""
+"""Checks of the network that NCCL really uses between hosts, by the ranks' logs."""
 
 import re
 from collections import defaultdict

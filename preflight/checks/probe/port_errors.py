@@ -1,4 +1,4 @@
-"""What the ports counted while the probe sent over them."""
+"""Checks of the errors that ports counted while the probe sent over them."""
 
 from collections import defaultdict
 from collections.abc import Iterator

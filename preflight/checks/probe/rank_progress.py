@@ -1,4 +1,4 @@
-"""Who did not arrive, and who waited for whom: a hang as a sentence."""
+"""Checks of rank progress: hung ranks, the stage they stopped at, and the ranks that waited for them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet

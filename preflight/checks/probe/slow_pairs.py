@@ -1,4 +1,4 @@
-"""Whether all rails are alike: pairs along them, compared with their own median."""
+"""Checks of slow links: pairs along the rails, compared with their median bandwidth."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

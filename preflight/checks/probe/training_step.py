@@ -1,4 +1,4 @@
-"""Whether a training step, done as jobs do it, brings the same everywhere."""
+"""Checks of a training step as jobs do it: the same result on every rank."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What the probe's tests say: whose data was wrong."""
+"""Checks of values: collectives that bring wrong data, and the devices that send it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

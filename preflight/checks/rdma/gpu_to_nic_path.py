@@ -1,4 +1,4 @@
-"""The way between GPUs and RDMA NICs on a host: what the kernel lets them do."""
+"""Checks of the path between GPUs and RDMA NICs on a host, as the kernel allows it."""
 
 from collections.abc import Iterator
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""How checks speak of a bandwidth that the probe measured: who, how much, of what."""
+"""Findings about bandwidths that the probe measured."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Whether the host NICs that a library chooses, each on its own host, reach each other. Pure."""
+"""Findings about the host NICs that a library chooses, and that may not reach each other. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

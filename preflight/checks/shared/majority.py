@@ -1,4 +1,4 @@
-"""Whoever differs from the others, where all should have the same. Pure."""
+"""Hosts that differ from the majority. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

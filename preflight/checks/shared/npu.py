@@ -1,4 +1,4 @@
-"""What the checks of NPUs share: the plan beside the reading, and findings where there is no reading. Pure.
+"""Shared by checks of NPUs: planned and actual settings, and findings where a reading is missing. Pure.
 
 Where one cause makes several readings wrong, the check nearest to the cause speaks and the others are silent: a device
 without an address is not also told that its mask, its health and /etc/hccn.conf are wrong.

@@ -1,4 +1,4 @@
-"""What connections between the hosts tell that no host tells of itself. Pure."""
+"""Connections between the hosts that are lost or refused, and what on the hosts may be the reason. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is to be done where the inventory wants no firewall at all: now, and at the next boot. Pure."""
+"""Firewalls to be switched off, now and at the next boot, where the inventory wants none. Pure."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One place that a new connection has to pass on a host, and what our rules there should be. Pure."""
+"""A gate: a place that a new connection has to pass on a host, and our rules for it. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the gates of a host are made from: the cluster's networks and ports, and what was seen on the host. Pure."""
+"""Inputs of the gates of a host: the cluster's networks and ports, and the host's facts. Pure."""
 
 import json
 from collections.abc import Iterable, Sequence

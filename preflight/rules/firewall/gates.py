@@ -1,4 +1,4 @@
-"""What a new connection from the cluster has to pass on a host: every base chain, ufw, zones of firewalld. Pure."""
+"""All gates of a host: base chains, ufw and zones of firewalld. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What brings our rules back after the next boot: a file for each tool, edited in our own lines only. Pure."""
+"""Files that bring our rules back after the next boot: one a tool, only our own lines edited. Pure."""
 
 import re
 from collections.abc import Iterator

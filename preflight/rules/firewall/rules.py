@@ -1,4 +1,4 @@
-"""What firewall rules do to new TCP connections from the cluster's networks, as far as that can be told. Pure.
+"""The effect of firewall rules on new TCP connections from the cluster's networks, as far as it is known. Pure.
 
 `dialects` read the rules of each tool into `Rule`, and only the plain part of each language: addresses, ports,
 protocol, interface, connection state, counters, comments. Whatever else a rule says makes it *partial*: it may or may

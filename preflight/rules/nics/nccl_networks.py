@@ -1,4 +1,4 @@
-"""Which network NCCL's ranks used between hosts, in words. Pure."""
+"""The network that NCCL's ranks used between hosts, in words. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable

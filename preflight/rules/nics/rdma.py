@@ -1,4 +1,4 @@
-"""Which RDMA ports count, and what NCCL takes of them. Pure.
+"""RDMA ports that count, and those that NCCL takes. Pure.
 
 A port that is down need not be a fault: hosts have ports for storage and management, and ports without a cable.
 """

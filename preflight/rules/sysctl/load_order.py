@@ -1,4 +1,4 @@
-"""What net.ipv4.ip_local_reserved_ports is after each way in which a host loads its sysctl files. Pure.
+"""The value of net.ipv4.ip_local_reserved_ports after each way of loading sysctl files. Pure.
 
 The ways differ (measured with systemd 252 and procps 4.0.2, which tests/lab/test_ports.py repeats). Both read one file
 of a name, the one in the first folder, sorted by name. systemd writes only the last value that it has read, which the

@@ -1,4 +1,4 @@
-"""How the sysctl files of a host have to change for every way of loading to reserve the ports. Pure."""
+"""Edits of sysctl files that make every way of loading reserve the ports. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

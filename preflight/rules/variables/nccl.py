@@ -1,4 +1,4 @@
-"""How NCCL and torch read the variables of NCCL. Pure.
+"""The variables of NCCL as NCCL and torch read them. Pure.
 
 NCCL: src/misc/param.cc, src/misc/utils.cc and the user guide's list of variables; torch: ProcessGroupNCCL.hpp.
 """

@@ -1,9 +1,9 @@
 """Sentences about lost pings and their causes."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from preflight.attribution.culprits import folded
 from preflight.attribution.ping_types import Cause, PingEnd, end, own
 
 
@@ -121,7 +121,7 @@ def _said(cause: Cause, pings: str) -> tuple[str, str]:
             return "", f"all {cause.total} {pings} between {between} are lost, both ways" if both else ""
         case "partition":
             where = f"rail {cause.device}: " if cause.device is not None else ""
-            part, others = _folded(cause.members), _folded(cause.others)
+            part, others = folded(cause.members), folded(cause.others)
             why = f"just what is behind {between}" if cause.names else "no single host or device: what lies between"
             return f"{where}{part} reach each other, and none of {others}: {count} are lost", f"a partition: {why}"
         case "leaves":
@@ -129,14 +129,3 @@ def _said(cause: Cause, pings: str) -> tuple[str, str]:
             return f"{count} between {between} are lost", "no single host or device: what lies between"
         case _:
             return f"{count} between {between} are lost", "no single device: what lies between"
-
-
-def _folded(members: Sequence[str]) -> str:
-    """`node[01-04]`, `node[01-04]/3`."""
-    from preflight.inventory import fold  # ClusterShell is slow to load
-
-    by_device: dict[str, list[str]] = defaultdict(list)
-    for member in members:
-        host, slash, device = member.partition("/")
-        by_device[slash + device].append(host)
-    return ",".join(fold(hosts) + device for device, hosts in by_device.items())

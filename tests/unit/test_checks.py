@@ -416,6 +416,8 @@ def test_what_the_checks_say_is_kept_and_asked_anew_when_a_source_changes(
     assert list(asked) == list(all_checks())
     (kept,) = (tmp_path / "preflight").iterdir()
     saved = json.loads(kept.read_text())
+    sources = {path for path, _, _ in saved["sources"]}
+    assert {check.function.__code__.co_filename for check in all_checks().values()} <= sources
     saved["entries"][0]["title"] = "from the cache"
     kept.write_text(json.dumps(saved))
     assert next(iter(catalogue().values())).title == "from the cache"

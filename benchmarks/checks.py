@@ -14,8 +14,8 @@ from ipaddress import IPv4Interface, IPv4Network
 from unittest.mock import patch
 
 from benchmarks.measure import machine
-from preflight.checks.registry import Check, all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import Check, all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.found import Found
 from preflight.facts.job import Job, SeenFile
 from preflight.facts.naming import Naming

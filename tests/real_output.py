@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 
 CASES = Path(__file__).parent / "cases"
 OF_NPUS = {"hccn", "hccn_conf", "npu_smi", "nic", "chips", "device_nodes", "versions", "pings"}  # sections

@@ -1,1 +1,1 @@
-
+"""Checks: from facts to findings, a folder an area."""

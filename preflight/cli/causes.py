@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from preflight.checks.waive import apply_waivers
+from preflight.checks.engine.waivers import apply_waivers
 from preflight.cli.background import FOR_EVER, in_background, result_by
 from preflight.cli.common import Session
 from preflight.facts.collect import POOL
@@ -60,8 +60,8 @@ def _look(
     pool: int,
     deep: bool,
 ) -> list[Finding]:
-    from preflight.checks.registry import ROUNDS, all_checks
-    from preflight.checks.run import run_checks
+    from preflight.checks.engine.registry import ROUNDS, all_checks
+    from preflight.checks.engine.run import run_checks
     from preflight.facts.collect import collect
     from preflight.facts.ping_plan import plan_pings
     from preflight.facts.pings import ping

@@ -92,8 +92,8 @@ class _Rounds:
     """The rounds of one check run, each adding to the findings."""
 
     def __init__(self, args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> None:
-        from preflight.checks.registry import all_checks
-        from preflight.checks.run import select
+        from preflight.checks.engine.registry import all_checks
+        from preflight.checks.engine.run import select
 
         self.args = args
         self.cluster = cluster
@@ -108,8 +108,8 @@ class _Rounds:
         self.observations: tuple[Observation, ...] = ()
 
     def judge(self, facts: Any, rounds: dict[str, object]) -> list[Finding]:
-        from preflight.checks.run import run_checks
-        from preflight.checks.waive import apply_waivers
+        from preflight.checks.engine.run import run_checks
+        from preflight.checks.engine.waivers import apply_waivers
 
         findings = run_checks(self.cluster, facts, checks=self.checks, hosts=self.hosts, rounds=rounds)
         return apply_waivers(findings, self.cluster.waivers, self.ignored, date.today())
@@ -158,8 +158,8 @@ def _folded(refused: Sequence[tuple[str, str]]) -> str:
 
 
 def _from_file(args: argparse.Namespace) -> int:
-    from preflight.checks.registry import ROUNDS
-    from preflight.checks.run import NotRun
+    from preflight.checks.engine.registry import ROUNDS
+    from preflight.checks.engine.run import NotRun
     from preflight.cli.saved import load_saved
 
     started = datetime.now(UTC)
@@ -176,8 +176,8 @@ def _from_file(args: argparse.Namespace) -> int:
 
 def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
     """Known-good, idle partners for the limited hosts: looked at as thoroughly, taken only if nothing is wrong."""
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import NotRun, run_checks
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import NotRun, run_checks
     from preflight.facts.collect import collect
     from preflight.probe.permission import may_probe
 
@@ -276,7 +276,7 @@ def together(started: datetime, ended: Sequence[Ended]) -> Ended:
 
 
 def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
-    from preflight.checks.run import NotRun
+    from preflight.checks.engine.run import NotRun
     from preflight.cli.background import reached, rehearse_ports, unreached
     from preflight.cli.link_counts import after_tests
     from preflight.facts.collect import collect

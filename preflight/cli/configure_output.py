@@ -70,7 +70,7 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
 
 
 def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Ending) -> None:
-    from preflight.checks.registry import all_checks
+    from preflight.checks.engine.registry import all_checks
     from preflight.inventory import fold
     from preflight.report.console import show, width
     from preflight.report.text import render as render_report

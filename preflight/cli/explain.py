@@ -3,7 +3,7 @@
 import argparse
 import textwrap
 
-from preflight.checks.catalogue import Entry, catalogue
+from preflight.checks.engine.catalogue import CheckEntry, catalogue
 from preflight.cli.list_checks import WIDTH
 from preflight.model.errors import UsageError
 
@@ -17,17 +17,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def find(id_: str) -> Entry:
+def find(id_: str) -> CheckEntry:
     """The check of this id, in any case; raises UsageError with the nearest one."""
     checks = catalogue()
     if id_.upper() in checks:
         return checks[id_.upper()]
-    from preflight.checks.run import nearest
+    from preflight.checks.engine.run import nearest
 
     raise UsageError(f"there is no check {id_!r}; {nearest(checks, id_)}")
 
 
-def text(check: Entry) -> str:
+def text(check: CheckEntry) -> str:
     """The explanation, at most 80 columns wide where words allow it."""
     scope = "compares hosts" if check.scope == "cluster" else "looks at each host by itself"
     about = f"severity {check.severity}; for {check.for_whom}; {scope}; needs {', '.join(check.needs)}"

@@ -168,7 +168,7 @@ def _show_one(past: Past) -> None:
 
 
 def _show_look(past: CheckRun) -> None:
-    from preflight.checks.catalogue import catalogue
+    from preflight.checks.engine.catalogue import catalogue
     from preflight.inventory import fold
     from preflight.report.console import show, width
     from preflight.report.text import Line, finding_lines

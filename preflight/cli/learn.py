@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from preflight.provision.learn import Learned
 
 _SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # what is looked at
-_CHECKED = ("addresses", "hccn_conf")  # modules of checks that judge what was learnt
+_CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # these judge what was learnt
 _HEAD = "Learned from the hosts by preflight learn: read it, and correct it, before you configure with it."
 _SHOWN = 20  # sentences on the terminal; all of them stand in the file
 
@@ -115,15 +115,15 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
 def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, list[str]]:
     """The file's text, and what the checks have to say about the hosts by what it plans. Raises PreflightError where
     it could not be read back."""
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import run_checks
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import run_checks
     from preflight.inventory import InventoryError, dump, parse
 
     try:
         cluster = parse(dump(learned.document), place)
     except InventoryError as error:
         raise PreflightError(f"what was learned makes no inventory, so nothing was written:\n{error}") from error
-    checks = [check for check in all_checks().values() if check.area in _CHECKED]
+    checks = [all_checks()[id_] for id_ in _CHECKED]
     reached = [host for host in cluster.hosts if not any(said.startswith(f"{host.name}: ") for said in learned.unseen)]
     findings = run_checks(cluster, facts, checks=checks, hosts=reached)
     said = [finding.summary for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)]

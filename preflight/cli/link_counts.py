@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from preflight.checks.nccl_networks import ways_between
-from preflight.checks.run import NotRun
+from preflight.checks.engine.run import NotRun
 from preflight.cli.background import FOR_EVER, in_background, result_by
 from preflight.cli.common import Session
 from preflight.facts.collect import POOL, collect
@@ -11,6 +10,7 @@ from preflight.facts.link_counts import LinkCounts, Section, between
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Host
 from preflight.model.measure import Observation
+from preflight.rules.nics.nccl_networks import ways_between
 
 # Backend → what is asked for, readings of it, and the section of the facts that it becomes.
 _READINGS: dict[str, tuple[str, tuple[str, ...], Section]] = {

@@ -4,7 +4,7 @@ import argparse
 import textwrap
 from collections.abc import Iterable
 
-from preflight.checks.catalogue import Entry, catalogue
+from preflight.checks.engine.catalogue import CheckEntry, catalogue
 
 WIDTH = 80
 
@@ -19,15 +19,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def by_area(checks: Iterable[Entry]) -> dict[str, list[Entry]]:
+def by_area(checks: Iterable[CheckEntry]) -> dict[str, list[CheckEntry]]:
     """The checks of each area, areas in the order of their first check."""
-    areas: dict[str, list[Entry]] = {}
+    areas: dict[str, list[CheckEntry]] = {}
     for check in checks:
         areas.setdefault(check.area, []).append(check)
     return areas
 
 
-def console(checks: Iterable[Entry]) -> str:
+def console(checks: Iterable[CheckEntry]) -> str:
     """A line a check, wrapped at 80 columns, grouped by area."""
     lines: list[str] = []
     for area, members in by_area(checks).items():
@@ -39,7 +39,7 @@ def console(checks: Iterable[Entry]) -> str:
     return "\n".join([*lines, "preflight explain ID says why a check matters and how to look by hand."])
 
 
-def document(checks: Iterable[Entry]) -> str:
+def document(checks: Iterable[CheckEntry]) -> str:
     """JSON: a list of objects, one a check."""
     import json
 
@@ -59,7 +59,7 @@ def document(checks: Iterable[Entry]) -> str:
     return json.dumps(rows, indent=2, ensure_ascii=False)
 
 
-def markdown(checks: Iterable[Entry]) -> str:
+def markdown(checks: Iterable[CheckEntry]) -> str:
     """docs/checks.md, whole."""
     parts = [
         "# Checks\n\n"

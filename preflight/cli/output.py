@@ -188,7 +188,7 @@ def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
 
             return short(report, fold=fold, next_step=ended.next_step) + "\n"
         case "junit":
-            from preflight.checks.registry import all_checks
+            from preflight.checks.engine.registry import all_checks
             from preflight.report.junit import junit
 
             checks = all_checks().values()
@@ -202,7 +202,7 @@ def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
 
             return nagios(report) + "\n"
         case "html":
-            from preflight.checks.registry import all_checks
+            from preflight.checks.engine.registry import all_checks
             from preflight.inventory import fold
             from preflight.report.html import html
 
@@ -213,7 +213,7 @@ def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
 
 
 def _lines(args: argparse.Namespace, ended: Ended, *, table: bool, columns: int) -> "list[Line]":
-    from preflight.checks.registry import all_checks
+    from preflight.checks.engine.registry import all_checks
     from preflight.inventory import fold
     from preflight.probe.table import rows
     from preflight.report.text import render

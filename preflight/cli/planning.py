@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
 
 NOBODY = "nothing is known to change: no host was reached"
-# The modules of preflight/checks that belong to an area: they carry its changes, or judge what became of them.
-MODULES = {
-    Area.PORTS: ("ports",),
-    Area.ADDRESSES: ("addresses", "devices", "hccn_conf"),
-    Area.FIREWALL: ("firewall",),
-    Area.ENVIRONMENT: ("environment",),
-}
 
 
 @dataclass(frozen=True)
@@ -86,13 +79,12 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
 
 def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
     """What the checks of `areas` make of the facts, and the plan that follows."""
-    from preflight.checks.registry import ROUNDS, all_checks
-    from preflight.checks.run import run_checks
-    from preflight.checks.waive import apply_waivers
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import run_checks
+    from preflight.checks.engine.waivers import apply_waivers
     from preflight.provision.plan import make_plan
 
-    modules = {module for area in areas for module in MODULES[area]}
-    checks = [check for check in all_checks().values() if check.area in modules and not set(check.needs) & set(ROUNDS)]
+    checks = [check for check in all_checks().values() if check.configures in areas]
     found = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
     findings = tuple(apply_waivers(found, s.cluster.waivers, (), date.today()))
     plan = make_plan(_not_accepted(found, findings), areas, temporary=temporary)

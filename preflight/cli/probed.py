@@ -32,9 +32,9 @@ class Probed:
 
 
 def judged(s: Session, probed: Probed) -> list[Finding]:
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import run_checks
-    from preflight.checks.waive import apply_waivers
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import run_checks
+    from preflight.checks.engine.waivers import apply_waivers
 
     needed = _JUDGING & set(probed.rounds)
     checks = [check for check in all_checks().values() if needed & set(check.needs)]

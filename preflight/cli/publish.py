@@ -58,7 +58,7 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         return None
 
     def bring(report: Report) -> Published:
-        from preflight.checks.registry import all_checks
+        from preflight.checks.engine.registry import all_checks
         from preflight.gate.publish import publish
         from preflight.gate.verdict import looks_of, versions_of
 

@@ -11,7 +11,7 @@ from preflight.model.cluster import Cluster
 from preflight.model.report import Report
 
 if TYPE_CHECKING:
-    from preflight.checks.run import NotRun
+    from preflight.checks.engine.run import NotRun
     from preflight.facts.types import ClusterFacts
     from preflight.model.figures import Baseline
 
@@ -82,7 +82,7 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
 
 def baseline_of(setting: Setting) -> "Baseline | NotRun":
     """What the probe's figures are compared with, or why they are not."""
-    from preflight.checks.run import NotRun
+    from preflight.checks.engine.run import NotRun
     from preflight.history.baselines import saved
 
     try:

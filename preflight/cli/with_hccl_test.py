@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal | None" = None) -> Probed:
     """Who may not be used is asked anew: in the background it was not. `rehearsal`: where there has been one."""
-    from preflight.checks.run import NotRun
+    from preflight.checks.engine.run import NotRun
     from preflight.cli.background import reached
     from preflight.facts.collect import collect
     from preflight.probe import hccl_test

@@ -97,8 +97,8 @@ def prove(
     """The port rehearsal and the quick probe over `hosts`, in `seconds` at most; the rehearsal alone where that names
     somebody. They are the job's alone, so nobody is asked whether they are idle: the collector of facts has no business
     with the key that this uses."""
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import run_checks
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import run_checks
     from preflight.probe.hooks import Hooks
     from preflight.probe.rehearsal import rehearse
     from preflight.probe.request import Request

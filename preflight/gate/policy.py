@@ -65,8 +65,8 @@ def gate_json(cluster: Cluster, host: Host) -> str:
 
 @cache
 def _ids(key: str, words: Sequence[str]) -> list[str]:
-    from preflight.checks.registry import all_checks
-    from preflight.checks.run import select
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import select
 
     try:
         return [check.id for check in select(all_checks(), words)] if words else []

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from preflight import __version__
-from preflight.checks.registry import ROUNDS
+from preflight.checks.engine.registry import ROUNDS
 from preflight.facts.types import HostFacts, Versions
 from preflight.gate.convicted import convicted, unheard
 from preflight.model.finding import Finding
@@ -135,8 +135,8 @@ def _of_all(findings: Collection[Finding], tested: AbstractSet[str]) -> Iterator
 
 
 def _undecided(findings: Collection[Finding], needs: Mapping[str, Collection[str]]) -> Iterator[Finding]:
-    """What comparing hosts found where there was no majority (checks/majority.py): a host is told to differ from one
-    that is told to differ, too, and nobody passes."""
+    """What comparing hosts found where there was no majority (checks/shared/majority.py): a host is told to differ from
+    one that is told to differ, too, and nobody passes."""
     passed = {finding.check for finding in findings if finding.outcome is Outcome.PASS}
     odd = [
         one

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from preflight.localiser.localise import GroupOutcome
+from preflight.attribution.localiser.localise import GroupOutcome
 from preflight.model.errors import UsageError
 
 FULL_SPEED = 25.0  # GB/s, 200 Gb/s

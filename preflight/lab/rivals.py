@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from preflight.localiser.localise import GroupOutcome
+from preflight.attribution.localiser.localise import GroupOutcome
 
 Run = Callable[[Collection[str]], GroupOutcome]
 

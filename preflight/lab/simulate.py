@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from preflight.attribution.localiser.localise import GroupOutcome, Localiser, Test
+from preflight.attribution.localiser.merge import LocatedFault, Rail, merge
 from preflight.lab.fabric import Fault, Model, Pair, draw
 from preflight.lab.rivals import RIVALS
-from preflight.localiser.localise import GroupOutcome, Localiser, Test
-from preflight.localiser.merge import LocatedFault, Rail, merge
 from preflight.model.errors import UsageError
 
 ROUND_SECONDS = 20.0  # of a round: 5 s to come together, 10 s of work, and the way there

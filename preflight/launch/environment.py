@@ -1,6 +1,6 @@
 """The variables that a job needs on each host, and why. Pure.
 
-`preflight.checks.variable_rules` has the allowed values of HCCL's variables, and `preflight.checks.setup_files` those
+`preflight.rules.variables.hccl` has the allowed values of HCCL's variables, and `preflight.rules.setup_files` those
 that follow from the inventory. This module has only the variables that a start script adds to them.
 """
 
@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from preflight.checks.setup_files import profile_file
-from preflight.checks.variable_rules import RULES, meant, rule
 from preflight.launch.job import FROM_ONE_HOST, Job, JobHost, Launcher, Variable
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
+from preflight.rules.setup_files import profile_file
+from preflight.rules.variables.hccl import RULES, meant, rule
 
 # From so many NPUs on, the seconds that the HCCL user guide advises for HCCL_CONNECT_TIMEOUT.
 _CONNECT_TIMEOUTS = ((5000, 600), (3000, 240), (0, 120))

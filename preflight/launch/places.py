@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
-from preflight.checks.hccl_nic import addresses
-from preflight.checks.hosts import named_by
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
 from preflight.launch.job import FROM_ONE_HOST, LOOPBACK, JobHost, Launcher
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, UsageError
+from preflight.rules.nics.hccl_nic import addresses
+from preflight.rules.nics.inventory_nic import named_by
 
 # Names that the kernel allows, without characters that a shell or a list in a variable interprets.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")

@@ -1,7 +1,7 @@
-"""The localiser, at the place that docs/contracts.md promises; it lives in `preflight.localiser`, where the checks of
-pings use it, too."""
+"""The localiser, at the place that docs/contracts.md promises. The checks of pings use it, too, so it is in
+`preflight.attribution.localiser`."""
 
-from preflight.localiser.localise import Localiser
-from preflight.localiser.types import GroupOutcome, Test, Verdict
+from preflight.attribution.localiser.localise import Localiser
+from preflight.attribution.localiser.types import GroupOutcome, Test, Verdict
 
 __all__ = ["GroupOutcome", "Localiser", "Test", "Verdict"]

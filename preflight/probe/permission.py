@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from preflight.checks.gpu import numbered
-from preflight.checks.own_processes import Owner, owner
 from preflight.facts.nvidia import Nvidia
 from preflight.facts.nvidia_smi.gpu import GpuProcess
 from preflight.facts.types import ClusterFacts, Missing, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.model.cluster import Cluster, Host, Product
+from preflight.rules.gpus import numbered
+from preflight.rules.own_processes import Owner, owner
 
 
 def may_probe(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from preflight.checks import nccl_networks
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
 from preflight.model.measure import (
@@ -32,6 +31,7 @@ from preflight.probe.request import SCOPES, Request
 from preflight.probe.rounds import Pair, Place, Plan, Round
 from preflight.probe.search import GroupSearch, Search
 from preflight.probe.venue import Venue
+from preflight.rules.nics import nccl_networks
 
 _BAD = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
 _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)

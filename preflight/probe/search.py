@@ -10,9 +10,9 @@ and the first round goes along the rails. A single host's devices are the member
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.localiser.localise import Localiser
-from preflight.localiser.merge import merge
-from preflight.localiser.types import Test
+from preflight.attribution.localiser.localise import Localiser
+from preflight.attribution.localiser.merge import merge
+from preflight.attribution.localiser.types import Test
 from preflight.model.measure import Located, Observation, TestOutcome
 from preflight.model.peers import FEWEST
 from preflight.probe.located import Field, located

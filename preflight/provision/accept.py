@@ -10,10 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from preflight.checks.hccn_conf import KEYS
-from preflight.checks.kept import NFT_BOOT_FILE, NFT_OWN_FILE
-from preflight.checks.reserving import KEY
-from preflight.checks.setup_files import HOSTS_FILE, LIMITS_FILE, LIMITS_LINE, PROFILE_FILE, PROFILE_LINE
+from preflight.checks.ascend.hccn_conf import KEYS
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.provision.change_files import (
     has_block,
@@ -44,6 +41,9 @@ from preflight.provision.change_values import (
     one_of,
     rules_of,
 )
+from preflight.rules.firewall.persistent_rules import NFT_BOOT_FILE, NFT_OWN_FILE
+from preflight.rules.setup_files import HOSTS_FILE, LIMITS_FILE, LIMITS_LINE, PROFILE_FILE, PROFILE_LINE
+from preflight.rules.sysctl.reserved_ports import KEY
 
 LARGEST_VALUE = 8 << 20  # bytes; a program on the host reads and writes no larger file
 _NAME = r"(?!\.)[A-Za-z0-9_.@+-]{1,200}"

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
 
-from preflight.checks.dialects import iptables
-from preflight.checks.kept import NFT_INCLUDE
-from preflight.checks.kept import own_file as nft_own_file
-from preflight.checks.reserving import own_file as sysctl_own_file
-from preflight.checks.reserving import with_value
-from preflight.checks.setup_files import BEGIN, END, MARK, ours, with_block, with_others
 from preflight.facts.sysctl import intended_ports, settings
 from preflight.model.ports import PortSet
 from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
+from preflight.rules.firewall.dialects import iptables
+from preflight.rules.firewall.persistent_rules import NFT_INCLUDE
+from preflight.rules.firewall.persistent_rules import own_file as nft_own_file
+from preflight.rules.setup_files import BEGIN, END, MARK, ours, with_block, with_others
+from preflight.rules.sysctl.reserved_ports import own_file as sysctl_own_file
+from preflight.rules.sysctl.reserved_ports import with_value
 
 # The values of memlock (KiB) and nofile that an inventory may ask for: preflight/inventory/fields.py.
 _LIMIT = re.compile(r"(?:\*|root) (?:soft|hard) (memlock|nofile) (unlimited|[1-9][0-9]{0,18})")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Interface, ip_network
 
-from preflight.checks.loading import LONGEST
 from preflight.model.ports import PortSet
+from preflight.rules.sysctl.load_order import LONGEST
 
 CHAIN = re.compile(r"(?:ip|ip6|inet) [A-Za-z_][\w./-]{0,127} [A-Za-z_][\w./-]{0,127}", re.ASCII)
 LONGEST_LIST = 1 << 19  # characters; every second port of 65,536, written singly, has 0.19 million

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from preflight.checks.npu import interface_of
+from preflight.checks.shared.npu import interface_of
 from preflight.facts.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl

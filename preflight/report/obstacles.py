@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.checks.obstacles import host_of, reason
+from preflight.checks.engine.obstacles import host_of, reason
 from preflight.model.finding import Finding
 
 _OF_INVENTORY = re.compile(r"(?:set|correct) [^;]* under \[(?:probe|ssh)\] of the inventory")

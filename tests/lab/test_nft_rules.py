@@ -5,9 +5,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from preflight.checks import kept
-from preflight.checks.dialects import nft
 from preflight.model.ports import PortSet
+from preflight.rules.firewall import persistent_rules
+from preflight.rules.firewall.dialects import nft
 
 pytestmark = pytest.mark.lab
 
@@ -21,7 +21,7 @@ def test_our_rule_is_what_a_real_nft_prints_for_it(listed: str, network: str) ->
     rule = nft.ours(tuple(ip_network(one) for one in network.split()), PortSet.parse(listed))
     other = nft.ours((ip_network("10.1.0.0/16"),), PortSet.parse("1"))
     script = "table inet filter {\n chain input {\n type filter hook input priority 0; policy drop;\n }\n}\n"
-    script += kept.own_file({"inet filter input": (rule, other)})
+    script += persistent_rules.own_file({"inet filter input": (rule, other)})
     shown = subprocess.run(
         ["unshare", "--net", "sh", "-c", "nft -f - && nft list chain inet filter input"], input=script, text=True,
         capture_output=True, check=True,

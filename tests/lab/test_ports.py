@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.loading import Way, accepted, after
 from preflight.facts.collect import collect
 from preflight.facts.types import HostFacts, Sysctl
 from preflight.inventory import load
 from preflight.model.ports import PortSet
+from preflight.rules.sysctl.load_order import LoadPath, accepted, after
 from preflight.transport import Options, open_transport
 from tests.lab.conftest import LabHandle, MakeLab, preflight
 
@@ -35,7 +35,7 @@ class Layout:
 
     story: str
     files: dict[str, str] = field(default_factory=dict)
-    left: frozenset[Way] = frozenset()
+    left: frozenset[LoadPath] = frozenset()
 
 
 def singles(count: int, step: int = 2) -> str:
@@ -52,7 +52,7 @@ LAYOUTS = (
     Layout(
         "a vendor's list behind ours",
         {f"{LIB}/99-vendor.conf": f"{KEY}=9000\n"},
-        frozenset({Way.BOOT, Way.SYSTEM}),
+        frozenset({LoadPath.BOOT, LoadPath.SYSTEM}),
     ),
     Layout("/usr/local/lib comes before /usr/lib", {f"{LOCAL}/95-x.conf": f"{KEY}=9000\n", f"{LIB}/95-x.conf": ""}),
     Layout("a masked name", {f"{ETC}/95-x.conf": "-> /dev/null", f"{LIB}/95-x.conf": f"{KEY}=9000\n"}),
@@ -75,18 +75,18 @@ LAYOUTS = (
     Layout(
         "1,000 single ports, of which sysctl loads a part",
         {f"{ETC}/50-site.conf": f"{KEY} = {singles(1000)}\n"},
-        frozenset({Way.BOOT, Way.SYSTEM}),
+        frozenset({LoadPath.BOOT, LoadPath.SYSTEM}),
     ),
     Layout(
         "10,000 single ports in the file of others that sysctl -p loads",
         {f"{ETC}/50-site.conf": f"{KEY} = 7000\n", "/etc/sysctl.conf": f"{KEY} = {singles(10_000)}\n"},
-        frozenset({Way.BOOT, Way.SYSTEM, Way.CONF}),
+        frozenset({LoadPath.BOOT, LoadPath.SYSTEM, LoadPath.CONF}),
     ),
     Layout("10,000 neighbours one by one", {f"{ETC}/50-site.conf": f"{KEY} = {singles(10_000, 1)}\n"}),
     Layout("a number in hexadecimal, and one in octal", {f"{ETC}/50-site.conf": f"{KEY} = 0x50,0x52-0x54,0130,\n"}),
     Layout("far to the right", {f"{ETC}/50-site.conf": f"{' ' * 60}{KEY}{' ' * 60}= 7000\n"}),
-    Layout("a comment", {f"{ETC}/50-site.conf": f"{KEY} = 7000 # of the proxy\n"}, frozenset({Way.BOOT})),
-    Layout("a continued line", {f"{ETC}/50-site.conf": f"{KEY} = 7000,\\\n8000\n"}, frozenset({Way.BOOT})),
+    Layout("a comment", {f"{ETC}/50-site.conf": f"{KEY} = 7000 # of the proxy\n"}, frozenset({LoadPath.BOOT})),
+    Layout("a continued line", {f"{ETC}/50-site.conf": f"{KEY} = 7000,\\\n8000\n"}, frozenset({LoadPath.BOOT})),
     Layout("everything is well", {OWN: f"{KEY} = {WANTED}\n", **LINK, "/etc/sysctl.conf": "# empty\n"}),
 )
 
@@ -114,12 +114,12 @@ echo {BEFORE} > {KERNEL}; sysctl --system; echo "system $(cat {KERNEL})"
 echo {BEFORE} > {KERNEL}; sysctl -p; echo "conf $(cat {KERNEL})"
 echo > {KERNEL}
 """
-WAYS = {"boot": Way.BOOT, "system": Way.SYSTEM, "conf": Way.CONF}
+WAYS = {"boot": LoadPath.BOOT, "system": LoadPath.SYSTEM, "conf": LoadPath.CONF}
 
 
 NAMES = {f"node{number:02}": layout for number, layout in enumerate(LAYOUTS, 1)}
 HOSTS = pytest.mark.parametrize("host", NAMES, ids=[layout.story for layout in LAYOUTS])
-Ends = dict[str, dict[Way, str]]  # host → way of loading → what is reserved afterwards
+Ends = dict[str, dict[LoadPath, str]]  # host → way of loading → what is reserved afterwards
 
 
 def everywhere(lab: LabHandle, scripts: dict[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.inventory import load
 from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from preflight.checks.setup_files import HOSTS_FILE, PROFILE_FILE
 from preflight.facts.environment import Environment
 from preflight.facts.types import HostFacts
 from preflight.model.change import Change
+from preflight.rules.setup_files import HOSTS_FILE, PROFILE_FILE
 
 
 def changed(host: HostFacts, change: Change) -> HostFacts:

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from preflight.checks import kept
-from preflight.checks.dialects import firewalld
 from preflight.facts.firewall import Firewall, SavedRules
 from preflight.facts.firewalld import PRIORITY
 from preflight.facts.sysctl import file as sysctl_file
@@ -18,6 +16,8 @@ from preflight.facts.types import (
 )
 from preflight.model.change import Area, Change, Kind
 from preflight.model.ports import PortSet
+from preflight.rules.firewall import persistent_rules
+from preflight.rules.firewall.dialects import firewalld
 from tests.unit.apply_to_devices import changed
 from tests.unit.apply_to_environment import changed as environment_changed
 
@@ -101,10 +101,10 @@ def _firewall(state: Firewall, change: Change) -> Firewall:
 
 
 def _boot_file(state: Firewall, change: Change) -> Firewall:
-    if change.target == kept.NFT_OWN_FILE:
+    if change.target == persistent_rules.NFT_OWN_FILE:
         assert change.before == state.nft_preflight_file
         return replace(state, nft_preflight_file=change.after)
-    if change.target == kept.NFT_BOOT_FILE:
+    if change.target == persistent_rules.NFT_BOOT_FILE:
         assert change.before == state.nft_boot_file
         return replace(state, nft_boot_file=change.after)
     saved = {one.path: one.text for one in state.iptables_saved}

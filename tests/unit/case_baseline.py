@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from preflight.checks.run import NotRun
+from preflight.checks.engine.run import NotRun
 from preflight.model.figures import Baseline, figures
 from preflight.model.measure import Observation, Scope
 

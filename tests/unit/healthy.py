@@ -29,8 +29,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from preflight.checks import kept, reserving, setup_files
-from preflight.checks.dialects import nft
 from preflight.facts.accelerators import Accelerators
 from preflight.facts.chips import Board, Chip, Chips, Health, SuperPod, Topology, Usages
 from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
@@ -102,6 +100,10 @@ from preflight.model.measure import (
     TestResult,
 )
 from preflight.model.ports import PortSet
+from preflight.rules import setup_files
+from preflight.rules.firewall import persistent_rules
+from preflight.rules.firewall.dialects import nft
+from preflight.rules.sysctl import reserved_ports
 from tests.unit.apply_to_devices import with_entries
 from tests.unit.case_baseline import baseline
 from tests.unit.case_rehearsal import rehearsal
@@ -163,7 +165,8 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
               remove_ipc=False),
         clock=Clock(0.01 * number, 0.02),
         sysctl=Sysctl(
-            "29500,60000-60031", (32768, 60999), (SysctlFile(OWN_FILE, str(PORTS), reserving.own_file(PORTS)),), 4096,
+            "29500,60000-60031", (32768, 60999),
+            (SysctlFile(OWN_FILE, str(PORTS), reserved_ports.own_file(PORTS)),), 4096,
             open_files=2000, most_files=1 << 40,
         ),
         sockets=Sockets(()),
@@ -178,8 +181,8 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
         firewall=Firewall(
             nft_present=True,
             nft_chains=(chain,),
-            nft_boot_file=NFTABLES_CONF + kept.NFT_INCLUDE + "\n",
-            nft_preflight_file=kept.own_file({"inet filter input": (ours,)}),
+            nft_boot_file=NFTABLES_CONF + persistent_rules.NFT_INCLUDE + "\n",
+            nft_preflight_file=persistent_rules.own_file({"inet filter input": (ours,)}),
             ufw_installed=False, ufw_enabled=False, ufw_rules=(), ufw_ours=(),
         ),
         names=Names((host.address,), {other.name: (other.address,) for other in cluster.hosts}),

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings
 from preflight.model.finding import Finding

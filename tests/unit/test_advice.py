@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.catalogue import catalogue
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.catalogue import catalogue
+from preflight.checks.engine.registry import all_checks
 from preflight.cli.main import main, parser
 from preflight.inventory.load import parse
 from preflight.model.change import Plan

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.cli.causes import counted_since
 from preflight.facts.rdma import PortCounters
 from preflight.facts.rdma.host import Rdma

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from preflight.checks import reserving
-from preflight.checks.catalogue import catalogue
-from preflight.checks.registry import ROUNDS, Check, Here, all_checks
-from preflight.checks.run import NotRun, run_checks, select
-from preflight.checks.waive import apply_waivers
+from preflight.checks.engine.catalogue import catalogue
+from preflight.checks.engine.registry import ROUNDS, Check, Here, all_checks
+from preflight.checks.engine.run import NotRun, run_checks, select
+from preflight.checks.engine.waivers import apply_waivers
 from preflight.cli.main import main
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.change import Area, Change, Kind
@@ -28,6 +27,7 @@ from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.provision.accept import plan_refusal
 from preflight.provision.plan import make_plan
+from preflight.rules.sysctl import reserved_ports
 from tests.unit.apply_to_facts import applied
 from tests.unit.healthy import Scene, scene
 from tests.unit.texts.trials import mistakes_in_words
@@ -185,8 +185,8 @@ def test_an_edit_of_a_sysctl_file_touches_its_own_value_only_and_is_done_once(te
     from preflight.facts.sysctl import file as sysctl_file
 
     wanted = PortSet.parse("29500,60000-60031")
-    after = reserving.with_value(text, wanted)
-    assert reserving.with_value(after, wanted) == after
+    after = reserved_ports.with_value(text, wanted)
+    assert reserved_ports.with_value(after, wanted) == after
     read_back = sysctl_file("/etc/sysctl.conf", after)
     assert read_back.value == str(wanted)
     changed = [pair for pair in zip(text.split("\n"), after.split("\n"), strict=True) if pair[0] != pair[1]]
@@ -207,7 +207,7 @@ def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
     host = after.facts.hosts["node01"]
     assert isinstance(host, HostFacts)
     assert not isinstance(host.sysctl, Missing)
-    assert reserving.repair(host.sysctl, PortSet.parse("29500,60000-60031")).short == {}
+    assert reserved_ports.repair(host.sysctl, PortSet.parse("29500,60000-60031")).short == {}
 
 
 def test_an_unprovisioned_cluster_is_described_by_the_causes_alone() -> None:
@@ -312,7 +312,7 @@ def test_words_choose_by_id_start_of_id_and_area_in_any_case() -> None:
         "PRT101", "PRT102", "PRT103", "PRT104"
     }  # fmt: skip
     assert select(checks) == list(checks.values())
-    assert "NPU101" not in {c.id for c in select(checks, [], ["addresses"])}
+    assert "NPU101" not in {c.id for c in select(checks, [], ["ascend"])}
 
 
 @pytest.mark.parametrize(("word", "hint"), [("NPU11O", "did you mean NPU110?"), ("port", "did you mean ports?"),
@@ -438,6 +438,8 @@ def test_what_the_checks_say_is_kept_and_asked_anew_when_a_source_changes(
     assert list(asked) == list(all_checks())
     (kept,) = (tmp_path / "preflight").iterdir()
     saved = json.loads(kept.read_text())
+    sources = {path for path, _, _ in saved["sources"]}
+    assert {check.function.__code__.co_filename for check in all_checks().values()} <= sources
     saved["entries"][0]["title"] = "from the cache"
     kept.write_text(json.dumps(saved))
     assert next(iter(catalogue().values())).title == "from the cache"

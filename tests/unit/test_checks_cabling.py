@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.facts.found import Found
 from preflight.facts.nic import Neighbour, Nic, NicDevice
 from preflight.model.cluster import Host

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import All, Here, all_checks
+from preflight.checks.engine.registry import All, Here, all_checks
 from preflight.facts import npu_smi
 from preflight.facts.nic import Nic
 from preflight.facts.parsers import PARSERS

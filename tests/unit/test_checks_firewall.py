@@ -4,9 +4,6 @@ from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from preflight.checks import connections
-from preflight.checks.dialects import firewalld, iptables, nft, ufw
-from preflight.checks.rules import EVERY_PORT, Rule, judge
 from preflight.facts import firewalld as facts_firewalld
 from preflight.facts import nft as facts_nft
 from preflight.facts import ufw as facts_ufw
@@ -14,6 +11,9 @@ from preflight.facts.firewall import Arrival, IptablesChain, Zone
 from preflight.facts.iptables import chain as read_chain
 from preflight.facts.types import Missing
 from preflight.model.ports import PortSet
+from preflight.rules.firewall import blocked_connections
+from preflight.rules.firewall.dialects import firewalld, iptables, nft, ufw
+from preflight.rules.firewall.rules import EVERY_PORT, FirewallRule, judge
 from tests.unit.apply_to_facts import zone_file
 
 NET = IPv4Network("10.1.0.0/16")
@@ -21,7 +21,7 @@ SIX = IPv6Network("fd00:1::/64")
 PORTS = PortSet.parse("29500,60000-60031")
 
 
-def outcome(rule: Rule, policy: str = "accept", network: IPv4Network | IPv6Network = NET) -> str:
+def outcome(rule: FirewallRule, policy: str = "accept", network: IPv4Network | IPv6Network = NET) -> str:
     """The ports that are closed; "?" in front: in doubt, because the rule has conditions that cannot be judged."""
     seen = judge([rule], policy, network, PORTS)
     return str(seen.closed) if seen.closed else f"?{seen.doubtful}" if seen.doubtful else ""
@@ -410,10 +410,10 @@ def test_a_host_that_reaches_nobody_is_told_once() -> None:
         return tuple(Arrival(name, "timeout" if name in dead else "refused", 29500, "10.1.0.9") for name in names)
 
     arrivals = {"n2": tries("n1"), "n3": tries("n1"), "n4": tries()}
-    lost = [loss for target in ("n2", "n3") for loss in connections.losses(target, arrivals[target], None)]
-    assert connections.senders_cut_off(lost, arrivals) == {}, "n1 reaches n4"
+    lost = [loss for target in ("n2", "n3") for loss in blocked_connections.losses(target, arrivals[target], None)]
+    assert blocked_connections.senders_cut_off(lost, arrivals) == {}, "n1 reaches n4"
     arrivals["n4"] = tries("n1")
-    lost += connections.losses("n4", arrivals["n4"], None)
-    assert list(connections.senders_cut_off(lost, arrivals)) == ["n1"]
+    lost += blocked_connections.losses("n4", arrivals["n4"], None)
+    assert list(blocked_connections.senders_cut_off(lost, arrivals)) == ["n1"]
     arrivals["n4"] = tries("n1", "n2", "n3")
-    assert connections.senders_cut_off(lost, arrivals) == {}, "n4 is reached by nobody"
+    assert blocked_connections.senders_cut_off(lost, arrivals) == {}, "n4 is reached by nobody"

@@ -5,11 +5,6 @@ from ipaddress import ip_network
 
 import pytest
 
-from preflight.checks import connections, kept
-from preflight.checks.dialects import firewalld, iptables, nft, ufw
-from preflight.checks.gates import gates, iptables_gate
-from preflight.checks.place import Place
-from preflight.checks.rules import Source
 from preflight.facts.firewall import (
     Arrival,
     Firewall,
@@ -23,6 +18,11 @@ from preflight.facts.firewall import (
 )
 from preflight.facts.types import HostFacts, Interface, Network
 from preflight.model.ports import PortSet
+from preflight.rules.firewall import blocked_connections, persistent_rules
+from preflight.rules.firewall.dialects import firewalld, iptables, nft, ufw
+from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.gates import gates, iptables_gate
+from preflight.rules.firewall.rules import Source
 from tests.unit.apply_to_facts import zone_file
 from tests.unit.healthy import NETWORK, NFTABLES_CONF, PORTS, scene
 
@@ -31,12 +31,12 @@ LOGINS = [None, Login("192.0.2.2", 22), Login("192.0.2.1", 22)]
 BARE = Firewall(True, (), None, None, False, False, (), ())
 
 
-def place(firewall: Firewall, network: Network | None = None) -> Place:
+def place(firewall: Firewall, network: Network | None = None) -> GateInputs:
     case = scene({})
     facts = case.facts.hosts["node01"]
     assert isinstance(facts, HostFacts)
     host = replace(case.cluster.hosts[0], nic=None if network else "eth0")
-    return Place(case.cluster, host, firewall, network or facts.network, facts.sysctl)  # type: ignore[arg-type]
+    return GateInputs(case.cluster, host, firewall, network or facts.network, facts.sysctl)  # type: ignore[arg-type]
 
 
 def chain(*rules: str) -> NftChain:
@@ -103,32 +103,33 @@ def test_the_login_stays_in_the_file_of_nftables(login: Login | None) -> None:
     mine = (nft.ours((ip_network(login.client),), HERS[1]),) if login else ()
     stale = nft.ours((ip_network("10.9.0.0/24"),), PORTS)
     firewall = replace(
-        BARE, nft_chains=(chain(cluster, *mine),), login=login, nft_boot_file=f"{NFTABLES_CONF}{kept.NFT_INCLUDE}\n",
-        nft_preflight_file=kept.own_file({target: (stale, hers)}),
+        BARE, nft_chains=(chain(cluster, *mine),), login=login,
+        nft_boot_file=f"{NFTABLES_CONF}{persistent_rules.NFT_INCLUDE}\n",
+        nft_preflight_file=persistent_rules.own_file({target: (stale, hers)}),
     )  # fmt: skip
-    (file,) = kept.boot_files(place(firewall))
-    assert file.after == kept.own_file({target: (cluster, *mine, hers)})
-    assert not list(kept.boot_files(place(replace(firewall, nft_preflight_file=file.after))))
+    (file,) = persistent_rules.boot_files(place(firewall))
+    assert file.after == persistent_rules.own_file({target: (cluster, *mine, hers)})
+    assert not list(persistent_rules.boot_files(place(replace(firewall, nft_preflight_file=file.after))))
     # The same where the host lets everything in: what nothing needs goes, the login stays.
     open_ = replace(firewall, nft_chains=())
-    (file,) = kept.boot_files(place(open_))
-    assert (file.lacks, file.after) == (False, kept.own_file({target: (hers,)}))
-    assert not list(kept.boot_files(place(replace(open_, nft_preflight_file=file.after))))
+    (file,) = persistent_rules.boot_files(place(open_))
+    assert (file.lacks, file.after) == (False, persistent_rules.own_file({target: (hers,)}))
+    assert not list(persistent_rules.boot_files(place(replace(open_, nft_preflight_file=file.after))))
 
 
 def test_the_login_goes_from_the_file_with_the_chain_that_the_boot_file_makes() -> None:
     """A rule for a chain that is not there would fail the whole boot file."""
-    own = kept.own_file({"inet gone input": (nft.ours((HERS[0],), HERS[1]),)})
-    firewall = replace(BARE, nft_boot_file=f"{NFTABLES_CONF}{kept.NFT_INCLUDE}\n", nft_preflight_file=own)
-    (file,) = kept.boot_files(place(firewall))
-    assert file.after == kept.own_file({})
+    own = persistent_rules.own_file({"inet gone input": (nft.ours((HERS[0],), HERS[1]),)})
+    firewall = replace(BARE, nft_boot_file=f"{NFTABLES_CONF}{persistent_rules.NFT_INCLUDE}\n", nft_preflight_file=own)
+    (file,) = persistent_rules.boot_files(place(firewall))
+    assert file.after == persistent_rules.own_file({})
 
 
 def test_the_login_stays_in_a_saved_file_of_iptables() -> None:
     hers = iptables.ours(*HERS)
     text = "*filter\n:INPUT DROP [0:0]\n" + "".join(f"-A INPUT {rule}\n" for rule in hers) + "COMMIT\n"
     firewall = replace(BARE, iptables_saved=(SavedRules("/etc/iptables/rules.v4", text),))
-    (file,) = kept.boot_files(place(firewall))
+    (file,) = persistent_rules.boot_files(place(firewall))
     assert all(f"-A INPUT {rule}\n" in (file.after or "") for rule in (*iptables.ours(NETWORK, PORTS), *hers))
     assert iptables_gate(place(firewall), IptablesChain("iptables-nft", "accept", tuple(hers), tuple(hers))).settled
 
@@ -138,7 +139,7 @@ def test_the_login_stays_in_the_file_of_a_zone() -> None:
     xml = zone_file("<zone>\n</zone>\n", hers)
     zone = Zone("public", "default", ("eth0",), (), (), (), ())
     state = Firewalld((1, 3, 3), "public", (zone,), {"public": ZoneFile(own=xml)})
-    (file,) = kept.boot_files(place(replace(BARE, firewalld=state)))
+    (file,) = persistent_rules.boot_files(place(replace(BARE, firewalld=state)))
     assert (file.zone, file.before) == ("public", "\n".join(hers))
     assert set(hers) < set((file.after or "").splitlines())
 
@@ -151,7 +152,7 @@ def two_nics() -> Network:
     return Network(tuple(Interface(name, True, 1500, "", (address,)) for name, address in names.items()), ())
 
 
-def zoned(*zones: Zone) -> Place:
+def zoned(*zones: Zone) -> GateInputs:
     return place(replace(BARE, firewalld=Firewalld((1, 3, 3), "public", zones, {})), two_nics())
 
 
@@ -188,10 +189,12 @@ def test_a_zone_whose_source_is_not_known_leaves_a_doubt(
 
 def test_connections_that_die_before_hook_input_name_the_chain_to_look_at() -> None:
     dead = (Arrival("node02", "timeout", 29500, "10.1.0.2", "10.1.0.1"),)
-    (loss,) = connections.losses("node01", dead, place(replace(BARE, unjudged=("netdev guard early (hook ingress)",))))
+    (loss,) = blocked_connections.losses(
+        "node01", dead, place(replace(BARE, unjudged=("netdev guard early (hook ingress)",)))
+    )
     assert loss.why == (
         "something in between, or netdev guard early (hook ingress) of the host, which preflight does not judge"
     )
     assert loss.look == "nft list chain netdev guard early"
-    (loss,) = connections.losses("node01", dead, place(BARE))
+    (loss,) = blocked_connections.losses("node01", dead, place(BARE))
     assert (loss.why, loss.look) == ("something in between, as its own firewall lets them in", "")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.gpu import gpus, numbered
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks, select
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks, select
 from preflight.facts.document import dump, load
 from preflight.facts.found import Found, Missing
 from preflight.facts.nvidia import Nvidia
@@ -17,6 +16,7 @@ from preflight.facts.nvidia_smi import Gpus, few
 from preflight.facts.nvidia_smi.nvlink import NvLinks
 from preflight.facts.output import Output
 from preflight.facts.types import ClusterFacts, HostFacts
+from preflight.rules.gpus import gpus, numbered
 from tests.unit.healthy import scene
 from tests.unit.healthy_gpus import healthy_nvidia
 from tests.unit.test_checks_rdma import HOSTS, Change, gate, look

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.rdma import RdmaPort
 from preflight.facts.rdma.host import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Network

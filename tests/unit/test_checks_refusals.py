@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts import npu_answer
 from preflight.facts.formats import unknown
 from preflight.facts.hccn_tool import DEEP_READERS

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks.checks import scene
-from preflight.checks.registry import ROUNDS, all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import ROUNDS, all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.types import ClusterFacts, HostFacts, Names
 from preflight.model.outcome import Outcome
 

@@ -7,22 +7,22 @@ from ipaddress import ip_network
 
 import pytest
 
-from preflight.checks.gates import gates
-from preflight.checks.place import Place
-from preflight.checks.rules import within
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Host
+from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.gates import gates
+from preflight.rules.firewall.rules import within
 from tests.unit.healthy import scene
 
 
-def at(addresses: Iterable[str], cidrs: Iterable[str] = ()) -> Place:
+def at(addresses: Iterable[str], cidrs: Iterable[str] = ()) -> GateInputs:
     """A host of a cluster with these addresses, whose inventory names these networks."""
     case = scene({})
     facts = case.facts.hosts["node01"]
     assert isinstance(facts, HostFacts)
     hosts = tuple(Host(f"n{number}", address) for number, address in enumerate(addresses))
     cluster = replace(case.cluster, hosts=hosts, cidrs=tuple(map(ip_network, cidrs)))
-    return Place(cluster, hosts[0], facts.firewall, facts.network, facts.sysctl)  # type: ignore[arg-type]
+    return GateInputs(cluster, hosts[0], facts.firewall, facts.network, facts.sysctl)  # type: ignore[arg-type]
 
 
 def numbered(*numbers: int) -> list[str]:

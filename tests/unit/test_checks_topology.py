@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.facts.chips import Chips, Topology
 from preflight.facts.found import Found
 from preflight.model.cluster import Host

@@ -1,11 +1,11 @@
-"""What facts say of somebody whom tests name: ranked causes, in the one finding of the test (checks/combined.py)."""
+"""What facts say of somebody whom tests name: ranked causes, in the one finding of the test (attribution/causes.py)."""
 
 from itertools import pairwise
 
 import pytest
 
-from preflight.checks.combined import REASONS, Reason, Way
-from preflight.checks.registry import all_checks
+from preflight.attribution.causes import REASONS, FailureMode, Reason
+from preflight.checks.engine.registry import all_checks
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Observation
 from tests.unit.probed import EVERYBODY, NAMES, cause, judged, located, seen
@@ -36,7 +36,12 @@ def alone() -> Scene:
 
 
 WAITED = {place: {"stage": "store", "end": "stopped"} for place in EVERYBODY}
-SCENES = {Way.TOGETHER: tried("hang"), Way.SLOW: tried("slow"), Way.WRONG: tried("wrong_data"), Way.ALONE: alone()}
+SCENES = {
+    FailureMode.TOGETHER: tried("hang"),
+    FailureMode.SLOW: tried("slow"),
+    FailureMode.WRONG: tried("wrong_data"),
+    FailureMode.ALONE: alone(),
+}
 
 
 def told(scene: Scene, *causes: Finding) -> Finding:
@@ -63,10 +68,10 @@ OF_FACTS = [reason for reason in REASONS if not reason.check.startswith("PRB")]
 
 
 @pytest.mark.parametrize(
-    ("reason", "way"), [(reason, way) for reason in OF_FACTS for way in Way],
+    ("reason", "way"), [(reason, way) for reason in OF_FACTS for way in FailureMode],
     ids=lambda value: value.check if isinstance(value, Reason) else str(value),
 )  # fmt: skip
-def test_a_fact_is_the_cause_of_what_it_explains_and_of_nothing_else(reason: Reason, way: Way) -> None:
+def test_a_fact_is_the_cause_of_what_it_explains_and_of_nothing_else(reason: Reason, way: FailureMode) -> None:
     without, finding = told(SCENES[way]), told(SCENES[way], about_device(reason, outcome="warn"))
     if way not in reason.ways:
         assert finding == without
@@ -80,13 +85,15 @@ def test_a_fact_is_the_cause_of_what_it_explains_and_of_nothing_else(reason: Rea
 
 RANKED = [
     (way, first, second)
-    for way in Way
+    for way in FailureMode
     for first, second in pairwise(reason for reason in OF_FACTS if way in reason.ways)
 ]
 
 
 @pytest.mark.parametrize(("way", "first", "second"), RANKED, ids=lambda value: getattr(value, "check", value))
-def test_what_explains_more_is_the_cause_and_the_rest_is_evidence(way: Way, first: Reason, second: Reason) -> None:
+def test_what_explains_more_is_the_cause_and_the_rest_is_evidence(
+    way: FailureMode, first: Reason, second: Reason
+) -> None:
     finding = told(SCENES[way], about_device(second), about_device(first))
     assert finding.cause.endswith(f"({id_of(first)})")
     lines = [line.partition(":")[0] for line in finding.evidence]
@@ -107,21 +114,23 @@ LINK_DOWN = cause("NPU107", "node03", 1)
 
 
 def test_a_failure_goes_before_a_warning() -> None:
-    finding = told(SCENES[Way.TOGETHER], cause("NPU115", "node03", 1, "warn"), cause("NIC102", "node03", 1))
+    finding = told(SCENES[FailureMode.TOGETHER], cause("NPU115", "node03", 1, "warn"), cause("NIC102", "node03", 1))
     assert finding.cause == "optics out of limits (NIC102)"
 
 
 def test_the_device_s_own_facts_go_before_its_host_s() -> None:
-    finding = told(SCENES[Way.TOGETHER], cause("FWL101", "node03"), cause("NIC101", "node03", 1, "warn"))
+    finding = told(SCENES[FailureMode.TOGETHER], cause("FWL101", "node03"), cause("NIC101", "node03", 1, "warn"))
     assert finding.cause == "link flaps (NIC101)"
-    assert told(SCENES[Way.TOGETHER], cause("FWL101", "node03")).cause == "port blocked by the firewall (FWL101)"
+    assert (
+        told(SCENES[FailureMode.TOGETHER], cause("FWL101", "node03")).cause == "port blocked by the firewall (FWL101)"
+    )
 
 
 def test_its_host_s_facts_go_before_those_of_whom_it_is_the_other_end() -> None:
     other = cause("NIC105", "node06", 1, peer="node03/1")
-    finding = told(SCENES[Way.TOGETHER], other, cause("FWL101", "node03"))
+    finding = told(SCENES[FailureMode.TOGETHER], other, cause("FWL101", "node03"))
     assert finding.cause == "port blocked by the firewall (FWL101)"
-    assert told(SCENES[Way.TOGETHER], other).cause == "cabled in another way (NIC105)"
+    assert told(SCENES[FailureMode.TOGETHER], other).cause == "cabled in another way (NIC105)"
 
 
 @pytest.mark.parametrize(
@@ -129,12 +138,12 @@ def test_its_host_s_facts_go_before_those_of_whom_it_is_the_other_end() -> None:
                   cause("NPU107", "node03", 1, "unknown"), cause("HST106", "node03")],
 )  # fmt: skip
 def test_what_is_said_of_others_or_does_not_explain_it_changes_nothing(elsewhere: Finding) -> None:
-    assert told(SCENES[Way.TOGETHER], elsewhere) == told(SCENES[Way.TOGETHER])
+    assert told(SCENES[FailureMode.TOGETHER], elsewhere) == told(SCENES[FailureMode.TOGETHER])
 
 
 def test_what_is_said_of_no_host_in_particular_is_evidence_about_a_single_one() -> None:
-    finding = told(SCENES[Way.TOGETHER], cause("PNG101", None))
-    assert finding.cause == told(SCENES[Way.TOGETHER]).cause
+    finding = told(SCENES[FailureMode.TOGETHER], cause("PNG101", None))
+    assert finding.cause == told(SCENES[FailureMode.TOGETHER]).cause
     assert "PNG101: what PNG101 says" in finding.evidence
 
 
@@ -228,19 +237,19 @@ def test_a_waived_port_rehearsal_hides_nothing() -> None:
 
 
 def test_a_device_that_alone_of_its_host_hangs_is_told_though_ports_are_blocked_there() -> None:
-    assert told(SCENES[Way.TOGETHER], BLOCKED).culprit == Culprit(
+    assert told(SCENES[FailureMode.TOGETHER], BLOCKED).culprit == Culprit(
         "device", ("node03/1",), ("r2-9", "r3-9", "r3-1", "r3-2"), "port blocked or held (PRB114)"
     )
 
 
 def test_a_device_that_is_slow_by_itself_is_not_told_again_when_it_is_slow_in_pairs() -> None:
-    assert judged(*SCENES[Way.SLOW], [cause("PRB112", "node03", 1)]) == []
-    assert told(SCENES[Way.TOGETHER], cause("PRB112", "node03", 1)) == told(SCENES[Way.TOGETHER])
+    assert judged(*SCENES[FailureMode.SLOW], [cause("PRB112", "node03", 1)]) == []
+    assert told(SCENES[FailureMode.TOGETHER], cause("PRB112", "node03", 1)) == told(SCENES[FailureMode.TOGETHER])
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once(turned: bool) -> None:
-    observations, named = SCENES[Way.TOGETHER]
+    observations, named = SCENES[FailureMode.TOGETHER]
     own, other, third = "node03/1", "node08/1", "node02"
     groups = [
         seen(f"r{number}-0", "node03/0", f"{host}/0", f"{host}/1", outcome="hang")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 from preflight.diagnose import told
 from preflight.diagnose.catalogue import CODE_TRIGGER, SIGNS, TRIGGERS, recognise
 from preflight.diagnose.errors.hccl import LATE

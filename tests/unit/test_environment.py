@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.setup_files import BEGIN, END, BlockDamagedError, ours, profile_file, with_block
 from preflight.facts import environment
 from preflight.model.cluster import Cluster, HostSetup, Product
+from preflight.rules.setup_files import BEGIN, END, BlockDamagedError, ours, profile_file, with_block
 from tests.unit.collector import section
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 from preflight.lab.faults import describe
 from preflight.model.finding import Finding
 from tests.failures import ASCEND, GPU, TABLES, Failure, failures, marked, marked_cases

@@ -13,7 +13,7 @@ from gate.slurm_nodes import Scontrol, SlurmError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 
 OURS = "preflight: NPU107 device 3: its link is down"
 LINE = "NodeName={} Arch=x86_64 CPUAlloc=0 Gres=(null) OS=Linux 6.1 #1 SMP State={} Partitions=main  AllocTRES= {}"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable, Versions
 from preflight.gate.verdict import LONGEST, MOST_PROBLEMS, Look, looks_of
 from preflight.model.cluster import Cluster, Host, Product

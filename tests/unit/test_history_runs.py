@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.run import NotRun
+from preflight.checks.engine.run import NotRun
 from preflight.cli.main import main
 from preflight.cli.output import Output, end, present
 from preflight.cli.remember import baseline_of, setting_of

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.hccl_nic import Choice
-from preflight.checks.library_nics import gloo, mpi, nccl, nccl_fits
 from preflight.facts.job import Mpi, Parameter
 from preflight.facts.types import Interface, Network
+from preflight.rules.nics.hccl_nic import NicChoice
+from preflight.rules.nics.library_nics import gloo, mpi, nccl, nccl_fits
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 
@@ -56,7 +56,7 @@ def test_nccl_takes_beginnings_whole_names_and_all_others(patterns: str, fit: li
 )
 def test_nccl_takes_the_first_that_fits_in_the_kernels_order(variables: dict[str, str], nic: str) -> None:
     chosen = nccl(variables, HOST)
-    assert isinstance(chosen, Choice)
+    assert isinstance(chosen, NicChoice)
     assert chosen.nic == nic
 
 
@@ -67,21 +67,21 @@ def test_nccl_takes_infiniband_first_and_bridges_only_if_nothing_else_is_there()
         ((("virbr0", "192.168.122.1/24"), ("lo", "127.0.0.1/8")), "lo"),
     ):
         chosen = nccl({}, network(*nics))
-        assert isinstance(chosen, Choice)
+        assert isinstance(chosen, NicChoice)
         assert chosen.nic == first
 
 
 def test_nccl_looks_for_the_family_that_it_is_told() -> None:
     both = Network((Interface("eth0", True, 1500, "", ("10.1.0.1/24", "fd00::1/64")),), ())
     chosen = nccl({"NCCL_SOCKET_FAMILY": "AF_INET6"}, both)
-    assert isinstance(chosen, Choice)
+    assert isinstance(chosen, NicChoice)
     assert str(chosen.address) == "fd00::1/64"
 
 
 def test_open_mpi_takes_whole_names_and_networks() -> None:
     for value, nic in (("eth0,lo", "eth0"), ("10.2.0.0/24", "eth1"), ("10.9.0.0/16,10.1.0.0/16", "eth0")):
         chosen = mpi(Mpi(parameters={"btl_tcp_if_include": Parameter(value, "OMPI_MCA_btl_tcp_if_include")}), HOST)
-        assert isinstance(chosen, Choice)
+        assert isinstance(chosen, NicChoice)
         assert chosen.nic == nic
     assert isinstance(mpi(Mpi(parameters={"btl_tcp_if_include": Parameter("eth", "x")}), HOST), str)
     assert mpi(Mpi(), HOST) is None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.run import NotRun
+from preflight.checks.engine.run import NotRun
 from preflight.cli import link_counts as looking
 from preflight.facts.found import Found
 from preflight.facts.link_counts import LinkCounts, PortCount, between, sentence

@@ -2,7 +2,14 @@
 
 import pytest
 
-from preflight.localiser.merge import LocatedFault, Rail, Transfer, merge, slow_direction, slow_link_direction
+from preflight.attribution.localiser.merge import (
+    LocatedFault,
+    Rail,
+    Transfer,
+    merge,
+    slow_direction,
+    slow_link_direction,
+)
 from preflight.probe.localise import Test, Verdict
 
 HOSTS = ("a", "b", "c", "d")

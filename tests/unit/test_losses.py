@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.losses import causes
-from preflight.checks.ping_types import End, Place, Places, end, own
+from preflight.attribution.lost_pings import causes
+from preflight.attribution.ping_types import Attachment, Attachments, PingEnd, end, own
 from preflight.facts.ping_plan import Wanted, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
@@ -16,17 +16,22 @@ PLANS = pytest.mark.parametrize("wanted", [NEIGHBOURS, MESH, CROSS, ALL], ids=["
 Told = list[tuple[str, tuple[str, ...], int | None]]
 
 
-def leaf(device: End) -> str:
+def leaf(device: PingEnd) -> str:
     """Two leaves a rail, three hosts behind each."""
     return f"leaf{device.device}-{int(device.host[1:]) // 3}"
 
 
-DEVICES_OF_ALL = [End(f"n{host}", index) for host in range(HOSTS) for index in range(DEVICES)]
-LEAVES: Places = {device: Place(leaf(device)) for device in DEVICES_OF_ALL}
+DEVICES_OF_ALL = [PingEnd(f"n{host}", index) for host in range(HOSTS) for index in range(DEVICES)]
+LEAVES: Attachments = {device: Attachment(leaf(device)) for device in DEVICES_OF_ALL}
 
 
 def pinged(
-    wanted: Wanted, lost: Callable[[End, End], bool], *, hosts: int = HOSTS, gateway: str = "yes", behind: int = 3
+    wanted: Wanted,
+    lost: Callable[[PingEnd, PingEnd], bool],
+    *,
+    hosts: int = HOSTS,
+    gateway: str = "yes",
+    behind: int = 3,
 ) -> list[Ping]:
     """The plan's pings, of which those are lost whose ends `lost` names, in whatever order; `behind`: hosts a leaf."""
     plan = plan_pings(cluster(), rows(hosts, DEVICES, gateway=gateway, subnets=True, leaf=behind), wanted).pings
@@ -36,7 +41,7 @@ def pinged(
     ]  # fmt: skip
 
 
-def told(pings: Sequence[Ping], places: Places = LEAVES) -> Told:
+def told(pings: Sequence[Ping], places: Attachments = LEAVES) -> Told:
     found = causes(pings, places)
     lost = [ping for ping in pings if ping.received < ping.sent]
     assert set(lost) == {ping for cause in found for ping in cause.lost}, "each is explained"
@@ -50,7 +55,7 @@ def test_where_nothing_is_lost_nothing_is_named(wanted: Wanted) -> None:
 
 @PLANS
 def test_one_bad_device_is_named_once(wanted: Wanted) -> None:
-    assert told(pinged(wanted, lambda one, _: one == End("n2", 1))) == [("device", ("n2",), 1)]
+    assert told(pinged(wanted, lambda one, _: one == PingEnd("n2", 1))) == [("device", ("n2",), 1)]
 
 
 @PLANS
@@ -66,7 +71,7 @@ def test_one_host_without_its_network_is_named_once(wanted: Wanted, gateway: str
 
 @PLANS
 def test_one_gateway_that_does_not_answer_is_named_once(wanted: Wanted) -> None:
-    assert told(pinged(wanted, lambda one, _: one == End("10.0.2.254", -1))) == [("silent", ("10.0.2.254",), None)]
+    assert told(pinged(wanted, lambda one, _: one == PingEnd("10.0.2.254", -1))) == [("silent", ("10.0.2.254",), None)]
 
 
 @PLANS
@@ -76,13 +81,13 @@ def test_everything_is_one_cause(wanted: Wanted) -> None:
 
 @PLANS
 def test_one_link_stays_a_link(wanted: Wanted) -> None:
-    assert told(pinged(wanted, lambda one, other: (one, other) == (End("n0", 3), End("n1", 3)))) == [
+    assert told(pinged(wanted, lambda one, other: (one, other) == (PingEnd("n0", 3), PingEnd("n1", 3)))) == [
         ("link", ("n0/3", "n1/3"), None)
     ]
 
 
 def test_leaves_are_not_named_where_pings_are_lost_inside_one_of_them() -> None:
-    def lost(one: End, other: End) -> bool:
+    def lost(one: PingEnd, other: PingEnd) -> bool:
         return {one.host, other.host} in ({"n0", "n3"}, {"n1", "n4"}, {"n0", "n1"}) and one.device == other.device == 1
 
     assert {kind for kind, *_ in told(pinged(MESH, lost))} == {"link"}
@@ -95,22 +100,22 @@ def test_two_hosts_that_reach_everybody_else_are_named_together() -> None:
 
 
 def test_two_hosts_alone_are_nobody_s_word_against_the_other() -> None:
-    def lost(one: End, other: End) -> bool:
+    def lost(one: PingEnd, other: PingEnd) -> bool:
         return one.device == other.device == 1
 
     assert told(pinged(NEIGHBOURS, lost, hosts=2, gateway="")) == [("link", ("n0/1", "n1/1"), None)]
 
 
 def test_a_rail_is_not_named_for_the_devices_that_do_not_reach_their_gateway_either() -> None:
-    def lost(one: End, other: End) -> bool:  # of three hosts two have a bad device 1; the third one's is good
-        return one in (End("n0", 1), End("n1", 1)) or {one, other} == {End("n2", 1), End("n0", 1)}
+    def lost(one: PingEnd, other: PingEnd) -> bool:  # of three hosts two have a bad device 1; the third one's is good
+        return one in (PingEnd("n0", 1), PingEnd("n1", 1)) or {one, other} == {PingEnd("n2", 1), PingEnd("n0", 1)}
 
     assert told(pinged(NEIGHBOURS, lost, hosts=3)) == [("device", ("n0",), 1), ("device", ("n1",), 1)]
 
 
 def test_one_lost_packet_of_three_counts_and_one_that_could_not_be_sent_does_not() -> None:
     pings = pinged(NEIGHBOURS, lambda one, other: False)  # noqa: ARG005
-    slow = [replace(ping, received=2) if own(ping) == End("n0", 0) else ping for ping in pings]
+    slow = [replace(ping, received=2) if own(ping) == PingEnd("n0", 0) else ping for ping in pings]
     assert [kind for kind, *_ in told(slow)] == ["silent", "link", "link"]
     assert causes([replace(ping, sent=0, received=0, error="busy") for ping in pings], LEAVES) == []
 
@@ -126,13 +131,15 @@ def test_a_host_that_is_gone_since_the_first_round_is_named_for_the_pings_it_doe
 
 # Gateways, one a leaf, with a subnet behind each; and devices whose link is down.
 
-SUBNETS: Places = {device: Place(leaf(device), (device.device, int(device.host[1:]) // 3)) for device in DEVICES_OF_ALL}
-GATEWAY = {device: End(f"gw-{leaf(device)}", -1) for device in DEVICES_OF_ALL}
-N0 = End("n0", 1)
-GW0, GW1 = GATEWAY[N0], GATEWAY[End("n3", 1)]
+SUBNETS: Attachments = {
+    device: Attachment(leaf(device), (device.device, int(device.host[1:]) // 3)) for device in DEVICES_OF_ALL
+}
+GATEWAY = {device: PingEnd(f"gw-{leaf(device)}", -1) for device in DEVICES_OF_ALL}
+N0 = PingEnd("n0", 1)
+GW0, GW1 = GATEWAY[N0], GATEWAY[PingEnd("n3", 1)]
 
 
-def routed(lost: Callable[[End, End], bool], *, part: int = 0) -> list[Ping]:
+def routed(lost: Callable[[PingEnd, PingEnd], bool], *, part: int = 0) -> list[Ping]:
     """Every device pings its leaf's gateway and its whole rail; what `lost` names is answered `part` times of three."""
     gateways = [Ping(it.host, it.device, gateway.host, "gateway", sent=3) for it, gateway in GATEWAY.items()]
     every = [*pinged(MESH, lambda *_: False, gateway=""), *gateways]
@@ -142,10 +149,10 @@ def routed(lost: Callable[[End, End], bool], *, part: int = 0) -> list[Ping]:
     ]  # fmt: skip
 
 
-def through(gateway: End) -> Callable[[End, End], bool]:
+def through(gateway: PingEnd) -> Callable[[PingEnd, PingEnd], bool]:
     """Whether a packet between two devices passes it."""
 
-    def is_lost(one: End, other: End) -> bool:
+    def is_lost(one: PingEnd, other: PingEnd) -> bool:
         ends = {GATEWAY.get(one), GATEWAY.get(other)}
         return gateway in (one, other) or (gateway in ends and len(ends) == 2 and one.device == other.device)
 
@@ -174,13 +181,13 @@ def test_two_gateways_that_are_gone_are_both_named() -> None:
 
 
 def test_a_gateway_is_not_gone_where_one_device_behind_it_is_the_trouble() -> None:
-    bad = End("n4", 1)
+    bad = PingEnd("n4", 1)
     pings = routed(lambda one, other: GW0 in (one, other) or bad == one)
     assert told(pings, SUBNETS) == [("silent", (GW0.host,), None), ("device", ("n4",), 1)]
 
 
 def test_a_gateway_that_answers_others_does_not_take_the_blame_of_a_device_that_reaches_nobody_behind_it() -> None:
-    def lost(one: End, other: End) -> bool:
+    def lost(one: PingEnd, other: PingEnd) -> bool:
         return one == N0 and (other == GW0 or GATEWAY.get(other) == GW1)
 
     found = told(routed(lost), SUBNETS)
@@ -204,15 +211,15 @@ def test_who_has_only_a_gateway_reaches_it_with_a_part_of_the_packets() -> None:
     assert [kind for kind, *_ in told([replace(ping, received=0)], SUBNETS)] == ["link"]
 
 
-@pytest.mark.parametrize("down", [[N0], [End(f"n{host}", 1) for host in range(HOSTS)], DEVICES_OF_ALL])
-def test_of_devices_whose_link_is_down_no_ping_counts(down: Sequence[End]) -> None:
-    places: Places = {device: replace(SUBNETS[device], down=device in down) for device in DEVICES_OF_ALL}
+@pytest.mark.parametrize("down", [[N0], [PingEnd(f"n{host}", 1) for host in range(HOSTS)], DEVICES_OF_ALL])
+def test_of_devices_whose_link_is_down_no_ping_counts(down: Sequence[PingEnd]) -> None:
+    places: Attachments = {device: replace(SUBNETS[device], down=device in down) for device in DEVICES_OF_ALL}
     assert causes(routed(lambda one, _: one in down), places) == []
 
 
 def test_beside_a_device_whose_link_is_down_another_trouble_is_named() -> None:
-    places: Places = {**SUBNETS, N0: replace(SUBNETS[N0], down=True)}
-    bad = End("n4", 1)
+    places: Attachments = {**SUBNETS, N0: replace(SUBNETS[N0], down=True)}
+    bad = PingEnd("n4", 1)
     (cause,) = causes(routed(lambda one, _: one in (N0, bad)), places)
     assert (cause.kind, cause.names, cause.device) == ("device", ("n4",), 1)
     assert not [ping for ping in cause.lost if N0 in (own(ping), end(ping))]
@@ -222,13 +229,13 @@ def test_beside_a_device_whose_link_is_down_another_trouble_is_named() -> None:
 
 EIGHT, QUARTER = 8, {"n1", "n6"}
 RAILS = pytest.mark.parametrize("rails", [{1}, {1, 2}, set(range(DEVICES))], ids=["one rail", "two", "all"])
-Lost = Callable[[End, End], bool]
+Lost = Callable[[PingEnd, PingEnd], bool]
 
 
 def apart(part: Collection[str], rails: Collection[int] = range(DEVICES), beyond: Collection[str] = ()) -> Lost:
     """Between the devices of these hosts and the others, on these rails; `beyond`: gateways that are among these."""
 
-    def lost(one: End, other: End) -> bool:
+    def lost(one: PingEnd, other: PingEnd) -> bool:
         if one.is_gateway or other.is_gateway:
             return bool({one.host, other.host} & set(beyond)) and bool({one.host, other.host} & set(part))
         return (one.host in part) != (other.host in part) and {one.device, other.device} <= set(rails)
@@ -236,7 +243,7 @@ def apart(part: Collection[str], rails: Collection[int] = range(DEVICES), beyond
     return lost
 
 
-def parted(pings: Sequence[Ping], places: Places) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def parted(pings: Sequence[Ping], places: Attachments) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """The members of each part that is named, and the leaves; no other cause is."""
     found = causes(pings, places)
     assert {cause.kind for cause in found} == {"partition"}
@@ -274,7 +281,7 @@ def test_a_quarter_that_is_cut_off_is_named_and_the_three_quarters_are_not(rails
 
 
 def test_what_is_cut_off_on_one_rail_from_all_rails_is_named_without_them() -> None:
-    def lost(one: End, other: End) -> bool:
+    def lost(one: PingEnd, other: PingEnd) -> bool:
         return len({it.host in QUARTER and it.device == 1 for it in (one, other)}) == 2
 
     (found,) = parted(pinged(ALL, lost, hosts=EIGHT, behind=0), {})
@@ -282,8 +289,8 @@ def test_what_is_cut_off_on_one_rail_from_all_rails_is_named_without_them() -> N
 
 
 @pytest.mark.parametrize("rails", [{1}, set(range(DEVICES))], ids=["one rail", "all"])
-@pytest.mark.parametrize("bad", [End("n3", 1), End("n6", 1)], ids=["among the others", "in the part"])
-def test_beside_a_part_that_is_cut_off_a_bad_device_is_named_by_itself(rails: set[int], bad: End) -> None:
+@pytest.mark.parametrize("bad", [PingEnd("n3", 1), PingEnd("n6", 1)], ids=["among the others", "in the part"])
+def test_beside_a_part_that_is_cut_off_a_bad_device_is_named_by_itself(rails: set[int], bad: PingEnd) -> None:
     part, is_cut = {"n1", "n4", "n6"}, apart({"n1", "n4", "n6"}, rails)
     pings = pinged(MESH, lambda one, other: bad in (one, other) or is_cut(one, other), hosts=EIGHT, behind=0)
     cut, device = causes(pings, {})
@@ -320,7 +327,7 @@ def test_who_is_cut_off_from_all_that_it_asked_may_be_a_part_until_a_mesh_tells(
     few = causes(pinged(NEIGHBOURS, apart(QUARTER, rails), hosts=EIGHT, behind=0, gateway=""), {})
     assert [(cause.kind, cause.names, cause.part) for cause in few] == [(kind, ("n1",), True), (kind, ("n6",), True)]
 
-    def broken(one: End, _: End) -> bool:
+    def broken(one: PingEnd, _: PingEnd) -> bool:
         return one.host in QUARTER and one.device in rails
 
     every = causes(pinged(MESH, broken, hosts=EIGHT, behind=0), {})
@@ -331,7 +338,7 @@ def test_who_is_cut_off_from_all_that_it_asked_may_be_a_part_until_a_mesh_tells(
 
 
 def test_a_leaf_is_not_named_where_others_behind_it_are_well() -> None:
-    one_leaf: Places = {device: Place(f"leaf{int(device.host[1:]) // 3}") for device in DEVICES_OF_ALL}
+    one_leaf: Attachments = {device: Attachment(f"leaf{int(device.host[1:]) // 3}") for device in DEVICES_OF_ALL}
     found = parted(pinged(MESH, apart({"n0", "n1", "n2"}, {1})), one_leaf)
     assert [leaves for _, leaves in found] == [(), ()]
     across = causes(pinged(ALL, apart({"n0", "n1", "n2"}, {1})), one_leaf)
@@ -339,22 +346,22 @@ def test_a_leaf_is_not_named_where_others_behind_it_are_well() -> None:
 
 
 def test_of_three_leaves_the_one_that_is_cut_off_is_named() -> None:
-    three: Places = {device: Place(f"leaf{int(device.host[1:]) // 2}") for device in DEVICES_OF_ALL}
+    three: Attachments = {device: Attachment(f"leaf{int(device.host[1:]) // 2}") for device in DEVICES_OF_ALL}
     for wanted in (NEIGHBOURS, MESH):
         assert parted(pinged(wanted, apart({"n2", "n3"}), behind=2), three) == [(("n2", "n3"), ("leaf1",))]
 
 
 def test_two_leaves_that_both_reach_a_third_are_named_without_it() -> None:
-    three: Places = {device: Place(f"leaf{int(device.host[1:]) // 2}") for device in DEVICES_OF_ALL}
+    three: Attachments = {device: Attachment(f"leaf{int(device.host[1:]) // 2}") for device in DEVICES_OF_ALL}
 
-    def lost(one: End, other: End) -> bool:
-        return {three.get(one), three.get(other)} == {Place("leaf0"), Place("leaf2")}
+    def lost(one: PingEnd, other: PingEnd) -> bool:
+        return {three.get(one), three.get(other)} == {Attachment("leaf0"), Attachment("leaf2")}
 
     assert told(pinged(MESH, lost, behind=2), three) == [("leaves", ("leaf0", "leaf2"), None)]
 
 
 def test_one_bad_cable_of_several_between_two_leaves_is_named_by_the_leaves() -> None:
-    def lost(one: End, other: End) -> bool:  # what a switch hashes to this cable
+    def lost(one: PingEnd, other: PingEnd) -> bool:  # what a switch hashes to this cable
         across = not one.is_gateway and not other.is_gateway and leaf(one) != leaf(other)
         return across and one.device == other.device == 1 and (int(one.host[1:]) + int(other.host[1:])) % 3 == 0
 

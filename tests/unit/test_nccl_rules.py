@@ -2,8 +2,8 @@
 
 import pytest
 
-from preflight.checks.nccl_rules import NUMBERS, by_sockets, exactly, hcas, meaning, more_than_meant, number, unequal
 from preflight.model.outcome import Outcome
+from preflight.rules.variables.nccl import NUMBERS, by_sockets, exactly, hcas, meaning, more_than_meant, number, unequal
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 

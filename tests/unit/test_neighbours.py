@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.neighbours import Entry, Neighbours, RawNeighbours, RawVisit, Visit, neighbours, targets
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host, Ssh

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.types import ON_REQUEST, SECTIONS
 from preflight.model.outcome import Outcome
 from preflight.report.build import build

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.cli import main as cli
 from preflight.cli.background import FactsOfHosts, in_background, result_by
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product

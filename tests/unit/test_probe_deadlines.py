@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.model.finding import Finding
 from preflight.model.measure import (
     End,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 from preflight.facts import last_words
 from preflight.facts.last_words import meaning
 

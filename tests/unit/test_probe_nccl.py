@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.nccl_networks import sentence
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
@@ -21,6 +20,7 @@ from preflight.probe.conductor import Conductor
 from preflight.probe.local_tests import device_tests
 from preflight.probe.operation import Operation
 from preflight.probe.rounds import Group, Round
+from preflight.rules.nics.nccl_networks import sentence
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Options
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.registry import all_checks
-from preflight.cli.planning import MODULES
+from preflight.checks.engine.registry import Scribe, all_checks
 from preflight.facts.types import (
     ClusterFacts,
     Hccn,
@@ -31,6 +30,7 @@ from preflight.provision.precheck import not_asked, questions, taken
 from preflight.provision.render import COLUMNS, render
 from preflight.provision.render_results import render_fixed, render_results
 from preflight.provision.rollback import plan_of
+from tests.unit.healthy import healthy_cluster
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 EVERY = tuple(Area)
@@ -562,12 +562,19 @@ def test_what_could_not_be_looked_at_is_told_once_and_much_of_it_is_counted() ->
     assert (len(many), many[-1]) == (6, "3 more things could not be looked at")
 
 
-def test_every_check_module_that_carries_changes_belongs_to_an_area() -> None:
-    """A module that is forgotten would have its findings shown by check and never mended by configure."""
-    carrying = {
-        check.area
+def test_every_check_of_a_module_that_carries_changes_declares_their_area() -> None:
+    """One that does not would have its findings shown by check and never fixed by configure."""
+    carrying = [
+        check
         for check in all_checks().values()
         if "Kind." in inspect.getsource(inspect.getmodule(check.function) or pytest.fail(check.id))
-    }
+    ]
     assert carrying
-    assert carrying <= {module for modules in MODULES.values() for module in modules}
+    assert [check.id for check in carrying if check.configures is None] == []
+
+
+def test_a_change_of_another_area_than_the_check_declares_is_a_bug() -> None:
+    check = all_checks()["PRT101"]
+    change = Change("node01", Area.FIREWALL, Kind.SYSCTL, "net.ipv4.ip_local_reserved_ports", "", "29500", check.id)
+    with pytest.raises(ValueError, match="PRT101 carries a change of firewall"):
+        Scribe(check, healthy_cluster()).finding(Outcome.FAIL, "node01: port 29500 is not reserved", change=change)

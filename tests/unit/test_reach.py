@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.ping_types import End
-from preflight.checks.registry import All, all_checks
+from preflight.attribution.ping_types import PingEnd
+from preflight.checks.engine.registry import All, all_checks
 from preflight.facts.ping_plan import Wanted
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Device, Host
@@ -33,18 +33,18 @@ def told(wanted: Wanted, lost: Lost, *, behind: int = 3, large: bool = False) ->
     return [finding for finding in findings if finding.outcome is not Outcome.PASS]
 
 
-def broken(*devices: End) -> Lost:
+def broken(*devices: PingEnd) -> Lost:
     return lambda one, _: one in devices
 
 
 @pytest.mark.parametrize(
     ("lost", "expected"),
     [
-        (broken(End("n2", 1)), ("device", ("n2/1",))),
-        (broken(*(End("n2", index) for index in range(DEVICES))), ("host", ("n2",))),
-        (broken(*(End(f"n{host}", 1) for host in range(6))), ("rail", tuple(f"n{host}/1" for host in range(6)))),
+        (broken(PingEnd("n2", 1)), ("device", ("n2/1",))),
+        (broken(*(PingEnd("n2", index) for index in range(DEVICES))), ("host", ("n2",))),
+        (broken(*(PingEnd(f"n{host}", 1) for host in range(6))), ("rail", tuple(f"n{host}/1" for host in range(6)))),
         (lambda *_: True, ("system", ())),
-        (lambda one, other: {one, other} == {End("n0", 1), End("n1", 1)}, ("link", ("n0/1", "n1/1"))),
+        (lambda one, other: {one, other} == {PingEnd("n0", 1), PingEnd("n1", 1)}, ("link", ("n0/1", "n1/1"))),
         (lambda one, other: {one.host, other.host} == {"n0", "n1"}, ("link", ("n0", "n1"))),
     ],
     ids=["device", "host", "rail", "everything", "link", "two hosts"],

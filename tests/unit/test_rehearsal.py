@@ -20,7 +20,7 @@ from agent.main import await_go_ahead
 from rehearse.listen import Reception, answer, listener
 from rehearse.visit import Visits
 
-from preflight.checks.registry import All, all_checks
+from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.ports import PortSet

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.loading import Way, accepted, after, in_one_write
-from preflight.checks.reserving import repair, unreadable, with_value
 from preflight.facts import sysctl, tuned
 from preflight.facts.sysctl import OWN_FILE, intended_ports, port_list, settings
 from preflight.facts.types import Reading, Sysctl, Tuned
 from preflight.model.ports import PortSet
+from preflight.rules.sysctl.load_order import LoadPath, accepted, after, in_one_write
+from preflight.rules.sysctl.reserved_ports import repair, unreadable, with_value
 from tests.unit.collector import section
 
 ROOT = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ SINGLES = [",".join(str(port) for port in range(1000, 1000 + 2 * count, 2)) for 
 def test_a_list_of_any_length_counts_in_full(value: str, path: str) -> None:
     mending = repair(facts({path: f"{KEY} = {value}\n"}), WANTED)
     assert mending.united == PortSet.parse(value) | WANTED
-    assert after(Way.BOOT, facts({"/etc/sysctl.d/1.conf": f"{KEY}={value}"}), WANTED) == PortSet.parse(value)
+    assert after(LoadPath.BOOT, facts({"/etc/sysctl.d/1.conf": f"{KEY}={value}"}), WANTED) == PortSet.parse(value)
 
 
 def test_a_long_list_of_neighbours_is_merged() -> None:
@@ -142,33 +142,33 @@ def test_a_key_that_was_taken_out_is_set_on_a_line_of_its_own() -> None:
 
 # Ways of loading. {} reserves nothing; "before" is 1.
 
-LOADING: list[tuple[dict[str, str], dict[Way, str]]] = [
-    ({}, {Way.BOOT: "", Way.SYSTEM: "1", Way.CONF: "1"}),
-    ({"/etc/sysctl.conf": f"{KEY}=5"}, {Way.BOOT: "", Way.SYSTEM: "5", Way.CONF: "5"}),
+LOADING: list[tuple[dict[str, str], dict[LoadPath, str]]] = [
+    ({}, {LoadPath.BOOT: "", LoadPath.SYSTEM: "1", LoadPath.CONF: "1"}),
+    ({"/etc/sysctl.conf": f"{KEY}=5"}, {LoadPath.BOOT: "", LoadPath.SYSTEM: "5", LoadPath.CONF: "5"}),
     (
         {"/etc/sysctl.d/99-sysctl.conf": "-> /etc/sysctl.conf", "/etc/sysctl.conf": f"{KEY}=5"},
-        {Way.BOOT: "5", Way.SYSTEM: "5", Way.CONF: "5"},
+        {LoadPath.BOOT: "5", LoadPath.SYSTEM: "5", LoadPath.CONF: "5"},
     ),
     (
         {"/etc/sysctl.d/10-a.conf": f"{KEY}=5", "/usr/lib/sysctl.d/50-b.conf": f"{KEY}=6", "/etc/sysctl.conf": ""},
-        {Way.BOOT: "6", Way.SYSTEM: "6", Way.CONF: "1"},
+        {LoadPath.BOOT: "6", LoadPath.SYSTEM: "6", LoadPath.CONF: "1"},
     ),
     (
         {"/etc/sysctl.d/50-a.conf": "-> /dev/null", "/usr/lib/sysctl.d/50-a.conf": f"{KEY}=6"},
-        {Way.BOOT: "", Way.SYSTEM: "1"},
+        {LoadPath.BOOT: "", LoadPath.SYSTEM: "1"},
     ),
     (
         {"/run/sysctl.d/50-a.conf": f"{KEY}=7", "/usr/lib/sysctl.d/50-a.conf": f"{KEY}=6"},
-        {Way.BOOT: "6", Way.SYSTEM: "7"},
+        {LoadPath.BOOT: "6", LoadPath.SYSTEM: "7"},
     ),
-    ({"/etc/sysctl.d/1.conf": f"{KEY}=5\n{KEY}=70000"}, {Way.BOOT: "", Way.SYSTEM: "5"}),
-    ({"/etc/sysctl.d/1.conf": f"{KEY}=5\n-{KEY}"}, {Way.BOOT: "", Way.SYSTEM: "5"}),
-    ({"/etc/sysctl.d/1.conf": f"{KEY}=5\n{KEY}="}, {Way.BOOT: "", Way.SYSTEM: ""}),
+    ({"/etc/sysctl.d/1.conf": f"{KEY}=5\n{KEY}=70000"}, {LoadPath.BOOT: "", LoadPath.SYSTEM: "5"}),
+    ({"/etc/sysctl.d/1.conf": f"{KEY}=5\n-{KEY}"}, {LoadPath.BOOT: "", LoadPath.SYSTEM: "5"}),
+    ({"/etc/sysctl.d/1.conf": f"{KEY}=5\n{KEY}="}, {LoadPath.BOOT: "", LoadPath.SYSTEM: ""}),
 ]
 
 
 @pytest.mark.parametrize(("files", "ends"), LOADING)
-def test_what_is_reserved_after_each_way_of_loading(files: dict[str, str], ends: dict[Way, str]) -> None:
+def test_what_is_reserved_after_each_way_of_loading(files: dict[str, str], ends: dict[LoadPath, str]) -> None:
     before = PortSet.parse("1")
     assert {way: str(after(way, facts(files), before)) for way in ends} == ends
 
@@ -176,14 +176,14 @@ def test_what_is_reserved_after_each_way_of_loading(files: dict[str, str], ends:
 @pytest.mark.parametrize(("files", "ends"), LOADING)
 @pytest.mark.parametrize("own", [{}, {OWN_FILE: f"{KEY} = 29500\n"}])
 def test_after_the_edits_every_way_reserves_the_ports_and_keeps_what_was(
-    files: dict[str, str], ends: dict[Way, str], own: dict[str, str]
+    files: dict[str, str], ends: dict[LoadPath, str], own: dict[str, str]
 ) -> None:
     mending = repair(facts({**files, **own}), WANTED)
     edited = {**files, **own, **{edit.path: edit.after for edit in mending.edits}}
     again = repair(facts(edited), WANTED)
     assert (again.short, again.edits, mending.left) == ({}, (), {})
     for way, ports in ends.items():
-        if way is Way.BOOT:
+        if way is LoadPath.BOOT:
             assert WANTED | PortSet.parse(ports) <= after(way, facts(edited), PortSet())
 
 
@@ -205,7 +205,7 @@ def test_tuned_sets_its_value_and_then_reads_the_administrators_files(
     reapply: bool, files: dict[str, str], end: str
 ) -> None:
     host = facts(files, Tuned("site", "/etc/tuned/site/tuned.conf", "9", reapply))
-    assert str(after(Way.TUNED, host, PortSet.parse("1"))) == end
+    assert str(after(LoadPath.TUNED, host, PortSet.parse("1"))) == end
 
 
 VENDOR = "/usr/lib/tuned/vendor/tuned.conf"

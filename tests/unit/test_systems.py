@@ -27,10 +27,11 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts import answer
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
+from preflight.model.change import Area
 from preflight.model.cluster import Cluster, Host, HostSetup, Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -41,7 +42,7 @@ from preflight.transport.types import Answer
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests/cases/systems").glob("*.toml"))
 SECTIONS = ("os", "sysctl", "sockets", "network", "firewall", "environment")
-AREAS = ("ports", "firewall", "environment")
+AREAS = (Area.PORTS, Area.FIREWALL, Area.ENVIRONMENT)
 QUIET = (Outcome.PASS, Outcome.SKIP)
 KERNEL = {
     "/proc/sys/net/ipv4/ip_local_reserved_ports": "\n",
@@ -147,7 +148,7 @@ def test_a_system_is_seen_as_it_is_and_judged(path: Path, tmp_path: Path) -> Non
     unseen = {name: section.error for name in SECTIONS if isinstance(section := facts.section(name), Missing)}
     assert unseen == {}
     assert missing_in(case["facts"], dataclasses.asdict(facts), "facts") == []
-    checks = [check for check in all_checks().values() if check.area in AREAS and check.scope == "host"]
+    checks = [check for check in all_checks().values() if check.configures in AREAS and check.scope == "host"]
     found = run_checks(cluster, ClusterFacts({"node01": facts}), checks=checks, hosts=cluster.hosts[:1])
     loud = [finding for finding in found if finding.outcome not in QUIET]
     for expected in case.get("expect", ()):

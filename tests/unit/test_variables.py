@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from preflight.checks.hccl_nic import Choice, allowed, choose
-from preflight.checks.variable_rules import RULES, meant, rule
 from preflight.facts.types import Interface, Network
 from preflight.model.cluster import Product
 from preflight.model.outcome import Outcome
+from preflight.rules.nics.hccl_nic import NicChoice, allowed, choose
+from preflight.rules.variables.hccl import RULES, meant, rule
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look
 
@@ -80,7 +80,7 @@ def nic(name: str, *addresses: str) -> Interface:
 def test_without_variables_the_first_by_name_is_taken_docker_and_loopback_last(there: list[str], chosen: str) -> None:
     network = Network(tuple(nic(name, f"10.0.0.{position}/24") for position, name in enumerate(there, 1)), ())
     choice = choose({}, network)
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, NicChoice)
     assert choice.nic == chosen
 
 
@@ -88,6 +88,6 @@ def test_a_nic_that_is_down_or_whose_address_is_no_address_is_passed_over() -> N
     down = dataclasses.replace(nic("eth0", "10.0.0.1/24"), up=False)
     network = Network((down, nic("eth1", "10.0.0.300/24"), nic("eth2", "10.0.0.3/24")), ())
     choice = choose({}, network)
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, NicChoice)
     assert choice.nic == "eth2"
     assert "no interface" in str(choose({}, Network((down,), ())))

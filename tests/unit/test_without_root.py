@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks.registry import ROUNDS, all_checks
-from preflight.checks.run import run_checks
+from preflight.checks.engine.registry import ROUNDS, all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.collect import look
 from preflight.facts.rootless import without_root
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, NpuSmi, Os, Reading, Unreachable

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from preflight.checks.variable_rules import RULES, meant
 from preflight.launch.lint.master_addresses import addresses, ports
 from preflight.launch.lint.types import Script, ScriptFault, Word
 from preflight.model.ip import is_address
+from preflight.rules.variables.hccl import RULES, meant
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")  # of the environment; `x = 1` may be a line of Python in a script
 _CURLY = re.compile("[‘’“”]")

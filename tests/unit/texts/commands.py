@@ -12,8 +12,8 @@ from functools import cache
 from gate.main import UsageError as GateUsageError
 from gate.main import asked
 
-from preflight.checks.registry import all_checks
-from preflight.checks.run import select
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import select
 from preflight.cli.explain import find
 from preflight.cli.main import parser
 from preflight.cli.parser import Parser

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 
-from preflight.checks.registry import all_checks
+from preflight.checks.engine.registry import all_checks
 from tests.unit.texts.passages import HOLE, ROOT, Mistake, Passage, mistake, syntax_tree
 
 # Files of the repository: with a folder at its top, or a page by its name.

@@ -1,0 +1,1 @@
+"""Attribution of failures: culprits, evidence and causes, from pings, tests and facts. Pure."""

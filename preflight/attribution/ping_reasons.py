@@ -1,0 +1,72 @@
+"""Findings of other checks that explain lost pings: a cause in the place of a guess."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from preflight.attribution.ping_types import GATEWAY, PingEnd, end, own
+from preflight.facts.types import Ping
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+# Check → the cause in words; what explains most comes first. The TLS switch (NPU108) and firewalls of hosts leave pings
+# between devices alone.
+_LOSE_PINGS = {
+    "NPU116": "card lost",
+    "NPU109": "device missing",
+    "NPU107": "link down",
+    "NPU102": "device address twice",
+    "NIC106": "address answered by another device",
+    "NPU101": "wrong device address",
+    "NPU103": "wrong mask",
+    "NPU105": "wrong subnet",
+    "NPU106": "refused address",
+    "NPU111": "wrong gateway",
+    "NIC105": "cabled in another way",
+    "NIC101": "link flaps",
+    "NIC102": "optics out of limits",
+    "NIC103": "no error correction",
+}
+_GATEWAYS_ALONE = "NPU111"
+_LOSE_LARGE_PINGS = {"NPU115": "wrong MTU", **_LOSE_PINGS}
+_ADDRESS_OF = ("NPU102", "NIC106")  # whose findings are about an address, whoever asks for it
+
+
+@dataclass(frozen=True)
+class PingReason:
+    """`words`: the cause and its check; `findings` have the remedy and name the places."""
+
+    words: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def remedy(self) -> str:
+        return self.findings[0].remedy or f"preflight explain {self.findings[0].check}"
+
+
+def reason(lost: Sequence[Ping], known: Iterable[Finding], *, large: bool = False) -> PingReason | None:
+    """Return the one check whose findings explain all of the lost pings; None where there is none."""
+    causes = _LOSE_LARGE_PINGS if large else _LOSE_PINGS
+    told = [one for one in known if one.check in causes and one.outcome in (Outcome.FAIL, Outcome.WARN)]
+    for check, cause in causes.items():
+        same = [one for one in told if one.check == check]
+        concerned = [[one for one in same if _concerns(one, ping)] for ping in lost] if same else []
+        if concerned and all(concerned):
+            findings = tuple(dict.fromkeys(one for ones in concerned for one in ones))
+            return PingReason(f"{cause} ({check}): {findings[0].summary}", findings)
+    return None
+
+
+def _concerns(finding: Finding, ping: Ping) -> bool:
+    """Return whether the finding is about an end of the ping, or about the address that was asked for."""
+    ends = (own(ping), end(ping))
+    if finding.check == _GATEWAYS_ALONE and all(one.device != GATEWAY for one in ends):
+        return False
+    if finding.check in _ADDRESS_OF and finding.found == ping.address:
+        return True
+    return any(_is_at(finding, one) for one in ends if one.device != GATEWAY)
+
+
+def _is_at(finding: Finding, place: PingEnd) -> bool:
+    if finding.host == place.host:
+        return finding.device in (None, place.device)
+    return finding.check in _ADDRESS_OF and finding.peer == str(place)

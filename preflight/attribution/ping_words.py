@@ -1,0 +1,131 @@
+"""Sentences about lost pings and their causes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from preflight.attribution.culprits import folded
+from preflight.attribution.ping_types import Cause, PingEnd, end, own
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the findings of a check speak of lost pings. `trouble`: the class of cause, for programs; `mesh`: the command
+    that tries every two; `mend`: kind of cause → what to look at, "uplinks" of a partition by leaves."""
+
+    pings: str
+    trouble: str
+    mesh: str
+    mend: Mapping[str, str]
+
+
+def _direct(words: Words, **mend: str) -> Words:
+    """The same without a switch: two servers joined by cables."""
+    return replace(words, mend={**words.mend, **mend})
+
+
+_BOTH_ENDS = "the MTU of the devices at both ends: hccn_tool -i 0 -mtu -g"
+REACH = Words(
+    "pings",
+    "pings lost on the way",
+    "preflight check --mesh",
+    {
+        "fabric": "what all devices have in common: the switch, its VLANs, or the plan of their addresses",
+        "rail": "the switch of rail {device}: is it on, and are the ports of this rail in one VLAN?",
+        "host": "cables and switch ports of {0}; on it: hccn_tool -i 0 -link -g",
+        "gateway": "the switch that should hold {0}, or the gateway in the inventory; then the way behind it",
+        "silent": "does the switch refuse ICMP to {0}, or limit it? else: the gateway in the inventory",
+        "device": "cable, optical module and switch port of device {device}",
+        "partition": "the VLANs of their switch ports, and what lies between their switches: hccn_tool -i 0 -lldp -g "
+        "names a device's",
+        "uplinks": "the uplinks of {0} and the switches that they lead to, with the VLANs on them",
+        "leaves": "the uplinks and the spines between {0} and {1}, and the VLAN on them",
+        "hosts": "routes, VLANs and uplinks between {0} and {1}",
+        "link": "cable, switch port, VLAN",
+    },
+)
+REACH_DIRECT = _direct(
+    REACH,
+    fabric="what all devices have in common: the plan of their addresses, or which cable is in which device",
+    rail="the cables of rail {device}",
+    host="the cables of {0}; on it: hccn_tool -i 0 -link -g",
+    device="cable and optical modules of device {device}",
+    partition="which cable is in which device",
+    hosts="the cables between {0} and {1}",
+    link="the cable, and the optical modules at both ends",
+)
+LARGE = Words(
+    "large pings",
+    "large packets lost on the way",
+    "preflight check --mesh --ping-size {size}",
+    {
+        "fabric": "the MTU of the switches' ports: it has to hold the devices' MTU and the Ethernet header",
+        "rail": "the MTU of the switch of rail {device}",
+        "host": "the MTU of the switch ports of {0}",
+        "gateway": "the MTU of the interface with {0}, and of what lies behind it",
+        "silent": "the MTU of the interface with {0}; whether packets through it pass, only a host behind it tells",
+        "device": "the MTU of the switch port of device {device}",
+        "partition": "the MTU of what lies between their switches",
+        "uplinks": "the MTU of the uplinks of {0}",
+        "leaves": "the MTU of the uplinks and the spines between {0} and {1}",
+        "hosts": "the MTU of all switch ports between {0} and {1}",
+        "link": "the MTU of the switch ports between them",
+    },
+)
+LARGE_DIRECT = _direct(
+    LARGE, **dict.fromkeys(("fabric", "rail", "host", "device", "partition", "hosts", "link"), _BOTH_ENDS)
+)
+
+
+_MAYBE_A_PART = "or a part that is cut off: of who is named here not every two were tried with each other"
+
+
+def mend(cause: Cause, words: Words) -> str:
+    """What to look at; first, where it decides what the cause is, the command that tries more."""
+    names = (" and ".join(cause.names),) if cause.kind == "partition" else cause.names
+    kind = "uplinks" if cause.kind == "partition" and cause.names else cause.kind
+    look = words.mend[kind].format(*names, device=cause.device)
+    return f"{words.mesh.format(size=cause.lost[0].size)} tells; {look}" if cause.part else look
+
+
+def said(cause: Cause, pings: str) -> tuple[str, str]:
+    """What is lost, and what that means."""
+    summary, why = _said(cause, pings)
+    return summary, "; ".join(filter(None, (why, _MAYBE_A_PART if cause.part else "")))
+
+
+def _said(cause: Cause, pings: str) -> tuple[str, str]:
+    count, between = f"{len(cause.lost)} of {cause.total} {pings}", " and ".join(cause.names)
+    match cause.kind:
+        case "fabric":
+            return f"{count} between devices are lost, on all rails", "it is what all devices have in common"
+        case "rail":
+            return f"rail {cause.device}: {count} along it are lost", "all hosts, one rail"
+        case "host":
+            return f"{between}: {count} from and to its devices are lost", "several devices and peers, one host"
+        case "gateway":
+            return f"gateway {between}: {count} to it and through it are lost", "its devices reach only each other"
+        case "silent":
+            devices = {own(ping) for ping in cause.lost}
+            whom = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
+            how = f"answers not all {pings}" if any(it.received for it in cause.lost) else f"does not answer {pings}"
+            return f"gateway {between} {how} of {whom}", "they reach others; a gateway may refuse ICMP, or limit it"
+        case "device":
+            device = PingEnd(cause.names[0], cause.device or 0)
+            peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
+            silent = not any(ping.received for ping in cause.lost)
+            lost = f"loses all {pings}" if silent else f"loses {pings}"
+            why = "several peers, one device: its own link"
+            return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
+        case "link":
+            both = len(cause.lost) == cause.total > 1
+            return "", f"all {cause.total} {pings} between {between} are lost, both ways" if both else ""
+        case "partition":
+            where = f"rail {cause.device}: " if cause.device is not None else ""
+            part, others = folded(cause.members), folded(cause.others)
+            why = f"just what is behind {between}" if cause.names else "no single host or device: what lies between"
+            return f"{where}{part} reach each other, and none of {others}: {count} are lost", f"a partition: {why}"
+        case "leaves":
+            between = " and ".join(f"leaf {name}" for name in cause.names)
+            return f"{count} between {between} are lost", "no single host or device: what lies between"
+        case _:
+            return f"{count} between {between} are lost", "no single device: what lies between"

@@ -1,0 +1,1 @@
+"""Checks of Ascend NPUs: chips, cards, device NICs and HCCS."""

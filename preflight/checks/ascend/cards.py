@@ -1,0 +1,155 @@
+"""Checks of cards and device nodes: those of npu-smi, the PCI bus and /dev agree."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.facts.device_nodes import DeviceNodes
+from preflight.facts.job import Job
+from preflight.facts.types import NpuChip, NpuSmi
+from preflight.model.finding import Finding
+
+
+@dataclass(frozen=True)
+class MissingCards:
+    """Cards that only one side knows, by bus id. `on_pci`: the PCI bus has it and npu-smi has not; `devices`: the
+    device nodes that are left without a chip, where each must be one of those."""
+
+    on_pci: tuple[str, ...] = ()
+    in_npu_smi: tuple[str, ...] = ()
+    devices: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.on_pci or self.in_npu_smi)
+
+
+def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
+    """Nothing, too, where the PCI bus or the chips' places on it are not known."""
+    chips = {chip.bus.lower(): chip.device for chip in npu_smi.chips if chip.bus}
+    if nodes is None or not nodes.accelerators.value or len(chips) < len(npu_smi.chips):
+        return MissingCards()
+    on_pci = {card.bus.lower() for card in nodes.accelerators.value}
+    missing = sorted(on_pci - set(chips))
+    orphans = sorted(node_ids(nodes) - set(chips.values()))
+    return MissingCards(
+        tuple(missing), tuple(sorted(set(chips) - on_pci)), tuple(orphans) if len(orphans) == len(missing) else ()
+    )
+
+
+def explained(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> set[int]:
+    """The devices about which NPU116 or NPU119 says more than that the inventory has others."""
+    if nodes is None:
+        return set()
+    seen = lost(npu_smi, nodes)
+    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(seen.devices)
+
+
+def node_ids(nodes: DeviceNodes) -> set[int]:
+    """N of every /dev/davinciN."""
+    names = (node.path.removeprefix("/dev/davinci") for node in nodes.nodes)
+    return {int(name) for name in names if name.isascii() and name.isdigit()}
+
+
+@host_check("NPU116", "No card is lost", products=NPU, optional=("job",))
+def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
+    """Why: a card that the PCI bus still has and npu-smi has not is lost to the driver; one that npu-smi shows and the
+    PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs. A container
+    sees all cards on the PCI bus, and the nodes of those that it was given.
+
+    By hand: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
+
+    Mend: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
+    """
+    if device_nodes.accelerators.error:
+        yield here.unknown(f"{here.host.name}: the PCI bus could not be looked at: {device_nodes.accelerators.error}")
+        return
+    if not device_nodes.accelerators.value:
+        yield here.unknown(f"{here.host.name}: the PCI bus shows no accelerator at all, as in some virtual machines")
+        return
+    on_pci, here_ = len(device_nodes.accelerators.value), len(npu_smi.chips)
+    if here_ < on_pci and _given(npu_smi, device_nodes, len(here.host.devices), contained=bool(job and job.contained)):
+        yield here.skip(f"{here.host.name}: only some devices are given to this container: {here_} of {on_pci} cards")
+        return
+    unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
+    if unplaced and here_ != on_pci:
+        yield here.unknown(
+            f"{here.host.name}: {here_} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell where "
+            f"device {_numbers(unplaced)} is on it", expected=f"{on_pci} chips", found=str(here_),
+            remedy=f"compare npu-smi info with lspci -D -d 19e5: on {here.host.name}",
+        )  # fmt: skip
+        return
+    seen = lost(npu_smi, device_nodes)
+    numbers = seen.devices or (None,) * len(seen.on_pci)
+    remedy = f"power {here.host.name} off and on; if it stays so, call the vendor"
+    for bus, device in zip(seen.on_pci, numbers, strict=True):
+        subject = f"the card at {bus}" if device is None else f"device {device}"
+        yield here.bad(
+            f"{here.host.name}: {subject}: on the PCI bus, but not in npu-smi", device=device,
+            expected=f"{len(npu_smi.chips) + len(seen.on_pci)} chips in npu-smi", found=str(len(npu_smi.chips)),
+            cause="the card is lost to the driver; its PCIe link is alive", remedy=remedy,
+        )  # fmt: skip
+    at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
+    for bus in seen.in_npu_smi:
+        yield here.bad(
+            f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus", device=at[bus],
+            expected=f"a card at {bus}", found="none", cause="its PCIe link is lost", remedy=remedy,
+        )  # fmt: skip
+
+
+def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
+    """Whether fewer chips than cards may be all that there should be: each has its node, and no others are there; and
+    the inventory has no more, or, where it names none, jobs run in a container."""
+    devices = {chip.device for chip in npu_smi.chips}
+    return node_ids(nodes) == devices and (planned <= len(devices) if planned else contained)
+
+
+@host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)
+def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
+    """Why: jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN, npu-smi by numbers of its own,
+    which need not be the same (10, 12, 14; one for the two dies of an Atlas A3). Where the two do not match, a job gets
+    another device than its operator looked at, or none.
+
+    By hand: npu-smi info -m; ls /dev/davinci*
+
+    Mend: give the container all nodes of its devices; on the host, install or load the driver again
+    """
+    nodes = node_ids(device_nodes)
+    chips = {chip.device: chip for chip in npu_smi.chips}
+    # NPU116 says which cards the nodes of lost chips had.
+    orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
+    twice = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
+    strays = sorted([*twice, *(set(chips) - nodes)])
+    if len(orphans) == len(strays):  # each chip is there, by another number
+        for device, other in zip(orphans, strays, strict=True):
+            yield here.bad(
+                f"{here.host.name}: device {device}: npu-smi has it as device {other}", device=device,
+                expected=f"/dev/davinci{device} is device {device} of npu-smi", found=f"chips {_numbers(chips)}",
+                remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+            )  # fmt: skip
+        return
+    for device in strays:
+        has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
+        yield here.bad(
+            f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
+            "for it", device=device, expected=f"/dev/davinci{device}{_numbered(chips[device])}", found=has,
+            remedy=f"ls -l /dev/davinci* on {here.host.name}; load the driver again",
+        )  # fmt: skip
+    for device in orphans:
+        yield here.bad(
+            f"{here.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi", device=device,
+            expected="a chip for every node", found=f"chips {_numbers(chips)}",
+            remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+        )  # fmt: skip
+
+
+def _numbered(chip: NpuChip) -> str:
+    return "" if chip.npu is None else f" (NPU {chip.npu} chip {chip.chip} of npu-smi)"
+
+
+def _nodes(nodes: set[int]) -> str:
+    return f"/dev/davinci[{_numbers(nodes)}]" if nodes else "no /dev/davinciN"
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(numbers)[:16])) or "none"

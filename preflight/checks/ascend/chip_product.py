@@ -1,0 +1,42 @@
+"""The product that the inventory names, beside the chips that are there."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.facts.npu_smi import product_of
+from preflight.facts.quote import quote
+from preflight.facts.types import NpuSmi
+from preflight.model.finding import Finding
+
+_INFERENCE = re.compile(r"(Ascend)?310\S*")
+
+
+@host_check("NPU126", "The chips are of the inventory's product", products=NPU)
+def product(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
+    """Why: rules for subnets, refused addresses, speed, numbers of devices and HCCL's variables are those of the
+    product; with a wrong one preflight plans what the driver refuses. Atlas 300I cards (310) have no device NIC, and
+    HCCL takes one server of them at most: a job over several loses its heartbeats.
+
+    By hand: npu-smi info (the name beside the number); lspci | grep d80
+
+    Mend: product under [cluster] of the inventory; an inventory of its own for each product
+    """
+    for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
+        found = product_of(name)
+        told = f"{here.host.name}: {number} of its chips are {quote(name)}"
+        if _INFERENCE.fullmatch(name):
+            yield here.bad(
+                f"{told}: these have no device NIC, and HCCL takes one server of them at most",
+                expected=here.cluster.product.value, found=name,
+                remedy="take the host out of the inventory: preflight is for Atlas A1, A2 and A3",
+            )  # fmt: skip
+        elif found is None:
+            yield here.unknown(f"{told}, a name that preflight does not know: of which product is not clear")
+        elif found is not here.cluster.product:
+            yield here.bad(
+                f"{told}, of {found}; the inventory says {here.cluster.product}", found=f"{name}, {found}",
+                expected=here.cluster.product.value,
+                remedy=f'set product = "{found}" under [cluster] of the inventory, or move {here.host.name} to another',
+            )  # fmt: skip

@@ -1,0 +1,182 @@
+"""Chips in depth: alarm codes, driver beside firmware, and how the devices of a host reach each other inside it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.npu import untold
+from preflight.facts.chips import Chips, Health, Topology
+from preflight.facts.compatibility import driver_fits, firmware_fits
+from preflight.facts.packages import Package, Ranges
+from preflight.facts.quote import quote
+from preflight.facts.refusal import refused
+from preflight.facts.types import Versions
+from preflight.model.finding import Finding
+
+_FAST = {"HCCS", "HCCS_SW", "SIO"}
+
+_Links = Mapping[tuple[int, int], str]  # (lower, higher device) → the link between them
+
+
+@host_check("NPU117", "No chip has an alarm", products=NPU)
+def alarms(here: Here, chips: Chips) -> Iterator[Finding]:
+    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something, and the codes say on what;
+    a job on that device stops sooner or later. Warning is common on machines in use, so it is only a warning.
+
+    By hand: npu-smi info -t health -i 0 -c 0   (-i is npu-smi's own number)
+
+    Mend: look the code up in the vendor's fault list; reset the device, or call the vendor
+    """
+    yield from untold(here, here.host, {chip.device: chip.health for chip in chips.chips})
+    for chip in chips.chips:
+        name, health = f"{here.host.name}: device {chip.device}", chip.health.value
+        if health is None or (health.status == "OK" and not health.codes):
+            continue
+        say = here.bad if health.status in ("Alarm", "Critical") else here.warn
+        if health.status not in ("OK", "Warning", "Alarm", "Critical"):
+            say = here.unknown
+        yield say(
+            f"{name}: health is {health.status}" + _codes(health), device=chip.device, expected="OK",
+            found=quote(health.words) if health.words else health.status,
+            remedy=f"look {' and '.join(health.codes[:4]) or 'it'} up in the vendor's fault list; npu-smi info -t "
+            f"health -i {chip.npu} -c {chip.chip} on {here.host.name}",
+        )  # fmt: skip
+
+
+def _codes(health: Health) -> str:
+    return f": {', '.join(health.codes[:4])}" + (" …" if len(health.codes) > 4 else "") if health.codes else ""
+
+
+def alarming(chips: Chips | None) -> set[int]:
+    """The devices of which NPU117 says that they are not well."""
+    seen = chips.chips if chips else ()
+    return {chip.device for chip in seen if (health := chip.health.value) and (health.status != "OK" or health.codes)}
+
+
+@host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
+def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
+    """Why: driver and firmware are released in pairs; npu-smi and their own version files say when they do not fit, and
+    nobody looks there. What comes of it has other names: failing queue pairs, SDMA errors, internal errors of HCCL.
+    Where npu-smi says that they fit and a file does not, or where the firmware's list of drivers, which leaves out
+    patches, does not have the driver, it is a warning.
+
+    By hand: npu-smi info -t board -i 0   (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
+
+    Mend: install the firmware that belongs to the driver, then reboot
+    """
+    yield from untold(here, here.host, {chip.device: chip.board for chip in chips.chips})
+    words = {chip.device: board.compatible for chip in chips.chips if (board := chip.board.value)}
+    for chip in chips.chips:
+        board = chip.board.value
+        if board and board.compatible not in ("", "OK"):
+            yield here.bad(
+                f"{here.host.name}: device {chip.device}: npu-smi calls driver {board.driver} and firmware "
+                f"{board.firmware} incompatible", device=chip.device, expected="Compatibility: OK",
+                found=quote(board.compatible),
+                remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {here.host.name}",
+            )  # fmt: skip
+    packages = versions.packages if versions else {}
+    driver, firmware = packages.get("driver"), packages.get("firmware")
+    by_file = driver and firmware and (firmware_fits(driver, firmware.version), driver_fits(firmware, driver))
+    if driver and firmware and set(words.values()) <= {"", "OK"}:
+        yield from _by_their_files(here, driver, firmware, says_ok="OK" in words.values())
+    silent = [device for device, word in words.items() if not word]
+    if silent and by_file in (None, (None, None)):
+        which = "" if len(silent) == len(chips.chips) else f"{_devices(silent)}: "
+        yield here.skip(f"{here.host.name}: {which}neither npu-smi nor a file tells whether they suit each other")
+
+
+def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
+    """`says_ok`: npu-smi, which knows better than the inferred rule of the files."""
+    remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {here.host.name}"
+    if firmware_fits(driver, firmware.version) is False:
+        yield (here.warn if says_ok else here.bad)(
+            f"{here.host.name}: driver {driver.version} does not take firmware {firmware.version}",
+            expected=f"firmware {_ranges(driver.takes_firmware)}", found=firmware.version, remedy=remedy,
+        )  # fmt: skip
+    elif driver_fits(firmware, driver) is False:
+        yield here.warn(
+            f"{here.host.name}: firmware {firmware.version} does not name driver {driver.version}",
+            expected=f"driver {_ranges(firmware.takes_driver)}", found=driver.version, remedy=remedy,
+        )  # fmt: skip
+
+
+def _ranges(ranges: Ranges) -> str:
+    return ", ".join(" to ".join(dict.fromkeys((one[0], one[-1]))) for one in ranges[:8])
+
+
+@cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
+def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
+    """Why: inside a server, devices talk over HCCS. Where that is lost, npu-smi shows SYS or NA instead; the server
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. What most hosts have
+    counts; where half of them have no HCCS at all they may be built so: a warning.
+
+    By hand: npu-smi info -t topo, on this host and on another one
+
+    Mend: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
+    """
+    links: dict[str, _Links] = {}
+    for host in all_.hosts:
+        found = chips[host.name].topology
+        if found.value is not None:
+            links[host.name] = _links(found.value)
+        elif refused(found.error):
+            yield all_.skip("npu-smi does not tell the topology", host=host.name)
+        else:
+            why = found.error or "npu-smi told nothing"
+            yield all_.unknown(f"{host.name}: could not look: {why}", host=host.name)
+    usual = {pair: seen for pair, seen in _seen(links.values()).items() if 2 * seen.fast.total() >= seen.hosts}
+    for host in all_.hosts:
+        own = links.get(host.name, {})
+        slow = {pair: link for pair, link in own.items() if pair in usual and link not in _FAST}
+        has_hccs = any(link in _FAST for link in own.values())
+        for device, peers in _by_culprit(list(slow)):
+            pairs = [(min(device, peer), max(device, peer)) for peer in peers]
+            words = "/".join(sorted({slow[pair] for pair in pairs}))
+            expected = "/".join(sorted({usual[pair].fast.most_common(1)[0][0] for pair in pairs}))
+            most = any(2 * usual[pair].fast.total() > usual[pair].hosts for pair in pairs)
+            yield (all_.bad if most or has_hccs else all_.warn)(
+                f"{host.name}: device {device}: reaches {_devices(peers)} by {words}; by {expected} on other hosts",
+                host=host.name, device=device, expected=expected, found=words,
+                remedy=f"npu-smi info -t hccs on {host.name}; reset the device, else power the host off and on",
+            )  # fmt: skip
+
+
+@dataclass
+class _PairLinks:
+    """Of a pair of devices: how many hosts tell a link, and how many have which fast one."""
+
+    hosts: int = 0
+    fast: Counter[str] = field(default_factory=Counter)
+
+
+def _seen(links: Iterable[_Links]) -> Mapping[tuple[int, int], _PairLinks]:
+    seen: dict[tuple[int, int], _PairLinks] = defaultdict(_PairLinks)
+    for of_host in links:
+        for pair, link in of_host.items():
+            seen[pair].hosts += 1
+            seen[pair].fast.update([link] if link in _FAST else [])
+    return seen
+
+
+def _links(topology: Topology) -> _Links:
+    return {
+        (device, peer): link
+        for device, row in zip(topology.devices, topology.links, strict=False)
+        for peer, link in zip(topology.devices, row, strict=False) if device < peer
+    }  # fmt: skip
+
+
+def _by_culprit(pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Each pair once, below the device that most of the pairs have in common."""
+    left = list(pairs)
+    while left:
+        counts = Counter(device for pair in left for device in pair)
+        culprit = max(counts, key=lambda device: (counts[device], -device))
+        yield culprit, sorted(low + high - culprit for low, high in left if culprit in (low, high))
+        left = [pair for pair in left if culprit not in pair]
+
+
+def _devices(devices: list[int]) -> str:
+    return f"{'devices' if len(devices) > 1 else 'device'} {', '.join(map(str, devices))}"

@@ -1,0 +1,61 @@
+"""Numbers of servers and devices, as the inventory has them, beside what HCCL takes of the product."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import NPU, All, cluster_check
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
+
+
+@cluster_check("NPU121", "The numbers of servers and devices suit the product", products=NPU, several=False)
+def counts(all_: All) -> Iterator[Finding]:
+    """Why: HCCL builds its rings for certain numbers only. Atlas A1: 1, 2, 4 or 8 devices a server; 2 and 4 within
+    0-3 or within 4-7; the same number on every server. Atlas A2 and A3 want the same number on every server, too, and
+    with 16 devices in two modules (Box16) over PCIe the same places in both. A job over the whole inventory is meant.
+
+    By hand: count the devices of each host in the inventory
+
+    Mend: leave devices or servers out of the inventory, or let every job use fitting ones only
+    """
+    devices = {host.name: {device.index for device in host.devices} for host in all_.hosts if host.devices}
+    a1 = all_.cluster.product is Product.ATLAS_A1
+    for host in all_.hosts:
+        own = devices.get(host.name, set())
+        if not own:
+            yield all_.skip("the inventory names no devices", host=host.name)
+        elif a1 and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
+            yield all_.bad(
+                f"{host.name}: HCCL builds no ring over its devices {_listed(own)}", host=host.name,
+                expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7", found=f"{len(own)} devices",
+                remedy="correct the devices of the host in the inventory, or plan jobs for fitting ones",
+            )  # fmt: skip
+        elif all_.cluster.product is Product.ATLAS_A2 and _unequal_modules(own):
+            yield all_.warn(
+                f"{host.name}: its devices {_listed(own)} are in other places of one module than of the other",
+                host=host.name, expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
+                remedy="choose the same places in both modules, or HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
+            )  # fmt: skip
+    usual = Counter(map(len, devices.values())).most_common(1)
+    for host in all_.hosts:
+        number = len(devices.get(host.name, ()))
+        if number and number != usual[0][0]:
+            yield all_.finding(
+                Outcome.FAIL if a1 else Outcome.WARN,
+                f"{host.name}: {number} devices; most servers have {usual[0][0]}", host=host.name,
+                expected="the same number on every server", found=str(number),
+                remedy="plan jobs with the same number of devices on every server",
+            )  # fmt: skip
+
+
+def _unequal_modules(own: set[int]) -> bool:
+    """Of a server with two modules, 0-7 and 8-15, of which both are used: not in the same places."""
+    second = {index - 8 for index in own if index >= 8}
+    return bool(second) and bool(own - set(range(8, 16))) and second != {index for index in own if index < 8}
+
+
+def _listed(devices: set[int]) -> str:
+    return ",".join(map(str, sorted(devices)[:16]))

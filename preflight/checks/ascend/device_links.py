@@ -1,0 +1,151 @@
+"""Links of the device NICs beyond up and down: how often they were lost, their speed, duplex and error correction."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.npu import untold, with_link
+from preflight.facts.nic import LinkHistory, Nic, NicDevice
+from preflight.facts.types import Hccn
+from preflight.model.cluster import Host, Product
+from preflight.model.finding import Finding
+
+HOUR, DAY = 3600.0, 86400.0
+SETTLING = 60.0  # seconds in which a port that has just come up may lose its link once more: both captures show that
+_CLOCK_SET = 946684800.0  # 2000-01-01: what a device calls earlier was before its clock was set
+RATED = {Product.ATLAS_A1: 100_000, Product.ATLAS_A2: 200_000, Product.ATLAS_A3: 200_000}  # Mb/s of a device's port
+_CORRECTED = 100_000  # Mb/s from which on a link without error correction is a known fault
+
+
+@host_check("NIC101", "No device has lost its link lately", products=NPU)
+def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
+    """Why: a link that comes and goes stops a collective in the middle, which then waits half an hour for its notify
+    (EI0002, EI0013). Lost twice in the last hour of the device's own clock is a failure, once in the last day a
+    warning; older losses, and those of a port's first minute, say nothing about the next job.
+
+    By hand: hccn_tool -i 0 -link_stat -g
+
+    Mend: clean or change optics and cable, read the switch port's log, then look at the counts again
+    """
+    yield from untold(here, here.host, {device.index: device.history for device in nic.devices})
+    for device in nic.devices:
+        history = device.history.value
+        if history is None or (history.changes and not history.changes[0].up):
+            continue  # it is down now: NPU107
+        losses = _losses(history)
+        ages = [history.now - at for at in losses if at is not None and history.now is not None]
+        hour, day = (sum(0 <= age <= span for age in ages) for span in (HOUR, DAY))
+        undated = len(losses) - sum(age >= 0 for age in ages)
+        summary = f"{here.host.name}: device {device.index}: its link was lost "
+        last = next((at for at in losses if at is not None), None)
+        more = {
+            "device": device.index, "expected": "a link that stays up",
+            "found": f"last on {_date(last)} of its own clock" if last is not None else "",
+            "remedy": f"clean or change optics and cable of device {device.index}, read its switch port's log",
+        }  # fmt: skip
+        if hour >= 2:
+            yield here.bad(f"{summary}{hour} times in the last hour", **more)
+        elif day:
+            yield here.warn(summary + ("in the last hour" if hour else _times(day, "in the last day")), **more)
+        elif undated:
+            yield here.warn(summary + _times(undated, "at a time that is not known"), **more)
+
+
+def _times(number: int, when: str) -> str:
+    return when if number == 1 else f"{number} times {when}"
+
+
+def _losses(history: LinkHistory) -> Sequence[float | None]:
+    """When the link was lost, newest first. Not those of the first minute after it first came up, where the records go
+    back that far; a loss that was counted and never recorded has no date."""
+    begins = history.changes[-1:] and history.changes[-1].up  # not so after `-link_stat -c`
+    complete = sum(change.up for change in history.changes) == history.ups
+    born = _born(history) if begins and complete else None
+    losses = [
+        change.at for change in history.changes
+        if not change.up and (born is None or change.at is None or change.at > born + SETTLING)
+    ]  # fmt: skip
+    return losses if history.changes or not history.downs else [None] * history.downs
+
+
+def _born(history: LinkHistory) -> float | None:
+    """When the port first came up. A device boots with the clock of 1970, and somebody sets it in the middle of that
+    minute: then the first date after it."""
+    first = history.changes[-1].at
+    if first is None or first >= _CLOCK_SET or (history.now or 0) < _CLOCK_SET:
+        return first
+    dates = (change.at for change in reversed(history.changes))
+    return next((at for at in dates if at is not None and at >= _CLOCK_SET), None)
+
+
+def _date(at: float) -> str:
+    return time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(at))
+
+
+@cluster_check("NIC103", "Every device's link corrects errors", products=NPU, several=False)
+def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: at 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come
+    up at all (then NPU107 says so). Where no device has it, the link may have been planned like that: a warning.
+
+    By hand: hccn_tool -i 0 -fec -g
+
+    Mend: hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products take what the switch port has), and RS-FEC on
+    the switch port
+    """
+    devices = list(_linked(all_, nic, hccn))
+    modes = Counter(device.fec.value for _, device in devices if device.fec.value)
+    others = modes.total() - modes["no"]
+    for host in all_.hosts:
+        yield from untold(all_, host, {device.index: device.fec for device in nic[host.name].devices})
+    for host, device in devices:
+        if device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED:
+            port = f"set RS-FEC on the switch port of device {device.index}"
+            a1 = all_.cluster.product is Product.ATLAS_A1
+            yield (all_.bad if others > modes["no"] else all_.warn)(
+                f"{host.name}: device {device.index}: its link has no error correction", host=host.name,
+                device=device.index, expected="rs", found="no FEC mode",
+                remedy=f"hccn_tool -i {device.index} -fec -s encoding rs; {port}" if a1 else port,
+            )  # fmt: skip
+
+
+@cluster_check("NIC104", "Every device's link has its product's speed, in full duplex", products=NPU, several=False)
+def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: a collective goes as fast as its slowest link. Atlas A1 has 100 Gb/s a device, A2 and A3 have 200. One that
+    is slower than most others is a failure; where all are alike it may be the site's choice, and is a warning.
+
+    By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
+
+    Mend: a module, cable and switch port that are made for the speed; no static_speed in /etc/hccn.conf
+    """
+    devices = list(_linked(all_, nic, hccn))
+    speeds = Counter(device.speed.value for _, device in devices if device.speed.value)
+    usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # as many of each: the faster
+    wanted = max(usual, RATED[all_.cluster.product])
+    told_up = {(name, one.index) for name, seen in hccn.items() for one in seen.devices if one.link.value == "UP"}
+    for host in all_.hosts:
+        own = nic[host.name].devices
+        yield from untold(all_, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
+    for host, device in devices:
+        name, index, found = f"{host.name}: device {device.index}", device.index, device.speed.value
+        if device.duplex.value == "Half":
+            yield all_.bad(
+                f"{name}: its link is half duplex", host=host.name, device=index, expected="Full", found="Half",
+                remedy=f"set the switch port of device {index} to full duplex",
+            )  # fmt: skip
+        elif found and found < wanted:
+            yield (all_.bad if found < usual else all_.warn)(
+                f"{name}: its link has {found // 1000} Gb/s", host=host.name, device=index,
+                expected=f"{wanted // 1000} Gb/s", found=f"{found} Mb/s",
+                remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
+                "/etc/hccn.conf",
+            )  # fmt: skip
+        elif found is None and not device.speed.error and (host.name, index) in told_up:
+            yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
+
+
+def _linked(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:
+    """The devices whose link is not down."""
+    for host in all_.hosts:
+        up = with_link(hccn[host.name])
+        yield from ((host, device) for device in nic[host.name].devices if device.index in up)

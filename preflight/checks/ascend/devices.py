@@ -1,0 +1,291 @@
+"""NPUs as such: link, MTU, TLS switch, number, health, and who uses them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks.ascend import cards
+from preflight.checks.ascend.chips import alarming
+from preflight.checks.ascend.optics import cause_of_no_link
+from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.npu import device_change, planned_device, unreadable, untold
+from preflight.facts.chips import Chips
+from preflight.facts.device_nodes import DeviceNodes
+from preflight.facts.nic import Nic
+from preflight.facts.types import Hccn, NpuSmi, Os
+from preflight.model.change import Area, Kind
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.own_processes import Owner, end, owner, wait
+
+_LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
+_UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # seen in captures; other words are known from source only
+
+
+@host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
+def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
+    """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
+    unnoticed until the first job over several servers.
+
+    By hand: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
+
+    Mend: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
+    """
+    yield from unreadable(here, hccn, "the link", lambda device: device.link)
+    deep = {device.index: device for device in nic.devices} if nic else {}
+    for device in hccn.devices:
+        if device.link.error or device.link.value == "UP":
+            continue
+        if device.link.value == "DOWN":
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: link is DOWN", device=device.index, expected="UP",
+                found="DOWN", cause=cause_of_no_link(deep.get(device.index)),
+                remedy=f"look at cable, optical module and switch port of device {device.index}",
+            )  # fmt: skip
+        else:
+            yield here.unknown(
+                f"{here.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
+                device=device.index,
+            )
+
+
+@cluster_check(
+    "NPU115",
+    "Every device has the planned MTU, or that of the others",
+    severity=Outcome.WARN,
+    products=NPU,
+    several=False,
+    configures=Area.ADDRESSES,
+)
+def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
+    is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
+
+    By hand: hccn_tool -i 0 -mtu -g, and hccn_tool -i 0 -ping -g address PEER pkt 4000
+
+    Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
+    size N
+    """
+    found = [(host, device) for host in all_.hosts for device in hccn[host.name].devices]
+    usual = Counter(device.mtu.value for _, device in found if device.mtu.value).most_common(1)
+    for host, device in found:
+        planned, has = planned_device(host, device.index).mtu, device.mtu.value
+        name = f"{host.name}: device {device.index}"
+        wanted = str(planned) if planned else usual[0][0] if usual else None
+        if device.mtu.error and planned:
+            yield all_.unknown(f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name,
+                               device=device.index)  # fmt: skip
+        elif has and has != wanted:
+            change = device_change(all_, host, Kind.DEVICE_MTU, device.index, has, planned) if planned else None
+            yield all_.bad(
+                f"{name}: MTU {has}" + ("" if planned else f"; most have {wanted}"), host=host.name,
+                device=device.index, expected=str(wanted), found=has, change=change,
+                remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
+            )  # fmt: skip
+
+
+@cluster_check(
+    "NPU108", "The TLS switch is the same on every device", products=NPU, several=False, configures=Area.ADDRESSES
+)
+def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: a device with TLS and one without never finish their handshake; HCCL calls it a connect timeout, or
+    EI0016 in newer versions. Which of the two is right is a matter of the site's security, so no program sets it.
+
+    By hand: hccn_tool -i 0 -tls -g
+
+    Mend: hccn_tool -i N -tls -s enable 0 (or 1), the same on every device of the cluster
+    """
+    switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
+    no_certificate: list[tuple[str, int]] = []
+    for name, seen in hccn.items():
+        for device in seen.devices:
+            if device.tls.error:
+                yield all_.unknown(f"{name}: device {device.index}: the TLS switch could not be read: "
+                                   f"{device.tls.error}", host=name, device=device.index)  # fmt: skip
+            elif device.tls.value in switches:
+                switches[device.tls.value].append((name, device.index))
+            else:
+                no_certificate.append((name, device.index))
+    for name, index in no_certificate if switches["1"] else ():
+        yield all_.unknown(f"{name}: device {index}: no certificate, so its TLS switch is not told; on on "
+                           f"{len(switches['1'])} others", host=name, device=index)  # fmt: skip
+    minority = min(switches, key=lambda value: len(switches[value]))
+    other = "1" if minority == "0" else "0"
+    word = {"0": "off", "1": "on"}
+    if len(switches["0"]) == len(switches["1"]) > 0:
+        yield all_.bad(
+            f"TLS is on on {_list(switches['1'])} and off on {_list(switches['0'])}", host=None,
+            expected="the same everywhere", remedy="decide which is right; hccn_tool -i N -tls -s enable 0|1",
+        )  # fmt: skip
+        return
+    for name, index in switches[minority]:
+        yield all_.bad(
+            f"{name}: device {index}: TLS is {word[minority]}; {word[other]} on {len(switches[other])} others",
+            host=name, device=index, expected=other, found=minority,
+            remedy=f"hccn_tool -i {index} -tls -s enable {other}, if the majority is right",
+        )  # fmt: skip
+
+
+def _list(places: Sequence[tuple[str, int]]) -> str:
+    shown = ", ".join(f"{name}/{index}" for name, index in places[:4])
+    return shown + (f" and {len(places) - 4} more" if len(places) > 4 else "")
+
+
+@host_check(
+    "NPU109",
+    "The host has the devices of the inventory",
+    products=NPU,
+    optional=("device_nodes",),
+    configures=Area.ADDRESSES,
+)
+def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
+    """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
+    never comes.
+
+    By hand: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
+
+    Mend: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
+    """
+    wanted = {device.index for device in here.host.devices}
+    if not wanted:
+        yield here.skip("the inventory names no devices")
+        return
+    explained = cards.explained(npu_smi, device_nodes)
+    for tool, found in (
+        ("hccn_tool", {device.index for device in hccn.devices}),
+        ("npu-smi", {chip.device for chip in npu_smi.chips}),
+    ):
+        for word, difference in (
+            ("missing in", wanted - found),
+            ("not in the inventory, but in", found - wanted),
+        ):
+            for index in sorted(difference - explained):
+                yield here.bad(
+                    f"{here.host.name}: device {index}: {word} {tool}", device=index,
+                    expected=f"{len(wanted)} devices", found=f"{len(found)} devices",
+                    remedy="compare npu-smi info -l with lspci; correct the inventory if it is wrong",
+                )  # fmt: skip
+
+
+@host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
+def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: the device itself probes its detect address all the time; anything but Success means that it does not get
+    through. Without a detect address the state stays Init and says nothing.
+
+    By hand: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
+
+    Mend: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
+    """
+    for device in hccn.devices:
+        index, name = device.index, f"{here.host.name}: device {device.index}"
+        planned, found, health = planned_device(here.host, index).detect, device.detect.value, device.net_health.value
+        if planned and found != str(planned) and not device.detect.error:
+            yield here.warn(
+                f"{name}: " + (f"detect address {found}" if found else "no detect address"), device=index,
+                expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
+                change=device_change(here, here.host, Kind.DEVICE_DETECT, index, found, planned),
+            )  # fmt: skip
+        elif device.address.value is None or device.link.value == "DOWN" or health == "Success":
+            continue
+        elif device.detect.error or device.net_health.error:
+            error = device.detect.error or device.net_health.error
+            yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
+        elif health in _UNHEALTHY:
+            yield here.bad(
+                f"{name}: net health is {health}", device=index, expected="Success", found=health,
+                cause=f"the device does not reach {found or 'its detect address'}",
+                remedy=f"hccn_tool -i {index} -ping -g address {found or 'A'}; look at link, switch and peer",
+            )  # fmt: skip
+        elif health == "Init":
+            why = "the probe of its detect address has only started" if found else "it has no detect address"
+            key = 'detect = "gateway" or "next-host" under [device_addresses] in the inventory'
+            remedy = "look again in a minute" if found else key
+            yield here.warn(
+                f"{name}: net health is Init: {why}", device=index, expected="Success", found="Init", remedy=remedy
+            )
+        else:
+            yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
+
+
+@host_check(
+    "NPU112",
+    "The devices' settings were restored at boot",
+    severity=Outcome.WARN,
+    products=NPU,
+    configures=Area.ADDRESSES,
+)
+def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: at boot a background script feeds /etc/hccn.conf to every device and throws its messages away; when that
+    fails, devices come up without address or gateway. Only a warning: the format is known from the tool's source, not
+    from a capture.
+
+    By hand: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
+
+    Mend: what the log says; then hccn_tool -a -cfg recovery, as root
+    """
+    yield from untold(here, here.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
+    for device in hccn.devices:
+        if device.config_status.value in ("FAIL", "FAULT"):
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: restoring its settings at boot ended in "
+                f"{device.config_status.value} (format unconfirmed)", device=device.index, expected="SUCCESS or NONE",
+                found=device.config_status.value,
+                remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
+            )  # fmt: skip
+        elif device.config_status.value == "START":
+            yield here.unknown(
+                f"{here.host.name}: device {device.index}: its settings are still being restored (format unconfirmed)",
+                device=device.index, remedy=f"look again in a minute; if it stays so, {_LOG} says more",
+            )  # fmt: skip
+
+
+@host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
+def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
+    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
+    sooner or later. Warning is common on machines in use, so it is only a warning here.
+
+    By hand: npu-smi info; npu-smi info -t health -i 0 -c 0
+
+    Mend: look the error code up (npu-smi info -t health), then reset the device or call the vendor
+    """
+    told = alarming(chips)
+    for chip in npu_smi.chips:
+        if chip.device in told:
+            continue
+        summary = f"{here.host.name}: device {chip.device}: health is {chip.health}"
+        remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
+        if chip.health in ("Alarm", "Critical"):
+            yield here.bad(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+        elif chip.health == "Warning":
+            yield here.warn(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+        elif chip.health != "OK":
+            yield here.unknown(summary, device=chip.device, remedy=remedy)
+
+
+@host_check(
+    "NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
+)
+def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
+    """Why: a process left over from an earlier job keeps device memory and HCCL's ports, and most products take one
+    process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What
+    this run of preflight has started there is passed over.
+
+    By hand: npu-smi info   (the second table)
+
+    Mend: wait for the job, or end what is left of it: kill PID
+    """
+    if not npu_smi.processes_listed:
+        yield here.unknown(f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
+                           remedy=f"on {here.host.name}: fuser -v /dev/davinci*")  # fmt: skip
+    for process in npu_smi.processes:
+        holder = owner(os, process.pid, process.name)
+        if holder is Owner.THIS_RUN:
+            continue
+        another = holder is Owner.OTHER_RUN
+        yield here.bad(
+            f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
+            + (f" of {process.user}" if process.user else "") + (", of another preflight run" if another else ""),
+            device=process.device, expected="no process",
+            found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
+            remedy=wait(here.host.name, process.pid) if another
+            else f"wait for the job, or {end(here.host.name, process.pid)}",
+        )  # fmt: skip

@@ -1,0 +1,131 @@
+"""/etc/hccn.conf beside what the devices have: the vendor's file, from which they get their settings back at boot."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.checks.shared.npu import planned_device
+from preflight.facts.types import Hccn, HccnConf, HccnDevice
+from preflight.model.change import Area, Change, Kind, Risk
+from preflight.model.cluster import Device
+from preflight.model.finding import Finding
+
+PATH = "/etc/hccn.conf"
+KEYS = ("address", "gateway", "netdetect", "mtu")  # of the file; an address counts with its netmask
+_RECOVERY = f"hccn_tool -cfg recovery restores all that {PATH} says of the device, and brings its port up"
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Of one device, by key: what it has, what the file says, what is planned; None: not set. A key that could not be
+    read is not in `has`."""
+
+    has: Mapping[str, str | None]
+    says: Mapping[str, str | None]
+    plan: Mapping[str, str | None]
+
+    def stale(self) -> list[str]:
+        """Keys of which the device has the right value and the file another. Without a plan the device's counts; an
+        MTU, which every device has, needs no line."""
+        return [
+            key for key, has in self.has.items()
+            if has and has != self.says[key] and has == (self.plan[key] or has)
+            and (key != "mtu" or self.plan[key] or self.says[key])
+        ]  # fmt: skip
+
+    def lost(self) -> list[str]:
+        """Keys of which the file has the right value and the device another, or none."""
+        return [
+            key for key, has in self.has.items()
+            if (says := self.says[key]) and has != says and (says == self.plan[key] if self.plan[key] else not has)
+        ]  # fmt: skip
+
+    def may_be_restored(self) -> bool:
+        """Whether the plan wants what the file has lost, and the file says nothing else that the plan does not want."""
+        right = all(self.says[key] in (plan, None) for key, plan in self.plan.items() if plan)
+        return right and any(self.plan[key] for key in self.lost()) and all(key in self.has for key in self.named())
+
+    def named(self) -> list[str]:
+        """Keys that the file sets."""
+        return [key for key in KEYS if self.says[key]]
+
+
+@host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
+def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
+    """Why: devices forget their settings at a reboot and get them back from /etc/hccn.conf, and frameworks read the
+    file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. The
+    inventory decides which of them is right.
+
+    By hand: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
+
+    Mend: preflight configure-device-ips. Where the file is stale, the setting is made again: hccn_tool rewrites its
+    lines. Where the device is wrong: hccn_tool -i 0 -cfg recovery, which restores everything that the file says
+    (--allow-disturbing)
+    """
+    for device in hccn.devices:
+        settings = _settings(device, hccn_conf, planned_device(here.host, device.index))
+        name = f"{here.host.name}: device {device.index}"
+        if stale := settings.stale():
+            known = [key for key in stale if settings.plan[key]]
+            yield _speaker(here, stale)(
+                f"{name}: {PATH} " + ("says something else of it" if hccn_conf.present else "is missing"),
+                device=device.index, expected=_spelled(settings.has, stale), found=_spelled(settings.says, stale),
+                cause="after a reboot the device would have the file's values",
+                remedy="preflight configure-device-ips" if known else
+                "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
+                change=_change(here, Kind.DEVICE_SAVED, device, known, settings.says, settings.has) if known else None,
+            )  # fmt: skip
+        if lost := settings.lost():
+            restore = settings.may_be_restored()
+            yield _speaker(here, lost)(
+                f"{name}: it does not have what {PATH} says of it", device=device.index,
+                expected=_spelled(settings.says, lost), found=_spelled(settings.has, lost),
+                cause="it was not restored at boot, or something else than hccn_tool has changed it",
+                remedy="preflight configure-device-ips --allow-disturbing" if restore else
+                f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
+                change=_change(here, Kind.DEVICE_RECOVERY, device, settings.named(), settings.has, settings.says)
+                if restore else None,
+            )  # fmt: skip
+
+
+def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
+    """How the MTU is printed is known from the tool's source only: by itself it is no failure."""
+    return here.warn if keys == ["mtu"] else here.bad
+
+
+def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:
+    readings = {"gateway": device.gateway, "netdetect": device.detect, "mtu": device.mtu}
+    has = {key: reading.value for key, reading in readings.items() if not reading.error}
+    address = _whole(device.address.value, device.netmask.value)
+    if address or not (device.address.value or device.address.error or device.netmask.error):
+        has = {"address": address, **has}
+    says = {key: conf.entries.get(f"{key}_{device.index}") for key in KEYS}
+    says["address"] = _whole(says["address"], conf.entries.get(f"netmask_{device.index}"))
+    wanted = (planned.address, planned.gateway, planned.detect, planned.mtu)
+    plan = {key: None if value is None else str(value) for key, value in zip(KEYS, wanted, strict=True)}
+    return _Settings(has, says, plan)
+
+
+def _whole(address: str | None, netmask: str | None) -> str | None:
+    try:
+        return str(IPv4Interface(f"{address}/{netmask}")) if address and netmask else None
+    except ValueError:
+        return None
+
+
+def _spelled(values: Mapping[str, str | None], keys: list[str]) -> str:
+    """As the program on the host spells it: preflight/remote/apply/hccn_conf.py."""
+    return " ".join(f"{key} {values[key] or 'none'}" for key in keys)
+
+
+def _change(
+    here: Here, kind: Kind, device: HccnDevice, keys: list[str],
+    before: Mapping[str, str | None], after: Mapping[str, str | None],
+) -> Change:  # fmt: skip
+    target = " ".join((str(device.index), *keys))
+    recovery = kind is Kind.DEVICE_RECOVERY
+    return Change(
+        here.host.name, Area.ADDRESSES, kind, target, _spelled(before, keys), _spelled(after, keys), here.check.id,
+        Risk.DISTURBING if recovery else Risk.SAFE, _RECOVERY if recovery else "",
+    )  # fmt: skip

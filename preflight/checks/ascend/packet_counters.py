@@ -1,0 +1,38 @@
+"""Error counters of the device NICs."""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.checks.shared.npu import untold
+from preflight.facts.link_counts import WATCHED
+from preflight.facts.nic import Nic
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+SHARE, FEW = 1e-6, 10  # of packets: below one in a million, or ten in all, a link is as good as links are
+
+
+@host_check("NIC109", "The devices' packets arrive whole and in order", severity=Outcome.WARN, products=NPU)
+def counters(here: Here, nic: Nic) -> Iterator[Finding]:
+    """Why: packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them.
+    More than one packet in a million is worth a look, if it is not a handful; a driver that tells no totals is
+    taken at its bare count. The counters go back to the start of the driver, so the reason may be gone: a warning.
+
+    By hand: hccn_tool -i 0 -stat -g, twice, with traffic in between
+
+    Mend: clean or change optics and cable; out of order or sent again: look at PFC and congestion on the switches
+    """
+    yield from untold(here, here.host, {device.index: device.packets for device in nic.devices})
+    for device in nic.devices:
+        counts = device.packets.value or {}
+        seen = {
+            key: (number, total) for key, of in WATCHED.items()
+            if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(of, 0)))
+        }  # fmt: skip
+        if seen:
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: {', '.join(seen)} count errors", device=device.index,
+                expected="at most one in a million",
+                found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in seen.values()),
+                remedy=f"hccn_tool -i {device.index} -stat -g; if they still rise, clean or change optics and cable",
+            )  # fmt: skip

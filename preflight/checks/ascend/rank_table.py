@@ -1,0 +1,111 @@
+"""The rank table that jobs would read, beside what the devices have."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.checks.shared.npu import has_planned_address, planned_device
+from preflight.facts.found import Found
+from preflight.facts.job import Job, SeenFile
+from preflight.facts.types import Hccn, Network
+from preflight.model.finding import Finding
+from preflight.ranktable.job import addresses_of_job, host_ips_of_job
+from preflight.ranktable.live import other_addresses, own_server
+from preflight.ranktable.read import read
+from preflight.ranktable.rules import shared
+from preflight.ranktable.super_pods import without_sdid
+from preflight.ranktable.types import RankTable, Server
+
+_VARIABLE = "RANK_TABLE_FILE"
+
+
+@host_check("NPU125", "The rank table has the addresses that the devices have", products=NPU, optional=("network",))
+def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
+    """Why: jobs with RANK_TABLE_FILE take the devices' addresses from that file. A table that was written before the
+    addresses changed ends in EI0014 ("inconsistent with the IP address of the network adapter"), or in a connect
+    timeout. Device and inventory are compared by NPU101, device and /etc/hccn.conf by NPU104: this is the fourth side.
+
+    By hand: echo $RANK_TABLE_FILE, where jobs run; compare its device_ip with hccn_tool -i 0 -ip -g
+
+    Mend: write the rank table again from what the devices have
+    """
+    own = _own_server(here, job, network)
+    if own.error:
+        yield here.skip(own.error)
+    if own.value is None:
+        return
+    path = job.variables[_VARIABLE]
+    devices = {device.index: device for device in hccn.devices}
+    for ranked, has in other_addresses(own.value.server, hccn):
+        if has_planned_address(here.host, devices[ranked.device_id]):
+            planned = planned_device(here.host, ranked.device_id).address
+            yield here.bad(
+                f"{here.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, the device {has}",
+                device=ranked.device_id, expected=has + (", as planned" if planned else ""),
+                found=f"{ranked.device_ip} in {path}", remedy=f"write {path} again from what the devices have",
+            )  # fmt: skip
+
+
+@host_check("NPU127", "The rank table gives every rank its own device", products=NPU, optional=("network",))
+def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator[Finding]:
+    """Why: two ranks on one device end with EJ0001, or fight for its port 16666 (EI0020); only from Atlas A2 on may
+    they share one, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super device
+    ids ends with "super_device_id is invalid". Jobs that try operators again (HCCL_OP_RETRY_ENABLE) want host_ip in
+    it, those that leave HCCS for RoCE (HCCL_INTER_HCCS_DISABLE) want every device_ip. Without a rank table the start
+    script decides, and nobody can look.
+
+    By hand: echo $RANK_TABLE_FILE, where jobs run; in it, device_id of this host's server_id
+
+    Mend: write the rank table again, a rank a device; SDIDs are told by npu-smi info -t spod-info -i 0 -c 0
+    """
+    own = _own_server(here, job, network)
+    if own.error:
+        yield here.skip(own.error)
+    if own.value is None:
+        return
+    path = job.variables[_VARIABLE]
+    for device in shared(own.value.server):
+        yield here.bad(
+            f"{here.host.name}: device {device}: the rank table gives it to several ranks", device=device,
+            expected="a rank a device", found=path, remedy=f"write {path} again, or give each a device_port of its own",
+        )  # fmt: skip
+    for rule in (host_ips_of_job, addresses_of_job):
+        for problem in islice(rule(own.value.table, (own.value.server,), job.variables, "where jobs run"), 1):
+            yield here.bad(f"{here.host.name}: the rank table: {problem.text}", found=path,
+                           remedy=f"write {path} again from the hosts: preflight ranktable")  # fmt: skip
+    if own.value.table.version == "1.2" and (without := without_sdid(own.value.server)):
+        listed = ", ".join(str(device.device_id) for device in without[:16])
+        yield here.bad(
+            f"{here.host.name}: the rank table has no super_device_id of device {listed}", found=path,
+            expected="a super_device_id for each, in a table of version 1.2", remedy=f"write {path} again, with SDIDs",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Own:
+    table: RankTable
+    server: Server
+
+
+def _own_server(here: Here, job: Job, network: Network | None) -> Found[_Own]:
+    """What the rank table of the host's jobs has of it; an error where one is named and this cannot be said."""
+    path = job.variables.get(_VARIABLE)
+    if not path:
+        return Found()
+    file = job.files.get(path)
+    if file is None or file.error or file.kind == "missing":  # ENV108 says what is wrong with it
+        return Found(error=f"{path} could not be read: {_why(file)}")
+    found = read(file.text)
+    if found.table is None:
+        return Found(error=f"{path} could not be read: {found.why}")
+    if found.table.version == "2.0":
+        return Found(error=f"{path} is of version 2.0, which names no servers")
+    own = own_server(found.table, here.host, network)
+    if own is None:
+        return Found(error=f"{path} names no server with an address of {here.host.name}")
+    return Found(_Own(found.table, own))
+
+
+def _why(file: SeenFile | None) -> str:
+    return "it was not looked at" if file is None else file.error or "it is missing"

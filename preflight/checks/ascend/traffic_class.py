@@ -1,0 +1,62 @@
+"""Priority and DSCP that jobs send with, beside what the device NICs do with them. Formats known from source only."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.checks.shared.npu import untold
+from preflight.facts.job import Job
+from preflight.facts.nic import Nic, NicDevice
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
+
+
+@host_check("NIC107", "The devices keep the jobs' traffic free of loss", severity=Outcome.WARN, products=NPU)
+def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
+    """Why: RDMA slows down to a crawl when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP
+    HCCL_RDMA_TC / 4 (132 / 4 = 33); the device has to have PFC on for the priority, and has to keep the DSCP apart from
+    what is not marked at all. Only a warning: the formats are known from the tool's source, not from a capture.
+
+    By hand: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA, where jobs run
+
+    Mend: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
+    """
+    pfc, dscp_to_tc = {d.index: d.pfc for d in nic.devices}, {d.index: d.dscp_to_tc for d in nic.devices}
+    yield from untold(here, here.host, pfc, dscp_to_tc)
+    level = _number(job.variables, "HCCL_RDMA_SL", 4, _PRIORITIES)
+    class_ = _number(job.variables, "HCCL_RDMA_TC", 132, _CLASSES)
+    for device in nic.devices:
+        if level is not None and (reason := _not_lossless(device, level)):
+            on = enumerate(device.pfc.value or ())
+            bitmap = ",".join("1" if enabled or priority == level else "0" for priority, enabled in on)
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: PFC is off for priority {level}, which jobs send with "
+                "(format unconfirmed)", device=device.index, expected=f"PFC for priority {level}", found=reason,
+                remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {bitmap} (adds priority {level} to those on), "
+                f"and priority {level} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
+            )  # fmt: skip
+        classes = device.dscp_to_tc.value or {}
+        if class_ is not None and class_ and 0 in classes and classes.get(class_ // 4) in (None, classes[0]):
+            yield here.bad(
+                f"{here.host.name}: device {device.index}: DSCP {class_ // 4}, which jobs send with, is not kept apart "
+                "from unmarked traffic (format unconfirmed)", device=device.index,
+                found=f"traffic class {classes[0]} for both",
+                remedy=f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {class_ // 4} tc 1, and the same on its "
+                "switch port; or HCCL_RDMA_TC in the jobs' environment",
+            )  # fmt: skip
+
+
+def _number(variables: Mapping[str, str], name: str, default: int, allowed: range) -> int | None:
+    """None for what HCCL refuses; a check of the jobs' variables says so."""
+    text = variables.get(name, str(default))
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 and int(text) in allowed else None
+
+
+def _not_lossless(device: NicDevice, level: int) -> str:
+    """For which priorities PFC is on instead; empty where all is well, or not known."""
+    pfc = device.pfc.value
+    if pfc is None or len(pfc) != len(_PRIORITIES) or pfc[level]:
+        return ""
+    on = [str(priority) for priority, enabled in enumerate(pfc) if enabled]
+    return f"PFC for priority {', '.join(on)}" if on else "PFC for no priority"

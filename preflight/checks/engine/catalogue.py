@@ -1,0 +1,84 @@
+"""The text of every check, for `list-checks` and `explain`.
+
+Asking the checks means importing them and the types of all facts, a tenth of a second. So what they say is kept in the
+user's cache, by the rule that Python has for compiled code: it counts until a source file has another time or size.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from preflight.bounded_file import read_bounded
+from preflight.model.places import cache_home
+
+FOLDER = Path(__file__).parents[1]
+_LARGEST = 16 << 20  # bytes of what is kept; all checks have 130 KB
+
+
+@dataclass(frozen=True)
+class CheckEntry:
+    """One check in words; `products` are those it applies to, `several` that a single host is nothing to compare."""
+
+    id: str
+    area: str
+    title: str
+    scope: str
+    severity: str
+    products: list[str]
+    for_whom: str  # the products, as people say it
+    several: bool
+    needs: list[str]
+    explanation: str
+
+
+def catalogue() -> dict[str, CheckEntry]:
+    """Every check by id, sorted."""
+    sources = sorted([str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in _modules())
+    kept = cache_home() / f"checks-{zlib.crc32(bytes(FOLDER)):08x}.json"  # of this installation
+    try:
+        saved = json.loads(read_bounded(kept, _LARGEST))
+        if saved["sources"] == sources:
+            return {row["id"]: CheckEntry(**row) for row in saved["entries"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, or of another version
+    entries = _ask()
+    _keep(kept, {"sources": sources, "entries": [asdict(entry) for entry in entries.values()]})
+    return entries
+
+
+def _modules() -> Iterator[Path]:
+    for folder, _, names in os.walk(FOLDER):
+        yield from (Path(folder, name) for name in names if name.endswith(".py"))
+
+
+def _ask() -> dict[str, CheckEntry]:
+    from preflight.checks.engine.registry import EVERY, NPU, Check, all_checks
+
+    def for_whom(check: Check) -> str:
+        if check.products == EVERY:
+            return "every product"
+        return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
+
+    return {
+        check.id: CheckEntry(
+            check.id, check.area, check.title, check.scope, check.severity.value, sorted(check.products),
+            for_whom(check), check.several, list(check.needs), check.explanation,
+        )
+        for check in all_checks().values()
+    }  # fmt: skip
+
+
+def _keep(path: Path, document: dict[str, Any]) -> None:
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(document), encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:  # no place to keep it: asked anew each time
+        with suppress(OSError):
+            unfinished.unlink()

@@ -1,0 +1,79 @@
+"""Obstacles to collecting facts (no Python, no tool, no root), and the key or command that removes them."""
+
+import re
+from dataclasses import replace
+
+from preflight.model.cluster import Cluster
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_BLIND = re.compile(r"could not (?:look|be read|try to connect to it): (.*)", re.DOTALL)
+_OF_PEER = "could not try to connect to it: "
+# A status of 128 and more is a signal's: Python was killed, and is not at fault.
+_NO_ANSWER = re.compile(
+    r"the (?:program on the host ended with (?:1[01]\d|12[0-7]|\d\d?) and no answer"
+    r"|host sent more than \d+ bytes, and no|collector's answer is not what was sent)"
+)
+_NO_PYTHON = "the Python of the jobs is not installed"
+_WHERE_JOBS_RUN = ", where the jobs run,"
+_ABSENT = re.compile(r"No such file|not found|Permission denied|Exec format error|[Nn]ot a directory|Is a directory")
+_NO_TOOL = re.compile(r"(\S{1,80}) is not installed, or not on PATH")
+_HANGS = re.compile(r"(\S{1,80})(?: .{0,80})? was still running at its deadline|(\S{1,80}) did not answer in time")
+_ROOT = re.compile(r"root is needed|root may be needed|must be root")
+_PACKAGES = {"hccn_tool": "the Ascend driver", "npu-smi": "the Ascend driver", "ss": "iproute2", "ip": "iproute2"}
+
+
+def reason(finding: Finding) -> str:
+    """Return why the check could not look; empty where it did."""
+    match = _BLIND.search(finding.summary) if finding.outcome is Outcome.UNKNOWN else None
+    return match.group(1) if match else ""
+
+
+def host_of(finding: Finding) -> str:
+    """Return the host on which the obstacle is: the peer, where that one could not try its part."""
+    return (finding.peer if _OF_PEER in finding.summary else finding.host) or ""
+
+
+def no_answer(error: str) -> bool:
+    """Return whether the host's Python ran, or something in its place, and gave no answer that can be read."""
+    return bool(_NO_ANSWER.match(error))
+
+
+def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = False) -> Finding:
+    """Return the finding; one that could not look and has no remedy, with that of its obstacle. `other_product`: the
+    host has accelerators of another kind than the inventory says, so that tools are rightly missing."""
+    why = reason(finding) if finding.host and not finding.remedy else ""
+    if why and other_product and _NO_TOOL.search(why):
+        return replace(finding, remedy="correct the product first (HST135)")
+    return replace(finding, remedy=remedy(cluster, host_of(finding), why)) if why else finding
+
+
+def remedy(cluster: Cluster, host: str, error: str) -> str:
+    """Return what lets `error` go away, as an action; empty where that is not known."""
+    if no_answer(error):
+        return f"correct python3 on {host}: python3 -I -c pass must print nothing and end with 0"
+    if _WHERE_JOBS_RUN in error or error.startswith(_NO_PYTHON):
+        return _python(cluster, host, error)
+    if _ROOT.search(error):
+        return 'set sudo = true under [ssh] of the inventory, or log in as root: user = "root"'
+    if tool := _NO_TOOL.search(error):
+        name = tool.group(1)
+        return f"on {host}: install {_PACKAGES.get(name, name)}, so that {name} is on PATH"
+    if tool := _HANGS.search(error):
+        name = tool.group(1) or tool.group(2)
+        return f"on {host}: timeout 30 {name} {'info' if name == 'npu-smi' else '-h'}; reboot the host if it hangs"
+    return ""
+
+
+def _python(cluster: Cluster, host: str, error: str) -> str:
+    """Return the key of [probe] that leads to where jobs run, and is wrong."""
+    python, probe = cluster.probe.python, cluster.probe
+    if error.startswith(_NO_PYTHON) or (python in error.partition(_WHERE_JOBS_RUN)[2] and _ABSENT.search(error)):
+        return f"set python under [probe] of the inventory: the hosts have no {python} that runs"
+    if "does not start" in error and not (probe.setup or probe.wrapper or probe.user):
+        return f"set python under [probe] of the inventory: the hosts have no {python} that runs"
+    if "was still running" in error:
+        keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value] or ["python"]
+        return f"correct {' and '.join(keys)} under [probe] of the inventory: it does not come to an end on {host}"
+    keys = [key for key, value in (("user", probe.user), ("exec", probe.wrapper), ("setup", probe.setup)) if value]
+    return f"correct {', '.join([*keys, 'python'])} under [probe] of the inventory: jobs' Python does not start"

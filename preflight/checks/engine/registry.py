@@ -1,0 +1,205 @@
+"""The type of a check, and the registry of all checks.
+
+A check is a pure function from facts to findings. Its parameters after the first are the fact sections it needs
+(fields of `HostFacts`), so a reader sees in the signature what it looks at, and the runner can say `unknown` for it
+when one of them could not be collected:
+
+    @host_check("PRT101", "The HCCL and job ports are reserved")
+    def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
+        \"\"\"Why: …
+
+        By hand: …
+        \"\"\"
+        missing = here.cluster.ports - PortSet.parse(sysctl.reserved_ports)
+        if missing:
+            yield here.bad(f"{missing} not reserved", …)
+
+A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
+also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, whom these have `located`, `hccl_test`; for
+what ports counted during the tests (`link_counts`); for what a budget did to the probe's deadlines (`limit`); for the
+saved `baseline` of observations, and for `causes`: what the checks of the facts found on hosts that are located.
+A check that asks for what is `known` gets the findings of the checks with smaller ids.
+The check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
+
+The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypedDict, Unpack
+
+from preflight.model.change import Area, Change
+from preflight.model.cluster import Cluster, Host, Product
+from preflight.model.finding import Finding
+from preflight.model.measure import Culprit
+from preflight.model.outcome import Outcome
+
+NPU = frozenset(product for product in Product if product.is_npu)
+EVERY = frozenset(Product)
+ROUNDS = (
+    "pings",
+    "rehearsal",
+    "observations",
+    "located",
+    "causes",
+    "hccl_test",
+    "baseline",
+    "link_counts",
+    "limit",
+)  # inputs that are no sections of the facts
+KNOWN = "known"  # the input of a check that names a cause which other checks may have found: their findings
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check. `needs` are the function's parameters after the first; `severity` is what `bad` yields."""
+
+    id: str
+    title: str  # one sentence that states the wanted state
+    scope: str  # "host" or "cluster"
+    function: Callable[..., Iterable[Finding]]
+    needs: tuple[str, ...]
+    optional: tuple[str, ...] = ()  # of these: None where they could not be collected
+    severity: Outcome = Outcome.FAIL
+    products: frozenset[Product] = EVERY
+    several: bool = False  # makes no sense for a single host
+    configures: Area | None = None  # its changes belong to this area, or it judges what became of them
+
+    @property
+    def area(self) -> str:
+        """Return the folder that the check is in: ports, firewall, ascend …"""
+        return self.function.__module__.split(".")[2]
+
+    @property
+    def explanation(self) -> str:
+        """The function's docstring, dedented: *Why*, *By hand*, *Mend*."""
+        first, _, rest = (self.function.__doc__ or "").strip().partition("\n")
+        lines = [line.removeprefix("    ") for line in rest.splitlines()]
+        return "\n".join([first, *lines]).strip()
+
+
+@dataclass(frozen=True)
+class Scribe:
+    """Writes findings in the name of one check."""
+
+    check: Check
+    cluster: Cluster
+
+    def finding(
+        self,
+        outcome: Outcome,
+        summary: str,
+        *,
+        host: str | None = None,
+        device: int | None = None,
+        rail: int | None = None,
+        peer: str | None = None,
+        expected: str = "",
+        found: str = "",
+        cause: str = "",
+        remedy: str = "",
+        evidence: tuple[str, ...] = (),
+        change: Change | None = None,
+        culprit: Culprit | None = None,
+    ) -> Finding:
+        if change and change.area is not self.check.configures:
+            raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
+        return Finding(
+            self.check.id, outcome, summary, host, device, rail, peer, expected, found, cause, remedy, evidence, change,
+            culprit,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Here(Scribe):
+    """One host, as a host check sees it."""
+
+    host: Host
+
+    def bad(self, summary: str, **more: Any) -> Finding:
+        """The check's own severity: `fail` unless it says otherwise."""
+        return self.finding(self.check.severity, summary, host=self.host.name, **more)
+
+    def warn(self, summary: str, **more: Any) -> Finding:
+        return self.finding(Outcome.WARN, summary, host=self.host.name, **more)
+
+    def unknown(self, summary: str, **more: Any) -> Finding:
+        return self.finding(Outcome.UNKNOWN, summary, host=self.host.name, **more)
+
+    def skip(self, summary: str) -> Finding:
+        return self.finding(Outcome.SKIP, summary, host=self.host.name)
+
+
+@dataclass(frozen=True)
+class All(Scribe):
+    """The cluster, as a cluster check sees it. `hosts` are those that were looked at."""
+
+    hosts: tuple[Host, ...]
+
+    def bad(self, summary: str, *, host: str | None, **more: Any) -> Finding:
+        return self.finding(self.check.severity, summary, host=host, **more)
+
+    def warn(self, summary: str, *, host: str | None, **more: Any) -> Finding:
+        return self.finding(Outcome.WARN, summary, host=host, **more)
+
+    def unknown(self, summary: str, *, host: str | None, **more: Any) -> Finding:
+        return self.finding(Outcome.UNKNOWN, summary, host=host, **more)
+
+    def skip(self, summary: str, *, host: str | None = None) -> Finding:
+        return self.finding(Outcome.SKIP, summary, host=host)
+
+
+_Function = Callable[..., Iterator[Finding]]
+_REGISTERED: dict[str, Check] = {}
+
+
+class Declared(TypedDict, total=False):
+    """What a check may declare besides its id and title: fields of `Check`."""
+
+    optional: tuple[str, ...]
+    severity: Outcome
+    products: frozenset[Product]
+    configures: Area | None
+
+
+def host_check(id_: str, title: str, **declared: Unpack[Declared]) -> Callable[[_Function], _Function]:
+    """Register a check of one host: `function(here: Here, section, …)`.
+
+    `optional`: sections without which it can say something, too; it gets None for those that could not be collected.
+    `configures`: the area of a check whose findings carry changes.
+    """
+    return _register(partial(Check, id_, title, "host", **declared))
+
+
+def cluster_check(
+    id_: str, title: str, *, several: bool = True, **declared: Unpack[Declared]
+) -> Callable[[_Function], _Function]:
+    """Register a check that compares hosts: `function(all_: All, section: Mapping[host, value], …)`.
+
+    `several`: one host alone gives nothing to compare, so the check is skipped there; the others as for host checks.
+    """
+    return _register(partial(Check, id_, title, "cluster", several=several, **declared))
+
+
+def _register(declared: Callable[[_Function, tuple[str, ...]], Check]) -> Callable[[_Function], _Function]:
+    def decorate(function: _Function) -> _Function:
+        code = function.__code__
+        check = declared(function, code.co_varnames[1 : code.co_argcount])
+        if check.id in _REGISTERED:
+            raise ValueError(f"check id {check.id} is used twice; ids are never reused")
+        _REGISTERED[check.id] = check
+        return function
+
+    return decorate
+
+
+@cache
+def all_checks() -> dict[str, Check]:
+    """Return every check of the modules below `preflight/checks`, by id, sorted; no list is edited anywhere."""
+    package = importlib.import_module("preflight.checks")
+    for module in pkgutil.walk_packages(package.__path__, "preflight.checks."):
+        importlib.import_module(module.name)
+    return dict(sorted(_REGISTERED.items()))

@@ -1,0 +1,201 @@
+"""The run of checks over facts: hosts checked, facts that are missing, rounds left out. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.checks.engine.obstacles import with_remedy
+from preflight.checks.engine.registry import KNOWN, ROUNDS, All, Check, Here, all_checks
+from preflight.facts.accelerators import Accelerators
+from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.accelerator_kind import other_kind
+
+_CONTACT = "contact"  # the one input that an unreachable host has, too: its facts, or why there are none
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Stands in `rounds` for a round that was left out, and why: "--no-ping"."""
+
+    reason: str
+
+
+def run_checks(
+    cluster: Cluster,
+    facts: ClusterFacts,
+    *,
+    checks: Iterable[Check],
+    hosts: Sequence[Host],
+    rounds: Mapping[str, object] | None = None,
+) -> list[Finding]:
+    """The findings of `checks` about `hosts`; a host of which there are no facts at all is not spoken about.
+
+    `rounds`: for `pings` and `observations` their tuple, or `NotRun`. A host that was not reached gets one finding, of
+    the check that looks at reachability, whether that one was asked for or not: nothing else is known of it.
+    """
+    looked_at = tuple(host for host in hosts if host.name in facts.hosts)
+    reached = {host.name: fact for host in looked_at if isinstance(fact := facts.hosts[host.name], HostFacts)}
+    others = {name for name, fact in reached.items() if _is_of_other_kind(cluster, fact)}
+    by_reach = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
+    asked = {check.id: check for check in checks}
+    findings: list[Finding] = []
+    rounds = dict(rounds or {})
+    for check in sorted({**by_reach, **asked}.values(), key=lambda check: check.id):
+        subjects = [host for host in looked_at if host.name in reached or check.id in by_reach]
+        if check.id not in asked:
+            subjects = [host for host in subjects if host.name not in reached]
+        if subjects:
+            if KNOWN in check.needs:
+                rounds[KNOWN] = tuple(findings)
+            findings += (
+                with_remedy(cluster, it, other_product=it.host in others)
+                for it in _run(check, cluster, subjects, facts, rounds)
+            )
+    return findings
+
+
+def _is_of_other_kind(cluster: Cluster, facts: HostFacts) -> bool:
+    return isinstance(facts.accelerators, Accelerators) and other_kind(cluster.product, facts.accelerators)
+
+
+def _run(
+    check: Check, cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, rounds: Mapping[str, object]
+) -> Iterator[Finding]:
+    why_not = _why_not(check, cluster, rounds)
+    if why_not:
+        for host in hosts:
+            yield Here(check, cluster, host).skip(why_not)
+        return
+    inputs: dict[str, dict[str, object]] = {}
+    for host in hosts:
+        values = _inputs(check, facts.hosts[host.name], rounds)
+        if isinstance(values, Missing):
+            yield Here(check, cluster, host).unknown(f"{host.name}: could not look: {values.error}")
+        elif isinstance(values, NotRun):
+            yield Here(check, cluster, host).skip(f"not looked at: {values.reason}")
+        else:
+            inputs[host.name] = values
+    seen = tuple(host for host in hosts if host.name in inputs)
+    if check.scope == "host":
+        for host in seen:
+            here = Here(check, cluster, host)
+            yield from _call(check, here, inputs[host.name]) or [
+                here.finding(Outcome.PASS, check.title, host=host.name)
+            ]
+    elif seen:
+        if check.several and len(hosts) < 2:
+            yield Here(check, cluster, seen[0]).skip("only one host is looked at: nothing to compare")
+        else:
+            yield from _run_over_all(check, All(check, cluster, seen), inputs)
+
+
+def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+    first = inputs[all_.hosts[0].name]
+    findings = _call(
+        check, all_, {name: first[name] if name in (*ROUNDS, KNOWN) else {host: inputs[host][name] for host in inputs}
+                      for name in check.needs}
+    )  # fmt: skip
+    yield from findings
+    spoken_of = {finding.host for finding in findings}
+    if None not in spoken_of:
+        for host in all_.hosts:
+            if host.name not in spoken_of:
+                yield all_.finding(Outcome.PASS, check.title, host=host.name)
+
+
+def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> str:
+    """Why a check does not apply at all; empty where it does."""
+    if cluster.product not in check.products:
+        return f"does not apply to {cluster.product}"
+    for name in ROUNDS:
+        if name in check.needs and name not in check.optional:
+            round_ = rounds.get(name, NotRun("not asked for"))
+            if isinstance(round_, NotRun):
+                return f"not run: {round_.reason}"
+    return ""
+
+
+def _inputs(
+    check: Check, contact: HostFacts | Unreachable, rounds: Mapping[str, object]
+) -> dict[str, object] | Missing | NotRun:
+    """What the check's function gets for one host, by parameter name, or why that cannot be had."""
+    values: dict[str, object] = {}
+    for name in check.needs:
+        if name == _CONTACT:
+            values[name] = contact
+        elif name == KNOWN:
+            values[name] = rounds[KNOWN]
+        elif name in ROUNDS:
+            round_ = rounds.get(name)
+            values[name] = None if isinstance(round_, NotRun) else round_
+        else:
+            value = getattr(contact, name)
+            if (value is None or isinstance(value, Missing)) and name in check.optional:
+                value = None
+            elif value is None and name in ON_REQUEST:
+                return NotRun(ON_REQUEST[name])
+            elif value is None:
+                return NotRun("--basic") if name in DEEP else Missing(f"the facts have no section {name}")
+            elif isinstance(value, Missing):
+                return value
+            values[name] = value
+    return values
+
+
+def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
+    """The function's findings. One that raises has met something nobody thought of: unknown, and the rest go on."""
+    try:
+        return list(check.function(scribe, **inputs))
+    except Exception as error:
+        import traceback
+
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        host = scribe.host.name if isinstance(scribe, Here) else None
+        return [
+            scribe.finding(
+                Outcome.UNKNOWN,
+                f"check crashed: {type(error).__name__}: {error}",
+                host=host,
+                remedy="this is a bug in preflight; please report it with the facts (preflight facts -o json)",
+                evidence=(f"{where.name}, line {where.lineno}",),
+            )
+        ]
+
+
+def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> str:
+    """A hint for a word that is no check: the ids that begin so, the id, or one of `areas`, that was probably meant, or
+    where they stand."""
+    import difflib  # only for who mistypes
+
+    checks = sorted(checks)
+    spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual slip
+    begun = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]
+    if len(begun) > 1:
+        return f"{', '.join(begun[:2])}{' …' if begun[2:] else ''} begin so: preflight list-checks"
+    close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
+    return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
+
+
+def _matching(checks: Mapping[str, Check], word: str) -> set[str]:
+    """The ids that a word of --only, --skip or --ignore means: an id, the start of one, or an area."""
+    found = {id_ for id_, check in checks.items() if id_.startswith(word.upper()) or check.area == word.lower()}
+    if found and word:
+        return found
+    areas = sorted({check.area for check in checks.values()})
+    raise UsageError(f"there is no check {word!r}; {nearest(checks, word, areas=areas)}")
+
+
+def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Check]:
+    """The checks that `only` names (all, if it names none) without those that `skip` names, sorted by id.
+
+    A word is an id, the start of one ("NPU", "PRT10") or an area ("ports"), in any case. Raises UsageError, also when
+    nothing is left.
+    """
+    wanted = {id_ for word in only for id_ in _matching(checks, word)} or set(checks)
+    unwanted = {id_ for word in skip for id_ in _matching(checks, word)}
+    if not wanted - unwanted:
+        raise UsageError("no check is left: what is asked for is skipped, too")
+    return [checks[id_] for id_ in sorted(wanted - unwanted)]

@@ -1,0 +1,1 @@
+"""Checks of what jobs start with: variables, files, programs and profiles."""

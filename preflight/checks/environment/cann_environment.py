@@ -1,0 +1,89 @@
+"""Checks of the jobs' environment: visible devices and CANN's set_env.sh."""
+
+import re
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.facts.compatibility import numbers
+from preflight.facts.job import Job
+from preflight.facts.quote import quote
+from preflight.facts.types import Versions
+from preflight.model.finding import Finding
+
+_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+_SET_ENV, _SET_ENV_BEFORE_8_5 = "/usr/local/Ascend/cann/set_env.sh", "/usr/local/Ascend/ascend-toolkit/set_env.sh"
+_LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
+
+
+@host_check("ENV107", "ASCEND_RT_VISIBLE_DEVICES names devices that are there", products=NPU)
+def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: the numbers count the devices that the process has, from 0 on. In a container with two of a host's eight
+    they are 0 and 1, whatever their numbers on the host: with those there is no device at all, or EE1001. The runtime
+    wants them in rising order, and stops reading at the first character that does not fit.
+
+    By hand: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
+
+    Mend: count from 0 inside a container, or unset the variable to have all
+    """
+    value, there, name = job.variables.get(_VISIBLE), len(job.devices), here.host.name
+    if value is None:
+        return
+    read = _LIST.match(value)
+    numbers = [int(word) for word in read.group().split(",")] if read else []
+    told = f"{name}: {_VISIBLE} is {quote(value)}"
+    beyond = [number for number in numbers if number >= there]
+    if not there:
+        yield here.unknown(f"{told}, and where jobs run no /dev/davinciN is seen")
+    elif beyond or not numbers:
+        yield here.bad(
+            f"{told}, and where jobs run the devices are 0 to {there - 1}", found=value, expected=f"0 to {there - 1}",
+            cause="in a container the devices are counted anew, from 0" if job.contained and beyond else "",
+            remedy=f"name devices from 0 to {there - 1}, or unset {_VISIBLE}",
+        )  # fmt: skip
+    elif (read and read.end() < len(value)) or numbers != sorted(set(numbers)):
+        yield here.warn(
+            f"{told}, which is no list of rising numbers: not all of it counts", found=value,
+            expected="such as 0,1,2,3", remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(numbers))))}",
+        )  # fmt: skip
+    elif len(numbers) < len(here.host.devices):
+        planned = len(here.host.devices)
+        yield here.warn(
+            f"{told}: jobs see {len(numbers)} of the inventory's {planned} devices", found=value,
+            expected=f"{planned} devices", remedy=f"unset {_VISIBLE}, or take the others out of the inventory",
+        )  # fmt: skip
+
+
+@host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU, optional=("versions",))
+def cann_is_set_up(here: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
+    """Why: without it the loader does not find libhccl.so, and torch_npu does not import; which line of it is missing
+    shows as another message each time. Where the inventory has no probe.setup it is a warning: the jobs' own start
+    scripts may source it, and then preflight's probe needs it, too.
+
+    By hand: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
+
+    Mend: setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
+    /usr/local/Ascend/ascend-toolkit/set_env.sh), and the same line in the jobs' start script; in an image: ENV lines
+    """
+    if not {"torch_npu", "mindspore"} & set(job.packages):
+        yield here.skip("neither torch_npu nor MindSpore is installed where jobs run")
+        return
+    home = job.variables.get("ASCEND_HOME_PATH") or job.variables.get("ASCEND_TOOLKIT_HOME", "")
+    missing = [] if home else ["ASCEND_HOME_PATH"]
+    missing += [] if job.variables.get("ASCEND_OPP_PATH") else ["ASCEND_OPP_PATH"]
+    folders = job.variables.get("LD_LIBRARY_PATH", "").split(":")
+    linked = any(folder.startswith(home.rstrip("/") + "/") for folder in folders) if home else False
+    new = numbers((versions.cann if versions else None) or "8.5") >= (8, 5)
+    remedy = f'setup = "source {_SET_ENV if new else _SET_ENV_BEFORE_8_5}" under [probe], and in the jobs\' script'
+    if missing:
+        report = here.bad if here.cluster.probe.setup else here.warn
+        yield report(
+            f"{here.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run: "
+            "set_env.sh of CANN is not sourced",
+            expected="set", found="not set", remedy=remedy,
+        )  # fmt: skip
+    elif not linked:
+        yield here.warn(
+            f"{here.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}): libhccl.so is "
+            "found only if ld.so.conf names it",
+            found=job.variables.get("LD_LIBRARY_PATH", "not set"), expected=f"{home}/lib64", remedy=remedy,
+        )  # fmt: skip

@@ -1,0 +1,225 @@
+"""The variables that jobs give HCCL and torch_npu: each by itself, together, and from host to host."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.majority import odd_ones
+from preflight.facts.job import Job
+from preflight.facts.quote import quote
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.model.ports import PortSet
+from preflight.rules.variables.hccl import RULES, meant, rule
+
+_CHIEF = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
+_RANKS = ("RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE")
+HCCL_PORTS = 32  # that HCCL takes from HCCL_IF_BASE_PORT on (16 up to CANN 8.0.RC3)
+_SWITCHES = ("HCCL_INTRA_PCIE_ENABLE", "HCCL_INTRA_ROCE_ENABLE")
+_SUPPORTED = {("1", ""), ("1", "0"), ("0", "1"), ("", "1"), ("0", "0"), ("", "")}
+_AIV_SECONDS = 1091
+
+
+@dataclass(frozen=True)
+class JobVariables:
+    """The variables of one host's jobs."""
+
+    variables: Mapping[str, str]
+    product: Product
+
+    def get(self, name: str, default: str = "") -> str:
+        return self.variables.get(name, default)
+
+    def number(self, name: str) -> int:
+        """The number that a variable has, or its default; 0 where HCCL would not take it (ENV104)."""
+        allowed = rule(name, self.product)
+        value = self.get(name, allowed.default if allowed else "")
+        return int(value) if allowed and allowed.allows(value) else 0
+
+    def never(self, name: str) -> bool:
+        """Whether a time-out is set to none at all."""
+        allowed, value = rule(name, self.product), self.get(name)
+        return bool(allowed and allowed.allows(value) and int(value) == 0)
+
+
+@host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
+def valid(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: a value out of range ends a job at its first communicator (EI0001), after all data was loaded. A name with
+    a slip in it is worse: nobody complains, and HCCL works with its default. Only names that come close to one of
+    HCCL's are called slips.
+
+    By hand: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after what probe.setup does)
+
+    Mend: what the finding says, in the jobs' start script, the profile or the container's environment
+    """
+    for name, value in sorted(job.variables.items()):
+        slip = meant(name)
+        if slip:
+            yield here.warn(
+                f"{here.host.name}: {name} is no variable of HCCL; did you mean {slip}?", found=name, expected=slip,
+                remedy=f"export {slip} instead of {name}",
+            )  # fmt: skip
+        if name not in RULES:
+            continue
+        allowed = rule(name, here.cluster.product)
+        if allowed is None:
+            yield here.warn(
+                f"{here.host.name}: {name} has no effect on {here.cluster.product}", found=quote(value),
+                remedy=f"unset {name}",
+            )  # fmt: skip
+        elif not allowed.allows(value):
+            yield here.bad(
+                f"{here.host.name}: {name} is {quote(value)}; it takes {allowed.wants}", expected=allowed.wants,
+                found=value, remedy=f"correct {name}, or unset it",
+            )  # fmt: skip
+        elif allowed.advised and int(value) > allowed.advised:
+            yield here.warn(
+                f"{here.host.name}: {name} is {quote(value)}; the vendor advises at most {allowed.advised}",
+                found=value, expected=f"at most {allowed.advised}",
+                cause="every connection takes as many queue pairs (EI0007)", remedy=f"lower {name}, or unset it",
+            )  # fmt: skip
+
+
+@host_check("ENV105", "The jobs' variables of HCCL go together", products=NPU)
+def together(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: some variables exclude each other, and some must be longer than others: an event time-out that is shorter
+    than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
+    for traffic inside a server, and the last of the ports from HCCL_IF_BASE_PORT on has to be below 65536.
+
+    By hand: env | grep -E 'HCCL|RANK_TABLE|^CM_'
+
+    Mend: what the finding says, in the jobs' start script, the profile or the container's environment
+    """
+    told = JobVariables(job.variables, here.cluster.product)
+    for outcome, problem, remedy in (*_excluding(told), *waiting("HCCL", job.variables), *_times(told)):
+        yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
+
+
+Problem = tuple[Outcome, str, str]  # outcome, what is wrong, what to do
+
+
+def _excluding(told: JobVariables) -> Iterator[Problem]:
+    pcie, roce = (told.get(name) for name in _SWITCHES)
+    known = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 speaks
+    if known and (pcie, roce) not in _SUPPORTED:
+        pair = " and ".join(f"{name}={told.get(name, '(unset)')}" for name in _SWITCHES)
+        yield Outcome.FAIL, f"{pair} are no pair that HCCL supports", "set exactly one of the two to 1, or unset both"
+    first = told.number("HCCL_IF_BASE_PORT")
+    if not told.get("HCCL_HOST_SOCKET_PORT_RANGE") and first + HCCL_PORTS - 1 > 65535:
+        problem = f"HCCL_IF_BASE_PORT={first}: HCCL takes {HCCL_PORTS} ports from there, and the last one is 65535"
+        yield Outcome.FAIL, problem, "export HCCL_IF_BASE_PORT=60000"
+    if told.get("HCCL_WHITELIST_DISABLE") == "0" and not told.get("HCCL_WHITELIST_FILE"):
+        problem = "HCCL_WHITELIST_DISABLE=0 turns the whitelist on, and HCCL_WHITELIST_FILE names none"
+        yield Outcome.FAIL, problem, "name the file, or unset HCCL_WHITELIST_DISABLE"
+    elif told.get("HCCL_WHITELIST_FILE") and told.get("HCCL_WHITELIST_DISABLE", "1") == "1":
+        problem = "HCCL_WHITELIST_FILE has no effect while HCCL_WHITELIST_DISABLE is not 0"
+        yield Outcome.WARN, problem, "export HCCL_WHITELIST_DISABLE=0, or unset HCCL_WHITELIST_FILE"
+    chief, ranks = ([name for name in names if told.get(name)] for names in (_CHIEF, _RANKS))
+    if chief and ranks:
+        problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"
+        yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or {' '.join(ranks)}"
+    if told.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not told.get("HCCL_SOCKET_IFNAME"):
+        problem = "HCCL_SOCKET_FAMILY has no effect on the host NIC without HCCL_SOCKET_IFNAME"
+        yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
+
+
+def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
+    """What torch's ProcessGroupNCCL and torch_npu's ProcessGroupHCCL turn off, or on again, by themselves; they say so
+    in their log alone. A variable's name of today counts before the one without TORCH_."""
+    blocking, handling, desync = (
+        variables.get(f"TORCH_{library}_{name}") or variables.get(f"{library}_{name}", "")
+        for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
+    )
+    if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
+        problem = (
+            f"{library}_BLOCKING_WAIT=1 turns {library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG off; one of "
+        )
+        yield Outcome.WARN, problem + "them is on", f"unset TORCH_{library}_BLOCKING_WAIT, or the others"
+    elif desync == "1" and handling == "0":
+        problem = f"{library}_DESYNC_DEBUG=1 turns {library}_ASYNC_ERROR_HANDLING on, and it is set to 0"
+        yield Outcome.WARN, problem, "unset one of the two"
+
+
+def _times(told: JobVariables) -> Iterator[Problem]:
+    connect, running, event = (told.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
+    if 0 < running <= connect:
+        problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"
+        yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={connect + 60} or more"
+    # Where it is not set, torch_npu makes it longer than HCCL_EXEC_TIMEOUT.
+    if told.get("HCCL_EVENT_TIMEOUT") and 0 < event <= running:
+        problem = f"HCCL_EVENT_TIMEOUT ({event} s) is not longer than HCCL_EXEC_TIMEOUT ({running} s)"
+        yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
+    if told.get("HCCL_EVENT_TIMEOUT") and event > 0 and told.never("HCCL_EXEC_TIMEOUT"):
+        problem = f"HCCL_EVENT_TIMEOUT ({event} s) ends what HCCL_EXEC_TIMEOUT=0 lets wait for ever"
+        yield Outcome.WARN, problem, "unset HCCL_EVENT_TIMEOUT, or give HCCL_EXEC_TIMEOUT a shorter time"
+    if told.get("HCCL_OP_EXPANSION_MODE") == "AIV" and running > _AIV_SECONDS and told.get("HCCL_EXEC_TIMEOUT"):
+        problem = f"HCCL_EXEC_TIMEOUT is {running} s, and with HCCL_OP_EXPANSION_MODE=AIV at most {_AIV_SECONDS} count"
+        yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={_AIV_SECONDS}"
+
+
+@cluster_check("ENV106", "The jobs' variables of HCCL are the same on every host", products=NPU)
+def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each
+    other, or wait in different operators; the message names neither. HCCL_IF_IP is the one that must differ. Unset and
+    set to the default is the same, and so are two spellings of one value.
+
+    By hand: env | grep HCCL, on every host
+
+    Mend: the same start script, profile or image on every host; for HCCL_IF_IP the host's own address
+    """
+    for name in RULES:
+        allowed = rule(name, all_.cluster.product)
+        if allowed is None or allowed.unequal is None:
+            continue
+        values = {host: allowed.meaning(seen.variables.get(name)) for host, seen in job.items()}
+        for odd in odd_ones(values):
+            here, there = (
+                job[host].variables.get(name, allowed.default) or "not set" for host in (odd.host, odd.others[0])
+            )
+            yield all_.finding(
+                allowed.unequal, f"{odd.host}: {name} is {quote(here)}, but {quote(there)} on {odd.elsewhere}",
+                host=odd.host, peer=odd.others[0], expected="the same everywhere", found=here,
+                remedy=f"give {name} one value on all hosts",
+            )  # fmt: skip
+    yield from _own_address(all_, job)
+
+
+def _own_address(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    first: dict[str, str] = {}
+    for host, seen in job.items():
+        address = seen.variables.get("HCCL_IF_IP")
+        if address and (other := first.setdefault(address, host)) != host:
+            yield all_.bad(
+                f"{host}: HCCL_IF_IP is {quote(address)}, as on {other}: it is copied", host=host, peer=other,
+                expected="the host's own address", found=address, remedy="unset HCCL_IF_IP, or give each host its own",
+            )  # fmt: skip
+
+
+@host_check("ENV109", "The ports that jobs give HCCL are those of the inventory", products=NPU, severity=Outcome.WARN)
+def inventory_ports(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs that tell HCCL others listen
+    where nothing was looked at. Only what is set is compared: a start script may set what this environment does not.
+
+    By hand: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
+
+    Mend: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
+    """
+    told, planned = JobVariables(job.variables, here.cluster.product), here.cluster.hccl_ports
+    ranges, first = told.get("HCCL_HOST_SOCKET_PORT_RANGE"), told.number("HCCL_IF_BASE_PORT")
+    if ranges == "auto" or here.cluster.hccl_host_range == "auto":
+        agree = not ranges or ranges == here.cluster.hccl_host_range
+    elif ranges:
+        try:
+            agree = PortSet.parse(ranges) <= planned
+        except ValueError:
+            return  # ENV104 speaks about it
+    else:
+        agree = not told.get("HCCL_IF_BASE_PORT") or not first or first in planned
+    if not agree:
+        what = f"HCCL_HOST_SOCKET_PORT_RANGE={ranges}" if ranges else f"HCCL_IF_BASE_PORT={first}"
+        wanted = here.cluster.hccl_host_range or str(planned)
+        yield here.bad(
+            f"{here.host.name}: jobs have {quote(what)}, and the inventory's ports of HCCL are {wanted}",
+            expected=wanted, found=what, remedy="make the two the same: [ports] of the inventory, or the variable",
+        )  # fmt: skip

@@ -1,0 +1,67 @@
+"""HCCL's whitelist of hosts, where jobs turn it on."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any
+
+from preflight.checks.engine.registry import NPU, All, cluster_check
+from preflight.facts.found import Found
+from preflight.facts.job import Job
+from preflight.facts.quote import quote
+from preflight.facts.types import Network
+from preflight.model.finding import Finding
+from preflight.rules.nics.hccl_nic import NicChoice, choose
+
+_FILE = "HCCL_WHITELIST_FILE"
+_NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
+
+
+@cluster_check("HST112", "HCCL's whitelist holds all hosts, where it is on", products=NPU, several=False)
+def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
+    """Why: with HCCL_WHITELIST_DISABLE=0 a rank takes connections only from the addresses in host_ip of the file. One
+    that is missing looks like a dead network: the firewall is open, every ping answers, and the connect timeout passes.
+    The address that counts is that of the NIC which HCCL chooses (HST110).
+
+    By hand: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
+
+    Mend: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
+    """
+    chosen = {name: choose(job[name].variables, network[name]) for name in job}
+    wanted = {str(one.address.ip): name for name, one in chosen.items() if isinstance(one, NicChoice)}
+    for host, seen in job.items():
+        path = seen.variables.get(_FILE, "")
+        if seen.variables.get("HCCL_WHITELIST_DISABLE") != "0" or not path:
+            continue  # ENV105 speaks where only one of the two is set
+        file = seen.files.get(path)
+        if file is None or file.error:
+            yield all_.unknown(f"{host}: {_FILE}: {quote(path)} could not be read", host=host)
+            continue
+        listed = _listed(file.text) if file.kind != "missing" else Found(error="is missing")
+        if listed.value is None:
+            text = f"{host}: {_FILE}: {quote(path)} {listed.error}"
+            yield all_.bad(text, host=host, found=path, remedy="write it, or unset the variable")
+        elif missing := [address for address in wanted if address not in listed.value]:
+            yield all_.bad(
+                f"{host}: the whitelist {quote(path)} lacks "
+                + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
+                host=host, peer=wanted[missing[0]], expected=f"{len(wanted)} addresses",
+                found=f"{len(wanted) - len(missing)} of them",
+                remedy=f"add to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
+            )  # fmt: skip
+
+
+@lru_cache(maxsize=4)  # all hosts of a cluster have the same text
+def _listed(text: str) -> Found[frozenset[str]]:
+    """The addresses of host_ip; an error where the text is no whitelist."""
+    try:
+        read: Any = json.loads(text)
+        return Found(frozenset(str(ip_address(address)) for address in read["host_ip"]))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return Found(error=f"is no whitelist, an object with a list of addresses host_ip: {quote(str(error))}")
+
+
+def _some(shown: Sequence[str], count: int) -> str:
+    """The first of a list, and how many more there are: with 4,000 hosts every host would have a page of them."""
+    return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")

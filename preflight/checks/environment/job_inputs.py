@@ -1,0 +1,120 @@
+"""Checks of what jobs read: the files, folders and packages of [job] are equal on all hosts."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.shared.majority import Odd, odd_ones
+from preflight.facts.job import Job, SeenFolder
+from preflight.facts.quote import quote
+from preflight.model.finding import Finding
+
+
+@cluster_check("HST113", "Requirements and data sets are the same on every host")
+def same_inputs(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: ranks with other packages, or with half of a copied data set, fail late or train on different data without
+    a word. Files are compared by their bytes, folders by the names and sizes of the files below them.
+
+    By hand: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
+
+    Mend: copy them again from one host: rsync -a --checksum
+    """
+    for path in (*all_.cluster.job.requirements, *all_.cluster.job.datasets):
+        there: dict[str, str] = {}  # host → digest; "" where there is nothing
+        for host, seen in job.items():
+            file = seen.files.get(path)
+            if file is None or file.error or (file.kind != "missing" and not file.digest):
+                why = file.error if file and file.error else "it was not read"
+                yield all_.unknown(f"{host}: {path} could not be compared: {why}", host=host)
+            else:
+                there[host] = file.digest
+        if there and not any(there.values()):
+            for host in there:
+                yield all_.bad(f"{host}: there is no {path} where jobs run", host=host, found="missing")
+            continue
+        for odd in odd_ones(there):
+            yield all_.bad(
+                f"{odd.host}: {path} {_told(odd)}", host=odd.host, peer=odd.others[0],
+                expected="the same on every host", found=odd.value[:16] or "missing",
+                remedy=f"copy {path} again, from a host where it is right",
+            )  # fmt: skip
+
+
+def _told(odd: Odd[str]) -> str:
+    if not odd.value:
+        return f"is missing where jobs run, and there on {odd.elsewhere}"
+    return f"is there, and missing on {odd.elsewhere}" if not odd.usual else f"is another one than on {odd.elsewhere}"
+
+
+# Types of file systems that are one host's own; all others are shared (nfs4, lustre, gpfs, ceph, fuse.glusterfs …).
+_OWN = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "overlay",
+                  "aufs", "squashfs", "rootfs", "vfat"})  # fmt: skip
+_ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
+
+
+@cluster_check("HST120", "The project's folder and the jobs' Python lie in one file system on all hosts", several=False)
+def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: the launcher starts the same command in the same folder on every host. Where a mount is missing the job ends
+    with "cd: No such file or directory"; where it is another one, or a folder below it that somebody made on the host's
+    own disk, the ranks run old code. Copies on all hosts' own disks are taken as they are.
+
+    By hand: findmnt -T FOLDER; ls FOLDER   (where jobs run)
+
+    Mend: mount the same file system on every host, at boot, too: a line in /etc/fstab, or the automounter's map
+    """
+    wanted = all_.cluster.job.project
+    there: dict[str, str] = {}
+    for host, seen in job.items():
+        if wanted and seen.project is None:
+            yield all_.unknown(f"{host}: {wanted} was not looked at", host=host)
+        elif seen.project and seen.project.error:
+            yield all_.bad(
+                f"{host}: the project's folder {wanted} cannot be used where jobs run: {seen.project.error}", host=host,
+                cause="its mount is missing" if _unmounted(seen.project) else "",
+                remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
+            )  # fmt: skip
+        elif seen.project:
+            there[host] = _place(seen.project)
+    for odd in odd_ones(there):
+        yield all_.bad(
+            f"{odd.host}: the project's folder {wanted} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
+            host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+            remedy=f"findmnt -T {wanted}; mount the same file system on every host",
+        )  # fmt: skip
+    for odd in odd_ones({host: _place(seen.environment) for host, seen in job.items() if seen.environment}):
+        yield all_.warn(
+            f"{odd.host}: the jobs' Python is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
+            host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+            remedy="probe.python of the inventory names one; install it in the same way on every host",
+        )  # fmt: skip
+
+
+def _unmounted(folder: SeenFolder) -> bool:
+    """Whether nothing is there, and it would be on the host's own disk."""
+    return folder.error.startswith("No such file") and folder.filesystem in _OWN
+
+
+def _place(folder: SeenFolder) -> str:
+    """The file system of a folder, in words that are equal where it is the same one."""
+    if not folder.filesystem:
+        return "a file system that is not known"
+    kind = _ALIAS.get(folder.filesystem, folder.filesystem)
+    return "the host's own file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
+
+
+@host_check("HST121", "What the job's programs import is found where jobs run")
+def imports(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: a package that was installed for another Python, or on the other hosts alone, ends the ranks of one host
+    with ModuleNotFoundError, and the others wait for them. It is looked for as an import would, in the project's folder
+    first, with the jobs' Python, behind probe.setup and exec; nothing is imported.
+
+    By hand: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
+
+    Mend: pip install it there, or correct probe.python, setup and exec if jobs have another Python
+    """
+    missing = [name for name in here.cluster.job.imports if not job.imports.get(name)]
+    if missing:
+        prefix = f" in {job.environment.path}" if job.environment else ""
+        yield here.bad(
+            f"{here.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}", found="missing",
+            remedy=f"install {' '.join(missing)} for the Python of the jobs, or correct [probe] of the inventory",
+        )  # fmt: skip

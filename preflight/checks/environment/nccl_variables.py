@@ -1,0 +1,243 @@
+"""The variables that jobs give NCCL and torch, in their environment and in NCCL's own files: each by itself, together,
+and from host to host. Which host NIC they lead to is HST117's."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.environment.hccl_variables import Problem, waiting
+from preflight.checks.shared.majority import odd_ones
+from preflight.facts.compatibility import numbers
+from preflight.facts.job import READ_BY, WRITTEN_BY, Job
+from preflight.facts.quote import quote
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.variables.nccl import (
+    FAMILIES,
+    NUMBERS,
+    RENAMED,
+    RENAMED_IN,
+    by_sockets,
+    exactly,
+    hcas,
+    is_on,
+    meaning,
+    more_than_meant,
+    number,
+    unequal,
+)
+
+NVIDIA = frozenset({Product.NVIDIA})
+
+
+@host_check("ENV113", "The jobs' variables of NCCL are read as they are meant", severity=Outcome.WARN, products=NVIDIA)
+def valid(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: NCCL says nothing of a value that it cannot use. Of a number it reads the digits: NCCL_IB_DISABLE=true is 0,
+    or the default, and nothing is disabled. In nccl.conf a blank around =, the word export or the end of a line from
+    Windows makes another name or value of it. A log or flight recorder whose folder is missing is not written, which
+    shows when it is needed.
+
+    By hand: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
+
+    Mend: what the finding says, in the jobs' start script, the image or the file
+    """
+    for problem, remedy in (*_misread(job), *_files(job), *_old_names(job)):
+        yield here.bad(f"{here.host.name}: {problem}", remedy=remedy)
+
+
+def _misread(job: Job) -> Iterator[tuple[str, str]]:
+    for name, value in job.variables.items():
+        if not name.startswith("NCCL_"):
+            continue
+        if value and value[-1].isspace():
+            what = "a carriage return" if value.endswith("\r") else "a blank"
+            yield f"{job.told(name)} ends in {what}, which NCCL takes as part of the value", f"write {name} without it"
+        elif name in NUMBERS and value and number(value) is None:
+            problem = (
+                f"{job.told(name)} is no number: NCCL reads the digits at its beginning, without any 0 or its default"
+            )
+            yield problem, f"set {name} to a number, or unset it"
+    family = job.variables.get("NCCL_SOCKET_FAMILY")
+    if family and family not in FAMILIES:
+        problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}: NCCL takes any family"
+        yield problem, "export NCCL_SOCKET_FAMILY=AF_INET, or unset it"
+    for path, name in job.nccl_ignored:
+        problem = f"{path}: the line of {quote(name)} sets no variable of NCCL: before = it takes the bare name alone"
+        yield problem, f"write {name.split()[-1]}=value there, without blanks and without export"
+
+
+def _files(job: Job) -> Iterator[tuple[str, str]]:
+    for name in READ_BY:
+        file = job.files.get(job.variables.get(name, ""))
+        if file and (file.kind == "missing" or file.error):
+            yield f"{job.told(name)}: {file.error or 'there is no such file'}, and NCCL says nothing", f"correct {name}"
+    for name in WRITTEN_BY:
+        path = job.variables.get(name, "")
+        folder = job.files.get(path.rpartition("/")[0] or "/") if path.startswith("/") else None
+        if folder and (folder.kind == "missing" or folder.error):
+            why = folder.error or "there is no such folder"
+            yield f"{job.told(name)}: nothing is written there: {why}", f"mkdir -p {folder.path}, or correct {name}"
+
+
+def _old_names(job: Job) -> Iterator[tuple[str, str]]:
+    """By the release of torch where jobs run; nothing where that is not known."""
+    torch = job.packages.get("torch")
+    if torch is None:
+        return
+    new = numbers(torch)[:2] >= RENAMED_IN
+    for old in RENAMED:
+        name, other = (old, f"TORCH_{old}") if new else (f"TORCH_{old}", old)
+        if name in job.variables and other not in job.variables:
+            told = "reads it under its old name, and warns" if new else "does not know it"
+            yield f"{job.told(name)}: torch {quote(torch)} {told}", f"export {other} instead of {name}"
+
+
+@host_check("ENV114", "The jobs' variables of NCCL and torch go together", products=NVIDIA)
+def together(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network at all. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog
+    that ends a job whose collective hangs, whatever the variables for that say; a flight recorder without a buffer has
+    nothing to write; one GPU named twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks.
+
+    By hand: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
+
+    Mend: what the finding says, in the jobs' start script or the image
+    """
+    for outcome, problem, remedy in (*_excluding(job), *waiting("NCCL", job.variables)):
+        yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
+
+
+def _excluding(job: Job) -> Iterator[Problem]:
+    variables = job.variables
+    if variables.get("NCCL_NET", "").lower() == "ib" and is_on(variables, "NCCL_IB_DISABLE"):
+        problem = f"{job.told('NCCL_NET')} wants RDMA, and {job.told('NCCL_IB_DISABLE')} turns it off"
+        yield Outcome.FAIL, problem, "unset NCCL_IB_DISABLE, or NCCL_NET"
+    if number(variables.get("TORCH_NCCL_TRACE_BUFFER_SIZE", "")) == 0 and is_on(
+        variables, "TORCH_NCCL_DUMP_ON_TIMEOUT"
+    ):
+        problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write: TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
+        yield Outcome.WARN, problem, "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+    visible = [word.strip() for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    twice = next((word for number_, word in enumerate(visible) if word in visible[:number_]), None)
+    if twice:
+        problem = (
+            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(twice)} twice: two ranks would have one GPU, or none"
+        )
+        yield Outcome.FAIL, problem, "name each GPU once in CUDA_VISIBLE_DEVICES"
+
+
+@host_check("ENV115", "No variable of NCCL is left from a trial", severity=Outcome.WARN, products=NVIDIA)
+def left_over(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: what made a job run one night makes all later ones slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep NCCL
+    from RDMA that is there (a failure, where the inventory's probe.transport says ib); NCCL_P2P_DISABLE and
+    NCCL_SHM_DISABLE send between GPUs of one host through its NIC. NCCL_COMM_ID gives every communicator the same
+    meeting place, so that a second one, or a second job, finds it taken.
+
+    By hand: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
+
+    Mend: unset it, in the jobs' start script, in the image and in nccl.conf
+    """
+    variables, wanted = job.variables, here.cluster.probe.transport
+    name = by_sockets(variables)
+    if name and wanted != "socket" and (wanted == "ib" or (job.rdma and job.rdma.devices)):
+        outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
+        there = f", and there are {len(job.rdma.devices)} RDMA devices" if job.rdma and job.rdma.devices else ""
+        yield here.finding(
+            outcome, f"{here.host.name}: {job.told(name)} keeps NCCL on sockets{there}", host=here.host.name,
+            expected=wanted or "RDMA", found=variables[name],
+            remedy=f'unset {name}, or set transport = "socket" under [probe] of the inventory',
+        )  # fmt: skip
+    for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
+        if is_on(variables, name):
+            yield here.bad(
+                f"{here.host.name}: {job.told(name)}: GPUs of one host send to each other by a slower way",
+                found=variables[name], remedy=f"unset {name}, unless this machine cannot do without",
+            )  # fmt: skip
+    if variables.get("NCCL_COMM_ID"):
+        yield here.bad(
+            f"{here.host.name}: {job.told('NCCL_COMM_ID')}: every communicator meets at this one port",
+            found=variables["NCCL_COMM_ID"], remedy="unset NCCL_COMM_ID: torch and MPI tell the ranks where to meet",
+        )  # fmt: skip
+
+
+@host_check("ENV116", "NCCL gets at the RDMA devices that it is to use", products=NVIDIA)
+def devices(here: Here, job: Job) -> Iterator[Finding]:
+    """Why: where NCCL finds no RDMA device it says so in its log alone, and takes sockets: the job runs, ten times
+    slower. NCCL_IB_HCA is a list of beginnings (mlx5_1 is also mlx5_10; = makes names of them, ^ means all others). A
+    container sees the host's devices in /sys also where it was given no /dev/infiniband, or has no libibverbs. The last
+    two are warnings unless the inventory's probe.transport says ib.
+
+    By hand: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
+
+    Mend: correct NCCL_IB_HCA; start the container with --device /dev/infiniband; install libibverbs1 in the image
+    """
+    wanted, rdma, name = here.cluster.probe.transport, job.rdma, here.host.name
+    if rdma is None:
+        yield here.unknown(f"{name}: the RDMA devices that jobs see were not looked at")
+        return
+    if wanted == "socket" or by_sockets(job.variables):
+        return  # if that is wrong, ENV115 says so
+    outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
+    if not rdma.devices:
+        if wanted == "ib":
+            yield here.bad(
+                f"{name}: there is no RDMA device where jobs run", expected="ib", found="none",
+                remedy="ls /sys/class/infiniband on the host: load its driver, or give the container the devices",
+            )  # fmt: skip
+        return
+    if not rdma.nodes:
+        yield here.finding(
+            outcome, f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes "
+            "sockets", host=name, expected="/dev/infiniband/uverbs0 …", found="none",
+            remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
+        )  # fmt: skip
+    if rdma.libibverbs:
+        yield here.finding(
+            outcome, f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
+            host=name, expected="libibverbs.so.1", found=rdma.libibverbs,
+            remedy="install libibverbs1 (rdma-core) where jobs run",
+        )  # fmt: skip
+    yield from _by_name(here, job, rdma.devices)
+
+
+def _by_name(here: Here, job: Job, there: tuple[str, ...]) -> Iterator[Finding]:
+    patterns = job.variables.get("NCCL_IB_HCA", "")
+    more = more_than_meant(patterns, there)
+    if not hcas(patterns, there):
+        yield here.bad(
+            f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(there[:16])}",
+            found=patterns, remedy="correct NCCL_IB_HCA, or unset it to have all",
+        )  # fmt: skip
+    elif more:
+        word, others = more
+        yield here.warn(
+            f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(others[:16])} beside {word}: NCCL takes "
+            "names by their beginning",
+            expected=exactly(patterns), found=patterns, remedy=f"export NCCL_IB_HCA={exactly(patterns)}",
+        )  # fmt: skip
+
+
+@cluster_check("ENV117", "The jobs' variables of NCCL are the same on every host", products=NVIDIA)
+def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
+    something else; with other time-outs they give up at different times. One host whose /etc/nccl.conf was edited by
+    hand is enough. Interfaces, RDMA devices and logs may differ, and so may files and folders.
+
+    By hand: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf; on every host
+
+    Mend: the same start script, image and nccl.conf on every host
+    """
+    names = {name for seen in job.values() for name in seen.variables}
+    for name in sorted(names):
+        values = {host: meaning(name, seen.variables.get(name)) for host, seen in job.items()}
+        for odd in odd_ones(values):
+            outcome = unequal(name, odd.value, odd.usual)
+            if outcome is None:
+                continue
+            here, there = (
+                job[host].told(name) if name in job[host].variables else "not set" for host in (odd.host, odd.others[0])
+            )
+            yield all_.finding(
+                outcome, f"{odd.host}: {name} differs: {here}, and on {odd.elsewhere} {there}", host=odd.host,
+                peer=odd.others[0], expected="the same everywhere",
+                found=job[odd.host].variables.get(name, "not set"), remedy=f"give {name} one value on all hosts",
+            )  # fmt: skip

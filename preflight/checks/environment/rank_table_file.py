@@ -1,0 +1,75 @@
+"""The file that jobs are told to read as a rank table: there, whole, and the same on every host."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import NPU, All, cluster_check
+from preflight.checks.shared.majority import odd_ones
+from preflight.facts.job import NOWHERE, Job, SeenFile
+from preflight.facts.quote import quote
+from preflight.model.finding import Finding
+from preflight.ranktable.read import read
+
+_VARIABLE = "RANK_TABLE_FILE"
+
+
+@cluster_check("ENV108", "RANK_TABLE_FILE leads every host to the same whole rank table", products=NPU, several=False)
+def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: HCCL's guide wants an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
+    one that leads to a whole table is a warning. Where the file is missing, torch_npu falls back to negotiating, and
+    waits for ranks of other hosts that work by the table. HCCL compares a checksum of the table between ranks. Only the
+    file as such is judged here, not what its lines say.
+
+    By hand: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE"; sha256sum
+
+    Mend: write one table, copy it to the same place on every host, and name it by its absolute path
+    """
+    tables: dict[str, str] = {}
+    told = {host: seen.variables.get(_VARIABLE, "") for host, seen in job.items()}
+    other = next((host for host, path in told.items() if path), "")
+    for host, path in told.items():
+        if path:
+            wrong, unreadable = _wrong(path, job[host].files.get(path))
+            if wrong:
+                remedy = "copy a complete table there, and name it by its absolute path"
+                yield all_.bad(f"{host}: {_VARIABLE}: {wrong}", host=host, found=path, remedy=remedy)
+            elif unreadable:
+                yield all_.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
+            else:
+                file = job[host].files[path]
+                tables[host] = file.digest or file.text
+                if file.kind == "link":
+                    yield all_.warn(
+                        f"{host}: {_VARIABLE}: {quote(path)} is a link, which HCCL's guide does not allow", host=host,
+                        expected="a plain file", found="link", remedy=f'export {_VARIABLE}="$(realpath {path})"',
+                    )  # fmt: skip
+        elif other:
+            yield all_.bad(
+                f"{host}: {_VARIABLE} is not set, but on {other} it is", host=host, peer=other, expected=told[other],
+                found="not set", remedy=f"export {_VARIABLE}={told[other]}, or unset it on all hosts",
+            )  # fmt: skip
+    for odd in odd_ones(tables):
+        yield all_.bad(
+            f"{odd.host}: its rank table is another one than that of {odd.elsewhere}", host=odd.host,
+            peer=odd.others[0], expected="the same bytes on every host", remedy="copy one table to all hosts",
+        )  # fmt: skip
+
+
+def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:
+    """What is wrong with the file that a host has there; else why that is not known."""
+    if not path.startswith("/"):
+        return f"{quote(path)} is no absolute path", ""
+    if file is None:
+        return "", f"{quote(path)} was not looked at"
+    if file.kind not in ("file", "link"):
+        return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, and no plain file'}", ""
+    if file.kind == "link" and file.error == NOWHERE:
+        return f"{quote(path)} is a link that leads nowhere", ""
+    if file.error:
+        return "", f"{quote(path)} cannot be read: {file.error}"
+    table = read(file.text)
+    if not table.is_json:
+        return f"{quote(path)} is not JSON: {table.why}; comments and trailing commas are not allowed", ""
+    if table.status != "completed":
+        status = quote(str(table.status))
+        return f"the status of {quote(path)} is {status} instead of 'completed': it is not finished", ""
+    return "", ""

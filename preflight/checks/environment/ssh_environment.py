@@ -1,0 +1,94 @@
+"""Checks of what ssh starts: the same mpirun everywhere, and the environment of a login."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.shared.majority import odd_ones
+from preflight.facts.quote import quote
+from preflight.facts.shells import Shells, Way
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_NOT_READ = "~/.bashrc may return early unless it is interactive, or a profile sets it for logins alone"
+
+
+@cluster_check("HST122", "mpirun is the same one on every host, where ssh starts programs", several=False)
+def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
+    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH, in a shell that is neither a login
+    nor interactive. One that is missing there ends the job with "orted: command not found"; one of another version
+    hangs it, or ends it in the middle of MPI_Init.
+
+    By hand: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, so that no login shell comes between)
+
+    Mend: install it in the same place everywhere; PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that returns for
+    shells that are not interactive, or mpirun --prefix
+    """
+    if all_.cluster.job.launcher != "mpirun":
+        yield all_.skip("the inventory's launcher is not mpirun")
+        return
+    found = {host: seen.over_ssh for host, seen in shells.items() if seen.over_ssh.programs.get("mpirun")}
+    for host, seen in shells.items():
+        if host not in found:
+            at = seen.login.programs.get("mpirun") if seen.login else ""
+            yield all_.bad(
+                f"{host}: mpirun is not on the PATH of what ssh starts" + (f"; a login finds {at}" if at else ""),
+                host=host, found="not on PATH", cause=_NOT_READ if at else "",
+                remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix" if at else "install it there",
+            )  # fmt: skip
+    for odd in odd_ones({host: way.mpi for host, way in found.items()}):
+        yield all_.bad(
+            f"{odd.host}: mpirun --version says {quote(odd.value)}, and {quote(odd.usual)} on {odd.elsewhere}",
+            host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+            remedy="install the same Open MPI on every host",
+        )  # fmt: skip
+    for odd in odd_ones({host: way.programs["mpirun"] for host, way in found.items()}):
+        if found[odd.host].mpi == found[odd.others[0]].mpi:
+            yield all_.warn(
+                f"{odd.host}: mpirun is {odd.value}, and {odd.usual} on {odd.elsewhere}: started by its whole path, it "
+                "looks for its daemon in the same folder on all hosts",
+                host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+                remedy="install it in the same folder, or start it as mpirun without a path",
+            )  # fmt: skip
+
+
+@host_check("ENV112", "What ssh starts finds the programs and variables of a login", severity=Outcome.WARN)
+def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
+    """Why: what works by hand in a terminal fails from the launcher, since sshd's shell for a command reads no profile,
+    and ~/.bashrc often returns in its first lines unless it is interactive. Compared are the programs that PATH leads
+    to, the folders of LD_LIBRARY_PATH, and the variables of CANN, HCCL, NCCL, CUDA, gloo and Open MPI; what the
+    launcher itself hands on (mpirun -x, .deepspeed_env) is not seen here.
+
+    By hand: ssh HOST env | sort; compare with: env | sort   (in a login there)
+
+    Mend: set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line
+    """
+    if shells.login is None:
+        yield here.unknown(f"{here.host.name}: could not look at a login of {shells.user}: {shells.error}")
+        return
+    lost = [*_programs(shells.over_ssh, shells.login), *_variables(shells.over_ssh, shells.login)]
+    if lost:
+        yield here.bad(
+            f"{here.host.name}: what ssh starts as {shells.user} finds less than a login: {lost[0]}"
+            + (f", and {len(lost) - 1} more" if len(lost) > 1 else ""),
+            evidence=tuple(lost), cause=_NOT_READ, remedy="set it at the top of ~/.bashrc, or in /etc/environment",
+        )  # fmt: skip
+
+
+def _programs(over_ssh: Way, login: Way) -> Iterator[str]:
+    for name, path in login.programs.items():
+        other = over_ssh.programs.get(name, "")
+        if path and path != other:
+            yield f"{name} is {path} in a login, and {other or 'not on PATH'} over ssh"
+
+
+def _variables(over_ssh: Way, login: Way) -> Iterator[str]:
+    for name, value in sorted(login.variables.items()):
+        other = over_ssh.variables.get(name)
+        if name == "LD_LIBRARY_PATH":
+            missing = [folder for folder in value.split(":") if folder and folder not in (other or "").split(":")]
+            if missing:
+                yield f"{name} lacks {quote(':'.join(missing))} over ssh"
+        elif other is None:
+            yield f"{name} is {quote(value)} in a login, and not set over ssh"
+        elif other != value:
+            yield f"{name} is {quote(value)} in a login, and {quote(other)} over ssh"

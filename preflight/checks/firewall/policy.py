@@ -1,0 +1,307 @@
+"""The host firewall: open for the cluster, or off, as the inventory says; now and after a reboot.
+
+Only what is ours is ever changed: rules with our tag, our own file, and our lines in files of others.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_interface
+
+from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.facts.firewall import Arrival, Arrivals, Firewall
+from preflight.facts.types import Network, Sysctl
+from preflight.model.change import Area, Change, Kind, Risk
+from preflight.model.cluster import FirewallPolicy
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.firewall import blocked_connections, disabling, persistent_rules
+from preflight.rules.firewall.blocked_connections import Loss
+from preflight.rules.firewall.gate import Gate
+from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.gates import gates
+from preflight.rules.firewall.persistent_rules import BootFile
+
+_CONFIGURE = "preflight configure-firewall"
+BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
+
+
+def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> GateInputs:
+    return GateInputs(here.cluster, here.host, firewall, network, sysctl, arrivals.tries if arrivals else ())
+
+
+def _not_judged(here: Here, place: GateInputs) -> Finding | None:
+    """The finding where there is nothing to judge."""
+    policy, name = here.cluster.firewall, here.host.name
+    if policy is FirewallPolicy.LEAVE:
+        return here.skip("the inventory leaves the firewall alone")
+    if policy is FirewallPolicy.OFF:
+        return None
+    if len(here.cluster.hosts) == 1:
+        return here.skip("a single host: nothing has to come in from other hosts")
+    if not place.sources and any(True for _ in disabling.still_on(place.firewall)):
+        return here.unknown(f"{name}: the inventory does not say from where the firewall should let the cluster in",
+                            remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]')  # fmt: skip
+    return _strangers(here, place.network)
+
+
+def _strangers(here: Here, network: Network) -> Finding | None:
+    """The finding where the inventory's networks are not this host's: the firewall would be opened for others."""
+    cidrs = here.cluster.cidrs
+    own = [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
+    if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
+        return None
+    if here.check.id != "FWL101":
+        return here.skip("the networks of the inventory are not this host's: see FWL101")
+    named = ", ".join(map(str, cidrs))
+    return here.bad(
+        f"{here.host.name}: none of its addresses is in cluster.cidrs ({named}): it would open for others",
+        expected=f"an address in {named}",
+        found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
+        remedy="correct cidrs under [cluster] in the inventory",
+    )  # fmt: skip
+
+
+def _rules_change(here: Here, gate: Gate) -> Change | None:
+    """From our rules as they are to those wanted; None where nothing would change or preflight does not write."""
+    if gate.settled or not gate.written_here:
+        return None
+    before, after = ("\n".join(rule.text for rule in rules) or None for rules in (gate.ours, gate.wanted))
+    return Change(here.host.name, Area.FIREWALL, gate.kind, gate.target, before, after, here.check.id)
+
+
+def _file_change(here: Here, file: BootFile) -> Change | None:
+    if file.after == file.before:
+        return None
+    kind, target = (Kind.FIREWALLD_PERMANENT, file.zone) if file.zone else (Kind.FILE, file.path)
+    return Change(here.host.name, Area.FIREWALL, kind, target, file.before, file.after, here.check.id)
+
+
+@host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",), configures=Area.FIREWALL)
+def follows_policy(
+    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+) -> Iterator[Finding]:
+    """Why: a firewall that drops the cluster's ports makes no error: every rank waits for its connect timeout, and
+    the message names a peer that is fine. Opening the ports for the cluster's own networks is enough: policy = "allow"
+    under [firewall] in the inventory, the default. Many manuals switch the firewall off; preflight does that only with
+    policy = "off" there. Every active firewall is judged, since a packet has to pass them all. Where a rule cannot be
+    judged, connections that came through from the very network it is about settle the doubt.
+
+    By hand: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
+
+    Mend: preflight configure-firewall
+    """
+    place = _place(here, firewall, network, sysctl, arrivals)
+    if (nothing := _not_judged(here, place)) is not None:
+        yield nothing
+    elif here.cluster.firewall is FirewallPolicy.OFF:
+        yield from _still_on(here, firewall)
+    else:
+        yield from (_closed(here, gate) for gate in gates(place) if gate.objections())
+
+
+def _closed(here: Here, gate: Gate) -> Finding:
+    """The finding about a gate that does not surely let the cluster through."""
+    objections = gate.objections()
+    # What connections have shown goes before what certainly closes a port, and that before what may.
+    network, seen = max(
+        objections, key=lambda found: (gate.seen_dying(found[0], found[1].closed), bool(found[1].closed))
+    )
+    proved = gate.seen_dying(network, seen.closed)
+    where, change = f"{here.host.name}: the firewall ({gate.name})", _rules_change(here, gate)
+    expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
+    evidence = tuple(f"{net}: {one.objects} closed by: {one.by[:120]}" for net, one in objections[:4])
+    if change:
+        remedy = _CONFIGURE
+    else:
+        remedy = _not_by_us(gate) or f"our rules are there, but another comes first: {_order(gate)}"
+    if not seen.closed or (not gate.written_here and not proved):
+        word = "may close" if not seen.closed else "seems to close"
+        return here.unknown(f"{where} {word} ports {seen.objects} to {network}: {seen.by[:120]}",
+                            expected=expected, remedy=remedy, evidence=evidence, change=change)  # fmt: skip
+    return here.bad(
+        f"{where} closes ports {seen.closed} to {network}: {seen.by[:120]}", expected=expected, found=seen.by[:120],
+        remedy=remedy, evidence=evidence, change=change,
+    )  # fmt: skip
+
+
+def _not_by_us(gate: Gate) -> str:
+    """What there is to do before preflight writes in the gate, or instead; empty where it writes."""
+    if gate.to_name:
+        return f"put {gate.to_name} (or your own networks) under [cluster]: it takes a rule a network, never one a host"
+    return f"preflight does not write there, so this is for you to type: {gate.by_hand}" if gate.by_hand else ""
+
+
+def _order(gate: Gate) -> str:
+    """How to see the order of the rules."""
+    match gate.kind:
+        case Kind.UFW_RULES:
+            return "see ufw status numbered"
+        case Kind.FIREWALLD_RULES:
+            return f"see firewall-cmd --zone={gate.target} --list-rich-rules"
+        case Kind.IPTABLES_RULES:
+            return f"see {gate.target} -L INPUT -n --line-numbers"
+    return f"find its handle with nft -a list chain {gate.target}"
+
+
+def _some(items: list[str]) -> str:
+    return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
+
+
+def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
+    """What still filters although the inventory wants no firewall. Where others rely on it, it is not switched off."""
+    for switch in disabling.still_on(firewall):
+        change, remedy = None, switch.by_hand or _CONFIGURE
+        if firewall.translating:
+            remedy = (
+                f"not switched off here: {_some(list(firewall.translating))} would suffer; "
+                'policy = "allow" under [firewall] in the inventory opens it for the cluster only'
+            )
+        elif switch.kind is not None:
+            change = Change(
+                here.host.name, Area.FIREWALL, switch.kind, switch.target, switch.before, switch.after, here.check.id,
+                Risk.DISTURBING, "everything on this host can be reached from everywhere then",
+            )  # fmt: skip
+        yield here.bad(f"{here.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy,
+                       change=change)  # fmt: skip
+
+
+@host_check(
+    "FWL102",
+    "The firewall follows the inventory's policy after a reboot, too",
+    optional=("arrivals",),
+    configures=Area.FIREWALL,
+)
+def after_reboot(
+    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+) -> Iterator[Finding]:
+    """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
+    anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
+    of /etc/nftables.conf includes /etc/preflight/*.nft; for firewalld they stand in the zone's file, which firewalld
+    itself writes, for iptables in the file that netfilter-persistent or iptables-services loads, if there is one.
+
+    By hand: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent --list-rich-rules;
+    grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+
+    Mend: preflight configure-firewall
+    """
+    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
+    if (nothing := _not_judged(here, place)) is not None:
+        yield nothing
+    elif here.cluster.firewall is FirewallPolicy.OFF:
+        yield from _back_at_boot(here, firewall)
+    else:
+        for gate, remedy in persistent_rules.not_kept(place):
+            yield here.warn(f"{name}: our rules in {gate.name} are gone after a reboot", remedy=remedy)
+        for file in persistent_rules.boot_files(place):
+            if file.lacks:
+                yield here.bad(f"{name}: after a reboot the cluster's ports are closed: {file.path} {file.says}",
+                               remedy=_CONFIGURE, change=_file_change(here, file))  # fmt: skip
+
+
+def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
+    """Services that would start a firewall again; disabled only where the inventory asks for it."""
+    for service, which in disabling.back_at_boot(firewall):
+        summary = f"{here.host.name}: {which} filters incoming connections again after a reboot"
+        if here.cluster.firewall_off_at_boot and not firewall.translating:
+            change = Change(here.host.name, Area.FIREWALL, Kind.SERVICE_AT_BOOT, service, "enabled", "disabled",
+                            here.check.id, Risk.DISTURBING)  # fmt: skip
+            yield here.bad(summary, expected="disabled", found="enabled", remedy=_CONFIGURE, change=change)
+        else:
+            yield here.warn(summary, remedy="disable_at_boot = true under [firewall] in the inventory, or: "
+                            f"systemctl disable {service}")  # fmt: skip
+
+
+@host_check(
+    "FWL103",
+    "No rule of ours is left that the inventory does not want",
+    severity=Outcome.WARN,
+    optional=("arrivals",),
+    configures=Area.FIREWALL,
+)
+def no_leftovers(
+    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+) -> Iterator[Finding]:
+    """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
+    that nobody remembers.
+
+    By hand: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep preflight;
+    firewall-cmd --list-rich-rules | grep 29517
+
+    Mend: preflight configure-firewall
+    """
+    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
+    nothing = _not_judged(here, place)
+    if here.cluster.firewall is FirewallPolicy.OFF:
+        nothing = here.skip("the firewall is to be off")
+    if nothing is not None:
+        yield nothing
+        return
+    for gate in gates(place):
+        if not gate.settled and not gate.objections():  # else FWL101 speaks, and its change sets our rules right
+            wanted, change = {rule.meaning for rule in gate.wanted}, _rules_change(here, gate)
+            yield here.bad(
+                f"{name}: our rules in {gate.name} are not those that the inventory wants",
+                expected=_some([rule.text for rule in gate.wanted]) or "none",
+                found=_some([rule.text for rule in gate.ours]) or "none", remedy=_not_by_us(gate) or _CONFIGURE,
+                change=change, evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
+            )  # fmt: skip
+    for file in persistent_rules.boot_files(place):
+        if not file.lacks:
+            yield here.bad(f"{name}: {file.path} {file.says}", remedy=_CONFIGURE, change=_file_change(here, file))
+
+
+@cluster_check(
+    "FWL104",
+    "Connections between the hosts come through on the job's ports",
+    optional=("firewall", "network", "sysctl"),
+    configures=Area.FIREWALL,
+)
+def connections_come_through(
+    all_: All,
+    arrivals: Mapping[str, Arrivals],
+    firewall: Mapping[str, Firewall | None],
+    network: Mapping[str, Network | None],
+    sysctl: Mapping[str, Sysctl | None],
+) -> Iterator[Finding]:
+    """Why: a firewall may be open on every host and the job's connections die all the same, in a security group of the
+    cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's ports on the next
+    one: what is accepted, or refused because nobody listens there, came through. Where the host's own firewall is the
+    reason, FWL101 says so, and nothing is said here.
+
+    By hand: nc -vz -w 2 OTHER_HOST 29500   ("refused" is fine, "timed out" and "no route to host" are not)
+
+    Mend: what lies between the hosts; then iptables -S OUTPUT and nft list ruleset on the sender
+    """
+    losses: list[Loss] = []
+    for host in all_.hosts:
+        tries = arrivals[host.name].tries
+        yield from _not_tried(all_, host.name, tries)
+        wall, seen, kernel = firewall[host.name], network[host.name], sysctl[host.name]
+        place = GateInputs(all_.cluster, host, wall, seen, kernel, tries) if wall and seen and kernel else None
+        losses += blocked_connections.losses(host.name, tries, place)
+    cut_off = blocked_connections.senders_cut_off(losses, {host.name: arrivals[host.name].tries for host in all_.hosts})
+    for source, own in cut_off.items():
+        yield _lost(all_, source, own, f"{source}: its connections reach none of {len(own)} other hosts",
+                    f"these are reached from elsewhere, so the way out of {source} is the place to look")  # fmt: skip
+    for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
+        senders = _some(sorted({loss.source for loss in own}))
+        yield _lost(all_, target, own, f"{target}: connections from {senders} do not come through", own[0].why)
+
+
+def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
+    if not tries:
+        yield all_.skip("no other host tried to connect to it", host=host)
+    elif all(one.outcome == "in-use" for one in tries):
+        yield all_.skip("not tried: a job is at work on the ports", host=host)
+    for source, error in {one.source: one.error for one in tries if one.outcome == "error"}.items():
+        yield all_.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
+
+
+def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
+    senders = _some(sorted({loss.source for loss in losses}))
+    look = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
+    return all_.bad(
+        summary, host=host, peer=losses[0].source if losses[0].target == host else losses[0].target,
+        expected="accepted, or refused by the port itself", found=blocked_connections.told(losses[0].dead), cause=cause,
+        evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
+        remedy=f"{look}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Checks of a host by itself: contact, clock, limits, processors, containers."""

@@ -1,0 +1,59 @@
+"""Checks of the way to a host: reachable, Python answers, sudo makes root."""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.obstacles import no_answer
+from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.quote import quote
+from preflight.facts.types import HostFacts, Missing, Os, Unreachable
+from preflight.model.finding import Finding
+
+
+@host_check("HST101", "The host is reachable")
+def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
+    """Why: nothing else can be looked at, and a job that includes this host waits for its connect timeout.
+
+    By hand: ssh -o BatchMode=yes HOST python3 --version
+
+    Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
+    own remedy. Where python3 gives no answer, make it run programs and print nothing by itself.
+    """
+    if isinstance(contact, HostFacts):
+        yield from _python_answers(here, contact)
+    if isinstance(contact, Unreachable):
+        address = here.host.address
+        # Without its own address a dead rack reads as one line; the address is in the remedy, and in `found`.
+        summary = contact.summary if address == here.host.name else contact.summary.replace(address, "its address")
+        yield here.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
+
+
+def _python_answers(here: Here, facts: HostFacts) -> Iterator[Finding]:
+    name, os = here.host.name, facts.os
+    if isinstance(os, Missing) and no_answer(os.error):
+        yield here.unknown(f"{name}: could not look: {os.error}")
+    elif isinstance(os, Os) and os.printed:
+        line = quote(os.printed)
+        yield here.warn(
+            f"{name}: the login shell or python3 prints {line} before the answer",
+            expected="no output",
+            found=line,
+            remedy="keep the shell's start files and Python's sitecustomize silent: "
+            f"ssh {here.host.address} python3 -I -c pass",
+        )
+
+
+@host_check("HST107", "sudo makes preflight root where the inventory says so")
+def root_by_sudo(here: Here, os: Os) -> Iterator[Finding]:
+    """Why: firewall rules, the devices' settings and other people's processes are shown to root only. Where sudo
+    refuses, the host is looked at as the login user: checks that need more say unknown, and nothing can be changed.
+
+    By hand: ssh HOST sudo -n id -u   (0, and no question)
+
+    Mend: what the finding says; with -K (--ask-sudo-password) preflight asks for sudo's password once. Without any
+    rights on the host, sudo = false under [ssh] says so.
+    """
+    if os.refused:
+        yield here.bad(
+            f"{os.refused.summary}; it was looked at without root", expected="root", found=os.user,
+            remedy=os.refused.remedy,
+        )  # fmt: skip

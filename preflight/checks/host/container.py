@@ -1,0 +1,138 @@
+"""Checks of what a job may open: device files, the driver's files in a container, /dev/shm."""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.facts.device_nodes import DeviceNode, DeviceNodes
+from preflight.facts.job import NPU_FILES, Job, npu_files
+from preflight.facts.types import Limits
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+_DAC_OVERRIDE = 1 << 1  # CAP_DAC_OVERRIDE of capability.h
+_INSTALL_INFO, _HCCN_CONF = "/etc/ascend_install.info", "/etc/hccn.conf"
+SHM_OF_DOCKER = 64 << 20  # bytes of /dev/shm in a container, unless --shm-size says otherwise
+SHM_ENOUGH = 1 << 30
+
+
+@host_check("HST109", "The jobs' user may open the device files", products=NPU)
+def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
+    """Why: /dev/davinciN belong to HwHiAiUser and are closed to all but its group. A user who is not in it, or root
+    without the capability to pass over permissions, gets 507033, "ret is -8005", or simply no devices. The group's
+    number counts, not its name: in an image it is often another one.
+
+    By hand: ls -ln /dev/davinci*; id   (the latter where jobs run, as the jobs' user)
+
+    Mend: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE.
+    Where the files themselves are closed to their group: install the driver again
+    """
+    if not device_nodes.nodes:
+        yield here.skip("there are no device files of NPUs")
+        return
+    closed = [node for node in device_nodes.nodes if not _may_open(node, job)]
+    if closed:
+        node = closed[0]
+        groups = ",".join(map(str, job.groups))
+        yield here.bad(
+            f"{here.host.name}: {job.user} may not open {node.path}"
+            + (f" and {len(closed) - 1} more device files" if len(closed) > 1 else ""),
+            expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'without a name'})",
+            found=f"uid {job.uid}, groups {groups}",
+            cause="root without CAP_DAC_OVERRIDE is a user like any other" if job.uid == 0 else "",
+            evidence=tuple(f"{one.path} {one.mode:04o} {one.user}:{one.group} ({one.uid}:{one.gid})" for one in closed),
+            remedy=_way_in(node, job),
+        )  # fmt: skip
+
+
+def _way_in(node: DeviceNode, job: Job) -> str:
+    """A group is offered only where that helps, and gives no rights over the rest of the host."""
+    if node.gid == 0 or node.mode >> 3 & 0o6 != 0o6:
+        return (
+            f"the driver makes {node.path} for the group HwHiAiUser, mode 0660: install it again, or mend the udev "
+            "rule that changes it"
+        )
+    if job.contained:
+        return f"make the container with --group-add {node.gid}" + (" or --cap-add DAC_OVERRIDE" * (job.uid == 0))
+    if not node.group or node.group.isdecimal():
+        return f"groupadd -g {node.gid} NAME; usermod -aG NAME {job.user}, then log in again"
+    return f"usermod -aG {node.group} {job.user}, then log in again"
+
+
+def _may_open(node: DeviceNode, job: Job) -> bool:
+    """For reading and writing, as the kernel decides: the owner's bits count for the owner even if they are fewer."""
+    if job.capabilities & _DAC_OVERRIDE:
+        return True
+    shift = 6 if job.uid == node.uid else 3 if node.gid in job.groups else 0
+    return node.mode >> shift & 0o6 == 0o6
+
+
+@host_check("HST111", "What the driver brings is there where jobs run", products=NPU, optional=("device_nodes",))
+def driver_is_there(here: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
+    """Why: a container has the device files, and not the driver's libraries and files beside them: npu-smi then says
+    "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
+    addresses. Docker makes an empty folder out of a file that was not there when it was bound.
+
+    By hand: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf   (where jobs
+    run)
+
+    Mend: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
+    """
+    name, install = here.host.name, device_nodes.install.value if device_nodes else None
+    paths = npu_files(install.path) if install and install.path else NPU_FILES
+    unread = [path for path in paths if path not in job.files or job.files[path].error]
+    if unread:
+        why = job.files[unread[0]].error if unread[0] in job.files else "not looked at"
+        yield here.unknown(f"{name}: {', '.join(unread)} could not be looked at where jobs run: {why}")
+    kinds = {path: job.files[path].kind for path in paths if path not in unread}
+    missing = [path for path, kind in kinds.items() if kind == "missing" and kinds.get(_parent(path)) != "missing"]
+    if _HCCN_CONF in missing:
+        missing.remove(_HCCN_CONF)  # on the host itself NPU104 speaks of it
+        if job.contained:
+            remedy = f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}"
+            yield here.warn(f"{name}: there is no {_HCCN_CONF} in the jobs' container", found="missing", remedy=remedy)
+    if missing:
+        binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
+        yield here.bad(
+            f"{name}: there is no {', no '.join(missing)} {_where(job)}", found="missing", expected="what the host has",
+            remedy=binds if job.contained else "is the driver installed?",
+        )  # fmt: skip
+    for path in (_INSTALL_INFO, _HCCN_CONF):
+        if kinds.get(path) == "folder":
+            yield here.bad(
+                f"{name}: {path} is a folder {_where(job)}", found="folder", expected="file",
+                cause="it was not on the host when the container was made" if job.contained else "",
+                remedy=f"remove it, put the file {path} there, and make the container anew",
+            )  # fmt: skip
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _where(job: Job) -> str:
+    return "in the jobs' container" if job.contained else "where jobs run"
+
+
+@host_check("HST115", "Data loaders have room in /dev/shm", severity=Outcome.WARN)
+def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
+    """Why: the processes of a data loader hand tensors over in /dev/shm. Docker gives a container 64 MiB, and the first
+    batch that does not fit ends a loader with "Bus error", hours into the job as well as at once.
+
+    By hand: df -h /dev/shm   (where jobs run)
+
+    Mend: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm; where it is
+    full: ls -l /dev/shm, and remove what nobody has open
+    """
+    size = limits.shm_bytes
+    if size < SHM_ENOUGH:
+        yield here.bad(
+            f"{here.host.name}: /dev/shm has {size >> 20} MiB where jobs run", expected="1 GiB or more",
+            found=f"{size} bytes", cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
+            remedy="docker run --shm-size=64g, or --ipc=host; elsewhere: mount -o remount,size=50% /dev/shm",
+        )  # fmt: skip
+    elif limits.shm and limits.shm.free < SHM_ENOUGH:
+        yield here.bad(
+            f"{here.host.name}: /dev/shm is full: {limits.shm.free >> 20} MiB of {size >> 20} are left",
+            expected="1 GiB or more", found=f"{limits.shm.free} bytes", remedy="ls -l /dev/shm; remove what nobody has "
+            "open",
+        )  # fmt: skip

@@ -1,0 +1,35 @@
+"""Checks of the identity of machines: none twice in the inventory, none a copy."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import All, cluster_check
+from preflight.facts.types import Os
+from preflight.model.finding import Finding
+
+
+@cluster_check("HST108", "Every host is a machine of its own")
+def own_machine(all_: All, os: Mapping[str, Os]) -> Iterator[Finding]:
+    """Why: a machine that stands in the inventory under two names is provisioned twice, at the same time, and a job
+    that counts on both has half of the devices that it thinks it has. Machines that were copied from one image share
+    their machine id: preflight tells them apart by name, but DHCP and journald do not.
+
+    By hand: cat /etc/machine-id; hostname   (on both hosts)
+
+    Mend: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
+    """
+    first: dict[str, str] = {}  # machine id → the host that has it
+    for name, seen in os.items():
+        if not seen.machine_id:
+            yield all_.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
+            continue
+        other = first.setdefault(seen.machine_id, name)
+        if other != name and os[other].hostname == seen.hostname:
+            yield all_.bad(
+                f"{name}: is the same machine as {other}: host name {seen.hostname}, machine id {seen.machine_id}",
+                host=name, peer=other, remedy="take one of the two names out of the inventory",
+            )  # fmt: skip
+        elif other != name:
+            yield all_.warn(
+                f"{name}: has the machine id of {other}, as copies of one image do", host=name, peer=other,
+                remedy="rm /etc/machine-id && systemd-machine-id-setup, then reboot",
+            )  # fmt: skip

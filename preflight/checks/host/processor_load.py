@@ -1,0 +1,76 @@
+"""Checks of other processes that keep a host's processors busy."""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.load import Busy, Load
+from preflight.facts.types import NpuSmi, Os
+from preflight.model.finding import Finding
+from preflight.rules.own_processes import Owner, owner, wait
+
+WARN = 0.5  # of the processors
+FAIL = 0.9  # not 1: what many threads use stays a little below all that there is, since the look itself uses some
+
+
+@host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi", "os"))
+def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
+    """Why: a rank whose host is busy with something else (a job that was left behind, a build, a scan) launches its
+    kernels and reads its data late, and every other rank waits for it, while all devices and links are well. Processes
+    that run or wait for a processor are counted for 0.3 s, for 1.5 s where they are many. That they want half of the
+    processors is a warning, all of them a failure. Where a job runs, or may run, all of them is a warning and half is
+    skipped, since its processes count, too.
+
+    By hand: top; cat /sys/fs/cgroup/cpu.max   (what a container has)
+
+    Mend: end what is left over, let it finish, or take the host out of jobs
+    """
+    share, name = load.wanted / load.available, here.host.name
+    if share < WARN:
+        return
+    may_be_a_job = _may_be_a_job(here, npu_smi)
+    if may_be_a_job and share < FAIL:
+        yield here.skip(f"{may_be_a_job}; {_wanted(load)}")
+        return
+    ours = [one.pid for one in load.busiest if owner(os, one.pid, one.name) is not Owner.JOB]
+    yield (here.bad if share >= FAIL and not may_be_a_job else here.warn)(
+        f"{name}: {_wanted(load)}{_who(load)}",
+        expected=f"less than {_number(WARN * load.available)}", found=_number(load.wanted), cause=may_be_a_job,
+        remedy=wait(name, ours[0]) if ours else f"on {name}: top; end what is left over, or wait for it",
+        evidence=tuple(map(_in_depth, load.busiest)),
+    )  # fmt: skip
+
+
+def _may_be_a_job(here: Here, npu_smi: NpuSmi | None) -> str:
+    """Why what was counted may be processes of a job that is meant to run; empty where it is none."""
+    if npu_smi and npu_smi.processes:
+        first = npu_smi.processes[0]
+        return f"a job runs on its devices ({first.name or 'a process'}, NPU114), and its processes count, too"
+    if npu_smi and npu_smi.processes_listed:
+        return ""
+    if here.cluster.product.is_npu:
+        return "it may be a job: npu-smi does not tell who uses the devices"
+    return "" if here.cluster.probe.idle else "it may be a job: nobody said that the host is idle ([probe] idle = true)"
+
+
+def _wanted(load: Load) -> str:
+    who = "another process wants" if load.others == 1 else f"{load.others or 'many'} other processes want"
+    return f"{who} {_number(load.wanted)} of {_available(load)}"
+
+
+def _available(load: Load) -> str:
+    if load.available < load.processors:
+        return f"the {_number(load.available)} processors that a limit leaves it"
+    return f"its {load.processors} processors" if load.processors > 1 else "its one processor"
+
+
+def _who(load: Load) -> str:
+    shown = ", ".join(f"{one.name} (pid {one.pid}{f', {one.user}' if one.user else ''})" for one in load.busiest)
+    return (f": {shown}" if shown else "") + (" …" if load.others > len(load.busiest) else "")
+
+
+def _in_depth(busy: Busy) -> str:
+    return f"{busy.name} (pid {busy.pid}) wants {busy.wanted:.0%} of a processor, and has {busy.used:.0%}"
+
+
+def _number(processors: float) -> str:
+    return f"{processors:.2g}" if processors < 1 else f"{processors:.1f}".removesuffix(".0")

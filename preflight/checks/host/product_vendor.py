@@ -1,0 +1,77 @@
+"""The kind of accelerators that hosts have, beside the product that the inventory names."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import NPU, All, cluster_check
+from preflight.facts.accelerators import Accelerators
+from preflight.facts.npu_smi import product_of
+from preflight.facts.quote import quote
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.rules.accelerator_kind import other_kind
+from preflight.rules.gpus import GPU
+
+_BY_PCI_ID = {"d801": Product.ATLAS_A1, "d802": Product.ATLAS_A2, "d803": Product.ATLAS_A3}
+_ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the chips)'
+
+
+@cluster_check("HST135", "Product", products=NPU | GPU, several=False, optional=("accelerators",))
+def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
+    """Why: the product decides what is collected and checked, and which ports and addresses are planned. With the
+    product of another vendor most checks have nothing to look at, and what is configured is of no use. Of NPUs of
+    another generation NPU126 speaks.
+
+    By hand: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
+
+    Mend: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
+    """
+    product = all_.cluster.product
+    hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # what they have, and the product → hosts
+    for host in all_.hosts:
+        seen = accelerators[host.name]
+        if seen is None:
+            yield all_.skip("the facts do not tell which accelerators the host has", host=host.name)
+        elif other_kind(product, seen):
+            hosts[_described(seen), _fitting(seen)].append(host.name)
+    fit = {host.name for host in all_.hosts if (seen := accelerators[host.name]) and _fits(product, seen)}
+    if len(hosts) == 1 and not fit:
+        ((described, line),) = hosts
+        yield all_.bad(
+            f"the product looks wrong: {_folded(hosts[described, line])}: {described}; the inventory says {product}",
+            host=None, expected=product.value, found=described, remedy=f"set {line} under [cluster] of the inventory",
+        )  # fmt: skip
+        return
+    for (described, line), names in hosts.items():
+        for name in names:
+            yield all_.bad(
+                f"{name}: the product looks wrong: {described}; the inventory says {product}", host=name,
+                expected=product.value, found=described, remedy=f"move {name} to an inventory with {line}",
+            )  # fmt: skip
+
+
+def _fits(product: Product, seen: Accelerators) -> bool:
+    return seen.has_npus if product.is_npu else seen.has_gpus
+
+
+def _described(seen: Accelerators) -> str:
+    if seen.has_gpus:
+        return f"{seen.gpus or seen.gpu_nodes} NVIDIA GPUs and no NPU"
+    names = Counter(seen.chips)
+    chips = f" ({', '.join(map(quote, sorted(names)))})" if names else ""
+    return f"{len(seen.chips) or len(seen.npus) or seen.npu_nodes} NPUs{chips} and no NVIDIA GPU"
+
+
+def _fitting(seen: Accelerators) -> str:
+    """Return the line of the inventory that fits."""
+    if seen.has_gpus:
+        return 'product = "nvidia"'
+    named = {product_of(chip) for chip in seen.chips} or {_BY_PCI_ID.get(id_) for id_ in seen.npus}
+    products = [product for product in named if product]
+    return f'product = "{products[0]}"' if len(products) == 1 else _ATLAS
+
+
+def _folded(hosts: list[str]) -> str:
+    from preflight.inventory import fold  # ClusterShell is slow to load
+
+    return fold(hosts)

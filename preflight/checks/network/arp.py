@@ -1,0 +1,107 @@
+"""Checks of ARP tables: each device address is answered by its device."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from preflight.checks.engine.registry import NPU, All, cluster_check
+from preflight.checks.shared.npu import untold
+from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.types import Hccn
+from preflight.model.finding import Finding
+
+_VIRTUAL_ROUTERS = ("00:00:5e:00:01:", "00:00:5e:00:02:")  # VRRP, RFC 5798; taken for EVPN's gateways, too
+
+
+@dataclass(frozen=True)
+class _Owner:
+    host: str
+    device: int
+    mac: str | None
+
+
+@cluster_check("NIC106", "Every address is answered by the device that has it", products=NPU, several=False)
+def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: a second machine with a device's address takes its packets, now and then: connections come up and break at
+    random. Duplicates among the cluster's devices are NPU102's; here it is a stranger, or a table that is out of date.
+    A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be meant so, and an address of nobody
+    here (a gateway) that has several MACs: warnings.
+
+    By hand: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g on the host that has the address
+
+    Mend: find the port of the MAC on the switch (display mac-address), and give its owner another address
+    """
+    for host in all_.hosts:
+        devices = nic[host.name].devices
+        yield from untold(all_, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
+    owners, seen = _owners(nic, hccn), _seen(nic)
+    switches = _switches(owners, seen)
+    for mac, addresses in switches.items():
+        yield all_.warn(
+            f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
+            host=None, expected="every device answers for itself", found=mac,
+            remedy=f"find {mac} on the switches; turn proxy ARP off there, if it is not meant so",
+        )  # fmt: skip
+    for address, macs in seen.items():
+        holders = owners.get(address, [])
+        for holder in holders if len(holders) == 1 else ():
+            for mac, seers in macs.items():
+                if holder.mac and mac != holder.mac and mac not in switches:
+                    yield all_.bad(
+                        f"{holder.host}: device {holder.device}: another one answers to its address {address}: {mac}",
+                        host=holder.host, device=holder.device, expected=holder.mac, found=f"{mac}, for {_some(seers)}",
+                        remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i "
+                        f"{holder.device} -send_arp -s enable 1 on {holder.host}",
+                    )  # fmt: skip
+        if not holders and len(macs) > 1:
+            each = "; ".join(f"{mac} for {_some(seers)}" for mac, seers in sorted(macs.items())[:4])
+            yield all_.warn(
+                f"{address} has {len(macs)} MACs: {each}", host=None, expected="one MAC for an address",
+                remedy=f"if {address} is not an address that several switches share, find out who else has it",
+            )  # fmt: skip
+
+
+def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, list[_Owner]]:
+    """By address. More than one owner is NPU102's matter."""
+    owners = defaultdict(list)
+    for host, seen in hccn.items():
+        macs = {device.index: device.mac.value for device in nic[host].devices}
+        for device in seen.devices:
+            if device.address.value:
+                mac = macs.get(device.index)
+                owners[device.address.value].append(_Owner(host, device.index, mac.lower() if mac else None))
+    return owners
+
+
+def _seen(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
+    """address → MAC → the devices ("node02/3") that have it so."""
+    seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for host, devices in nic.items():
+        for device in devices.devices:
+            for address, mac in _outward(device):
+                seen[address][mac].append(f"{host}/{device.index}")
+    return seen
+
+
+def _switches(
+    owners: Mapping[str, list[_Owner]], seen: Mapping[str, Mapping[str, list[str]]]
+) -> Mapping[str, list[str]]:
+    """MAC → the devices' addresses that it answers for, though it is no device's: of several devices, or the MAC of a
+    virtual router. A stranger with a device's address has one."""
+    own = {holder.mac for holders in owners.values() for holder in holders if holder.mac}
+    answered = defaultdict(list)
+    for address in sorted(owners.keys() & seen.keys()):
+        for mac in sorted(seen[address].keys() - own):
+            answered[mac].append(address)
+    return {mac: found for mac, found in answered.items() if len(found) > 1 or mac.startswith(_VIRTUAL_ROUTERS)}
+
+
+def _outward(device: NicDevice) -> Iterator[tuple[str, str]]:
+    """Complete entries of its own port (eth0 …); those of endXvY are the server's inner networks, alike everywhere."""
+    for entry in device.arp.value or ():
+        if entry.mac and entry.interface.startswith("eth"):
+            yield entry.address, entry.mac.lower()
+
+
+def _some(places: list[str]) -> str:
+    return ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")

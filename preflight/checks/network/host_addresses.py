@@ -1,0 +1,97 @@
+"""Checks of a host's own address: one on the host NIC, and names that resolve to it."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.types import Names, Network
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.nics.inventory_nic import named_by, routable
+
+_NAMED = 20  # names that one host's finding lists; without a name server every host misses all others
+# What container engines and hypervisors make; HCCL and NCCL take these last or never.
+_VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "tunl", "kube-", "cilium", "lxc")
+
+
+@host_check("HST103", "The host NIC is up and has exactly one routable IPv4 address")
+def one_address(here: Here, network: Network) -> Iterator[Finding]:
+    """Why: ranks tell each other one host address. With several to choose from, libraries take the lexically first
+    interface, which may be one that the other hosts cannot reach; the job then hangs until its connect timeout.
+
+    By hand: ip -4 -brief address show
+
+    Mend: name the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in), and in the job
+    (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
+    """
+    name, nic = here.host.name, here.host.nic
+    if nic is None:
+        usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and routable(i)]
+        found = ", ".join(f"{i.name} {a.ip}" for i in usable for a in routable(i))
+        if not usable:
+            yield here.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
+        elif sum(len(routable(interface)) for interface in usable) > 1:
+            yield here.warn(
+                f"{name}: several interfaces could be the host NIC: {found}", found=found, expected="one address",
+                remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
+            )  # fmt: skip
+        return
+    interfaces = named_by(nic, network)
+    if len(interfaces) != 1:
+        found = ", ".join(interface.name for interface in interfaces or network.interfaces)
+        count = "no interface" if not interfaces else "more than one interface"
+        yield here.bad(f"{name}: {count} is the inventory's nic {nic}; there are {found}", expected=nic, found=found)
+        return
+    interface, addresses = interfaces[0], routable(interfaces[0])
+    if not interface.up:
+        yield here.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
+    elif len(addresses) != 1:
+        found = ", ".join(str(address) for address in addresses) or "none"
+        yield here.bad(f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=found)
+
+
+@host_check("HST104", "The host name does not resolve to loopback")
+def own_name(here: Here, names: Names) -> Iterator[Finding]:
+    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer
+    writes 127.0.1.1 for it, and then every rank on another host connects to itself. Only a warning where the
+    inventory names the host NIC, since the job's environment then says the interface.
+
+    By hand: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
+
+    Mend: in /etc/hosts, give the host name the host NIC's address instead of 127.x
+    """
+    name = here.host.name
+    report = here.warn if here.host.nic else here.bad
+    loopback = [address for address in names.hostname if ip_address(address.partition("%")[0]).is_loopback]
+    remedy = f"in /etc/hosts on {name}, put {here.host.address} in front of the host name"
+    if loopback:
+        yield report(
+            f"{name}: its own name resolves to {', '.join(loopback)}", found=", ".join(loopback), remedy=remedy
+        )
+    elif not names.hostname:
+        yield report(f"{name}: its own name does not resolve", remedy=remedy)
+
+
+@host_check("HST105", "The cluster's host names resolve to the inventory's addresses", severity=Outcome.WARN)
+def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
+    """Why: MASTER_ADDR, host files and rank tables are often written with names. A stale line in one host's
+    /etc/hosts sends its ranks to another machine.
+
+    By hand: getent ahostsv4 NAME, on every host
+
+    Mend: the same lines in /etc/hosts everywhere, or names in DNS
+    """
+    found, own = names.cluster, here.host.name
+    planned = here.cluster.ipv4_hosts
+    others = [name for name, address in planned.items() if address not in found.get(name, ()) and name != own]
+    wrong = [
+        f"{name} is {', '.join(found.get(name, ())) or 'not known'} (inventory: {planned[name]})"
+        for name in others[:_NAMED]
+    ]
+    if len(others) > _NAMED:
+        wrong.append(f"and {len(others) - _NAMED} more")
+    if others:
+        yield here.bad(
+            f"{here.host.name}: {len(others)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
+            evidence=tuple(wrong), remedy="use addresses in the job, or correct /etc/hosts or DNS",
+        )  # fmt: skip

@@ -1,0 +1,152 @@
+"""The host NICs that jobs' libraries choose: ones that exist, and that the other hosts reach."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import EVERY, NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.chosen_nics import Library, judged
+from preflight.facts.firewall import Arrivals
+from preflight.facts.job import Job
+from preflight.facts.quote import quote
+from preflight.facts.types import Names, Network
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.nics import library_nics
+from preflight.rules.nics.hccl_nic import FIRST, NicChoice, choose
+
+_EXACTLY = "export {0}_SOCKET_IFNAME==NIC in the jobs' environment (the second = means: exactly this one)"
+HCCL, NCCL = (Library(name, _EXACTLY.format(name)) for name in ("HCCL", "NCCL"))
+GLOO = Library("gloo", "export GLOO_SOCKET_IFNAME=NIC in the jobs' environment")
+MPI = Library(
+    "Open MPI", "export OMPI_MCA_btl_tcp_if_include=NIC in the jobs' environment, or a network such as 10.1.0.0/24"
+)
+_ArrivalsOf = Mapping[str, Arrivals | None]
+
+
+@cluster_check("HST110", "HCCL chooses a host NIC that every other host reaches", products=NPU, several=False,
+               optional=("arrivals",))  # fmt: skip
+def reached(
+    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+) -> Iterator[Finding]:
+    """Why: the ranks meet on the host NICs (port 60000), and each host chooses its own: HCCL_IF_IP, else the NIC that
+    HCCL_SOCKET_IFNAME names, else the first by name that is not docker's. A storage NIC or a bridge whose name comes
+    first is enough for EI0015 after two minutes. Connections that were tried to the chosen address settle it;
+    otherwise networks and routes are compared.
+
+    By hand: env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'; ip -brief address show; ip route get ADDRESS-OF-THE-OTHER-HOST
+
+    Mend: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    """
+    chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in all_.hosts}
+    yield from judged(all_, HCCL, _not_alone(chosen), network, arrivals)
+
+
+@cluster_check("HST117", "NCCL chooses a host NIC that every other host reaches", products=frozenset({Product.NVIDIA}),
+               several=False, optional=("arrivals",))  # fmt: skip
+def reached_by_nccl(
+    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+) -> Iterator[Finding]:
+    """Why: every rank tells the others one address of its host NIC. NCCL_SOCKET_IFNAME is a list of beginnings: eth1
+    fits eth10, too; = before it means whole names, ^ all others. Where nothing fits, a job ends with "no socket
+    interface found"; ^docker alone lets the loopback in. Without it NCCL takes ib* first, then the first that is
+    neither docker's nor the loopback, which on one host may be a bridge that no other host reaches.
+
+    By hand: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show; NCCL_DEBUG=INFO says which
+    NIC it took
+
+    Mend: name the NIC in the jobs' environment: NCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    """
+    chosen = {
+        host.name: library_nics.nccl(
+            job[host.name].variables, network[host.name], job[host.name].nccl_files.get("NCCL_SOCKET_IFNAME", "")
+        )
+        for host in all_.hosts
+    }
+    yield from judged(all_, NCCL, _not_alone(chosen), network, arrivals)
+    for host in all_.hosts:
+        names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")
+        more = library_nics.more_than_meant(names, network[host.name])
+        if more:
+            word, others = more
+            yield all_.warn(
+                f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(others)} beside {word}: NCCL takes "
+                "names by their beginning, and spreads its traffic over all that fit",
+                host=host.name, expected=f"={word}", found=names, remedy=NCCL.remedy.replace("NIC", word, 1),
+            )  # fmt: skip
+
+
+@cluster_check("HST118", "gloo chooses a host NIC that every other host reaches", several=False, optional=("arrivals",))
+def reached_by_gloo(
+    all_: All,
+    job: Mapping[str, Job],
+    network: Mapping[str, Network],
+    names: Mapping[str, Names],
+    arrivals: _ArrivalsOf,
+) -> Iterator[Finding]:
+    """Why: groups of torch that work on the host (gloo) meet on an interface of GLOO_SOCKET_IFNAME: whole names between
+    commas, all of which must exist, so that a value made for NCCL or HCCL (a beginning, ^ or =) ends the job. Without
+    it they take the address of the host's own name; where jobs use NPUs, that is HST104's to judge.
+
+    By hand: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
+
+    Mend: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
+    """
+    chosen: dict[str, NicChoice | str] = {}
+    for host in all_.hosts:
+        choice = library_nics.gloo(job[host.name].variables, network[host.name], names[host.name].hostname)
+        by_itself = isinstance(choice, NicChoice) and choice.why == library_nics.BY_NAME
+        if choice is not None and not (by_itself and all_.cluster.product.is_npu):
+            chosen[host.name] = choice
+    yield from judged(all_, GLOO, chosen, network, arrivals)
+
+
+@cluster_check("HST119", "Open MPI is told a host NIC that every other host reaches", several=False,
+               optional=("arrivals",))  # fmt: skip
+def reached_by_mpi(
+    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+) -> Iterator[Finding]:
+    """Why: btl_tcp_if_include is a list of whole names and of networks; a name that a host does not have leaves it
+    without Open MPI's TCP, and the job says that processes cannot reach each other. It is read from
+    OMPI_MCA_btl_tcp_if_include, then from the user's file, then from that of the installation; what stands behind
+    `mpirun --mca` cannot be seen here. A network serves hosts whose NICs have different names.
+
+    By hand: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
+
+    Mend: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
+    """
+    found = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
+    yield from judged(all_, MPI, {name: choice for name, choice in found.items() if choice}, network, arrivals)
+
+
+@host_check("ENV111", "The libraries' variables lead to the same host NIC", products=EVERY, severity=Outcome.WARN)
+def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
+    """Why: HCCL, NCCL and gloo read their interface variables by different rules, so that one value may name two NICs:
+    eth is every NIC that begins so for HCCL and NCCL, and one of that name for gloo. A job whose groups of the devices
+    meet in one network and those of the hosts in another needs both, and fails in half of its steps if one is closed.
+
+    By hand: env | grep SOCKET_IFNAME; ip -brief address show
+
+    Mend: name one NIC to each in its own way: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
+    """
+    libraries = {"HCCL": choose(job.variables, network), "NCCL": library_nics.nccl(job.variables, network),
+                 "gloo": library_nics.gloo(job.variables, network, names.hostname)}  # fmt: skip
+    told = {
+        library: choice
+        for library, choice in libraries.items()
+        if isinstance(choice, NicChoice) and "_SOCKET_IFNAME" in choice.why
+    }
+    if len({choice.nic for choice in told.values()}) > 1:
+        nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in told.items())
+        yield here.bad(
+            f"{here.host.name}: {nics}", found=", ".join(choice.nic for choice in told.values()), expected="one NIC",
+            remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
+        )  # fmt: skip
+
+
+def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
+    """Without hosts on which nothing but the loopback is up, and nobody asked for it: HST103."""
+    return {
+        name: choice
+        for name, choice in chosen.items()
+        if not (isinstance(choice, NicChoice) and choice.address.ip.is_loopback and choice.why == FIRST)
+    }

@@ -1,0 +1,31 @@
+"""Checks of the listen queue of the first host, where all ranks of a job meet."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import All, cluster_check
+from preflight.facts.types import Sysctl
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+
+@cluster_check("HST114", "The first host can queue a connection of every rank", severity=Outcome.WARN)
+def backlog(all_: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
+    """Why: all ranks connect to rank 0 within a second or two. What its backlog cannot hold, the kernel drops without
+    a word; the others try again after 1, 2, 4 seconds, and the last of a large job are too late. The first host of the
+    inventory is taken for the one of rank 0.
+
+    By hand: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
+
+    Mend: net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then
+    sysctl --system
+    """
+    host, ranks = all_.hosts[0].name, all_.cluster.device_count
+    kept = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}
+    if not any(kept.values()):
+        yield all_.skip(f"{host}: neither {' nor '.join(kept)} is known")
+    for key, value in kept.items():
+        if 0 < value < ranks:
+            yield all_.bad(
+                f"{host}: {key} is {value}, and the cluster has {ranks} ranks", host=host, expected=f"at least {ranks}",
+                found=str(value), remedy=f"sysctl -w {key}=65535, and the same line in a file of /etc/sysctl.d",
+            )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Checks of NVIDIA GPUs: driver, health, NVLink and NVSwitch."""

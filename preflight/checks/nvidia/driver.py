@@ -1,0 +1,83 @@
+"""The NVIDIA driver: the same everywhere, and its libraries those of the module that is loaded."""
+
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.shared.majority import odd_ones
+from preflight.checks.versions.equal_versions import differing
+from preflight.facts.nvidia import Nvidia
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.gpus import GPU, gpus
+
+
+@cluster_check("GPU119", "The NVIDIA driver is the same everywhere", products=GPU)
+def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: the driver decides which CUDA a job may use and how NCCL reaches memory of GPUs; where releases differ, one
+    host says "invalid usage" or falls back to slower ways, and the others wait. Of the same release the open and the
+    proprietary kernel module work together; that they differ is a warning.
+
+    By hand: cat /proc/driver/nvidia/version
+
+    Mend: install the same release and kind of module on every host, and reboot
+    """
+    versions = {name: seen.module.version if seen.module else None for name, seen in nvidia.items()}
+    yield from differing(all_, "the NVIDIA driver", versions)
+    for version in dict.fromkeys(versions.values()):
+        kinds = {
+            name: "open" if seen.module.is_open else "proprietary"
+            for name, seen in nvidia.items() if seen.module and seen.module.version == version
+        }  # fmt: skip
+        for odd in odd_ones(kinds):
+            yield all_.warn(
+                f"{odd.host}: the kernel module of the NVIDIA driver is the {odd.value} one, but the {odd.usual} one "
+                f"on {odd.elsewhere}", host=odd.host, peer=odd.others[0], expected="the same everywhere",
+                found=odd.value, remedy=f"install one kind of module, open or proprietary, of {version} on every host",
+            )  # fmt: skip
+
+
+@cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
+def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: releases of the VBIOS differ in limits of power and clocks, and in what they mend. A GPU that was exchanged
+    often comes with another one. Compared among hosts whose GPUs have one name.
+
+    By hand: nvidia-smi -q | grep VBIOS
+
+    Mend: update the firmware of the server's GPU board, with the vendor's tool
+    """
+    models: dict[tuple[str, ...], dict[str, str | None]] = {}
+    for name, seen in nvidia.items():
+        found = gpus(seen)
+        releases = sorted({gpu.vbios for gpu in found if gpu.vbios})
+        if releases:
+            model = tuple(sorted({gpu.product or "" for gpu in found}))
+            models.setdefault(model, {})[name] = " and ".join(releases)
+        elif found:
+            yield all_.skip("nvidia-smi told no VBIOS", host=name)
+    for same in models.values():
+        yield from differing(all_, "the GPUs' VBIOS", same)
+
+
+@host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
+def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: an update in the background puts new libraries beside the module that is still loaded. From then on every
+    new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on. Where
+    nvidia-smi answers, it found its library in another place, and what lies here is a warning: CUDA may still take it.
+
+    By hand: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+
+    Mend: reboot; or end all jobs and load the nvidia modules anew; keep the driver's packages from updating themselves
+    """
+    if nvidia.module is None:
+        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+    elif not nvidia.libraries:
+        yield here.skip("the driver's libraries are in no usual place")
+    elif nvidia.module.version not in nvidia.libraries:
+        answers = nvidia.gpus.value is not None
+        speak = here.warn if answers else here.bad
+        yield speak(
+            f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
+            f"{', '.join(nvidia.libraries)}", expected=nvidia.module.version, found=", ".join(nvidia.libraries),
+            remedy="remove the libraries that no driver uses, or reboot if the driver was updated" if answers
+            else f"reboot {here.host.name}, or load its nvidia modules anew",
+        )  # fmt: skip

@@ -1,0 +1,182 @@
+"""Checks of GPU health: memory errors, pending resets, slowdowns and Xids of the driver."""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import Here, host_check
+from preflight.checks.shared.gpu import silent
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_logs.kernel import Xid
+from preflight.facts.nvidia_smi.gpu import Gpu
+from preflight.model.finding import Finding
+from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, line, numbered
+
+_SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown")  # the cause first; the last may be of others
+_SLOW_BY_HEAT = "SW Thermal Slowdown"
+_URGENT = ("reset the GPU", "reboot the host", "check the hardware")
+_NONE_NEEDED = ("nothing", "restart the job")
+_RECOVERY = 154  # the Xid whose text says what the GPU needs by now
+
+
+@host_check("GPU103", "No GPU's memory has errors that could not be corrected", products=GPU)
+def memory_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: such an error ends the program that reads the place, sooner or later the next one, too. Counted since the
+    driver was loaded or the GPU reset, so that what was mended is not accused. Errors of the SRAM beyond the
+    driver's own threshold mean that the GPU is to be replaced.
+
+    By hand: nvidia-smi -q -d ECC,ROW_REMAPPER
+
+    Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0; if they come again, or beyond the threshold: another GPU
+    """
+    yield from silent(here, here.host, nvidia)
+    for index, gpu in numbered(nvidia):
+        counts = gpu.ecc.volatile
+        errors = {"DRAM": counts.dram_uncorrected, "SRAM": counts.sram_uncorrected, "memory": counts.double_bit}
+        told = ", ".join(f"{count} in {where}" for where, count in errors.items() if count)
+        name = called(here.host, index, gpu)
+        if told:
+            yield here.bad(
+                f"{name}: errors that could not be corrected: {told}", device=index, expected="0", found=told,
+                remedy=f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}",
+            )  # fmt: skip
+        if gpu.ecc.sram_threshold_exceeded:
+            yield here.bad(
+                f"{name}: its SRAM has had more errors than the driver's threshold allows", device=index,
+                expected="SRAM Threshold Exceeded: No", found="Yes", remedy="have the GPU replaced",
+            )  # fmt: skip
+
+
+@host_check("GPU104", "No GPU waits for a reset or a replacement", products=GPU)
+def waits(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: a bad page or row of memory that is to be taken out of use is so from the next reset on; until then
+    programs still get it (Xid 63 before, 94 or 95 after). A GPU without spare rows stays broken.
+
+    By hand: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
+
+    Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot; where the remapping failed: replace the GPU
+    """
+    yield from silent(here, here.host, nvidia)
+    for index, gpu in numbered(nvidia):
+        name = called(here.host, index, gpu)
+        if gpu.remapped_rows.failed:
+            yield here.bad(
+                f"{name}: a bad row of its memory could not be remapped", device=index,
+                expected="Remapping Failure Occurred: No", found="Yes", remedy="have the GPU replaced",
+            )  # fmt: skip
+        elif reason := _pending(gpu):
+            yield here.bad(f"{name}: {reason}", device=index, expected="nothing pending", found="pending",
+                           remedy=_reset(here, gpu))  # fmt: skip
+        elif reason := _pending_of_new_drivers(gpu):
+            yield here.warn(f"{name}: {reason} (format unconfirmed)", device=index, expected="nothing pending",
+                            found="pending", remedy=_reset(here, gpu))  # fmt: skip
+
+
+def _reset(here: Here, gpu: Gpu) -> str:
+    return f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}, or reboot it"
+
+
+def _pending(gpu: Gpu) -> str:
+    """What a reset is waited for with; of several the one that names a cause."""
+    if gpu.remapped_rows.pending:
+        return "a bad row of its memory is remapped at the next reset"
+    if gpu.retired_pages.pending:
+        return "a bad page of its memory is retired at the next reset"
+    if gpu.reset_required or gpu.drain_and_reset_recommended:
+        return "the driver asks for a reset"
+    return ""
+
+
+def _pending_of_new_drivers(gpu: Gpu) -> str:
+    """The same in words of drivers from 570 on, which no capture has."""
+    if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
+        return "a part of it is repaired at the next reset"
+    if gpu.recovery_action not in (None, "None"):
+        return f"the driver asks for: {gpu.recovery_action}"
+    return ""
+
+
+@host_check("GPU105", "No GPU is slowed down by heat or power", products=GPU)
+def slowed(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: a GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. That an
+    idle GPU has low clocks (Idle), or one at its power limit (SW Power Cap), is no fault.
+
+    By hand: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
+
+    Mend: fans, air flow, power supplies and cables of the server; the BMC's log says which
+    """
+    yield from silent(here, here.host, nvidia)
+    for index, gpu in numbered(nvidia):
+        reasons = gpu.slowed_by or ()
+        reason = next((reason for reason in _SLOW if reason in reasons), "")
+        heat = f", at {gpu.temperature} °C" if gpu.temperature is not None else ""
+        remedy = f"cooling and power supplies of {here.host.name}: read the BMC's log"
+        if reason:
+            yield here.bad(f"{called(here.host, index, gpu)}: slowed down: {reason}{heat}", device=index,
+                           expected="Not Active", found=reason, remedy=remedy)  # fmt: skip
+        elif _SLOW_BY_HEAT in reasons:
+            yield here.warn(f"{called(here.host, index, gpu)}: slowed down: {_SLOW_BY_HEAT}{heat}", device=index,
+                            expected="Not Active", found=_SLOW_BY_HEAT, remedy=remedy)  # fmt: skip
+
+
+@host_check("GPU107", "No GPU needs help after an Xid", products=GPU)
+def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: an Xid is an error that the driver reports of a GPU; NVIDIA's catalogue says which of them ask for a reset,
+    a reboot or other hardware. Those that only ended a job, or inform, are no fault here. Counted since the driver was
+    loaded; whether a GPU was reset since, the log tells only where the driver writes Xid 154 (new drivers).
+
+    By hand: dmesg | grep -e 'NVRM: Xid'; journalctl -k -b -g 'NVRM: Xid'
+
+    Mend: what the finding asks for; where that was done already: a waiver until the next reboot
+    """
+    if nvidia.module is None:
+        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+        return
+    if nvidia.log.value is None:
+        yield here.unknown(f"{here.host.name}: {nvidia.log.error}", remedy="look as root, on the host itself")
+        return
+    log = nvidia.log.value
+    if log.since == "unknown":
+        yield here.warn(
+            f"{here.host.name}: the kernel log does not reach back to the boot: an older Xid would not be seen",
+            remedy="let journald keep the kernel's messages (journalctl -k -b)",
+        )
+    if log.lines.unread:
+        yield here.unknown(f"{here.host.name}: {log.lines.unread[0].error}", remedy="read dmesg | grep Xid")
+    places = {gpu.bus: (index, gpu) for index, gpu in numbered(nvidia)}
+    lost = gone(nvidia)
+    for xid in log.lines.xids:
+        if xid.action in _NONE_NEEDED or _settled(xid, log.lines.xids) or (xid.code == OFF_THE_BUS and xid.bus in lost):
+            continue
+        place = places.get(xid.bus)
+        well = place is not None and place[1].recovery_action == "None"
+        speak = here.bad if xid.action in _URGENT and not well else here.warn
+        name = called(here.host, *place) if place else f"{here.host.name}: GPU at {xid.bus}"
+        yield speak(
+            f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{_times(xid)}",
+            device=place[0] if place else None, expected="no Xid", found=f"Xid {xid.code}",
+            remedy="none: the driver says that the GPU needs nothing any more" if well
+            else f"{xid.action}; if that was done since, the log does not tell" if xid.action in _URGENT
+            else f"look Xid {xid.code} up in NVIDIA's catalogue",
+            evidence=(line(xid),),
+        )  # fmt: skip
+
+
+def _times(xid: Xid) -> str:
+    return f", {xid.count} times" if xid.count > 1 else ""
+
+
+def _settled(xid: Xid, all_: tuple[Xid, ...]) -> bool:
+    """Whether the driver said afterwards, by Xid 154, that the GPU needs nothing any more."""
+    return any(
+        other.code == _RECOVERY and other.bus == xid.bus and other.action == "nothing" and _not_before(other, xid)
+        for other in all_
+    )
+
+
+def _not_before(one: Xid, other: Xid) -> bool:
+    """By the times of their last lines, which are of one log and so of one kind; False where there are none."""
+    if not one.last or not other.last:
+        return False
+    try:
+        return float(one.last) >= float(other.last)
+    except ValueError:
+        return one.last >= other.last

@@ -1,0 +1,97 @@
+"""Checks of the error counters of NVLinks."""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.nvidia_smi.nvlink_errors import LinkErrors, NvLinkErrors
+from preflight.facts.nvidia_smi.trouble import lacks
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.rules.gpus import GPU, gpus
+
+_NOT_ASKED = "was not asked"  # the collector's words
+Place = tuple[int, int]  # GPU and link
+
+
+@host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
+def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: a link that sends packets again, or is trained anew, is slow from time to time, and often the one that goes
+    down next. A healthy link counts nothing since the driver was loaded. Only a warning: the format is known from what
+    users posted, not from a capture. A link of which no counter is known is unknown. Not asked where the kernel log has
+    to be read from journald.
+
+    By hand: nvidia-smi nvlink -e
+
+    Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
+    the bridge between the GPUs
+    """
+    said = nvidia.nvlink_errors
+    if said.value is None:
+        yield _silent(here, nvidia)
+        return
+    if said.value.unread:
+        yield here.unknown(f"{here.host.name}: {said.value.unread[0].error}")
+    else:
+        yield from _uncounted(here, nvidia, said.value)
+    for gpu in said.value.gpus:
+        bad = {link.number: words for link in gpu.links if (words := _counted(link))}
+        if bad:
+            first = next(iter(bad))
+            more = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
+            yield here.bad(
+                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}", device=gpu.index,
+                expected="no errors", found=bad[first],
+                evidence=tuple(f"link {number}: {words}" for number, words in bad.items()),
+                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
+                "together, then look at the board",
+            )  # fmt: skip
+
+
+def _silent(here: Here, nvidia: Nvidia) -> Finding:
+    """Of a host that told nothing: unknown where it had something to tell, and was asked."""
+    error = nvidia.nvlink_errors.error
+    answers = nvidia.gpus.value is not None  # else GPU101 says so
+    up = bool(nvidia.nvlinks.error) or bool(_up(nvidia))
+    missed = answers and up and _NOT_ASKED not in error and not lacks(error)
+    return here.finding(
+        Outcome.UNKNOWN if missed else Outcome.SKIP,
+        f"{here.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}", host=here.host.name,
+    )  # fmt: skip
+
+
+def _uncounted(here: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Finding]:
+    """Links that are up, or listed where nobody knows which are up, and of which no counter has a value. Where the
+    driver says N/A of all of them, it does not count."""
+    told = {(gpu.index, link.number): bool(_counts(link)) for gpu in said.gpus for link in gpu.links}
+    places = sorted(_up(nvidia) or told)
+    silent = [place for place in places if not told.get(place)]
+    if not places:
+        yield here.skip(f"{here.host.name}: nvidia-smi tells of no NVLink that is up")
+    elif silent:
+        does_not_count = silent == places and set(places) <= set(told)
+        (index, number), *rest = silent
+        more = f", and of {len(rest)} more" if rest else ""
+        yield here.finding(
+            Outcome.SKIP if does_not_count else Outcome.UNKNOWN,
+            f"{here.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{more}",
+            host=here.host.name,
+        )  # fmt: skip
+
+
+def _up(nvidia: Nvidia) -> set[Place]:
+    """Without those of GPUs in MIG mode, of which GPU115 expects none."""
+    cut = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
+    told = nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
+    return {(gpu.index, link.number) for gpu in told if gpu.uuid not in cut for link in gpu.links if link.speed}
+
+
+def _counts(link: LinkErrors) -> dict[str, int]:
+    """What is told, by its name in a sentence."""
+    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc, **link.others}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _counted(link: LinkErrors) -> str:
+    """`3 replays, 1 recoveries`; "": nothing."""
+    return ", ".join(f"{count} {name}" for name, count in _counts(link).items() if count)

@@ -1,0 +1,1 @@
+"""Checks of the ports that jobs bind."""

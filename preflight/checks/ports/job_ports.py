@@ -1,0 +1,230 @@
+"""Ports that a job binds explicitly: reserved now, reserved at boot, free."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.quote import quote
+from preflight.facts.sysctl import OWN_FILE
+from preflight.facts.types import Os, Socket, Sockets, Sysctl
+from preflight.model.change import Area, Change, Kind
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.model.ports import PortSet
+from preflight.rules.own_processes import Owner, end, owner, wait
+from preflight.rules.sysctl.load_order import LONGEST, LoadPath
+from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unread, unreadable, winner
+
+# Nobody holds the port any more; the kernel keeps the connection for a minute so that late packets find it.
+_DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
+
+
+def said(ports: PortSet, how: str) -> str:
+    """`port 29500 is free`, `ports 29500,60000-60031 are free`."""
+    return f"port {ports} is {how}" if len(ports) == 1 else f"ports {ports} are {how}"
+
+
+@host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
+def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: an outgoing connection of any program may be given port 60005 as its source port, and the job that wants
+    to listen there a second later fails to bind. Reserving keeps automatic port assignment away from a range and
+    costs nothing else; an explicit bind still works. What is already reserved stays reserved.
+
+    By hand: sysctl net.ipv4.ip_local_reserved_ports
+
+    Mend: preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
+    the whole list, so the old value has to be part of it). In a container: docker run --sysctl KEY=VALUE, in a pod
+    securityContext.sysctls, and with the host's network on the host itself
+    """
+    before = sysctl.reserved_ports.strip()
+    reserved = PortSet.parse(before)
+    missing = here.cluster.ports - reserved
+    united = reserved | here.cluster.ports
+    if missing and sysctl.read_only:
+        yield here.unknown(
+            f"{here.host.name}: {said(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as in a "
+            "container: nothing can be set from inside",
+            expected=str(here.cluster.ports), found=before or "nothing reserved",
+            remedy=f"docker run --sysctl {KEY}={united}; a pod: securityContext.sysctls; with the host's network: "
+            "preflight configure-ports for the host itself",
+        )  # fmt: skip
+    elif missing and len(str(united)) > LONGEST:
+        yield _too_long(here, united)
+    elif missing:
+        yield here.bad(
+            f"{here.host.name}: {said(missing, 'not reserved')}",
+            expected=str(here.cluster.ports), found=before or "nothing reserved",
+            remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
+            change=Change(here.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), here.check.id),
+        )  # fmt: skip
+
+
+@host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too", configures=Area.PORTS)
+def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: a value set by hand is gone after a reboot. What stands in files depends on who loads them: the boot knows
+    the folders of sysctl.d(5), sysctl --system reads /etc/sysctl.conf after them, sysctl -p reads that file alone, and
+    tuned sets a value of its own; a short list that is read last undoes all others. Every file that sets the key
+    therefore gets the same united set: what the files say, what is reserved now, and what the inventory wants.
+
+    By hand: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d
+    /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
+
+    Mend: preflight configure-ports, or edit the files found; none is found: write /etc/sysctl.d/90-preflight.conf
+    """
+    if sysctl.read_only:
+        yield here.skip(f"/proc/sys of {here.host.name} is read-only: no file that is seen there decides (PRT101)")
+        return
+    wanted = here.cluster.ports
+    unknown = unread(sysctl)
+    for path, error in unknown:
+        yield here.unknown(
+            f"{here.host.name}: it is not known what {path} reserves at boot: {error}; no file is changed"
+        )
+    odd = [] if unknown else unreadable(sysctl)
+    for path, value in odd:
+        yield here.bad(
+            f"{here.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
+            "refuses: no file is changed",
+            expected="a list like 8080,60000-60031", found=quote(value),
+            remedy=f"correct that line of {path}, then: preflight configure-ports",
+        )  # fmt: skip
+    if unknown or odd:
+        return
+    mending = repair(sysctl, wanted)
+    if len(str(mending.united)) > LONGEST:
+        yield _too_long(here, mending.united)
+        return
+    yield from (_file(here, mending, edit) for edit in mending.edits)
+    deciding: dict[tuple[str, str], list[LoadPath]] = {}
+    for way in mending.left:
+        deciding.setdefault(_decides(way, sysctl, mending.united), []).append(way)
+    for (path, remedy), ways in deciding.items():
+        yield here.bad(
+            f"{here.host.name}: after {_any(ways)} {said(mending.left[ways[0]], 'not reserved')}, and no file "
+            f"that preflight may write changes that: {path} decides",
+            expected=str(wanted), found=path, remedy=remedy,
+        )  # fmt: skip
+
+
+def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
+    """A file that has to change; a warning where another one makes good what it lacks."""
+    change = Change(here.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, here.check.id)
+    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {mending.united}"
+    if not mending.short:
+        text = f"{here.host.name}: {edit.path} {edit.found}, which only a file that is read later makes good"
+        return here.warn(text, expected=str(mending.united), found=edit.found, remedy=remedy, change=change)
+    missing = PortSet.of(part for ports in mending.short.values() for part in ports.ranges)
+    return here.bad(
+        f"{here.host.name}: after {_any(mending.short)} {said(missing, 'not reserved')}: {edit.path} {edit.found}",
+        expected=str(here.cluster.ports), found=edit.found, remedy=remedy, change=change,
+    )  # fmt: skip
+
+
+def _any(ways: Iterable[LoadPath]) -> str:
+    """`a reboot, sysctl --system or sysctl -p`."""
+    *others, last = ways
+    return f"{', '.join(others)} or {last}" if others else str(last)
+
+
+def _decides(way: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
+    """What sets the key last, in a way of loading that cannot be mended; and what a person can do."""
+    tuned, file = sysctl.tuned, winner(way, sysctl)
+    if way is LoadPath.TUNED and tuned and not tuned.reapply:
+        how = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
+        return tuned.source, how
+    if file is None:
+        return OWN_FILE, f"somebody made {OWN_FILE} a link: remove it, then run preflight configure-ports again"
+    how = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
+    return file.path, how
+
+
+def _too_long(here: Here, ports: PortSet) -> Finding:
+    return here.bad(
+        f"{here.host.name}: the ports to reserve, with those reserved already, make a list of {len(str(ports))} "
+        f"characters, and the kernel takes {LONGEST} in one write: nothing is changed",
+        expected=f"at most {LONGEST} characters", found=f"{len(ports.ranges)} ranges",
+        remedy="let the jobs use fewer and larger ranges, or take out of the files what nobody needs any more",
+    )  # fmt: skip
+
+
+@host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
+def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
+    """Why: a job that finds one of its ports taken fails to bind, often on one host only, and the other hosts wait
+    for it. A listener is easy to see; an outgoing connection that happens to use the port as its own end blocks a
+    bind just as well, and no list of listeners shows it. Connections that are only waiting to be forgotten
+    (TIME-WAIT) are a warning: they block programs that bind without SO_REUSEADDR. So is a port of another preflight
+    run, which ends with it; those of this run are passed over.
+
+    By hand: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
+
+    Mend: stop the process that is named, or move the job to other ports
+    """
+    dead: dict[str, list[str]] = defaultdict(list)  # port → its connections; a job leaves many behind
+    of_other_run: set[str] = set()  # ports that are told; a store has a connection of each rank
+    for socket in sockets.on_job_ports:
+        holder = owner(os, socket.pid, socket.process)
+        if socket.local_port not in here.cluster.ports or holder is Owner.THIS_RUN:
+            continue
+        who = _who(socket)
+        port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
+        if socket.state in _DEAD:
+            dead[port].append(who)
+        elif holder is Owner.OTHER_RUN and port in of_other_run:
+            continue
+        elif holder is Owner.OTHER_RUN:
+            of_other_run.add(port)
+            yield here.warn(
+                f"{here.host.name}: {port} is taken by another preflight run: {who}", expected="free", found=who,
+                remedy=wait(here.host.name, socket.pid),
+            )  # fmt: skip
+        elif socket.state == "LISTEN":
+            yield here.bad(
+                f"{here.host.name}: {port} is taken by {who}", expected="free", found=who,
+                remedy=end(here.host.name, socket.pid, "stop its service") if socket.pid
+                else f"on {here.host.name}, as root: ss -tlnp",
+            )  # fmt: skip
+        else:
+            yield here.bad(
+                f"{here.host.name}: {port} is the local end of a connection ({who})",
+                expected="free", found=who, cause="it blocks a bind, and no list of listeners shows it",
+                remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
+                + "; reserve the ports so that it does not happen again (PRT101)",
+            )  # fmt: skip
+    for port, (first, *more) in dead.items():
+        found = f"{first} and {len(more)} more" if more else first
+        yield here.warn(
+            f"{here.host.name}: {port} is still held by {'finished connections' if more else 'a finished connection'} "
+            f"({found})",
+            found=found, remedy=f"wait a minute, then on {here.host.name}: ss -tan",
+        )  # fmt: skip
+
+
+def _who(socket: Socket) -> str:
+    process = f"{socket.process or 'a process'} (pid {socket.pid})" if socket.pid else socket.process or ""
+    if socket.state == "LISTEN":
+        return process or "a process that this user may not see"
+    return f"{socket.state} to {socket.remote_address}:{socket.remote_port}" + (f", {process}" if process else "")
+
+
+@host_check(
+    "PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN, configures=Area.PORTS
+)
+def enough_left(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: outgoing connections, and listeners of gloo and NCCL, get their ports from ip_local_port_range without what
+    is reserved. Where that is most of the range, a busy host runs out: connect says EADDRNOTAVAIL, bind EADDRINUSE.
+
+    By hand: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+
+    Mend: move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range:
+    sysctl -w net.ipv4.ip_local_port_range="20000 60999"
+    """
+    low, high = sysctl.local_port_range
+    whole = PortSet.of([sysctl.local_port_range])
+    left = len(whole - (PortSet.parse(sysctl.reserved_ports) | here.cluster.ports))
+    if left * 2 < len(whole):
+        yield here.bad(
+            f"{here.host.name}: with the job's ports reserved, {left} of the {len(whole)} ports of {low}-{high} are "
+            "left for outgoing connections",
+            expected=f"at least {(len(whole) + 1) // 2}", found=str(left),
+            remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Checks of what the probe's tests observed."""

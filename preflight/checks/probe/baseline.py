@@ -1,0 +1,84 @@
+"""Checks of the probe's figures against the saved baseline (`preflight baseline`)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from preflight.checks.engine.registry import All, cluster_check
+from preflight.checks.shared.bandwidth_findings import Judged, spoken
+from preflight.model.figures import (
+    LIMITS,
+    Baseline,
+    Comparison,
+    comparable,
+    compare,
+    figures,
+    shape,
+    shown_GBps,
+    strangers,
+)
+from preflight.model.finding import Finding
+from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
+
+
+@cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
+def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
+    """Why: what is equally slow everywhere shows in no comparison among peers: a switch with another configuration, a
+    new driver, a job beside the probe. Each bandwidth, at the largest size that both have, is compared with that of the
+    same operation over the same ranks in the saved run: a warning below 93 % and a failure below 80 % for pairs and
+    hosts, below 90 % and 75 % for rails and all devices. A pair that is slow among its peers, and what it slows, is
+    left to PRB103. A baseline over other hosts, scopes or sizes than were asked for is no measure.
+
+    By hand: preflight baseline compare
+
+    Mend: look at what has changed since the baseline was saved; where the figures of now are the right ones: preflight
+    baseline save
+    """
+    slow = {_places(seen.test) for seen in observations if seen.test.outcome is TestOutcome.SLOW}
+    now = figures(seen.test for seen in observations if not any(pair <= _places(seen.test) for pair in slow))
+    compared = compare(baseline, now)
+    if not comparable(now):
+        yield all_.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
+        return
+    other = strangers(baseline, now) if compared else [*LIMITS]
+    due = _due(baseline, [seen.test for seen in observations], {host.name for host in all_.hosts})
+    if missing := [scope for scope in other if scope in due]:
+        yield all_.unknown(
+            f"run {baseline.run}, the baseline, has figures of {', '.join(missing)} that this one lacks: it measured "
+            "fewer ranks, or not those sizes",
+            host=None, remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
+        )  # fmt: skip
+    elif other:
+        of = f" of {', '.join(other)}" if compared else ""
+        yield all_.skip(
+            f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
+            f"figures{of} are no measure"
+        )
+    yield from spoken(
+        all_, map(_judged, compared), "something has changed since the baseline was saved",
+        "preflight history lists what was done since; preflight baseline compare shows all figures",
+    )  # fmt: skip
+
+
+def _due(baseline: Baseline, tests: list[TestResult], hosts: set[str]) -> set[Scope]:
+    """The scopes of which the baseline has a figure that this run, too, was to measure: its tests hold it, or would if
+    no host or device had been lost. `hosts`: those that were looked at."""
+    asked = {shape(test) for test in tests}
+    number = len(hosts | {member.host for test in tests for member in test.members})
+    return {
+        was.shape.scope
+        for was in comparable(baseline.figures)
+        for one in asked
+        if was.shape.hosts in (one.hosts, number)
+        and replace(one, hosts=was.shape.hosts, ranks=was.shape.ranks) == was.shape
+    }
+
+
+def _places(test: TestResult) -> frozenset[str]:
+    return frozenset(member.place for member in test.members)
+
+
+def _judged(comparison: Comparison) -> Judged:
+    was, now = comparison.was, comparison.now
+    least = LIMITS[now.shape.scope][0]
+    against = f"the baseline's {shown_GBps(was.busbw)} GB/s"
+    return Judged(now.shape, now.busbw, comparison.share, comparison.outcome, least, against)

@@ -1,0 +1,89 @@
+"""Checks of processor speed: every host's processors are as fast as those of the others."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks.engine.registry import All, cluster_check
+from preflight.checks.shared.culprit_findings import command
+from preflight.model.finding import Finding
+from preflight.model.measure import Culprit, Observation, Scope
+from preflight.model.peers import FEWEST, usual
+
+OP = "processor"
+WARN, WARN_FAR = 1 / 1.5, 3.0  # of the median rank, and spreads from it
+FAIL, FAIL_FAR = 1 / 2, 5.0
+
+
+@cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
+def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: a host whose processors belong to somebody else (a job that was left behind, a container with a share of
+    them, a throttled clock) feeds its devices late, and the whole job waits for it, while its devices and links are
+    well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
+    times slower is a warning, twice as slow a failure, more where ranks differ from each other or from themselves.
+
+    By hand: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
+
+    Mend: end what uses them, lift the limit, or take the host out of jobs
+    """
+    done = [seen for seen in observations if seen.test.op == OP]
+    for host in sorted({seen.test.members[0].host for seen in done if seen.test.wrong_values}):
+        own = [seen for seen in done if seen.test.members[0].host == host]
+        wrong = [seen for seen in own if seen.test.wrong_values]
+        yield all_.bad(
+            f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values", host=host,
+            expected="0 wrong values", found=f"{sum(seen.test.wrong_values for seen in wrong)} wrong values",
+            evidence=tuple(seen.ranks[0].first_wrong[:120] for seen in wrong),
+            remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
+            culprit=Culprit("host", (host,), tuple(seen.test.id for seen in wrong), "processors compute wrongly"),
+        )  # fmt: skip
+    ranks, steady = _ranks(done)
+    peers = usual(list(ranks.values()))
+    if peers is None:
+        planned = {seen.test.members[0].place for seen in done}
+        if len(planned) < FEWEST:
+            yield all_.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
+        else:
+            yield all_.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
+        return
+    calm = peers.median * steady
+    for host, speed in sorted(_hosts(ranks).items()):
+        if speed >= min(calm, peers.limit(WARN, WARN_FAR)):
+            continue
+        far = speed < min(calm, peers.limit(FAIL, FAIL_FAR))
+        ids = tuple(seen.test.id for seen in done if seen.test.members[0].host == host)
+        yield (all_.bad if far else all_.warn)(
+            f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
+            f"has {_gflops(peers.median)}",
+            host=host, expected=f"{WARN:.0%} of the median or more", found=f"{speed / peers.median:.0%}",
+            cause="another job, a limit on what it may use, or a low clock",
+            remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
+            + command(all_, [host], Scope.DEVICE),
+            culprit=Culprit("host", (host,), ids, "processors slow or busy") if far else None,
+        )  # fmt: skip
+
+
+def _ranks(done: Sequence[Observation]) -> tuple[Mapping[str, float], float]:
+    """Device → TFLOP/s of its rank, the better of its measurements, since disturbance only ever makes one slower. And
+    how far a rank differs from itself: the median of worse / better."""
+    measured: dict[str, list[float]] = defaultdict(list)
+    for seen in done:
+        if seen.test.tflops:
+            measured[seen.test.members[0].place].append(seen.test.tflops)
+    from statistics import median  # its import costs more than listing all checks
+
+    unrest = [min(speeds) / max(speeds) for speeds in measured.values()]
+    return {place: max(speeds) for place, speeds in measured.items()}, median(unrest) if unrest else 1.0
+
+
+def _hosts(ranks: Mapping[str, float]) -> dict[str, float]:
+    """The median of each host's ranks."""
+    of_host: dict[str, list[float]] = defaultdict(list)
+    for place, speed in ranks.items():
+        of_host[place.partition("/")[0]].append(speed)
+    from statistics import median
+
+    return {host: median(speeds) for host, speeds in of_host.items()}
+
+
+def _gflops(tflops: float) -> str:
+    return f"{1000 * tflops:.3g} GFLOP/s"

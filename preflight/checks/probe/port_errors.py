@@ -1,0 +1,66 @@
+"""Checks of the errors that ports counted while the probe sent over them."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import NPU, All, cluster_check
+from preflight.facts.link_counts import DAMAGED, FLAPS, LinkCounts, PortCount, told_of
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+SHARE, FEW = 1e-6, 10  # of packets, as in NIC109: fewer are as good as links are
+
+
+@cluster_check(
+    "PRB120",
+    "The ports count no errors while the probe sends over RDMA",
+    severity=Outcome.WARN,
+    products=NPU | {Product.NVIDIA},
+    several=False,
+)
+def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
+    """Why: counters that go back to the start of the driver tell of cables that were changed long ago. What they count
+    while the probe sends is of today: a link that went away, damaged packets, packets that were sent again. So they are
+    read before the tests and after them whenever the probe sent over RDMA, also where all tests passed: a collective
+    hides a lost packet, and is slow. A link that went down, or one damaged packet, is a warning; of packets sent again
+    more than ten, and one in a million.
+
+    By hand: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g, before a job and after it
+
+    Mend: clean or change optics and cable; sent again or out of sequence: look at PFC and congestion on the switches
+    """
+    by_host: dict[str, list[PortCount]] = defaultdict(list)
+    for port in link_counts.ports:
+        by_host[port.host].append(port)
+    for host in (host.name for host in all_.hosts):
+        if why := link_counts.unknown.get(host):
+            yield all_.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
+        if host in link_counts.without:
+            yield all_.skip(f"{host}: its ports tell no counters", host=host)
+    went = any(port.packets is None or port.packets or port.errors for port in link_counts.ports)
+    for host in (host.name for host in all_.hosts if by_host[host.name]):
+        ports = by_host[host]
+        if not went:
+            yield all_.skip(f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host)
+            continue
+        bad = [port for port in ports if _are_many(port)]
+        for port in bad:
+            yield all_.bad(
+                f"{host}: {port.port}: {told_of(port.errors)} during the tests", host=host, device=port.device,
+                expected="none", found=told_of(port.errors),
+                evidence=() if port.packets is None else (f"{port.packets} packets during the tests",),
+                remedy=f"probe again: if they rise again on {port.port}, clean or change optics and cable of it and of "
+                "its port of the switch",
+            )  # fmt: skip
+        if not bad:
+            packets = sum(port.packets or 0 for port in ports)
+            few = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
+            yield all_.finding(
+                Outcome.PASS, f"{host}: {len(ports)} ports counted {packets} packets during the tests{few}", host=host
+            )
+
+
+def _are_many(port: PortCount) -> bool:
+    most = max(FEW, SHARE * (port.packets or 0))
+    return any(count >= (1 if name in (*FLAPS, *DAMAGED) else most) for name, count in port.errors.items())

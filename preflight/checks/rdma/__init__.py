@@ -1,0 +1,1 @@
+"""Checks of RDMA NICs: ports, GIDs and the path to the GPUs."""

@@ -1,0 +1,1 @@
+"""What several checks share to word and compare: devices of one vendor, majorities, culprits."""

@@ -1,0 +1,129 @@
+"""Findings about the host NICs that a library chooses, and that may not reach each other. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from preflight.checks.engine.registry import All
+from preflight.checks.shared.majority import Odd, odd_ones
+from preflight.facts.firewall import Arrivals
+from preflight.facts.types import Network, Route
+from preflight.model.cluster import Host
+from preflight.model.finding import Finding
+from preflight.rules.nics.hccl_nic import NicChoice
+from preflight.rules.nics.inventory_nic import named_by
+
+Place = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True)
+class Library:
+    """Who chooses. `remedy`: how a job names the interface NIC to it."""
+
+    name: str
+    remedy: str
+
+
+def judged(
+    all_: All,
+    library: Library,
+    chosen: Mapping[str, NicChoice | str],
+    network: Mapping[str, Network],
+    arrivals: Mapping[str, Arrivals | None],
+) -> Iterator[Finding]:
+    """What is wrong with the choices, by host; a sentence instead of one says why nothing was found. Connections that
+    were tried to the chosen address settle whether it is reached; otherwise networks and routes are compared."""
+    choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
+    for name, choice in chosen.items():
+        if isinstance(choice, str):
+            yield all_.bad(
+                f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy
+            )  # fmt: skip
+    unreached = list(_unreached(all_, library, choices, network, arrivals)) if len(all_.hosts) > 1 else []
+    yield from unreached
+    named = {finding.host for finding in unreached}
+    for host in all_.hosts:
+        if host.name in choices and host.name not in named:
+            yield from _other_than_planned(all_, library, host, choices[host.name], network[host.name])
+
+
+def _unreached(
+    all_: All,
+    library: Library,
+    choices: Mapping[str, NicChoice],
+    network: Mapping[str, Network],
+    arrivals: Mapping[str, Arrivals | None],
+) -> Iterator[Finding]:
+    places: dict[str, Place] = {}
+    first: dict[str, str] = {}  # address → the host that has it
+    for name, choice in choices.items():
+        what = f"{name}: {library.name} would take {choice.nic} {choice.address} ({choice.why})"
+        other = first.setdefault(str(choice.address.ip), name)
+        if choice.address.ip.is_loopback:
+            yield all_.bad(f"{what}, which no other host reaches", host=name, found=choice.nic, remedy=library.remedy)
+        elif other != name:
+            yield all_.bad(f"{what}, as {other} does", host=name, peer=other, found=choice.nic, remedy=library.remedy)
+        else:
+            places[name] = choice.address.network
+    crossed = _crossed(choices, places, arrivals)
+    for odd in odd_ones(places):
+        if odd.value not in crossed:
+            yield from _apart(all_, library, odd, choices, network[odd.host])
+
+
+def _other_than_planned(
+    all_: All, library: Library, host: Host, choice: NicChoice, network: Network
+) -> Iterator[Finding]:  # fmt: skip
+    wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
+    if len(wanted) == 1 and choice.nic not in wanted:
+        yield all_.warn(
+            f"{host.name}: {library.name} would take {choice.nic} ({choice.why}), and the inventory's host NIC is "
+            f"{wanted[0]}",
+            host=host.name, expected=wanted[0], found=choice.nic,
+            remedy=library.remedy.replace("NIC", wanted[0], 1),
+        )  # fmt: skip
+
+
+def _crossed(
+    choices: Mapping[str, NicChoice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
+) -> set[Place]:
+    """The networks into which connections from another one were tried, to an address that was chosen: they came
+    through, or FWL104 speaks about them."""
+    return {
+        place
+        for target, place in places.items()
+        for one in (arrivals[target] or Arrivals()).tries
+        if places.get(one.source, place) != place
+        and one.address == str(choices[target].address.ip)
+        and (one.came_through or one.died)
+    }
+
+
+def _apart(
+    all_: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
+) -> Iterator[Finding]:
+    """A host whose NIC is in another network than that of the others: the way to them has to lead through that NIC."""
+    own, peer = choices[odd.host], choices[odd.others[0]]
+    route = _route(network, peer)
+    if route and route.interface == own.nic and route.destination != "default":
+        return
+    told, way = all_.bad, "no route between them"
+    if route and route.interface != own.nic:
+        way = f"the way to {peer.address.ip} leads through {route.interface}"
+    elif route:
+        told, way = all_.warn, "only the default route leads there"
+    yield told(
+        f"{odd.host}: {library.name} would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
+        f"{peer.address}: two networks, and {way}",
+        host=odd.host, peer=odd.others[0], found=str(own.address), remedy=library.remedy,
+    )  # fmt: skip
+
+
+def _route(network: Network, peer: NicChoice) -> Route | None:
+    """The route that the kernel takes to the peer's address: the longest that fits."""
+    fitting = [(place.prefixlen, route) for route in network.routes if peer.address.ip in (place := _place(route))]
+    return max(fitting, key=lambda one: one[0])[1] if fitting else None
+
+
+def _place(route: Route) -> Place:
+    return ip_network("0.0.0.0/0" if route.destination == "default" else route.destination, strict=False)

@@ -1,0 +1,20 @@
+"""Findings of GPU checks where nvidia-smi gives no answer.
+
+GPU101 says so, and the checks that need the answer are skipped.
+"""
+
+from collections.abc import Iterator
+
+from preflight.checks.engine.registry import All, Here
+from preflight.facts.nvidia import Nvidia
+from preflight.model.cluster import Host
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+
+def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
+    """Yield the one skip of a host whose nvidia-smi gave no answer, or one of names alone."""
+    if nvidia.gpus.value is None:
+        yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
+    elif nvidia.gpus.value.names_alone:
+        yield scribe.finding(Outcome.SKIP, "nvidia-smi tells no more than names, see GPU101", host=host.name)

@@ -1,0 +1,1 @@
+"""Checks of versions: equal on all hosts, and compatible with each other."""

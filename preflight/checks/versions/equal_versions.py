@@ -1,0 +1,261 @@
+"""Versions of what a job loads: equal on every host."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.majority import odd_ones
+from preflight.facts.compatibility import Stack, builds_of, fitting, numbers, oldest_driver, release
+from preflight.facts.job import Job
+from preflight.facts.nvidia import Nvidia
+from preflight.facts.quote import LONGEST, quote
+from preflight.facts.types import Versions
+from preflight.model.cluster import Product
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+NVIDIA = frozenset({Product.NVIDIA})
+
+
+def differing(all_: All, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+    """A finding for each host whose version (None: not installed) is not the majority's."""
+    if set(versions.values()) == {None}:
+        yield all_.skip(f"{what} is installed on no host")
+        return
+    for odd in odd_ones(versions):
+        found, usual = odd.value or "not installed", odd.usual or "not installed"
+        yield all_.bad(
+            f"{odd.host}: {what} is {found}, but {usual} on {odd.elsewhere}", host=odd.host, peer=odd.others[0],
+            expected="the same everywhere", found=found, remedy=f"install the same release of {what} on every host",
+        )  # fmt: skip
+
+
+@cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
+def driver(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: devices of one job speak to each other through their drivers; different releases are not tested together,
+    and what fails between them fails late and without a name.
+
+    By hand: cat /usr/local/Ascend/driver/version.info
+
+    Mend: install the same driver package on every host; it needs a reboot
+    """
+    return differing(all_, "the driver", {name: seen.driver for name, seen in versions.items()})
+
+
+@cluster_check("VER102", "CANN is the same everywhere", products=NPU)
+def cann(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
+    wait for each other.
+
+    By hand: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+
+    Mend: install the same toolkit on every host, or run the job in the same container image
+    """
+    return differing(all_, "CANN", {name: seen.cann for name, seen in versions.items()})
+
+
+@cluster_check("VER103", "torch is the same everywhere")
+def torch(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: the ranks' store and process groups speak a protocol that changes between releases of torch; different
+    ones fail in the connection phase with messages about something else.
+
+    By hand: python3 -c 'from importlib.metadata import version; print(version("torch"))'
+
+    Mend: install the same release on every host, or run the job in the same container image
+    """
+    return differing(all_, "torch", {name: seen.torch for name, seen in versions.items()})
+
+
+@cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
+def torch_npu(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: torch_npu brings the hccl backend; its releases differ in time-outs, defaults and supported types.
+
+    By hand: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
+
+    Mend: install the same release on every host, or run the job in the same container image
+    """
+    return differing(all_, "torch_npu", {name: seen.torch_npu for name, seen in versions.items()})
+
+
+@cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
+def python(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: objects sent between ranks are pickled, and packages are installed for each Python apart: another Python
+    is another set of packages. Often it works, so it is a warning.
+
+    By hand: python3 --version, in the environment of the job
+
+    Mend: the same Python in the job's environment on every host
+    """
+    return differing(all_, "Python", {name: seen.python for name, seen in versions.items()})
+
+
+@cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
+def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: the firmware runs the device's network port; releases differ in what they negotiate with switch and peer.
+
+    By hand: cat /usr/local/Ascend/firmware/version.info
+
+    Mend: install the same firmware package on every host; it needs a reboot
+    """
+    return differing(all_, "the firmware", {name: seen.firmware for name, seen in versions.items()})
+
+
+@cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=NVIDIA)
+def nccl(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang where the release
+    is too old to say so; a runtime of CUDA that is newer than one host's driver takes fails there alone. The packages
+    are compared that torch's wheels bring (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). What another way of installing
+    has put there, or LD_PRELOAD puts in front of it, shows in the first lines of NCCL_DEBUG=VERSION alone.
+
+    By hand: pip list | grep -E 'nvidia-(nccl|cuda-runtime)'   (where jobs run)
+
+    Mend: install the same release of torch on every host, or run the job in the same container image
+    """
+    found = {what: {host: _of_family(seen, start) for host, seen in job.items()} for what, start in _FAMILIES.items()}
+    there = {what: versions for what, versions in found.items() if set(versions.values()) != {None}}
+    if not there:
+        yield all_.skip("no wheel of NCCL or of the CUDA runtime is installed where jobs run")
+    for what, versions in there.items():
+        yield from differing(all_, what, versions)
+
+
+_FAMILIES = {"NCCL": "nvidia_nccl_cu", "the CUDA runtime": "nvidia_cuda_runtime"}
+
+
+def _of_family(job: Job, start: str) -> str | None:
+    """`2.21.5 (cu12)`, all that there are; None: not installed as a package."""
+    found = []
+    for name, version in sorted(job.packages.items()):
+        if name.startswith(start):
+            _, _, cuda = name.rpartition("_cu")
+            found.append(f"{version} (cu{cuda})" if cuda.isdigit() else version)
+    return ", ".join(found) or None
+
+
+@host_check("VER114", "The NVIDIA driver serves the CUDA that jobs' torch was made for", products=NVIDIA)
+def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: a driver runs what was made for its own CUDA and for older ones, and from CUDA 11 on also for newer ones of
+    the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility; 11.x runs
+    from driver 450.80.02 on, 12.x from 525.60.13 on). With a newer major release torch finds no GPU, or NCCL ends with
+    "invalid usage" or hangs. torch's CUDA is read from its version (2.4.1+cu124), else from the wheel of the runtime
+    that it brings; the driver's from nvidia-smi. In a container it is a warning: NVIDIA's package cuda-compat, which
+    does not show from outside, lets older drivers of data centre GPUs run a newer release.
+
+    By hand: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime'   (where jobs run)
+
+    Mend: a newer driver, and a reboot; or a torch that is made for the driver's CUDA (pip install torch --index-url
+    https://download.pytorch.org/whl/cu124)
+    """
+    runtime, source = _cuda_of_torch(job)
+    served = _cuda(nvidia.gpus.value.cuda or "") if nvidia.gpus.value else None
+    if runtime is None:
+        yield here.skip(source)
+    elif served is None:
+        yield here.skip("which CUDA the driver serves is not known, see GPU101")
+    elif runtime[0] > served[0] or (runtime > served and not _runs_newer_minor(runtime[0], nvidia)):
+        driver = f" {nvidia.module.version}" if nvidia.module else ""
+        wanted, there = ".".join(map(str, runtime)), ".".join(map(str, served))
+        speak = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
+        yield speak(
+            f"{here.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {there}",
+            expected=f"a driver of CUDA {runtime[0]}", found=f"CUDA {there}",
+            remedy=f"install a driver of CUDA {runtime[0]} and reboot {here.host.name}; or a torch for CUDA {there}",
+        )  # fmt: skip
+
+
+# Major release of CUDA → the first driver that runs all its minor releases; older majors have none. The table of
+# "minor version compatibility" in https://docs.nvidia.com/deploy/cuda-compatibility
+_FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
+
+
+def _runs_newer_minor(major: int, nvidia: Nvidia) -> bool:
+    """Whether the driver runs minor releases that are newer than its own."""
+    numbers = re.findall("[0-9]{1,6}", nvidia.module.version)[:3] if nvidia.module else []
+    first = _FIRST_DRIVER.get(major, (0,))
+    return major >= min(_FIRST_DRIVER) and (not numbers or tuple(map(int, numbers)) >= first)
+
+
+def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
+    """The CUDA that jobs load, and what says so; None: why it is not known."""
+    torch = job.packages.get("torch", "")
+    if build := re.search(r"\+cu([0-9]{2,3})(?![0-9])", torch):
+        return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST]}"
+    if "+" in torch:
+        return None, f"torch {quote(torch)} names no CUDA"
+    wheels = {name: version for name, version in job.packages.items() if name.startswith(_FAMILIES["the CUDA runtime"])}
+    if len(wheels) != 1:
+        return (
+            None,
+            "no wheel tells which CUDA jobs load" if not wheels else "wheels of several CUDA runtimes are there",
+        )
+    ((name, version),) = wheels.items()
+    said = f"{name.replace('_', '-')} {quote(version)}"
+    return (_cuda(version), said) if _cuda(version) else (None, f"{said} names no CUDA")
+
+
+def _cuda(version: str) -> tuple[int, int] | None:
+    """12.4.127 → (12, 4)"""
+    match = re.match(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])", version)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
+def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
+    """Why: torch_npu is compiled against one release of torch and carries its number; with another one the import
+    fails with a missing symbol, or works until an operator is called.
+
+    By hand: pip list | grep -i torch
+
+    Mend: pip install the torch_npu whose version begins with torch's, or the torch whose version torch_npu begins with
+    """
+    torch, npu = versions.torch, versions.torch_npu
+    if torch is None or npu is None:
+        yield here.skip("torch or torch_npu is not installed here")
+    elif release(torch) != release(npu):
+        fit = fitting(Stack(torch, npu, versions.cann or ""))
+        change = changed(versions, fit) if fit else None
+        yield here.bad(
+            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}",
+            expected=change.expected if change else f"torch_npu {release(torch)}",
+            found=change.found if change else npu,
+            remedy=change.remedy if change else _choice(torch),
+        )
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What of a host's torch, torch_npu and CANN is to be replaced: the first that differs, and how."""
+
+    expected: str
+    found: str
+    remedy: str
+
+
+def changed(versions: Versions, fit: Stack) -> Replaced | None:
+    """Return what leads from the host's releases to those that fit together; None where nothing differs."""
+    pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
+    wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
+    steps = [f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}"] if wheels else []
+    other_cann = fit.cann != versions.cann
+    if other_cann:
+        steps.insert(0, install_cann(versions, fit.cann))
+    if not steps:
+        return None
+    name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
+    return Replaced(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
+
+
+def install_cann(versions: Versions, cann: str) -> str:
+    """Return the advice to install a CANN, with the driver that it needs where the installed one is too old."""
+    needed, driver = oldest_driver(cann), numbers(versions.driver or "")
+    too_old = needed and driver and driver < needed
+    return f"install CANN {cann}" + (f" and driver {'.'.join(map(str, needed))} or later" if too_old else "")
+
+
+def _choice(torch: str) -> str:
+    """Return the advice where CANN is not known: the torch_npu for every CANN that has one for this torch."""
+    builds = [f"{build} with CANN {cann}" for cann, build in builds_of(torch).items()]
+    if not builds:
+        return "install a torch and a torch_npu that are made for each other and for the CANN that jobs use"
+    return f"install the torch_npu for torch {release(torch)} and your CANN: {', '.join(builds)}"

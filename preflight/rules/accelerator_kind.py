@@ -1,0 +1,11 @@
+"""The vendor of the accelerators that a host has, beside that of the inventory's product. Pure."""
+
+from preflight.facts.accelerators import Accelerators
+from preflight.model.cluster import Product
+
+
+def other_kind(product: Product, seen: Accelerators | None) -> bool:
+    """Return whether a host has the accelerators of the other vendor, and none of the product's."""
+    if seen is None or product is Product.CPU:
+        return False
+    return seen.has_gpus and not seen.has_npus if product.is_npu else seen.has_npus and not seen.has_gpus

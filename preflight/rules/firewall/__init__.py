@@ -1,0 +1,1 @@
+"""How firewalls judge connections, and which rules let the cluster in. Pure."""

@@ -1,0 +1,117 @@
+"""Rich rules as `firewall-cmd` prints them, and what else a zone lets in."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from preflight.facts.firewall import Zone
+from preflight.facts.firewalld import PRIORITY, is_ours
+from preflight.model.ports import PortSet
+from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
+
+PRIORITIES_SINCE = (0, 7)  # the version of firewalld whose rich rules have priorities
+_ELEMENT = re.compile(r'(\w[\w-]*)(?:="([^"]*)")?')
+_CLOSES = {"reject": "drop", "drop": "drop", "accept": "accept", "mark": "none"}
+_NO_PORT = ("icmp-block", "icmp-type", "masquerade", "forward-port")
+# Elements and attributes that change nothing for us.
+_IDLE = ("rule", "source", "port", "audit", "log", "nflog", "prefix", "level", "type", "group")
+
+
+def zone_rules(zone: Zone) -> list[FirewallRule]:
+    """What a zone does to what enters it, in the order in which firewalld has it done: rich rules of negative
+    priority, those that close, ports and services, those that open, rich rules of positive priority."""
+    rich = [(priority(text), parse(text)) for text in zone.rich_rules]
+    ports = [_port(text) for text in zone.ports]
+    return [
+        *(rule for _, rule in sorted((one for one in rich if one[0] < 0), key=lambda one: one[0])),
+        *(rule for number, rule in rich if number == 0 and rule.verdict == "drop"),
+        *ports,
+        *(rule for number, rule in rich if number == 0 and rule.verdict != "drop"),
+        *(rule for _, rule in sorted((one for one in rich if one[0] > 0), key=lambda one: one[0])),
+    ]
+
+
+def policy(zone: Zone) -> str:
+    return "accept" if zone.target == "ACCEPT" else "drop"
+
+
+def priority(text: str) -> int:
+    match = re.search(r'\bpriority="?(-?\d{1,5})', text)
+    return int(match[1]) if match else 0
+
+
+def _port(text: str) -> FirewallRule:
+    ports, _, protocol = text.partition("/")
+    rule = FirewallRule(f"port {text}", "accept", never=protocol != "tcp")
+    try:
+        return replace(rule, ports=port_set([ports]))
+    except ValueError:
+        return replace(rule, partial=True)
+
+
+def parse(text: str) -> FirewallRule:
+    """Read one rich rule. Never raises: what is not understood makes the rule partial."""
+    rule, element = FirewallRule(text, "none"), ""
+    for name, value in _ELEMENT.findall(text):
+        element = element if value else name
+        try:
+            rule = _element(rule, element, name, value)
+        except ValueError:
+            rule = replace(rule, partial=True)
+    return rule
+
+
+def _element(rule: FirewallRule, element: str, name: str, value: str) -> FirewallRule:
+    """The rule with one more element, or with one more attribute of `element`, the last word without a value."""
+    if name in _CLOSES and not value:
+        return replace(rule, verdict=_CLOSES[name])
+    if name == "family":
+        return replace(rule, family=6 if value == "ipv6" else 4)
+    if name == "address" and element == "source":  # not "destination", nor "source NOT"
+        return replace(rule, sources=(read_source(value),))
+    if name == "port" and value:
+        return replace(rule, ports=port_set([value]))
+    if name == "protocol" and value:
+        return replace(rule, never=rule.never or value != "tcp")
+    if name == "invert":  # an older way to say NOT
+        return replace(rule, sources=None, partial=True)
+    if name in _NO_PORT:
+        return replace(rule, never=True)
+    return rule if name in _IDLE or name == "priority" else replace(rule, partial=True)
+
+
+def ours(source: Source, ports: PortSet) -> list[str]:
+    """Our rules for one network, as firewalld prints them back: one a range, as a rich rule has one port element."""
+    return [
+        f'rule priority="{PRIORITY}" family="ipv{source.version}" source address="{source}" '
+        f'port port="{PortSet((pair,))}" protocol="tcp" accept'
+        for pair in ports.ranges
+    ]
+
+
+def command(zone: str, rules: Sequence[str]) -> str:
+    """What a person types for that where firewalld is too old for priorities, and so for our sign."""
+    plain = (rule.replace(f'priority="{PRIORITY}" ', "") for rule in rules)
+    return f"firewall-cmd --zone={zone} " + " ".join(f"--add-rich-rule='{rule}'" for rule in plain)
+
+
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_RULE = re.compile(r"<rule\b.*?</rule>", re.DOTALL)
+_WORD = re.compile(r'<(\w[\w-]*)|([\w-]+)="([^"]*)"')
+_ORDER = ("rule", "priority=", "family=", "source", "address=", "port", "port=", "protocol=", "accept")
+
+
+def rules_in(xml: str) -> tuple[str, ...]:
+    """Our rules in a zone's file, as rich rules. A program on the host reads the same: remote/apply/firewalld.py."""
+    return tuple(filter(is_ours, map(_rich, _RULE.findall(_COMMENT.sub("", xml)))))
+
+
+def _rich(block: str) -> str:
+    """A rule of a zone's file in the words of a rich rule; one of ours to the character."""
+    words = [name or f'{key}="{value}"' for name, key, value in _WORD.findall(block)]
+    return " ".join(sorted(words, key=_place))
+
+
+def _place(word: str) -> int:
+    name, equals, _ = word.partition("=")
+    return _ORDER.index(name + equals) if name + equals in _ORDER else len(_ORDER)

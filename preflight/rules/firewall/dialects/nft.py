@@ -1,0 +1,113 @@
+"""Rules as `nft list chain` prints them (nftables 1.0)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from preflight.model.ports import PortSet
+from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
+
+COMMENT = 'comment "preflight"'
+_TOKEN = re.compile(r'"[^"]*"|\{[^{}]*\}|\S+')
+_VERDICTS = {"reject": "drop", "accept": "accept", "drop": "drop"}
+_ELSEWHERE = ("jump", "goto", "return", "queue")
+_NEVER = ("udp", "icmp", "icmpv6", "sctp")
+
+
+@lru_cache(4096)  # the same rules stand on every host, and one may name hundreds of addresses
+def parse(text: str) -> FirewallRule:
+    """Read one rule. Never raises: what is not understood makes the rule partial."""
+    words = _TOKEN.findall(text)
+    rule = FirewallRule(text, "none")
+    at = 0
+    while at < len(words):
+        word, rest = words[at], words[at + 1 :]
+        if word in _VERDICTS or word in _ELSEWHERE:
+            return replace(rule, verdict=_VERDICTS.get(word, "jump"))
+        condition, used = _condition(rule, word, rest)
+        if condition is None:
+            return replace(rule, partial=True, verdict=_verdict_anywhere(words))
+        rule, at = condition, at + used
+    return rule
+
+
+def _verdict_anywhere(words: Sequence[str]) -> str:
+    """The worst that a rule with unknown parts may do; a verdict map counts as all its verdicts."""
+    verdicts = {word.strip(",") for token in words for word in token.strip("{}").replace(":", " ").split()}
+    if verdicts & {"drop", "reject"}:
+        return "drop"
+    if verdicts & set(_ELSEWHERE):
+        return "jump"
+    return "accept" if "accept" in verdicts else "none"
+
+
+def _condition(rule: FirewallRule, word: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
+    """The rule with one more condition or statement, and how many words that took; None: not understood."""
+    if word == "counter":  # "counter", "counter packets 0 bytes 0", "counter name x"
+        return rule, 1 + {"packets": 4, "name": 2}.get(rest[0] if rest else "", 0)
+    if word == "comment":
+        return rule, 2
+    if word == "log":  # "log", "log prefix "x" level warn"
+        used = 0
+        while used < len(rest) and rest[used] in ("prefix", "level", "group", "snaplen"):
+            used += 2
+        return rule, 1 + used
+    if word in _NEVER:
+        return replace(rule, never=True), len(rest) + 1
+    if word in ("iif", "iifname"):
+        if rest[:2] == ["!=", '"lo"']:
+            return rule, 3
+        return replace(rule, never=rule.never or rest[:1] == ['"lo"'], partial=True), 2
+    if len(rest) < 2:
+        return None, 0
+    return _match(rule, f"{word} {rest[0]}", rest[1], rest)
+
+
+def _match(rule: FirewallRule, subject: str, value: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
+    """The same for a condition of three words, `ip saddr 10.1.0.0/24`."""
+    if subject == "ct state" and value == "vmap" and "new" not in rest[2].replace(":", " ").split():
+        return replace(rule, never=True), 4
+    if value in ("!=", "==", "&", "<", ">", "vmap", "map"):
+        return None, 0
+    never = {
+        "ip protocol": "tcp" not in _elements(value),
+        "ip6 nexthdr": "tcp" not in _elements(value),
+        "meta l4proto": "tcp" not in _elements(value),
+        "ct state": "new" not in _elements(value),
+    }
+    if subject in never:
+        return replace(rule, never=rule.never or never[subject]), 3
+    if subject == "meta nfproto":
+        return _of_family(rule, 6 if value == "ipv6" else 4), 3
+    try:
+        if subject in ("ip saddr", "ip6 saddr"):
+            sources = tuple(map(read_source, _elements(value)))
+            return _of_family(replace(rule, sources=sources), 6 if subject == "ip6 saddr" else 4), 3
+        if subject in ("tcp dport", "th dport"):
+            return replace(rule, ports=port_set(_elements(value))), 3
+    except ValueError:  # a named set (@cluster) or an address range
+        pass
+    return (replace(rule, family=6, partial=True), 3) if subject.startswith("ip6 ") else (None, 0)
+
+
+def _of_family(rule: FirewallRule, family: int) -> FirewallRule:
+    return replace(rule, family=family, never=rule.never or rule.family not in (0, family))
+
+
+def _elements(token: str) -> list[str]:
+    return [item.strip() for item in token.strip("{}").split(",") if item.strip()]
+
+
+@lru_cache(64)
+def ours(networks: tuple[Source, ...], ports: PortSet) -> str:
+    """Our rule for networks of one family, as nft prints it back, to the character (measured with nftables 1.0.6)."""
+    addresses = [
+        str(one.network_address) if one.prefixlen == one.max_prefixlen else str(one) for one in sorted(networks)
+    ]
+    word = "ip6" if networks[0].version == 6 else "ip"
+    return f"{word} saddr {_set(addresses)} tcp dport {_set(str(ports).split(','))} accept {COMMENT}"
+
+
+def _set(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{{ {', '.join(items)} }}"

@@ -1,0 +1,95 @@
+"""Firewalls to be switched off, now and at the next boot, where the inventory wants none. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from preflight.facts.firewall import Firewall, NftChain
+from preflight.facts.nft import CONTAINERS
+from preflight.model.change import Kind
+from preflight.rules.firewall.dialects import iptables, nft
+from preflight.rules.firewall.gates import nobodys
+
+_PROGRAMS = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}
+# Which service brings a firewall back at boot, in the words of systemd.
+_SERVICES = {
+    "firewalld": "firewalld",
+    "nftables": "nftables",
+    "netfilter-persistent": "iptables",
+    "iptables": "iptables",
+    "ip6tables": "iptables",
+}
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One firewall that is on, and the change that puts it off. `kind` None: preflight does not touch it."""
+
+    summary: str
+    found: str
+    kind: Kind | None
+    target: str
+    before: str
+    after: str | None
+    by_hand: str = ""
+
+
+def still_on(firewall: Firewall) -> Iterator[Switch]:
+    """What filters although the inventory wants no firewall."""
+    if firewall.ufw_enabled:
+        yield Switch("ufw is enabled", "enabled", Kind.UFW_ENABLED, "ufw", "yes", "no", "ufw disable")
+    if firewall.firewalld:
+        yield Switch("firewalld runs", "active", Kind.SERVICE, "firewalld", "active", "inactive",
+                     "systemctl stop firewalld")  # fmt: skip
+    for chain in firewall.iptables:
+        own = nobodys(chain, firewall)
+        if own.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in own.rules):
+            yield Switch(f"{chain.program}: chain INPUT filters incoming connections",
+                         f"policy {own.policy}, {len(own.rules)} rules", Kind.IPTABLES_INPUT, chain.program, "present",
+                         None, f"{chain.program} -P INPUT ACCEPT; {chain.program} -F INPUT")  # fmt: skip
+    for nft_chain in firewall.nft_chains:
+        if not _of_another(nft_chain, firewall) and filters(nft_chain):
+            yield _base_chain(nft_chain)
+
+
+def _base_chain(chain: NftChain) -> Switch:
+    target = f"{chain.family} {chain.table} {chain.name}"
+    foreign = CONTAINERS.search(" ".join((chain.table, chain.name, *chain.rules))) or chain.name == "INPUT"
+    return Switch(
+        f"chain {target} filters incoming connections", f"policy {chain.policy}, {len(chain.rules)} rules",
+        None if foreign else Kind.NFT_INPUT, target, "present", None,
+        "another program keeps this chain; open it there, by hand" if foreign else "",
+    )  # fmt: skip
+
+
+def _of_another(chain: NftChain, firewall: Firewall) -> bool:
+    """Whether the chain goes with another firewall that is on, or is told by iptables' own listing."""
+    of_iptables = chain.table == "filter" and chain.name == "INPUT"
+    listed = {kept.program for kept in firewall.iptables}
+    return (of_iptables and (firewall.ufw_enabled or _PROGRAMS.get(chain.family) in listed)) or (
+        firewall.firewalld is not None and chain.table == "firewalld"
+    )
+
+
+def filters(chain: NftChain) -> bool:
+    """Whether a chain may keep anything out. ufw leaves jumps behind when it is disabled, to chains that it emptied."""
+    stopping = (rule for rule in chain.rules if not re.search(r"\bjump ufw6?-", rule))
+    return chain.policy == "drop" or any(nft.parse(rule).verdict in ("drop", "jump") for rule in stopping)
+
+
+def back_at_boot(firewall: Firewall) -> Iterator[tuple[str, str]]:
+    """The services that bring a firewall back at the next boot, and what they would bring."""
+    boot = firewall.nft_boot_file or ""
+    filtering = {
+        "firewalld": True,
+        "nftables": bool(re.search(r"hook\s+input\b", boot) and re.search(r"\b(drop|reject)\b", boot)),
+        "iptables": any(_saved_filters(saved.text) for saved in firewall.iptables_saved),
+    }
+    for service in firewall.at_boot:
+        if filtering.get(_SERVICES.get(service, ""), False):
+            yield service, _SERVICES[service]
+
+
+def _saved_filters(text: str) -> bool:
+    return re.search(r"^(?::INPUT (?:DROP|REJECT)|(?:\[.{1,40}\] )?-A INPUT .*-j (?:DROP|REJECT))", text,
+                     re.MULTILINE) is not None  # fmt: skip

@@ -1,0 +1,122 @@
+"""Inputs of the gates of a host: the cluster's networks and ports, and the host's facts. Pure."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
+
+from preflight.facts.firewall import Arrival, Firewall
+from preflight.facts.types import Network, Sysctl
+from preflight.model.cluster import Cluster, Host
+from preflight.model.ports import PortSet
+from preflight.rules.firewall.rules import FirewallRule, Source, judge, within
+
+MOST_NETWORKS = 16  # of the inventory, where each is a rule: ufw and firewalld take a tenth of a second for one
+FEW_NETWORKS = 4  # of hosts that stand together, where the inventory names no networks
+_SITES = ({4: 24, 6: 64}, {4: 16, 6: 48})  # prefixes that networks of hosts often have, the narrower first
+
+
+@dataclass(frozen=True)
+class GateInputs:
+    """What the gates of a host are made from."""
+
+    cluster: Cluster
+    host: Host
+    firewall: Firewall
+    network: Network
+    sysctl: Sysctl
+    tries: tuple[Arrival, ...] = ()
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        return sources(self.cluster)
+
+    @cached_property
+    def ports(self) -> PortSet:
+        return needed_ports(self.cluster, self.sysctl)
+
+    def of_family(self, *versions: int) -> tuple[Source, ...]:
+        return tuple(network for network in self.sources if network.version in versions)
+
+    def fewest(self, *versions: int) -> tuple[Source, ...]:
+        """The same in as few networks as hold exactly these: for tools that take one rule a network."""
+        if self.cluster.cidrs:
+            return self.of_family(*versions)
+        fours = [one for one in self.of_family(*versions) if isinstance(one, IPv4Network)]
+        sixes = [one for one in self.of_family(*versions) if isinstance(one, IPv6Network)]
+        return (*collapse_addresses(fours), *collapse_addresses(sixes))
+
+    def to_name(self, *versions: int) -> str:
+        """What the inventory has to say before a tool without sets is written; empty where it may be. Never one rule a
+        peer: hosts are let in only by networks of several that hold nobody else."""
+        networks, named = self.fewest(*versions), bool(self.cluster.cidrs)
+        if named and len(networks) <= MOST_NETWORKS:
+            return ""
+        if not named and len(networks) <= FEW_NETWORKS and all(one.num_addresses > 1 for one in networks):
+            return ""
+        return f"cidrs = {json.dumps([str(one) for one in smallest_around(self.fewest(4, 6))])}"
+
+    def login(self, rules: Iterable[FirewallRule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
+        """The login in use, if these rules would surely shut it out."""
+        login = self.firewall.login
+        if login is None or ip_address(login.client).version not in versions:
+            return None
+        source, port = ip_network(login.client), PortSet(((login.port, login.port),))
+        return (source, port) if judge(list(rules), policy, source, port).closed else None
+
+    def logins(self, ours: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
+        """Those of our rules that let one address log in. They stay, whoever looks: who else is at work from there, and
+        what would shut them out, cannot be seen from here."""
+        ports = {22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22}
+        return tuple(
+            rule
+            for rule in ours
+            if rule.ports in {PortSet(((port, port),)) for port in ports}
+            and len(rule.sources or ()) == 1
+            and all(one.num_addresses == 1 for one in rule.sources or ())
+        )
+
+
+def sources(cluster: Cluster) -> tuple[Source, ...]:
+    """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory
+    does not say, because it has only a name for a host."""
+    return cluster.cidrs or _networks(tuple(host.address for host in cluster.hosts))
+
+
+@lru_cache(4)  # of hundreds of hosts, for each of them
+def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
+    try:
+        return tuple(map(ip_network, addresses))
+    except ValueError:
+        return ()
+
+
+@lru_cache(4)
+def smallest_around(networks: tuple[Source, ...]) -> tuple[Source, ...]:
+    """The smallest network around those of each /24 (IPv6: /64), or, where that makes many, of each /16 (/48). One that
+    stands alone stands for its /24: nobody means a network of one host."""
+    found: tuple[Source, ...] = ()
+    for prefixes in _SITES:
+        sites: dict[Source, list[Source]] = {}
+        for network in networks:
+            prefix = min(prefixes[network.version], network.prefixlen)
+            sites.setdefault(network.supernet(new_prefix=prefix), []).append(network)
+        found = tuple(_around(site, members) for site, members in sites.items())
+        if len(found) <= FEW_NETWORKS:
+            break
+    return found
+
+
+def _around(site: Source, members: Sequence[Source]) -> Source:
+    around = members[0]
+    if len(members) == around.num_addresses == 1:
+        return site
+    while not all(within(member, around) for member in members):
+        around = around.supernet()
+    return around
+
+
+def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:
+    """The job's ports, and the ephemeral ones where jobs listen on any port that the kernel gives them."""
+    return cluster.ports | PortSet.of([sysctl.local_port_range]) if cluster.listens_anywhere else cluster.ports

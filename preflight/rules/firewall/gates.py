@@ -1,0 +1,116 @@
+"""All gates of a host: base chains, ufw and zones of firewalld. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from preflight.facts.firewall import Firewall, IptablesChain, NftChain
+from preflight.facts.nft import CONTAINERS
+from preflight.model.change import Kind
+from preflight.rules.firewall.dialects import iptables, nft, ufw
+from preflight.rules.firewall.gate import Gate
+from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.zones import zone_gates
+
+_OTHER_TABLES = ("mangle", "raw", "security")  # of iptables, beside `filter`
+_JUMP_TO_UFW = re.compile(r"-j ufw6?-")
+_JUMP_TO_FIREWALLD = re.compile(r"-j INPUT_(?:direct|ZONES)")
+
+
+def gates(place: GateInputs) -> list[Gate]:
+    """All gates of a host, also those that let everything in."""
+    return [*_ufw(place), *zone_gates(place), *_iptables(place), *_nftables(place)]
+
+
+def _ufw(place: GateInputs) -> Iterator[Gate]:
+    firewall = place.firewall
+    if not firewall.ufw_enabled:
+        return
+    families = (4, 6) if firewall.ufw_ipv6 else (4,)
+    rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
+    others = [rule for rule in rules if rule not in ours]
+    needed = [text for network in place.fewest(*families) for text in ufw.ours(network, place.ports)]
+    able, by_hand = ufw.addable(map(ufw.parse, needed), others, firewall.ufw_policy)
+    if login := place.login(others, firewall.ufw_policy, *families):
+        able += ufw.addable(map(ufw.parse, ufw.ours(*login)), others, firewall.ufw_policy)[0]
+    yield Gate(
+        Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, able,
+        place.fewest(*families), place.ports, by_hand, place.to_name(*families), place.tries, place.logins(ours),
+    )  # fmt: skip
+
+
+def _iptables(place: GateInputs) -> Iterator[Gate]:
+    firewall = place.firewall
+    for chain in firewall.iptables:
+        yield iptables_gate(place, nobodys(chain, firewall))
+    for program in firewall.iptables_unread:
+        if program.endswith("-legacy"):  # of iptables-nft, nft shows the rules
+            hidden = IptablesChain(program, "accept", (f"-j what-{program}-holds",), ())
+            yield iptables_gate(place, hidden, readable=False)
+
+
+def nobodys(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
+    """The part of the chain that is neither ufw's nor firewalld's: these are gates of their own. A ufw that was
+    disabled leaves jumps behind, to chains that it has emptied."""
+    owner = _JUMP_TO_UFW if firewall.ufw_enabled else _JUMP_TO_FIREWALLD if firewall.firewalld else None
+    owned = [number for number, rule in enumerate(chain.rules) if owner and owner.match(rule)]
+    rules = [rule for rule in chain.rules[: owned[0] if owned else None] if not _JUMP_TO_UFW.match(rule)]
+    return IptablesChain(chain.program, "accept" if owned else chain.policy, tuple(rules), chain.ours)
+
+
+def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = True) -> Gate:
+    family = 6 if chain.program.startswith("ip6") else 4
+    rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
+    needed = [text for network in place.fewest(family) for text in iptables.ours(network, place.ports)]
+    if login := place.login((rule for rule in rules if rule not in ours), chain.policy, family):
+        needed += iptables.ours(*login)
+    return Gate(
+        Kind.IPTABLES_RULES, chain.program, f"{chain.program}, chain INPUT", rules, chain.policy, ours,
+        tuple(iptables.parse(text, family) for text in needed), place.fewest(family), place.ports,
+        "" if readable else iptables.command(chain.program, needed), place.to_name(family), place.tries,
+        place.logins(ours),
+    )  # fmt: skip
+
+
+def _nftables(place: GateInputs) -> Iterator[Gate]:
+    firewall = place.firewall
+    listed = {chain.program for chain in firewall.iptables}
+    for chain in firewall.nft_chains:
+        program = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}.get(chain.family, "")
+        of_iptables = program and chain.name == "INPUT" and chain.table in ("filter", *_OTHER_TABLES)
+        if of_iptables and chain.table == "filter" and (program in listed or firewall.ufw_enabled):
+            continue
+        if firewall.firewalld and chain.table == "firewalld":
+            continue
+        if chain.family in ("ip", "ip6", "inet"):
+            others = of_iptables and (chain.table != "filter" or program in firewall.iptables_unread)
+            yield _nft_gate(place, chain, program if others else "")
+
+
+def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
+    """`program`: that of iptables which keeps the chain, so that nft must not write there."""
+    families = {"ip": (4,), "ip6": (6,)}.get(chain.family, (4, 6))
+    target = f"{chain.family} {chain.table} {chain.name}"
+    rules, ours = (tuple(map(nft.parse, texts)) for texts in (chain.rules, chain.ours))
+    needed = _nft_rules(place, families)
+    if login := place.login((rule for rule in rules if rule not in ours), chain.policy, *families):
+        needed.append(nft.ours((login[0],), login[1]))
+    by_hand = ""
+    if program:
+        of_iptables = [text for network in place.fewest(*families) for text in iptables.ours(network, place.ports)]
+        by_hand = iptables.command(f"{program.removesuffix('-nft')} -t {chain.table}", of_iptables)
+    elif CONTAINERS.search(f"{chain.table} {chain.name}"):
+        by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
+    return Gate(
+        Kind.NFT_RULES, target, target, rules, chain.policy, ours, tuple(map(nft.parse, needed)),
+        place.of_family(*families), place.ports, by_hand, place.to_name(*families) if program else "", place.tries,
+        place.logins(ours),
+    )  # fmt: skip
+
+
+def _nft_rules(place: GateInputs, families: Sequence[int]) -> list[str]:
+    """One rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
+    networks = place.of_family(*families)
+    if place.cluster.cidrs:
+        return [nft.ours((network,), place.ports) for network in networks]
+    of_version = (tuple(network for network in networks if network.version == version) for version in (4, 6))
+    return [nft.ours(group, place.ports) for group in of_version if group]

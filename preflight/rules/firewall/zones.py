@@ -1,0 +1,92 @@
+"""The zones of firewalld as gates: which one the cluster's packets enter, and what it does to them. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from ipaddress import ip_interface
+
+from preflight.facts.firewall import Firewalld, Zone
+from preflight.model.change import Kind
+from preflight.rules.firewall.dialects import firewalld
+from preflight.rules.firewall.gate import Gate
+from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.rules import FirewallRule, Source, overlap, read_source, within
+
+
+def zone_gates(place: GateInputs) -> Iterator[Gate]:
+    state = place.firewall.firewalld
+    if state is None:
+        return
+    entered = zones_entered(place, state)
+    for zone in state.zones:
+        networks = entered.get(zone.name, ())
+        rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
+        if not networks and (unknown := _sources_not_known(zone)):
+            # Sources win over interfaces: it gets the cluster's packets, or it does not.
+            networks, rules, policy = place.fewest(4, 6), _in_doubt(rules, policy, unknown), "accept"
+        ours = tuple(map(firewalld.parse, zone.ours))
+        needed = [text for network in networks for text in firewalld.ours(network, place.ports)]
+        login = place.login((rule for rule in rules if rule not in ours), policy, 4, 6)
+        if login and networks:
+            needed += firewalld.ours(*login)
+        too_old = bool(state.version) and state.version < firewalld.PRIORITIES_SINCE
+        yield Gate(
+            Kind.FIREWALLD_RULES, zone.name, f"firewalld, zone {zone.name}", rules, policy, ours,
+            tuple(map(firewalld.parse, needed)), networks, place.ports,
+            firewalld.command(zone.name, needed) if too_old else "", place.to_name(4, 6), place.tries,
+            place.logins(ours),
+        )  # fmt: skip
+
+
+def zones_entered(place: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:
+    """Zone → the cluster's networks whose packets it gets: by their source if a zone has that, else by the interfaces
+    on which the host has its addresses in the cluster; those in no zone are in the default one."""
+    entered: dict[str, list[Source]] = {}
+    sources = left = list(place.fewest(4, 6))
+    for zone in state.zones:
+        of_zone = [one for text in zone.sources if (one := _as_network(text)) is not None]
+        met = [network for network in sources if any(overlap(network, one) for one in of_zone)]
+        if met:
+            entered[zone.name] = met
+            left = [network for network in left if not any(within(network, one) for one in of_zone)]
+    interfaces = _host_nics(place)
+    by_interface = [zone.name for zone in state.zones if set(zone.interfaces) & interfaces]
+    if not interfaces or interfaces - {name for zone in state.zones for name in zone.interfaces}:
+        by_interface.append(state.default_zone)
+    for name in by_interface:
+        entered[name] = list(dict.fromkeys([*entered.get(name, []), *left]))
+    return {name: tuple(networks) for name, networks in entered.items()}
+
+
+def _sources_not_known(zone: Zone) -> str:
+    """The zone's sources that name no network: MAC addresses and sets."""
+    return ", ".join(text for text in zone.sources if _as_network(text) is None)
+
+
+def _in_doubt(rules: Sequence[FirewallRule], policy: str, sources: str) -> tuple[FirewallRule, ...]:
+    """The zone's rules where only those of its packets meet them that come from `sources`: what closes leaves a
+    doubt, and the policy with it."""
+    doubted = (replace(rule, partial=rule.partial or rule.verdict == "drop") for rule in rules)
+    last = FirewallRule(f"what is not let in from its source {sources}", "drop", partial=True)
+    return (*doubted, last) if policy == "drop" else tuple(doubted)
+
+
+def _as_network(text: str) -> Source | None:
+    try:
+        return read_source(text)
+    except ValueError:  # a MAC address, or an ipset
+        return None
+
+
+def _host_nics(place: GateInputs) -> set[str]:
+    """The interfaces by which the cluster's packets come in: the inventory's host NIC, or those with an address in its
+    networks."""
+    nic = place.host.nic
+    if nic and "/" not in nic:
+        return {nic}
+    wanted = (read_source(nic),) if nic else place.sources
+    return {
+        interface.name
+        for interface in place.network.interfaces
+        for address in interface.addresses
+        if any(ip_interface(address).ip in network for network in wanted)
+    }

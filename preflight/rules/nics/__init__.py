@@ -1,0 +1,1 @@
+"""How the inventory, HCCL, NCCL, gloo and MPI choose NICs. Pure."""

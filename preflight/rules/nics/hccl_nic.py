@@ -1,0 +1,87 @@
+"""The host NIC that HCCL takes, by its own rule (HCCL user guide): HCCL_IF_IP; else the first NIC that
+HCCL_SOCKET_IFNAME allows; else the lexically first one that is neither docker nor loopback, then docker, then loopback.
+Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
+
+from preflight.facts.quote import quote
+from preflight.facts.types import Interface, Network
+
+FIRST = "the first by name"
+Address = IPv4Interface | IPv6Interface
+
+
+@dataclass(frozen=True)
+class NicChoice:
+    """`why`: what decided, in words for a message."""
+
+    nic: str
+    address: Address
+    why: str
+
+
+def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
+    """What HCCL takes, or the sentence of why it finds nothing."""
+    wanted, names = variables.get("HCCL_IF_IP", ""), variables.get("HCCL_SOCKET_IFNAME", "")
+    if wanted:
+        return _by_address(wanted, network)
+    version = 6 if names and variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" else 4
+    nics = [(nic.name, address) for nic in network.interfaces if nic.up for address in addresses(nic, version)]
+    nics.sort(key=lambda nic: (_last(nic[0]), nic[0]))
+    if not names:
+        return NicChoice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
+    fitting = [(place, nic) for nic in nics if (place := allowed(names, nic[0])) is not None]
+    if fitting:
+        _, first = min(fitting, key=lambda one: one[0])
+        return NicChoice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
+    there = ", ".join(sorted({name for name, _ in nics}))
+    down = next(
+        (f" ({nic.name} is down)" for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None),
+        "",
+    )
+    return (
+        f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}{down}; there are {there}; "
+        'what it says: "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
+    )
+
+
+def _by_address(wanted: str, network: Network) -> NicChoice | str:
+    try:
+        address = ip_address(wanted)
+    except ValueError:
+        return f"HCCL_IF_IP={quote(wanted)} is no address"
+    for nic in network.interfaces:
+        for own in addresses(nic, address.version):
+            if own.ip == address:
+                return NicChoice(nic.name, own, f"HCCL_IF_IP={address}")
+    return f"HCCL_IF_IP={address} is an address of no interface of this host"
+
+
+def addresses(nic: Interface, version: int) -> Iterator[Address]:
+    """Its addresses of one family; those of IPv6 that count on one link only are left out."""
+    for text in nic.addresses:
+        try:
+            address = ip_interface(text.partition("%")[0])
+        except ValueError:
+            continue  # a stranger's word
+        if address.version == version and not (version == 6 and address.ip.is_link_local):
+            yield address
+
+
+def allowed(patterns: str, nic: str) -> int | None:
+    """The place of a NIC in HCCL_SOCKET_IFNAME, where the first that fits counts: `eth,enp` by beginning, `=eth0` by
+    name, `^` before either for all others. None: not allowed."""
+    negated = patterns.startswith("^")
+    exact = patterns[negated:].startswith("=")
+    words = patterns[negated + exact :].split(",")
+    fits = (place for place, word in enumerate(words) if word and (nic == word if exact else nic.startswith(word)))
+    place = next(fits, None)
+    return (0 if place is None else None) if negated else place
+
+
+def _last(nic: str) -> int:
+    """Docker's and the loopback are taken, in this order, only where nothing else is left."""
+    return 2 if nic == "lo" else int(nic.startswith("docker"))

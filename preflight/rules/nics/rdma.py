@@ -1,0 +1,109 @@
+"""RDMA ports that count, and those that NCCL takes. Pure.
+
+A port that is down need not be a fault: hosts have ports for storage and management, and ports without a cable.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+
+from preflight.facts.job import Job
+from preflight.facts.rdma import Gid, RdmaPort
+from preflight.facts.rdma.host import Rdma
+from preflight.facts.types import Interface, Network
+from preflight.model.cluster import Cluster, Product
+from preflight.rules.variables.nccl import by_sockets, hcas
+
+NVIDIA = frozenset({Product.NVIDIA})
+Place = tuple[str, int]  # device and port
+# Sizes of InfiniBand's packets, and what RoCE adds to one (include/rdma/ib_addr.h, iboe_get_mtu).
+_SIZES, _ROCE_HEADERS = (4096, 2048, 1024, 512, 256), 96
+
+
+@dataclass(frozen=True)
+class CountedPorts:
+    """The ports that count. `certain`: of these, those of which more than half of the hosts, or the inventory, say so;
+    of the others exactly half."""
+
+    places: frozenset[Place]
+    certain: frozenset[Place]
+
+    def of(self, rdma: Rdma) -> list[RdmaPort]:
+        return [port for port in rdma.ports if (port.device, port.port) in self.places]
+
+    def active(self, rdma: Rdma) -> list[RdmaPort]:
+        return [port for port in self.of(rdma) if port.state == "ACTIVE"]
+
+
+def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> CountedPorts:
+    """Those that the inventory names; else those that are active on half of the hosts or more."""
+    hosts = list(rdma)
+    if cluster.machine.rdma:
+        named = set(cluster.machine.rdma)
+        there = {(port.device, port.port) for host in hosts for port in host.ports if port.device in named}
+        nowhere = {(name, 1) for name in named - {device for device, _ in there}}
+        return CountedPorts(frozenset(there | nowhere), frozenset(there | nowhere))
+    active = Counter((port.device, port.port) for host in hosts for port in host.ports if port.state == "ACTIVE")
+    return CountedPorts(
+        frozenset(place for place, number in active.items() if 2 * number >= len(hosts)),
+        frozenset(place for place, number in active.items() if 2 * number > len(hosts)),
+    )
+
+
+def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
+    """Those of `ports` that jobs use: of the devices that the inventory names, else of those that NCCL_IB_HCA fits. A
+    sentence says why there are none, or that it is not known (`job` None)."""
+    if cluster.probe.transport == "socket":
+        return 'jobs are not to use RDMA: transport = "socket" under [probe]'
+    if job and (name := by_sockets(job.variables)):
+        return f"{job.told(name)} keeps NCCL on sockets"
+    names = cluster.machine.rdma
+    if not names and job is None:
+        return "which RDMA ports jobs use is known only where they run, or by [machine] rdma"
+    if not names and job:
+        names = hcas(job.variables.get("NCCL_IB_HCA", ""), {port.device for port in ports})
+    return [port for port in ports if port.device in names] or "no active RDMA port that jobs use"
+
+
+def used_or_all(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
+    """As `used`, but all of them where it is not known which ones jobs use."""
+    known = cluster.machine.rdma or cluster.probe.transport == "socket" or job is not None
+    return used(cluster, job, ports) if known else list(ports) or "no active RDMA port"
+
+
+def gids_of(rdma: Rdma, port: RdmaPort) -> list[Gid]:
+    return [gid for gid in rdma.gids if (gid.device, gid.port) == (port.device, port.port)]
+
+
+def index(variables: Mapping[str, str]) -> int | None:
+    """NCCL_IB_GID_INDEX; None where NCCL is to choose."""
+    text = variables.get("NCCL_IB_GID_INDEX", "")
+    return int(text) if text.isdecimal() and len(text) < 6 else None
+
+
+def chosen(gids: Sequence[Gid], variables: Mapping[str, str]) -> Gid | None:
+    """The GID that NCCL takes: that of NCCL_IB_GID_INDEX; else, since 2.21, one of the family that it is told, IPv4, if
+    there is one of the version that it is told (RoCE v2); without any of the family that of slot 0, whatever it is
+    (src/transport/net_ib.cc, ncclIbGetGidIndex)."""
+    wanted = index(variables)
+    if wanted is not None:
+        return next((gid for gid in gids if gid.index == wanted), None)
+    mapped = variables.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
+    kind = "v1" if variables.get("NCCL_IB_ROCE_VERSION_NUM") == "1" else "v2"
+    family = [gid for gid in gids if (gid.address is not None) is mapped and not is_link_local(gid)]
+    fitting = [gid for gid in family if gid.kind == kind] or family or list(gids)
+    return fitting[0] if fitting else None
+
+
+def is_link_local(gid: Gid) -> bool:
+    return IPv6Address(gid.gid).is_link_local
+
+
+def interface(network: Network, gid: Gid) -> Interface | None:
+    return next((nic for nic in network.interfaces if nic.name == gid.netdev), None)
+
+
+def roce_mtu(mtu: int) -> int:
+    """Bytes of data in a RoCE packet, by the MTU of the interface; 0: not even the smallest fits."""
+    return next((size for size in _SIZES if size + _ROCE_HEADERS <= mtu), 0)

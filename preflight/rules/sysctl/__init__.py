@@ -1,0 +1,1 @@
+"""How hosts load sysctl files, and how the files have to change. Pure."""

@@ -1,0 +1,88 @@
+"""The value of net.ipv4.ip_local_reserved_ports after each way of loading sysctl files. Pure.
+
+The ways differ (measured with systemd 252 and procps 4.0.2, which tests/lab/test_ports.py repeats). Both read one file
+of a name, the one in the first folder, sorted by name. systemd writes only the last value that it has read, which the
+kernel may refuse, and knows /etc/sysctl.conf only as 99-sysctl.conf, a link that Debian and Red Hat put there. procps
+writes one value after the other, and /etc/sysctl.conf last. A long value takes the kernel several writes: systemd and
+tuned make them all, procps only the first.
+"""
+
+import posixpath
+from collections.abc import Iterable
+from enum import StrEnum
+
+from preflight.facts.sysctl import port_list, settings
+from preflight.facts.types import Sysctl, SysctlFile
+from preflight.model.ports import PortSet
+
+CONF = "/etc/sysctl.conf"
+LONGEST = 4094  # characters of a list that the kernel takes in one write(2), which is all that procps makes
+_GONE_AT_BOOT = "/run/"
+_TUNED_READS = ("/etc/sysctl.d/", "/run/sysctl.d/")
+
+
+class LoadPath(StrEnum):
+    """A way of loading, in the words of a message."""
+
+    BOOT = "a reboot"
+    TUNED = "tuned"
+    SYSTEM = "sysctl --system"
+    CONF = "sysctl -p"
+
+
+def accepted(value: str) -> PortSet | None:
+    """What the kernel makes of a value that is written to its end; None: it refuses it."""
+    try:
+        return port_list(value)
+    except ValueError:
+        return None
+
+
+def in_one_write(value: str) -> str:
+    """The part of a value that the kernel takes in the first write: whole items, and of a cut one nothing."""
+    if len(value) <= LONGEST:
+        return value
+    first, _, last = value[:LONGEST].rpartition(",")
+    return value[:LONGEST] if value[LONGEST] == "," and "-" in last else first
+
+
+def after(way: LoadPath, sysctl: Sysctl, before: PortSet) -> PortSet:
+    """The ports that are reserved after one way of loading. `before`: those that were; a boot begins without any."""
+    files = sysctl.reserved_files
+    if way is LoadPath.BOOT:
+        return _systemd(read_in_order(file for file in files if not file.path.startswith(_GONE_AT_BOOT)))
+    if way is LoadPath.CONF:
+        return _one_by_one((file for file in files if file.path == CONF), before)
+    if way is LoadPath.SYSTEM:
+        return _one_by_one([*read_in_order(files), *(file for file in files if file.path == CONF)], before)
+    if sysctl.tuned is None:
+        return before
+    own = accepted(sysctl.tuned.value)
+    start = before if own is None else own
+    if not sysctl.tuned.reapply:
+        return start
+    again = read_in_order(file for file in files if file.path.startswith(_TUNED_READS))
+    return _one_by_one([*again, *(file for file in files if file.path == CONF)], start, whole=True)
+
+
+def read_in_order(files: Iterable[SysctlFile]) -> list[SysctlFile]:
+    """The files of the folders that count, sorted by name: of each name the first; /etc/sysctl.conf is in no folder."""
+    first: dict[str, SysctlFile] = {}
+    for file in files:
+        if file.path != CONF:
+            first.setdefault(posixpath.basename(file.path), file)
+    return [first[name] for name in sorted(first)]
+
+
+def _systemd(files: Iterable[SysctlFile]) -> PortSet:
+    values = [setting.value for file in files for setting in settings(file.text)]
+    return accepted((values or [""])[-1] or "") or PortSet()
+
+
+def _one_by_one(files: Iterable[SysctlFile], before: PortSet, *, whole: bool = False) -> PortSet:
+    """`whole`: a long value is written to its end."""
+    now = before
+    for value in (setting.value for file in files for setting in settings(file.text)):
+        ports = None if value is None else accepted(value if whole else in_one_write(value))
+        now = now if ports is None else ports
+    return now

@@ -1,0 +1,173 @@
+"""Edits of sysctl files that make every way of loading reserve the ports. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from preflight.facts import sysctl as facts_sysctl
+from preflight.facts.sysctl import OWN_FILE, intended_ports, settings
+from preflight.facts.types import Sysctl, SysctlFile, Tuned
+from preflight.model.ports import PortSet
+from preflight.rules.sysctl.load_order import CONF, LoadPath, accepted, after, in_one_write, read_in_order
+
+KEY = "net.ipv4.ip_local_reserved_ports"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One file to be written. `found`: what is wrong with it now."""
+
+    path: str
+    before: str | None
+    after: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Repair:
+    """`short`: the ways of loading that do not reserve all ports, and which they miss; `left`: those that the edits do
+    not mend."""
+
+    short: Mapping[LoadPath, PortSet]
+    edits: tuple[Edit, ...]
+    left: Mapping[LoadPath, PortSet]
+    united: PortSet
+
+
+def repair(sysctl: Sysctl, wanted: PortSet) -> Repair:
+    """Every file that sets the key gets the united set in its own line: what is wanted, what is reserved now, and what
+    the files say. Ours is written only where that is not enough."""
+    united = wanted | (accepted(sysctl.reserved_ports) or PortSet())
+    for file in counting(sysctl):
+        united |= _last(file) or PortSet()
+    if sysctl.tuned:
+        united |= intended_ports(sysctl.tuned.value) or PortSet()
+    short = _missing(sysctl, wanted)
+    edits, mended = _edited(sysctl, wanted, united)
+    left = _missing(mended, wanted)
+    if left:
+        own, with_own = _own(mended, united)
+        left_then = _missing(with_own, wanted)
+        if own and left_then != left:
+            edits, left = (*edits, own), left_then
+    return Repair(short, edits, left, united)
+
+
+def counting(sysctl: Sysctl) -> list[SysctlFile]:
+    """The files that some way of loading reads, now or at boot, in the order of their names; /etc/sysctl.conf last."""
+    files = sysctl.reserved_files
+    now = read_in_order(files)
+    boot = read_in_order(file for file in files if not file.path.startswith("/run/"))  # which hides nothing at boot
+    return [*now, *(file for file in boot if file not in now), *(file for file in files if file.path == CONF)]
+
+
+def unread(sysctl: Sysctl) -> list[tuple[str, str]]:
+    """Files that some way of loading reads and that could not be looked into, and why not; tuned's too."""
+    found = [(file.path, file.error) for file in counting(sysctl) if file.error]
+    return found + (
+        [(sysctl.tuned.source or "tuned", sysctl.tuned.error)] if sysctl.tuned and sysctl.tuned.error else []
+    )
+
+
+def unreadable(sysctl: Sysctl) -> list[tuple[str, str]]:
+    """Files whose value the kernel refuses and no person understands either, with that value: no list that is written
+    in its place could be known to hold what it should."""
+    odd = [(file.path, file.value or "") for file in counting(sysctl) if _last(file) is None]
+    tuned = sysctl.tuned
+    return odd + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
+
+
+def winner(way: LoadPath, sysctl: Sysctl) -> SysctlFile | None:
+    """The file that is read last of those that set the key."""
+    files = [file for file in counting(sysctl) if settings(file.text)]
+    if way is LoadPath.BOOT:
+        files = [file for file in files if file.path != CONF and not file.path.startswith("/run/")]
+    if way is LoadPath.CONF:
+        files = [file for file in files if file.path == CONF]
+    return files[-1] if files else None
+
+
+def with_value(text: str, ports: PortSet) -> str:
+    """A file's text whose last line for the key sets `ports`; every other byte is kept."""
+    found = settings(text)
+    if found and found[-1].value is not None:
+        return f"{text[: found[-1].start]}{ports}{text[found[-1].end :]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    return text + (newline if text and not text.endswith("\n") else "") + f"{KEY} = {ports}{newline}"
+
+
+def own_file(ports: PortSet) -> str:
+    """The whole of our own file."""
+    return (
+        "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not hand them out.\n"
+        f"{KEY} = {ports}\n"
+    )
+
+
+def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[LoadPath, PortSet]:
+    """What is not reserved after each way of loading. All but the boot are judged by what they take away."""
+    ends = {way: after(way, sysctl, PortSet() if way is LoadPath.BOOT else wanted) for way in LoadPath}
+    return {way: wanted - ports for way, ports in ends.items() if wanted - ports}
+
+
+def _last(file: SysctlFile) -> PortSet | None:
+    """What the last line means that the kernel takes, and those after it that it refuses; None where that is no list of
+    ports."""
+    ports = PortSet()
+    for setting in reversed(settings(file.text)):
+        intended = intended_ports(setting.value or "")
+        if intended is None:
+            return None
+        ports |= intended
+        if setting.value is not None and accepted(setting.value) is not None:
+            break
+    return ports
+
+
+def _loaded(file: SysctlFile) -> PortSet:
+    """What the last line makes the kernel reserve, whoever loads the file."""
+    found = settings(file.text)
+    return (found and accepted(in_one_write(found[-1].value or ""))) or PortSet()
+
+
+def _edited(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
+    """The edits of files that set the key to less than is wanted, and the facts after them."""
+    edits: dict[str, Edit] = {}  # by the file behind a link: 99-sysctl.conf is mostly /etc/sysctl.conf
+    for file in counting(sysctl):
+        if settings(file.text) and wanted - _loaded(file) and file.writable:
+            text = with_value(file.text, united)
+            edits[file.target or file.path] = Edit(file.path, file.text, text, f"sets {file.value or 'nothing'}")
+    files = tuple(
+        replace(file, text=edits[real].after, value=str(united))
+        if (real := file.target or file.path) in edits
+        else file
+        for file in sysctl.reserved_files
+    )
+    tuned = sysctl.tuned
+    if tuned and _editable(tuned) and wanted - (accepted(tuned.value) or PortSet()):
+        text = with_value(tuned.text, united)
+        edits[tuned.source] = Edit(tuned.source, tuned.text, text, f"sets {tuned.value or 'nothing'}")
+        tuned = replace(tuned, value=str(united), text=text)
+    return tuple(edits.values()), replace(sysctl, reserved_files=files, tuned=tuned)
+
+
+def _editable(tuned: Tuned) -> bool:
+    return not tuned.error and tuned.source.startswith("/etc/") and bool(settings(tuned.text))
+
+
+def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
+    """Our own file where there is none, or one that sets nothing, and the facts with it. None if it is a link, by which
+    somebody has switched it off."""
+    present = next((file for file in sysctl.reserved_files if file.path == OWN_FILE), None)
+    if present and (present.target or settings(present.text)):
+        return None, sysctl
+    overruled = winner(LoadPath.BOOT, sysctl)
+    if overruled:
+        why = f"has to overrule {overruled.path}, which sets {overruled.value or 'nothing'}"
+    elif present:
+        why = "does not set the key, and no other file that is read at boot does"
+    else:
+        why = "does not exist, and no file that is read at boot sets the key"
+    text = with_value(present.text, united) if present and present.text else own_file(united)
+    edit = Edit(OWN_FILE, present.text if present else None, text, why)
+    others = tuple(file for file in sysctl.reserved_files if file is not present)
+    return edit, replace(sysctl, reserved_files=(facts_sysctl.file(OWN_FILE, edit.after), *others))

@@ -1,0 +1,1 @@
+"""How HCCL and NCCL read their variables. Pure."""

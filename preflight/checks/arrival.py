@@ -21,8 +21,8 @@ from preflight.checks.stops import (
     passed_later,
 )
 from preflight.checks.whereabouts import HANDS, device_ranges, evidence, first_line, found_at, waiting
-from preflight.facts.last_words import Meaning, meaning
-from preflight.facts.stages import usual
+from preflight.facts.error_catalogue import Meaning, meaning
+from preflight.facts.hung_rank_causes import usual
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, TimeLimit, kept_waiting
 

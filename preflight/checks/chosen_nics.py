@@ -8,7 +8,7 @@ from preflight.checks.hccl_nic import Choice
 from preflight.checks.hosts import named_by
 from preflight.checks.majority import Odd, odd_ones
 from preflight.checks.registry import All
-from preflight.facts.firewall import Arrivals
+from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.types import Network, Route
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding

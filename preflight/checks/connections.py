@@ -9,7 +9,7 @@ from preflight.checks.gate import Gate
 from preflight.checks.gates import gates
 from preflight.checks.place import Place
 from preflight.checks.switched_off import still_on
-from preflight.facts.firewall import Arrival
+from preflight.facts.sections.firewall import Arrival
 from preflight.model.cluster import FirewallPolicy
 
 _UNJUDGED = "which preflight does not judge"

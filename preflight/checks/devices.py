@@ -9,9 +9,9 @@ from preflight.checks.npu import device_change, planned_device, unreadable, unto
 from preflight.checks.optics import cause_of_no_link
 from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
-from preflight.facts.chips import Chips
-from preflight.facts.device_nodes import DeviceNodes
-from preflight.facts.nic import Nic
+from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
+from preflight.facts.sections.chips import Chips
+from preflight.facts.sections.nic import Nic
 from preflight.facts.types import Hccn, NpuSmi, Os
 from preflight.model.change import Kind
 from preflight.model.finding import Finding

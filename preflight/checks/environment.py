@@ -19,7 +19,7 @@ from preflight.checks.setup_files import (
     with_block,
     with_others,
 )
-from preflight.facts.environment import Environment
+from preflight.facts.sections.environment import Environment
 from preflight.facts.types import Network
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding

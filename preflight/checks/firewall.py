@@ -13,7 +13,7 @@ from preflight.checks.gates import gates
 from preflight.checks.kept import BootFile
 from preflight.checks.place import Place
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.firewall import Arrival, Arrivals, Firewall
+from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall
 from preflight.facts.types import Network, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from preflight.checks.rules import Judgement, Rule, Source, judge_all
-from preflight.facts.firewall import Arrival
+from preflight.facts.sections.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
 

@@ -7,8 +7,8 @@ from preflight.checks.dialects import iptables, nft, ufw
 from preflight.checks.gate import Gate
 from preflight.checks.place import Place
 from preflight.checks.zones import zone_gates
-from preflight.facts.firewall import Firewall, IptablesChain, NftChain
-from preflight.facts.nft import CONTAINERS
+from preflight.facts.parsers.linux.nft import CONTAINERS
+from preflight.facts.sections.firewall import Firewall, IptablesChain, NftChain
 from preflight.model.change import Kind
 
 _OTHER_TABLES = ("mangle", "raw", "security")  # of iptables, beside `filter`

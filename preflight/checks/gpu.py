@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.checks.registry import All, Here
-from preflight.facts.nvidia import Nvidia, PciGpu
-from preflight.facts.nvidia_logs.kernel import SXid, Xid
-from preflight.facts.nvidia_smi.gpu import Gpu
+from preflight.facts.parsers.nvidia.nvidia_logs.kernel import SXid, Xid
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
+from preflight.facts.sections.nvidia import Nvidia, PciGpu
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

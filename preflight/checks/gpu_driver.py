@@ -6,7 +6,7 @@ from preflight.checks.gpu import GPU, gpus
 from preflight.checks.majority import odd_ones
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.checks.versions import differing
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.gpu import GPU, called, line, numbered, silent
 from preflight.checks.registry import Here, host_check
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 

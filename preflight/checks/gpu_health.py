@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, line, numbered, silent
 from preflight.checks.registry import Here, host_check
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_logs.kernel import Xid
-from preflight.facts.nvidia_smi.gpu import Gpu
+from preflight.facts.parsers.nvidia.nvidia_logs.kernel import Xid
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 
 _SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown")  # the cause first; the last may be of others

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.gpu import GPU, called, numbered, silent
 from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

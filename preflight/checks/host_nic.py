@@ -6,9 +6,9 @@ from preflight.checks import library_nics
 from preflight.checks.chosen_nics import Library, judged
 from preflight.checks.hccl_nic import FIRST, Choice, choose
 from preflight.checks.registry import EVERY, NPU, All, Here, cluster_check, host_check
-from preflight.facts.firewall import Arrivals
-from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.sections.firewall import Arrivals
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Names, Network
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding

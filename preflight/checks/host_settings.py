@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.container import SHM_ENOUGH
 from preflight.checks.registry import Here, host_check
-from preflight.facts.job import Job
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Limits, Os, Sysctl
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.majority import Odd, odd_ones
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.job import Job, SeenFolder
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import Job, SeenFolder
 from preflight.model.finding import Finding
 
 

@@ -9,9 +9,9 @@ from preflight.checks.gate import Gate, together
 from preflight.checks.gates import gates, iptables_gate
 from preflight.checks.place import Place
 from preflight.checks.rules import Rule
-from preflight.facts import iptables as iptables_facts
-from preflight.facts.firewall import IptablesChain
-from preflight.facts.nft import is_ours
+from preflight.facts.parsers.linux import iptables as iptables_facts
+from preflight.facts.parsers.linux.nft import is_ours
+from preflight.facts.sections.firewall import IptablesChain
 from preflight.model.change import Kind
 
 NFT_BOOT_FILE = "/etc/nftables.conf"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from preflight.checks.npu import untold
 from preflight.checks.own_processes import Owner, agents, wait
 from preflight.checks.registry import NPU, All, Here, cluster_check, host_check
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
 from preflight.checks.hccl_nic import FIRST, Address, Choice, addresses
-from preflight.facts.job import Mpi
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import Mpi
 from preflight.facts.types import Interface, Network
 
 BY_NAME = "the address of the host's own name"

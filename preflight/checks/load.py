@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.own_processes import Owner, owner, wait
 from preflight.checks.registry import Here, host_check
-from preflight.facts.load import Busy, Load
+from preflight.facts.sections.load import Busy, Load
 from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 

@@ -21,8 +21,8 @@ from preflight.checks.nccl_rules import (
 from preflight.checks.registry import All, Here, cluster_check, host_check
 from preflight.checks.variables import Problem, waiting
 from preflight.facts.compatibility import numbers
-from preflight.facts.job import READ_BY, WRITTEN_BY, Job
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import READ_BY, WRITTEN_BY, Job
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from preflight.checks.npu import untold, with_link
 from preflight.checks.registry import NPU, Here, host_check
-from preflight.facts.nic import Band, Nic, NicDevice, Optics
+from preflight.facts.sections.nic import Band, Nic, NicDevice, Optics
 from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 

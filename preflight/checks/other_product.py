@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.gpu import GPU
 from preflight.checks.registry import NPU, All, cluster_check
-from preflight.facts.accelerators import Accelerators
-from preflight.facts.npu_smi import product_of
+from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
+from preflight.facts.sections.accelerators import Accelerators
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 

@@ -7,8 +7,8 @@ from preflight.checks.loading import LONGEST, Way
 from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import Here, host_check
 from preflight.checks.reserving import KEY, Edit, Repair, repair, unread, unreadable, winner
+from preflight.facts.parsers.linux.sysctl import OWN_FILE
 from preflight.facts.quote import quote
-from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import Os, Socket, Sockets, Sysctl
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding

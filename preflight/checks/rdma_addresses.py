@@ -20,9 +20,9 @@ from preflight.checks.rdma import (
     used,
 )
 from preflight.checks.registry import All, cluster_check
-from preflight.facts.job import Job
-from preflight.facts.rdma import Gid, RdmaPort
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import Gid, RdmaPort
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
 

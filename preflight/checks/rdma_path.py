@@ -5,8 +5,8 @@ from itertools import combinations
 
 from preflight.checks.rdma import NVIDIA, used, used_or_all
 from preflight.checks.registry import Here, host_check
-from preflight.facts.job import Job
-from preflight.facts.rdma.host import PciFunction, Rdma
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import PciFunction, Rdma
 from preflight.facts.types import Limits, Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

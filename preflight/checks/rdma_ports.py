@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from preflight.checks.majority import odd_ones
 from preflight.checks.rdma import NVIDIA, Counted, Place, counted, used_or_all
 from preflight.checks.registry import All, Here, cluster_check, host_check
-from preflight.facts.job import Job
 from preflight.facts.link_counts import DAMAGED, FLAPS
-from preflight.facts.rdma import PortCounters, RdmaPort
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import PortCounters, RdmaPort
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import Rdma
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 

@@ -7,7 +7,7 @@ from preflight.checks.blocked import Path, Wall, hows, lost, rejecting, told, un
 from preflight.checks.firewall import BETWEEN
 from preflight.checks.own_processes import Owner, end, owner, wait
 from preflight.checks.registry import All, cluster_check
-from preflight.facts.firewall import Arrivals
+from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.types import Sockets
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding

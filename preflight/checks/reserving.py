@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from preflight.checks.loading import CONF, Way, accepted, after, in_one_write, read_in_order
-from preflight.facts import sysctl as facts_sysctl
-from preflight.facts.sysctl import OWN_FILE, intended_ports, settings
+from preflight.facts.parsers.linux import sysctl as facts_sysctl
+from preflight.facts.parsers.linux.sysctl import OWN_FILE, intended_ports, settings
 from preflight.facts.types import Sysctl, SysctlFile, Tuned
 from preflight.model.ports import PortSet
 

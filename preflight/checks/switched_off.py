@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from preflight.checks.dialects import iptables, nft
 from preflight.checks.gates import nobodys
-from preflight.facts.firewall import Firewall, NftChain
-from preflight.facts.nft import CONTAINERS
+from preflight.facts.parsers.linux.nft import CONTAINERS
+from preflight.facts.sections.firewall import Firewall, NftChain
 from preflight.model.change import Kind
 
 _PROGRAMS = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}

@@ -8,9 +8,9 @@ from typing import Any
 
 from preflight.checks.hccl_nic import Choice, choose
 from preflight.checks.registry import NPU, All, cluster_check
-from preflight.facts.found import Found
-from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.reading import Found
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
 

@@ -8,7 +8,7 @@ from preflight.checks.dialects import firewalld
 from preflight.checks.gate import Gate
 from preflight.checks.place import Place
 from preflight.checks.rules import Rule, Source, overlap, read_source, within
-from preflight.facts.firewall import Firewalld, Zone
+from preflight.facts.sections.firewall import Firewalld, Zone
 from preflight.model.change import Kind
 
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer, arrivals, job, naming, neighbours, shells
-from preflight.facts.hccn_tool import DEEP_READERS, READERS
-from preflight.facts.npu_answer import CHIP_QUERIES
-from preflight.facts.seen import Answered, Seen, read, targets, with_arrivals
+from preflight.facts import connections as arrivals
+from preflight.facts.answers import host as answer
+from preflight.facts.answers.npu import CHIP_QUERIES
+from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS, READERS
+from preflight.facts.round_trip import Answered, Seen, read, targets, with_arrivals
+from preflight.facts.sections import job, naming, neighbours, shells
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.ports import PortSet

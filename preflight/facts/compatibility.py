@@ -8,7 +8,7 @@ not in the table, such as one that came out after it, is no finding: nothing is 
 import re
 from dataclasses import dataclass
 
-from preflight.facts.packages import Package, Ranges
+from preflight.facts.parsers.ascend.packages import Package, Ranges
 
 # CANN → the torch_npu releases made for it. torch_npu's number begins with torch's.
 TORCH_NPU = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from preflight.facts.hccl_test import HcclTest
+from preflight.facts.parsers.ascend.hccl_test import HcclTest
 from preflight.facts.types import Missing
 from preflight.model.measure import Member
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from preflight.facts.nic import Nic
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.sections.nic import Nic
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 
 # Of RDMA NICs: a link that went away, packets that came damaged, packets that were sent or asked for again.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from preflight.checks.gpu import numbered
 from preflight.checks.own_processes import Owner, owner
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_smi.gpu import GpuProcess
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import GpuProcess
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, Missing, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.model.cluster import Cluster, Host, Product
 

@@ -14,7 +14,7 @@ from preflight.checks.kept import own_file as nft_own_file
 from preflight.checks.reserving import own_file as sysctl_own_file
 from preflight.checks.reserving import with_value
 from preflight.checks.setup_files import BEGIN, END, MARK, ours, with_block, with_others
-from preflight.facts.sysctl import intended_ports, settings
+from preflight.facts.parsers.linux.sysctl import intended_ports, settings
 from preflight.model.ports import PortSet
 from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
 

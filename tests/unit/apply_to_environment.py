@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from preflight.checks.setup_files import HOSTS_FILE, PROFILE_FILE
-from preflight.facts.environment import Environment
+from preflight.facts.sections.environment import Environment
 from preflight.facts.types import HostFacts
 from preflight.model.change import Change
 

@@ -7,11 +7,11 @@ import pytest
 from preflight.checks import connections
 from preflight.checks.dialects import firewalld, iptables, nft, ufw
 from preflight.checks.rules import EVERY_PORT, Rule, judge
-from preflight.facts import firewalld as facts_firewalld
-from preflight.facts import nft as facts_nft
-from preflight.facts import ufw as facts_ufw
-from preflight.facts.firewall import Arrival, IptablesChain, Zone
-from preflight.facts.iptables import chain as read_chain
+from preflight.facts.parsers.linux import firewalld as facts_firewalld
+from preflight.facts.parsers.linux import nft as facts_nft
+from preflight.facts.parsers.linux import ufw as facts_ufw
+from preflight.facts.parsers.linux.iptables import chain as read_chain
+from preflight.facts.sections.firewall import Arrival, IptablesChain, Zone
 from preflight.facts.types import Missing
 from preflight.model.ports import PortSet
 from tests.unit.apply_to_facts import zone_file

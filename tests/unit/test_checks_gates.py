@@ -10,7 +10,7 @@ from preflight.checks.dialects import firewalld, iptables, nft, ufw
 from preflight.checks.gates import gates, iptables_gate
 from preflight.checks.place import Place
 from preflight.checks.rules import Source
-from preflight.facts.firewall import (
+from preflight.facts.sections.firewall import (
     Arrival,
     Firewall,
     Firewalld,

@@ -10,7 +10,7 @@ import pytest
 
 from preflight.checks.hccl_nic import Choice
 from preflight.checks.library_nics import gloo, mpi, nccl, nccl_fits
-from preflight.facts.job import Mpi, Parameter
+from preflight.facts.sections.job import Mpi, Parameter
 from preflight.facts.types import Interface, Network
 from tests.unit.healthy import scene
 from tests.unit.test_checks import look

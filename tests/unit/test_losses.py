@@ -7,7 +7,7 @@ import pytest
 
 from preflight.checks.losses import causes
 from preflight.checks.ping_types import End, Place, Places, end, own
-from preflight.facts.ping_plan import Wanted, plan_pings
+from preflight.facts.pings.plan import Wanted, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
 

@@ -6,7 +6,7 @@ import pytest
 
 from preflight.checks.ping_types import End
 from preflight.checks.registry import All, all_checks
-from preflight.facts.ping_plan import Wanted
+from preflight.facts.pings.plan import Wanted
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding

@@ -11,8 +11,8 @@ import pytest
 
 from preflight.checks.loading import Way, accepted, after, in_one_write
 from preflight.checks.reserving import repair, unreadable, with_value
-from preflight.facts import sysctl, tuned
-from preflight.facts.sysctl import OWN_FILE, intended_ports, port_list, settings
+from preflight.facts.parsers.linux import sysctl, tuned
+from preflight.facts.parsers.linux.sysctl import OWN_FILE, intended_ports, port_list, settings
 from preflight.facts.types import Reading, Sysctl, Tuned
 from preflight.model.ports import PortSet
 from tests.unit.collector import section

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from preflight.checks.rules import Rule, Source, port_set, read_source
-from preflight.facts.firewall import Zone
-from preflight.facts.firewalld import PRIORITY, is_ours
+from preflight.facts.parsers.linux.firewalld import PRIORITY, is_ours
+from preflight.facts.sections.firewall import Zone
 from preflight.model.ports import PortSet
 
 PRIORITIES_SINCE = (0, 7)  # the version of firewalld whose rich rules have priorities

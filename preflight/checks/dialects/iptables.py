@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from preflight.checks.rules import Rule, Source, groups, port_set, read_source
-from preflight.facts.iptables import is_ours
+from preflight.facts.parsers.linux.iptables import is_ours
 from preflight.model.ports import PortSet
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import connections as arrivals
-from preflight.facts.answers import host as answer
+from preflight.facts import connections
+from preflight.facts.answers.host import Sections
+from preflight.facts.answers.host import sections as answer_sections
 from preflight.facts.answers.npu import CHIP_QUERIES
 from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS, READERS
 from preflight.facts.round_trip import Answered, Seen, read, targets, with_arrivals
@@ -58,12 +59,12 @@ class Request:
         """Seconds for the whole round trip."""
         return max(self.deadlines.values()) + WAY_SECONDS
 
-    def ask(self, transport: Transport, host: Host) -> answer.Sections | Missing:
+    def ask(self, transport: Transport, host: Host) -> Sections | Missing:
         """One round trip. Raises TransportError."""
         marker = "preflight-" + secrets.token_hex(8)
         payload = json.dumps({"marker": marker, "deadlines": self.deadlines, **self.words}).encode()
         program = Program(self.source, payload)
-        return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
+        return answer_sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
 def _facts_request(
@@ -155,7 +156,7 @@ def look(
     the host is looked at without root, and its `os` says why. Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections, readings, deep=deep)
-    connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
+    connects = {"ports": connections.ports(ports), "ephemeral": cluster.listens_anywhere}
     others = targets(cluster, hosts)
     tries_ssh = "neighbours" in request.deadlines
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from preflight.facts import connections as arrivals
-from preflight.facts.answers import host as answer
-from preflight.facts.answers.host import Sections
+from preflight.facts import connections
+from preflight.facts.answers import host as host_answer
+from preflight.facts.answers.host import Sections, host_facts
 from preflight.facts.types import HostFacts, Missing, Unreachable
 from preflight.facts.unprivileged import without_root
 from preflight.model.cluster import Cluster, Host, Product
@@ -39,7 +39,7 @@ class Seen:
 
 
 def read(answered: Answered, product: Product, *, deep: bool) -> Seen:
-    facts = answer.host_facts(
+    facts = host_facts(
         answered.raw, product, answered.devices, sent=answered.sent, received=answered.received, deep=deep
     )
     return Seen(without_root(facts, answered.refused), answered)
@@ -47,15 +47,15 @@ def read(answered: Answered, product: Product, *, deep: bool) -> Seen:
 
 def targets(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
     """Host → the others, and where, whose ports it is to try."""
-    return {host.name: list(arrivals.targets(cluster, hosts, host.name)) for host in hosts}
+    return {host.name: list(connections.targets(cluster, hosts, host.name)) for host in hosts}
 
 
 def with_arrivals(
     seen: Mapping[str, Seen | Other], targets: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, Seen | Other]:
     """What each host tried of the others, put where it arrived."""
-    tried = {name: answer.tried(it.raw) for name, it in seen.items() if isinstance(it, Seen)}
-    came = arrivals.arrived(tried, {name: [host for host, _ in asked] for name, asked in targets.items()})
+    tried = {name: host_answer.tried(it.raw) for name, it in seen.items() if isinstance(it, Seen)}
+    came = connections.arrived(tried, {name: [host for host, _ in asked] for name, asked in targets.items()})
 
     def whole(name: str, it: Seen) -> Seen:
         return replace(it, facts=replace(it.facts, arrivals=came[name])) if name in came else it

@@ -10,29 +10,31 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import answer_frame as framed
-from preflight.facts.answers import (
-    job as job_answer,
-)
-from preflight.facts.answers import (
-    npu as npu_answer,
-)
-from preflight.facts.answers import (
-    nvidia as nvidia_answer,
-)
-from preflight.facts.answers import (
-    rdma as rdma_answer,
-)
+from preflight.facts import answer_frame
 from preflight.facts.answers.accelerators import RawAccelerators, accelerators
 from preflight.facts.answers.firewall import RawFirewall, firewall
-from preflight.facts.answers.job import RawDriver, RawJob
-from preflight.facts.answers.npu import RawChips, RawDeviceNodes, RawHccn, RawHccnConf, RawNpuSmi
-from preflight.facts.answers.nvidia import RawNvidia
+from preflight.facts.answers.job import RawDriver, RawJob, found_versions, job, limits
+from preflight.facts.answers.npu import (
+    RawChips,
+    RawDeviceNodes,
+    RawHccn,
+    RawHccnConf,
+    RawNpuSmi,
+    chips,
+    device_nodes,
+    hccn,
+    hccn_conf_file,
+    nic,
+    npu_smi_table,
+)
+from preflight.facts.answers.nvidia import RawNvidia, nvidia
+from preflight.facts.answers.rdma import RawRdma, rdma
 from preflight.facts.connections import Tried
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
 from preflight.facts.output import Output
-from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned, versions
+from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned
+from preflight.facts.parsers.linux.os_release import os_release
 from preflight.facts.quote import quote
 from preflight.facts.sections import environment, naming, neighbours
 from preflight.facts.sections.firewall import Arrivals
@@ -128,12 +130,12 @@ _PRINTED = "printed"  # a section that the controller adds
 def sections(answer: Answer, marker: str) -> Sections | Missing:
     """The framed document in `answer`, section by section and not yet looked into, and what was printed before it."""
     try:
-        found = decode(framed.document(answer, marker), dict[str, msgspec.Raw])
-    except framed.NoAnswer as error:
+        found = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
+    except answer_frame.NoAnswer as error:
         return Missing(str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
-    if printed := framed.printed_before(answer, marker):
+    if printed := answer_frame.printed_before(answer, marker):
         found[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
     return found
 
@@ -163,7 +165,7 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
 
 
 def _os(raw: _Os, printed: str) -> Os:
-    id_, version = versions.os_release(raw.release)
+    id_, version = os_release(raw.release)
     removes = logind.remove_ipc(raw.logind, id_)
     return Os(
         id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes,
@@ -300,18 +302,18 @@ def host_facts(
         arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
         accelerators=newer("accelerators", RawAccelerators, accelerators),
         names=made("names", _Names, _names),
-        limits=made("job", RawJob, job_answer.limits),
-        versions=made("job", RawJob, lambda raw: job_answer.found_versions(raw, driver)),
-        job=made("job", RawJob, job_answer.job) if deep else None,
+        limits=made("job", RawJob, limits),
+        versions=made("job", RawJob, lambda raw: found_versions(raw, driver)),
+        job=made("job", RawJob, job) if deep else None,
         load=made("load", Load, _load) if deep else None,
         shells=asked("shells", Shells, lambda raw: raw),
         neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
-        rdma=made("rdma", rdma_answer.RawRdma, rdma_answer.rdma) if product is Product.NVIDIA else None,
-        hccn=made("hccn", RawHccn, lambda raw: npu_answer.hccn(raw, devices)) if npu else None,
-        hccn_conf=made("hccn_conf", RawHccnConf, npu_answer.hccn_conf_file) if npu else None,
-        npu_smi=made("npu_smi", RawNpuSmi, npu_answer.npu_smi_table) if npu else None,
-        nic=made("hccn", RawHccn, lambda raw: npu_answer.nic(raw, devices)) if deep_npu else None,
-        chips=made("chips", RawChips, npu_answer.chips) if deep_npu else None,
-        device_nodes=made("device_nodes", RawDeviceNodes, npu_answer.device_nodes) if deep_npu else None,
-        nvidia=made("nvidia", RawNvidia, nvidia_answer.nvidia) if product is Product.NVIDIA else None,
+        rdma=made("rdma", RawRdma, rdma) if product is Product.NVIDIA else None,
+        hccn=made("hccn", RawHccn, lambda raw: hccn(raw, devices)) if npu else None,
+        hccn_conf=made("hccn_conf", RawHccnConf, hccn_conf_file) if npu else None,
+        npu_smi=made("npu_smi", RawNpuSmi, npu_smi_table) if npu else None,
+        nic=made("hccn", RawHccn, lambda raw: nic(raw, devices)) if deep_npu else None,
+        chips=made("chips", RawChips, chips) if deep_npu else None,
+        device_nodes=made("device_nodes", RawDeviceNodes, device_nodes) if deep_npu else None,
+        nvidia=made("nvidia", RawNvidia, nvidia) if product is Product.NVIDIA else None,
     )

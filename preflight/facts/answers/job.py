@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from preflight.facts.parsers.ascend import version_files
 from preflight.facts.parsers.ascend.packages import Package, package
-from preflight.facts.parsers.linux import versions
 from preflight.facts.reading import Found
 from preflight.facts.redaction.redact import redacted
 from preflight.facts.sections.job import Job, JobRdma, Mpi, Parameter, SeenFile, SeenFolder
@@ -68,13 +68,13 @@ def limits(raw: RawJob) -> Limits | Missing:
 
 def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
     """`driver` None: not a host with NPUs."""
-    cann = versions.cann(raw.cann_files)
+    cann = version_files.cann(raw.cann_files)
     readings = {"cann": cann}
     if isinstance(driver, Missing):
         return driver
     for name in ("driver", "firmware"):
         text = getattr(driver, name) if driver else None
-        readings[name] = Reading() if text is None else versions.version_info(text)
+        readings[name] = Reading() if text is None else version_files.version_info(text)
     if errors := [f"{name}: {reading.error}" for name, reading in readings.items() if reading.error]:
         return Missing("; ".join(errors))
     packages, unread = _packages(raw, driver)

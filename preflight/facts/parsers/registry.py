@@ -3,8 +3,16 @@
 from collections.abc import Callable
 
 from preflight.facts.parsers import rdma
-from preflight.facts.parsers.ascend import device_nodes, hccl_test, hccn_conf, hccn_tool, npu_smi, packages
-from preflight.facts.parsers.linux import firewalld, ip, iptables, nft, ss, sysctl, ufw, versions
+from preflight.facts.parsers.ascend import (
+    device_nodes,
+    hccl_test,
+    hccn_conf,
+    hccn_tool,
+    npu_smi,
+    packages,
+    version_files,
+)
+from preflight.facts.parsers.linux import firewalld, ip, iptables, nft, os_release, ss, sysctl, ufw
 from preflight.facts.parsers.nvidia import nccl_tests, nvidia_logs, nvidia_smi
 
 PARSERS: dict[str, Callable[[str], object]] = {
@@ -44,15 +52,15 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "nvidia-smi.query": nvidia_smi.query,
     "nvidia-smi.table": nvidia_smi.table,
     "nvidia-smi.topo": nvidia_smi.topology,
-    "os-release": versions.os_release,
+    "os-release": os_release.os_release,
     "rdma.link": rdma.rdma_link,
     "show_gids": rdma.show_gids,
     "ss.tcp": ss.tcp,
     "sysctl.reserved-ports": sysctl.reserved_ports,
     "ufw.conf": ufw.enabled,
     "ufw.rules": ufw.rules,
-    "version.cfg": versions.version_cfg,
-    "version.info": versions.version_info,
+    "version.cfg": version_files.version_cfg,
+    "version.info": version_files.version_info,
     "version.package": packages.package,
-    "install.info": versions.install_info,
+    "install.info": version_files.install_info,
 }

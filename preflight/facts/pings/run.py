@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from preflight.facts.answers import host as answer
-from preflight.facts.answers import npu as npu_answer
+from preflight.facts.answers import npu
+from preflight.facts.answers.host import Sections, section
 from preflight.facts.collect import POOL, Request, as_seen
 from preflight.facts.output import Output
 from preflight.facts.parsers.ascend import hccn_tool
@@ -90,9 +90,9 @@ def _words(ping: Ping) -> list[str]:
     return ["-ping", "-g", "address", ping.address, *(["pkt", str(ping.size)] if ping.size else [])]
 
 
-def _answered(found: answer.Sections | Missing, asked: Sequence[Ping]) -> tuple[Ping, ...]:
+def _answered(found: Sections | Missing, asked: Sequence[Ping]) -> tuple[Ping, ...]:
     """The pings of one host with what came of each: of every device a list of answers, in the order of its pings."""
-    raw = answer.section(found, "pings", dict[int, list[Output]])
+    raw = section(found, "pings", dict[int, list[Output]])
     if isinstance(raw, Missing):
         return tuple(replace(ping, error=raw.error) for ping in asked)
     answers: Mapping[int, Iterator[Output]] = {device: iter(outputs) for device, outputs in raw.items()}
@@ -103,7 +103,7 @@ def _with(ping: Ping, output: Output | None) -> Ping:
     if output is None:
         return replace(ping, error="hccn_tool did not answer in time")
     hccs = ping.purpose == "hccs"
-    result = npu_answer.only("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
+    result = npu.only("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
     if isinstance(result, str):
         return replace(ping, error=result)
     return replace(

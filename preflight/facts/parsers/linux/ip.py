@@ -3,7 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
+import msgspec
+
 from preflight.facts.decode import decode
+from preflight.facts.documents.refused_document import json_error
 from preflight.facts.quote import quote
 from preflight.facts.types import Interface, Missing, Route
 
@@ -41,10 +44,6 @@ def route(text: str) -> tuple[Route, ...] | Missing:
 
 
 def _address_json(text: str) -> tuple[Interface, ...] | Missing:
-    import msgspec
-
-    from preflight.facts.documents.refused_document import json_error
-
     try:
         links = decode(text, list[_JsonLink])
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -63,10 +62,6 @@ def _address_json(text: str) -> tuple[Interface, ...] | Missing:
 
 
 def _route_json(text: str) -> tuple[Route, ...] | Missing:
-    import msgspec
-
-    from preflight.facts.documents.refused_document import json_error
-
     try:
         routes = decode(text, list[_JsonRoute])
     except (msgspec.MsgspecError, RecursionError) as error:

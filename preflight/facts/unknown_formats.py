@@ -1,4 +1,4 @@
-"""Which of a host's answers no parser understood: what is met for the first time. Pure."""
+"""Answers of hosts that no parser understands: formats met for the first time. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,20 +31,20 @@ class Unknown:
 
 
 def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
-    """By command."""
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for host, its in facts.items():
-        for command, error in _errors(its):
+    """Return what was not understood, by command."""
+    answers: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for host, host_facts in facts.items():
+        for command, error in _errors(host_facts):
             if not is_known(error):
-                found[command].append((host, error))
+                answers[command].append((host, error))
     return tuple(
-        Unknown(command, tuple(dict.fromkeys(host for host, _ in said)), len(said), said[0][1])
-        for command, said in sorted(found.items())
+        Unknown(command, tuple(dict.fromkeys(host for host, _ in errors)), len(errors), errors[0][1])
+        for command, errors in sorted(answers.items())
     )
 
 
 def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
-    """(command, error) of everything that could not be had."""
+    """Yield (command, error) of everything that could not be had."""
     for name in SECTIONS:
         if isinstance(section := facts.section(name), Missing):
             yield f"section {name}", section.error
@@ -54,24 +54,36 @@ def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
         options = {deep.field: f"hccn_tool -{option}" for option, deep in DEEP_READERS.items() if option != "lldp"}
         yield from _of_fields(facts.nic.devices, options)
     if isinstance(facts.chips, Chips):
-        queries = {query.field: f"npu-smi info -t {type_}" for type_, query in CHIP_QUERIES.items()}
-        yield from _of_fields(facts.chips.chips, {**queries, "board": "npu-smi info -t board"})
+        yield from _of_fields(facts.chips.chips, _CHIP_COMMANDS)
         yield from _of_fields([facts.chips], {"topology": "npu-smi info -t topo"})
     if isinstance(facts.device_nodes, DeviceNodes):
-        files = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
-        yield from _of_fields([facts.device_nodes], files)
+        yield from _of_fields([facts.device_nodes], _DEVICE_NODE_FILES)
     if isinstance(facts.nvidia, Nvidia):
-        commands = {"gpus": "-q", "nvlinks": "nvlink -s", "topology": "topo -m",
-                    "nvlink_errors": "nvlink -e"}  # fmt: skip
-        yield from _of_fields([facts.nvidia], {field: f"nvidia-smi {query}" for field, query in commands.items()})
-        for field, query in commands.items():
-            answer = getattr(facts.nvidia, field).value
-            yield from ((f"nvidia-smi {query}", said.error) for said in (answer.unread if answer else ()))
+        yield from _of_nvidia(facts.nvidia)
     if isinstance(facts.versions, Versions):
         yield from facts.versions.unread.items()
 
 
-def _of_fields(things: Iterable[object], commands: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for thing in things:
-        said = {(command, getattr(thing, field).error) for field, command in commands.items()}
-        yield from ((command, error) for command, error in sorted(said) if error)
+_CHIP_COMMANDS = {query.field: f"npu-smi info -t {name}" for name, query in CHIP_QUERIES.items()} | {
+    "board": "npu-smi info -t board"
+}
+_DEVICE_NODE_FILES = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
+_NVIDIA_COMMANDS = {
+    "gpus": "nvidia-smi -q",
+    "nvlinks": "nvidia-smi nvlink -s",
+    "topology": "nvidia-smi topo -m",
+    "nvlink_errors": "nvidia-smi nvlink -e",
+}
+
+
+def _of_nvidia(nvidia: Nvidia) -> Iterator[tuple[str, str]]:
+    yield from _of_fields([nvidia], _NVIDIA_COMMANDS)
+    for field, command in _NVIDIA_COMMANDS.items():
+        if answer := getattr(nvidia, field).value:
+            yield from ((command, part.error) for part in answer.unread)
+
+
+def _of_fields(items: Iterable[object], commands: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for item in items:
+        errors = {(command, getattr(item, field).error) for field, command in commands.items()}
+        yield from ((command, error) for command, error in sorted(errors) if error)

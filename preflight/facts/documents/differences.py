@@ -7,7 +7,7 @@ A difference has a name as in the JSON of the facts, without places in lists: `v
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -61,35 +61,49 @@ _Found = tuple[str, str, str, str]  # name, element, before, after
 
 
 def compared(before: ClusterFacts, after: ClusterFacts) -> FactsCompared:
-    """What is on most places first."""
-    places: dict[tuple[str, str, str], list[Place]] = defaultdict(list)
-    unseen: dict[str, list[str]] = defaultdict(list)
-    sections = 0
-    for name, was in before.hosts.items():
-        now = after.hosts.get(name)
-        if now is None:
-            continue
-        if isinstance(was, Unreachable) or isinstance(now, Unreachable):
-            unseen["all"].append(name)
-            if was.__class__ is not now.__class__:
-                places["reached", _reached(was), _reached(now)].append(Place(name))
-            continue
-        for section in (section for section in SECTIONS if section not in RESTLESS[HostFacts]):
-            one, other = was.section(section), now.section(section)
-            if one is None and other is None:
-                continue
-            if one is None or other is None or isinstance(one, Missing) or isinstance(other, Missing):
-                unseen[section].append(name)
-                continue
-            sections += 1
-            for trait, element, old, new in _walk(section, "", one, other):
-                places[trait, old, new].append(Place(name, element))
-    found = (Difference(*key, tuple(where)) for key, where in places.items())
+    """Return the differences, those on most hosts first."""
+    comparison = _Comparison()
+    for host, was in before.hosts.items():
+        if now := after.hosts.get(host):
+            comparison.add(host, was, now)
+    differences = (Difference(*key, tuple(places)) for key, places in comparison.places.items())
     return FactsCompared(
-        tuple(sorted(found, key=lambda one: (-len({place.host for place in one.places}), one.name))),
-        {section: tuple(hosts) for section, hosts in unseen.items()},
-        sections,
+        tuple(sorted(differences, key=_rank)),
+        {section: tuple(hosts) for section, hosts in comparison.unseen.items()},
+        comparison.sections,
     )
+
+
+def _rank(difference: Difference) -> tuple[int, str]:
+    return -len({place.host for place in difference.places}), difference.name
+
+
+@dataclass
+class _Comparison:
+    """Differences so far by (name, before, after). `unseen`: sections that one of the runs lacks."""
+
+    places: dict[tuple[str, str, str], list[Place]] = field(default_factory=lambda: defaultdict(list))
+    unseen: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    sections: int = 0
+
+    def add(self, host: str, was: HostFacts | Unreachable, now: HostFacts | Unreachable) -> None:
+        if isinstance(was, HostFacts) and isinstance(now, HostFacts):
+            for section in (section for section in SECTIONS if section not in RESTLESS[HostFacts]):
+                self._add_section(host, section, was.section(section), now.section(section))
+            return
+        self.unseen["all"].append(host)
+        if was.__class__ is not now.__class__:
+            self.places["reached", _reached(was), _reached(now)].append(Place(host))
+
+    def _add_section(self, host: str, section: str, was: Any, now: Any) -> None:
+        if was is None and now is None:
+            return
+        if any(value is None or isinstance(value, Missing) for value in (was, now)):
+            self.unseen[section].append(host)
+            return
+        self.sections += 1
+        for name, element, before, after in _walk(section, "", was, now):
+            self.places[name, before, after].append(Place(host, element))
 
 
 def _reached(host: HostFacts | Unreachable) -> str:

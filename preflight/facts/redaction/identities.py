@@ -1,9 +1,10 @@
-"""Every name and address by which somebody could tell whose cluster this is: what pseudonyms must not leave. Pure."""
+"""Names and addresses that identify a cluster, and that pseudonyms replace. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_interface
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -19,8 +20,11 @@ from preflight.model.cluster import Cluster
 
 @dataclass(frozen=True)
 class Known:
-    """`names`: each that a host of the inventory is known by, in lower case → its pseudonym. `others`: names of other
-    machines, `domains`: what such names end in, `users`: of people, in lower case. `macs`: as 12 hexadecimal digits."""
+    """Known names and addresses. `names`: every name of a host of the inventory → its pseudonym.
+
+    `others`: names of other machines, `domains`: the ends of such names, `users`: accounts of people. All of them are
+    in lower case. `macs`: as 12 hexadecimal digits.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
     others: frozenset[str] = frozenset()
@@ -31,58 +35,85 @@ class Known:
 
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w-]{0,62}\.?){1,8}")
-_EVERYBODY_S = re.compile(
-    r"localhost\d?|ip6-.*|broadcasthost|localdomain\d?"
-)  # names of no machine, by their first label
+# Names of no machine, by their first label.
+_GENERIC = re.compile(r"localhost\d?|ip6-.*|broadcasthost|localdomain\d?")
 
 
 def known(cluster: Cluster, facts: Mapping[str, HostFacts], documents: Iterable[Any] = ()) -> Known:
-    """Return what the inventory and the facts of its hosts name. `documents`: what the hosts sent, and the inventory,
-    as JSON values; names that stand only in a comment, a variable or a URL are known from these."""
+    """Return the names and addresses of the inventory and of its hosts' facts.
+
+    `documents`: raw answers of the hosts, and the inventory, as JSON values. Names that are only in a comment, a
+    variable or a URL are searched in these.
+    """
     names = _names(cluster, facts)
-    found = search(documents)
-    listed = [entry for its in facts.values() for entry in _hosts_file(its)]
-    told = {name for _, aliases in listed for name in aliases} | set(_machines(cluster, facts)) | set(names)
-    others = {part for name in told for part in (name, name.partition(".")[0])} | found.machines
-    own = {domain for name in names for domain in _domains(name)} | set(_searched(facts))
-    foreign = {domain for name in told for domain in _domains(name)}
-    foreign |= {domain for name in found.full_names for domain in (*_domains(name), *_bare(name))}
-    planned = (str(part) for host in cluster.hosts for device in host.devices
-               for part in (device.address, device.gateway, device.detect))  # fmt: skip
-    addresses = [*(host.address for host in cluster.hosts), *planned, *(address for address, _ in listed),
-                 *(text for its in facts.values() for text in _told(its))]  # fmt: skip
+    unlisted = search(documents)
+    entries = [entry for host in facts.values() for entry in _hosts_file(host)]
+    machines = {name for _, aliases in entries for name in aliases} | set(_machines(cluster, facts)) | set(names)
+    short_names = {name.partition(".")[0] for name in machines}
+    texts = [
+        *_planned(cluster),
+        *(address for address, _ in entries),
+        *chain.from_iterable(map(_texts_of, facts.values())),
+    ]
     return Known(
         names,
-        frozenset(name for name in others - set(names) if not _EVERYBODY_S.fullmatch(name.partition(".")[0])),
-        frozenset(own | (foreign - DOMAINS)) - SUFFIXES - {"cluster.local", "svc.cluster.local"},
-        frozenset(address for text in addresses if (address := _address(text))),
-        frozenset(mac for text in addresses if (mac := _mac(text))),
-        frozenset((found.users | set(_users(cluster))) - USERS - set(names)),
+        others=frozenset(filter(_is_machine, (machines | short_names | unlisted.machines) - set(names))),
+        domains=_domains_of(names, machines, unlisted.full_names, facts),
+        addresses=frozenset(filter(None, map(_address, texts))),
+        macs=frozenset(filter(None, map(_mac, texts))),
+        users=frozenset((unlisted.users | set(_users(cluster))) - USERS - set(names)),
     )
 
 
+def _is_machine(name: str) -> bool:
+    return not _GENERIC.fullmatch(name.partition(".")[0])
+
+
+def _domains_of(
+    names: Iterable[str], machines: Iterable[str], full_names: Iterable[str], facts: Mapping[str, HostFacts]
+) -> frozenset[str]:
+    """Return the domains of the hosts' `names`, and those of others that are not public."""
+    own = set(chain.from_iterable(map(_domains, names))) | set(_searched(facts))
+    foreign = set(chain.from_iterable(map(_domains, machines)))
+    foreign.update(domain for name in full_names for domain in (*_domains(name), *_bare(name)))
+    return frozenset(own | (foreign - DOMAINS)) - SUFFIXES - {"cluster.local", "svc.cluster.local"}
+
+
+def _planned(cluster: Cluster) -> Iterator[str]:
+    """Yield the addresses that the inventory has."""
+    for host in cluster.hosts:
+        yield host.address
+        for device in host.devices:
+            yield from map(str, (device.address, device.gateway, device.detect))
+
+
 def _users(cluster: Cluster) -> Iterator[str]:
-    """Accounts that the inventory names, in lower case."""
+    """Yield the accounts that the inventory names, in lower case."""
     bastions = (host.ssh.bastion for host in cluster.hosts if host.ssh.bastion)
     users = [cluster.probe.user, *(host.ssh.user for host in cluster.hosts), *(bastion.user for bastion in bastions)]
     yield from (user.lower() for user in users if user)
 
 
 def _machines(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Iterator[str]:
-    """Machines beside the cluster's hosts, in lower case: what hosts are reached through, switches, full names."""
+    """Yield machines beside the cluster's hosts, in lower case: bastions, switches, full names."""
     for host in cluster.hosts:
         if host.ssh.bastion and not _address(host.ssh.bastion.host):
             yield host.ssh.bastion.host.lower()
-    for its in facts.values():
-        if isinstance(its.naming, Naming) and its.naming.full_name and _NAME.fullmatch(its.naming.full_name.name):
-            yield its.naming.full_name.name.lower()
-        for device in its.hccn.devices if isinstance(its.hccn, Hccn) else ():
-            if isinstance(device.leaf.value, str) and _NAME.fullmatch(device.leaf.value):
-                yield device.leaf.value.lower()
+    for name in chain.from_iterable(map(_reported_names, facts.values())):
+        if isinstance(name, str) and _NAME.fullmatch(name):
+            yield name.lower()
+
+
+def _reported_names(facts: HostFacts) -> Iterator[object]:
+    """Yield the host's full name, and the leaf switches that its devices see."""
+    if isinstance(facts.naming, Naming) and facts.naming.full_name:
+        yield facts.naming.full_name.name
+    if isinstance(facts.hccn, Hccn):
+        yield from (device.leaf.value for device in facts.hccn.devices)
 
 
 def _searched(facts: Mapping[str, HostFacts]) -> Iterator[str]:
-    """Domains of the hosts' DNS search lists, and what they are in."""
+    """Yield the domains of the hosts' DNS search lists, and their parents."""
     for its in facts.values():
         for name in its.naming.search if isinstance(its.naming, Naming) else ():
             domain = name.lower().strip(".")
@@ -92,22 +123,21 @@ def _searched(facts: Mapping[str, HostFacts]) -> Iterator[str]:
 
 
 def _names(cluster: Cluster, facts: Mapping[str, HostFacts]) -> dict[str, str]:
-    """As the inventory, the host itself and their users have it; numbered in the inventory's order."""
+    """Return every name of a host → its pseudonym, numbered in the inventory's order."""
     names: dict[str, str] = {}
     width = len(str(len(cluster.hosts)))
     for number, host in enumerate(cluster.hosts, 1):
         its = facts.get(host.name)
         own = its.os.hostname if its and isinstance(its.os, Os) else ""
         for alias in (host.name, own, host.address):
-            if alias and not _address(alias) and not _EVERYBODY_S.fullmatch(alias.partition(".")[0].lower()):
+            if alias and not _address(alias) and not _GENERIC.fullmatch(alias.partition(".")[0].lower()):
                 for name in (alias, alias.partition(".")[0]):
                     names.setdefault(name.lower(), f"host{number:0{width}}")
     return names
 
 
 def _hosts_file(facts: HostFacts) -> Iterator[tuple[str, list[str]]]:
-    """(address, names in lower case) of its /etc/hosts, as far as that was collected; also of lines that are switched
-    off by a comment sign."""
+    """Yield (address, names in lower case) of its /etc/hosts, where collected; also of commented lines."""
     text = facts.environment.hosts if isinstance(facts.environment, Environment) else None
     for line in (text or "").splitlines():
         address, *names = line.lstrip("# \t").partition("#")[0].split() or [""]
@@ -122,14 +152,14 @@ def _bare(name: str) -> Iterator[str]:
 
 
 def _domains(name: str) -> Iterator[str]:
-    """Of a.dc.example.com: dc.example.com and example.com."""
+    """Yield the parents of a name: dc.example.com and example.com of a.dc.example.com."""
     labels = name.split(".")
     for at in range(1, len(labels) - 1):
         yield ".".join(labels[at:])
 
 
-def _told(facts: HostFacts) -> Iterator[str]:
-    """What may be an address in the sections that are about addresses."""
+def _texts_of(facts: HostFacts) -> Iterator[str]:
+    """Yield every text of the sections that are about addresses."""
     for section, type_ in ((facts.network, Network), (facts.names, Names), (facts.hccn, Hccn), (facts.nic, Nic)):
         if isinstance(section, type_):
             yield from _texts(msgspec.to_builtins(section))
@@ -146,7 +176,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _address(text: str) -> str:
-    """The address, without the length of its prefix; empty where the text is none."""
+    """Return the address without the length of its prefix; empty where the text is none."""
     try:
         return str(ip_interface(text).ip) if "/" in text else str(ip_address(text))
     except ValueError:
@@ -154,7 +184,7 @@ def _address(text: str) -> str:
 
 
 def _mac(text: str) -> str:
-    """The last 12 digits of a MAC address; InfiniBand's has 20 bytes. Empty where the text is none."""
+    """Return the last 12 digits of a MAC address; InfiniBand's has 20 bytes. Empty where the text is none."""
     digits = text.replace(":", "").lower()
     right = re.fullmatch(r"[0-9a-f]{12,40}", digits) and text.count(":") == len(digits) // 2 - 1
     return digits[-12:] if right and int(digits, 16) else ""

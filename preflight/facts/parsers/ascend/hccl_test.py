@@ -6,6 +6,7 @@ agree only so. The root rank prints a row a size; a rank whose result was wrong 
 
 import re
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
@@ -23,12 +24,15 @@ class Row:
 
 @dataclass(frozen=True)
 class HcclTest:
-    """`codes`: those that HCCL or the runtime ended it with; `trouble`: sentences about what kept it from starting, or
-    its table from being read. There may be rows from before. `wrong_ranks`: whose results were wrong."""
+    """One test. `codes`: error codes of HCCL or the runtime that ended it. There may be rows from before.
+
+    `trouble`: sentences about what kept it from starting, or its table from being read. `wrong_ranks`: ranks with wrong
+    results.
+    """
 
     rows: tuple[Row, ...]
     wrong_ranks: tuple[int, ...] = ()
-    overflow: bool = False  # it said that results overflow, so that it checks none
+    overflow: bool = False  # it reported that results overflow, and checks none
     codes: tuple[int, ...] = ()
     trouble: tuple[str, ...] = ()
 
@@ -65,19 +69,11 @@ _LONGEST = 1_000_000  # characters; every rank may repeat its error
 
 
 def hccl_test(text: str) -> HcclTest | Missing:
-    """The output of one test, standard output and error together."""
+    """Parse the output of one test, standard output and error together."""
     text = text[:_LONGEST]
-    rows, heading, strange = [], False, ""
-    wrong: set[int] = set()
-    for line in map(str.strip, text.split("\n")):
-        heading = heading or bool(_HEADING.fullmatch(line))
-        match = _ROW.fullmatch(line[:400])
-        if rank := _WRONG.search(line[:400]):
-            wrong.add(int(rank.group(1)))
-        elif match and heading:
-            rows.append(Row(int(match.group(1)), float(match.group(2)), float(match.group(3)), match.group(4)))
-        elif heading and line[:1].isdigit() and "|" in line:
-            strange = strange or line
+    lines = [line.strip() for line in text.split("\n")]
+    rows, strange = _rows(lines)
+    wrong = {int(match.group(1)) for line in lines if (match := _WRONG.search(line[:400]))}
     codes = tuple(sorted({int(match.group(1)) for match in _RETCODE.finditer(text)}))
     trouble = _trouble(text)
     if strange:
@@ -87,8 +83,23 @@ def hccl_test(text: str) -> HcclTest | Missing:
     return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), codes, trouble)
 
 
+def _rows(lines: list[str]) -> tuple[list[Row], str]:
+    """Return the rows below the heading, and the first line there that looks like one and is none."""
+    rows: list[Row] = []
+    strange = ""
+    below_heading = dropwhile(lambda line: not _HEADING.fullmatch(line), lines)
+    for line in below_heading:
+        if _WRONG.search(line[:400]):
+            continue
+        if match := _ROW.fullmatch(line[:400]):
+            rows.append(Row(int(match.group(1)), float(match.group(2)), float(match.group(3)), match.group(4)))
+        elif line[:1].isdigit() and "|" in line:
+            strange = strange or line
+    return rows, strange
+
+
 def _trouble(text: str) -> tuple[str, ...]:
-    """One sentence a cause, however many ranks name it."""
+    """Return one sentence a cause, however many ranks report it."""
     matches = ((pattern.search(text), cause) for pattern, cause in _KNOWN)
     return tuple(f"HCCL Test said {quote(match.group())}: {cause}" for match, cause in matches if match)
 
@@ -100,7 +111,9 @@ _MOST_PRODUCT = {"int8": 6, "int16": 14, "int32": 30, "int64": 62, "fp32": 127, 
 
 
 def checks(dtype: str, op: str, devices: int) -> bool:
-    """Whether all_reduce (and reduce) of `devices` can be checked: else NULL is what is expected. `dtype`, `op` as in
-    the options -d and -o."""
+    """Return whether all_reduce and reduce of `devices` can be checked; where they cannot, NULL is expected.
+
+    `dtype` and `op` as in the options -d and -o.
+    """
     most = {"sum": _MOST_SUM, "prod": _MOST_PRODUCT}.get(op, {}).get(dtype)
     return most is None or devices <= most

@@ -1,12 +1,13 @@
-"""What nccl-tests print (all_reduce_perf and its siblings, alone or under mpirun): the ranks, the table, the verdict.
+"""Output of nccl-tests (all_reduce_perf and its siblings, alone or under mpirun): ranks, table, verdict.
 
 Columns differ by release and by test: `error` or `#wrong` at the end, redop and root before the figures or not, a Group
 of each rank or none. Times are microseconds, bandwidths GB/s of 10^9 bytes. What follows `# Avg bus bandwidth` is the
-mean over all sizes, and nothing to hold a single size against.
+mean over all sizes, so no single size is compared with it.
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
@@ -14,7 +15,7 @@ from preflight.facts.types import Missing
 
 @dataclass(frozen=True)
 class Figures:
-    """None where the test printed N/A. `wrong`: values that were not right; None: not checked (-c 0)."""
+    """One measurement; None: the test printed N/A. `wrong`: count of wrong values; None: not checked (-c 0)."""
 
     microseconds: float | None
     algbw: float | None
@@ -24,7 +25,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """`reduction` and `root`: "" and None where the test has no such column, or says none and -1."""
+    """A row of the table. `reduction` "" and `root` None: no such column, or none and -1 in it."""
 
     size: int  # bytes
     count: int  # elements
@@ -46,8 +47,10 @@ class Rank:
 
 @dataclass(frozen=True)
 class NcclTest:
-    """One run. `average`: None before its end; `out_of_bounds`: rows with wrong values, None before its end; `failed`:
-    lines in which a rank says what it ended with; `trouble`: sentences about what of the text is not understood."""
+    """One run. `out_of_bounds`: rows with wrong values. It and `average` are None before the run's end.
+
+    `failed`: lines in which a rank reports its error; `trouble`: sentences about text that is not understood.
+    """
 
     ranks: tuple[Rank, ...]
     rows: tuple[Row, ...]
@@ -60,7 +63,7 @@ class NcclTest:
 
 @dataclass(frozen=True)
 class NcclTests:
-    """The runs of a text, in its order."""
+    """Runs in the order of the text."""
 
     runs: tuple[NcclTest, ...]
 
@@ -90,60 +93,94 @@ _FAILED = re.compile(r"Test (?:NCCL|CUDA) failure |: Test failure ")
 
 
 def nccl_tests(text: str) -> NcclTests | Missing:
-    """Standard output of one run or several, standard error may be among it."""
-    whole = text[:_LONGEST]
-    *lines, cut = whole.split("\n")  # of a line without an end nobody knows what is missing
-    parts: list[list[str]] = [[]]
-    full = False  # the last one has a rank or a row, so that what begins then is another run
-    for line in (_PREFIX.sub("", line).strip()[:1000] for line in lines):
-        if full and _BEGIN.match(line):
-            parts.append([])
-            full = False
-        full = full or bool(_RANK.fullmatch(line) or _ROW.fullmatch(line))
-        parts[-1].append(line)
-    runs = [_run(part) for part in parts]
+    """Parse the standard output of one run or several; standard error may be among it."""
+    start = text[:_LONGEST]
+    *lines, cut = start.split("\n")  # a line without an end may lack anything
+    runs = [_run(part) for part in _parts(lines)]
     if cut.strip() and runs[-1].average is None:
         sentence = f"nccl-tests: the text ends in the middle of a line: {quote(cut)}"
         runs[-1] = replace(runs[-1], trouble=(*runs[-1].trouble, sentence))
-    said = tuple(run for run in runs if run.ranks or run.rows or run.failed)
-    return NcclTests(said) if said else Missing(f"nccl-tests said {quote(whole)}")
+    runs = [run for run in runs if run.ranks or run.rows or run.failed]
+    return NcclTests(tuple(runs)) if runs else Missing(f"nccl-tests said {quote(start)}")
+
+
+def _parts(lines: list[str]) -> list[list[str]]:
+    """Return the lines of each run. A first line begins a run where the one before has a rank or a row."""
+    parts: list[list[str]] = [[]]
+    has_results = False
+    for line in (_PREFIX.sub("", line).strip()[:1000] for line in lines):
+        if has_results and _BEGIN.match(line):
+            parts.append([])
+            has_results = False
+        has_results = has_results or bool(_RANK.fullmatch(line) or _ROW.fullmatch(line))
+        parts[-1].append(line)
+    return parts
+
+
+@dataclass
+class _RunReader:
+    """The lines of one run so far."""
+
+    ranks: list[Rank] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    strange_row: str = ""
+    strange_heading: str = ""  # below an unknown heading, a value may be taken for another
+    headings: int = 0
+    nccl: str = ""
+    bounds: int | None = None
+    average: float | None = None
+
+    def read(self, line: str) -> None:
+        if match := _RANK.fullmatch(line):
+            rank, host, device, bus, model = match.groups()
+            self.ranks.append(Rank(int(rank), host, int(device), bus, model))
+        elif _TABLE.match(line):
+            self.headings += 1
+            self.strange_heading = "" if _HEADING.fullmatch(line) else self.strange_heading or line
+        elif (match := _ROW.fullmatch(line)) and not self.strange_heading:
+            self.rows.append(_row(match))
+        else:
+            self._read_other(line)
+
+    def _read_other(self, line: str) -> None:
+        if match := _BOUNDS.fullmatch(line):
+            self.bounds = int(match[1])
+        elif match := _AVERAGE.fullmatch(line):
+            self.average = float(match[1])
+        elif _FAILED.search(line):
+            self.failed.append(line[:400])
+        elif match := _NCCL.search(line):
+            self.nccl = self.nccl or match[1]
+        elif self.headings and re.match(r"\d{1,15}\s+\d{1,15}\s", line):
+            self.strange_row = self.strange_row or line
+
+    def trouble(self) -> Iterator[str]:
+        if self.strange_heading:
+            heading = quote(self.strange_heading)
+            yield f"nccl-tests: the heading {heading} is not understood, so no row below it is read"
+        elif self.strange_row:
+            yield f"nccl-tests: the row {quote(self.strange_row)} is not understood"
+        if self.headings > 1:
+            yield (
+                f"nccl-tests: {self.headings} tables in one run: mpirun of another MPI than the one it was built with "
+                "starts every rank as a job of its own"
+            )
 
 
 def _run(lines: list[str]) -> NcclTest:
-    ranks: list[Rank] = []
-    rows: list[Row] = []
-    failed: list[str] = []
-    strange: list[str] = []
-    nccl, headings, bounds, average = "", 0, None, None
-    columns = ""  # a heading that is not known, below which a value may be taken for another
-    for text in lines:
-        if match := _RANK.fullmatch(text):
-            rank, host, device, bus, model = match.groups()
-            ranks.append(Rank(int(rank), host, int(device), bus, model))
-        elif _TABLE.match(text):
-            headings += 1
-            columns = "" if _HEADING.fullmatch(text) else columns or text
-        elif (match := _ROW.fullmatch(text)) and not columns:
-            rows.append(_row(match))
-        elif match := _BOUNDS.fullmatch(text):
-            bounds = int(match[1])
-        elif match := _AVERAGE.fullmatch(text):
-            average = float(match[1])
-        elif _FAILED.search(text):
-            failed.append(text[:400])
-        elif match := _NCCL.search(text):
-            nccl = nccl or match[1]
-        elif headings and re.match(r"\d{1,15}\s+\d{1,15}\s", text):
-            strange.append(text)
-    trouble = [f"nccl-tests: the row {quote(strange[0])} is not understood"] if strange else []
-    if columns:
-        trouble = [f"nccl-tests: the heading {quote(columns)} is not understood, so no row below it is read"]
-    if headings > 1:
-        trouble.append(
-            f"nccl-tests: {headings} tables in one run: mpirun of another MPI than the one it was built with starts "
-            "every rank as a job of its own"
-        )
-    return NcclTest(tuple(ranks), tuple(rows), nccl, bounds, average, tuple(failed[:_MOST]), tuple(trouble))
+    reader = _RunReader()
+    for line in lines:
+        reader.read(line)
+    return NcclTest(
+        tuple(reader.ranks),
+        tuple(reader.rows),
+        reader.nccl,
+        out_of_bounds=reader.bounds,
+        average=reader.average,
+        failed=tuple(reader.failed[:_MOST]),
+        trouble=tuple(reader.trouble()),
+    )
 
 
 def _row(match: re.Match[str]) -> Row:

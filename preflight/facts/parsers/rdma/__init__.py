@@ -7,6 +7,16 @@ from preflight.facts.parsers.rdma.sysfs import PortCounters, SysfsPorts, infinib
 from preflight.facts.parsers.rdma.verbs import ibv_devinfo, rdma_link
 
 __all__ = (
-    "Gid", "Gids", "PortCounters", "RdmaPort", "RdmaPorts", "SysfsPorts", "ibstat", "ibstatus", "ibv_devinfo",
-    "infiniband", "rdma_link", "show_gids",
-)  # fmt: skip
+    "Gid",
+    "Gids",
+    "PortCounters",
+    "RdmaPort",
+    "RdmaPorts",
+    "SysfsPorts",
+    "ibstat",
+    "ibstatus",
+    "ibv_devinfo",
+    "infiniband",
+    "rdma_link",
+    "show_gids",
+)

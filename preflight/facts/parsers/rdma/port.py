@@ -1,7 +1,7 @@
-"""RDMA ports, however they are told of: `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, sysfs."""
+"""RDMA ports from any source: `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, sysfs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,24 +46,36 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class RdmaPorts:
-    """`unread`: what of the text is not understood, or is missing in it."""
+    """All ports of a host. `unread`: parts of the text that are missing or not understood."""
 
     ports: tuple[RdmaPort, ...]
     unread: tuple[Missing, ...] = ()
 
 
 _STATES: dict[str, State] = {
-    "nop": "NOP", "down": "DOWN", "init": "INIT", "initializing": "INIT", "armed": "ARMED", "active": "ACTIVE",
-    "active_defer": "ACTIVE_DEFER", "actdefer": "ACTIVE_DEFER", "active defer": "ACTIVE_DEFER",
-}  # fmt: skip
+    "nop": "NOP",
+    "down": "DOWN",
+    "init": "INIT",
+    "initializing": "INIT",
+    "armed": "ARMED",
+    "active": "ACTIVE",
+    "active_defer": "ACTIVE_DEFER",
+    "actdefer": "ACTIVE_DEFER",
+    "active defer": "ACTIVE_DEFER",
+}
 _PHYSICAL: dict[str, PhysicalState] = {
-    "sleep": "Sleep", "polling": "Polling", "disabled": "Disabled", "linkup": "LinkUp", "phytest": "PhyTest",
-    "portconfigurationtraining": "PortConfigurationTraining", "linkerrorrecovery": "LinkErrorRecovery",
+    "sleep": "Sleep",
+    "polling": "Polling",
+    "disabled": "Disabled",
+    "linkup": "LinkUp",
+    "phytest": "PhyTest",
+    "portconfigurationtraining": "PortConfigurationTraining",
     "portconfigurationtrainning": "PortConfigurationTraining",  # as ibv_devinfo spells it
+    "linkerrorrecovery": "LinkErrorRecovery",
     "linkerrorrecover": "LinkErrorRecovery",  # rdma link
-}  # fmt: skip
+}
 _LAYERS: dict[str, LinkLayer] = {"InfiniBand": "InfiniBand", "IB": "InfiniBand", "Ethernet": "Ethernet"}
-# Words of the tools for a value that the kernel does not tell.
+# Words of the tools for a value that the kernel does not have.
 _NOT_TOLD = {
     "physical_state": ("No state change", "NOP", "invalid physical state (0)"),
     "link_layer": ("Unspecified", "Unknown"),
@@ -79,8 +91,10 @@ DEVICE = re.compile(r"[A-Za-z][\w.-]{0,60}", re.ASCII)
 
 
 class Reader:
-    """Makes ports of a tool's (key → value) pairs, and remembers what is not understood. `keys`: the tool's key →
-    the field of RdmaPort."""
+    """Ports from a tool's (key → value) pairs, and the pairs that are not understood.
+
+    `keys`: the tool's key → the field of RdmaPort.
+    """
 
     def __init__(self, tool: str, keys: dict[str, str]) -> None:
         self.tool = tool
@@ -89,9 +103,9 @@ class Reader:
         self.ends_inside_a_line = False
         self._begins_inside_an_adapter = False
 
-    def note(self, said: str) -> None:
+    def note(self, problem: str) -> None:
         if len(self.unread) < MOST_UNREAD:
-            self.unread.append(Missing(f"{self.tool}: {said}"))
+            self.unread.append(Missing(f"{self.tool}: {problem}"))
 
     def note_cut(self, device: str, number: int, pairs: dict[str, str], last: str) -> None:
         """Note that the text was cut where the port lacks `last`, the key of the last line that is read of a port."""
@@ -99,7 +113,7 @@ class Reader:
             self.note(f"{device} port {number} has no {quote(last)}: the text was cut")
 
     def above(self, line: str) -> None:
-        """Note, once, that a line above the first adapter tells of one: the beginning of the text is missing."""
+        """Note, once, that a line above the first adapter belongs to one: the beginning of the text is missing."""
         if not self._begins_inside_an_adapter and pair(line)[0] in self.keys:
             self._begins_inside_an_adapter = True
             self.note(f"{quote(line)} is above the first adapter: the beginning of the text is missing")
@@ -109,60 +123,80 @@ class Reader:
         for key, value in pairs.items():
             field = self.keys.get(key)
             if field and value and value not in _NOT_TOLD.get(field, ()):
-                values[field] = read = _read(field, value)
-                if read is None:
+                values[field] = _PARSERS.get(field, _word)(value)
+                if values[field] is None:
                     self.note(f"{device} port {number}: {quote(f'{key}: {value}')} is not understood")
         return RdmaPort(device, number, **values)  # type: ignore[arg-type]
 
-    def ports(self, found: list[RdmaPort], nothing: str, text: str) -> RdmaPorts | Missing:
-        """`nothing`: what to say of a `text` that has no port."""
-        if not found:
+    def ports(self, ports: list[RdmaPort], nothing: str, text: str) -> RdmaPorts | Missing:
+        """Return `ports` with what is not understood. `nothing`: begins the sentence on a `text` without a port."""
+        if not ports:
             return self.unread[0] if self.unread else Missing(f"{nothing} {quote(text[:100_000])}")
-        seen = [(port.device, port.port) for port in found]
-        if len(set(seen)) < len(seen):
+        places = {(port.device, port.port) for port in ports}
+        if len(places) < len(ports):
             return Missing(f"{self.tool} tells of a port twice: the answers of several hosts or calls are mixed")
-        if len(found) > MOST_PORTS:
+        if len(ports) > MOST_PORTS:
             return Missing(f"{self.tool} tells of more than {MOST_PORTS} ports")
-        return RdmaPorts(tuple(found), tuple(self.unread))
+        return RdmaPorts(tuple(ports), tuple(self.unread))
 
 
-def _read(field: str, value: str) -> object:
-    """The value of a field of RdmaPort; None: not understood."""
-    if field in ("state", "physical_state"):
-        match = _NUMBERED.fullmatch(value)
-        word = match.group(1).lower() if match else ""
-        return (
-            _STATES.get(word.removeprefix("port_"))
-            if field == "state"
-            else _PHYSICAL.get(word.replace(" ", "").replace("_", ""))
-        )
-    if field == "rate":
-        match = _RATE.fullmatch(value)
-        return float(match.group(1)) if match else None
-    if field == "link_layer":
-        return _LAYERS.get(value)
-    if field in ("lid", "sm_lid"):
-        return int(value, 16 if value.startswith("0x") else 10) if _LID.fullmatch(value) else None
-    if field in ("mtu", "mtu_max"):
-        match = _MTU.fullmatch(value)
-        return int(match.group(1)) if match else None
-    if field == "node_guid":
-        match = _GUID.fullmatch(value)
-        digits = match.group(1).replace(":", "").lower() if match else ""
-        return digits if len(digits) == 16 else None
+def _state(value: str) -> State | None:
+    match = _NUMBERED.fullmatch(value)
+    return _STATES.get(match.group(1).lower().removeprefix("port_")) if match else None
+
+
+def _physical_state(value: str) -> PhysicalState | None:
+    match = _NUMBERED.fullmatch(value)
+    return _PHYSICAL.get(match.group(1).lower().replace(" ", "").replace("_", "")) if match else None
+
+
+def _rate(value: str) -> float | None:
+    match = _RATE.fullmatch(value)
+    return float(match.group(1)) if match else None
+
+
+def _lid(value: str) -> int | None:
+    return int(value, 16 if value.startswith("0x") else 10) if _LID.fullmatch(value) else None
+
+
+def _mtu(value: str) -> int | None:
+    match = _MTU.fullmatch(value)
+    return int(match.group(1)) if match else None
+
+
+def _guid(value: str) -> str | None:
+    match = _GUID.fullmatch(value)
+    digits = match.group(1).replace(":", "").lower() if match else ""
+    return digits if len(digits) == 16 else None
+
+
+def _word(value: str) -> str | None:
     return value if _WORD.fullmatch(value) else None
 
 
+# Fields of RdmaPort → the parser of their values, which returns None for one that is not understood; others are words.
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "state": _state,
+    "physical_state": _physical_state,
+    "rate": _rate,
+    "link_layer": _LAYERS.get,
+    "lid": _lid,
+    "sm_lid": _lid,
+    "mtu": _mtu,
+    "mtu_max": _mtu,
+    "node_guid": _guid,
+}
+
+
 def whole_lines(text: str, reader: Reader) -> Iterator[str]:
-    """Stripped lines that say something. What is behind the last line end may be half a value: it is left out, and
-    told of where more than blanks are lost."""
-    *lines, rest = text[:LONGEST].split("\n")
+    """Yield stripped lines that are not empty. Text behind the last line end may be half a value: it is only noted."""
+    *lines, cut = text[:LONGEST].split("\n")
     yield from filter(None, map(str.strip, lines))
-    if _LAST.fullmatch(rest.strip()):
-        yield rest.strip()
-    elif rest.strip():
+    if _LAST.fullmatch(cut.strip()):
+        yield cut.strip()
+    elif cut.strip():
         reader.ends_inside_a_line = True
-        reader.note(f"the text ends inside the line {quote(rest)}")
+        reader.note(f"the text ends inside the line {quote(cut)}")
 
 
 def pair(line: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from preflight.facts.quote import quote
 
 @dataclass(frozen=True)
 class PingResult:
-    """Of `-ping -g`. `milliseconds`: median of the replies. `error`: not tried, or not understood."""
+    """Result of `-ping -g`. `milliseconds`: median of the replies. `error`: not tried, or not understood."""
 
     sent: int = 0
     received: int = 0
@@ -21,7 +21,7 @@ class PingResult:
 
 @dataclass(frozen=True)
 class HccsPingResult(PingResult):
-    """Of `-hccs_ping -g`. `plane_faults`: replies whose `L1 plane check result` was not 0."""
+    """Result of `-hccs_ping -g`. `plane_faults`: replies whose `L1 plane check result` was not 0."""
 
     plane_faults: int = 0
 
@@ -42,6 +42,19 @@ class _Run:
     def begun(self) -> bool:
         return bool(self.times or self.lost or self.error)
 
+    def read(self, line: str) -> bool:
+        """Read a line about one packet. Return whether it is one."""
+        if match := _REPLY.fullmatch(line):
+            sequence, time, unit, plane = match.groups()
+            self.reply(sequence, float(time) / (1000 if unit == "us" else 1), plane)
+        elif any(message in line for message in _LOST):
+            self.lost += 1
+        elif _TOO_LONG in line:
+            self.error = self.error or quote(line)
+        else:
+            return False
+        return True
+
     def reply(self, sequence: str, milliseconds: float, plane: str | None) -> None:
         if sequence in self.times:
             self.error = self.error or f"hccn_tool has two replies seq={sequence} in one ping: two answers are mixed"
@@ -54,7 +67,7 @@ class _Run:
             self.error = self.error or f"hccn_tool counts {received} of {sent} replies and shows {len(self.times)}"
 
     def broken_off(self, why: str) -> None:
-        """It ends without its summary. A loss that was seen is a loss; replies alone do not prove that all came."""
+        """End without a summary. A loss stays a loss; replies alone do not prove that all of them came."""
         self.sent, self.received = len(self.times) + self.lost, len(self.times)
         if not self.lost:
             self.error = self.error or why
@@ -84,30 +97,20 @@ _TOO_LONG = "Message too long"  # longer than the device's own MTU: it never lef
 def _runs(text: str) -> Iterator[_Run]:
     run, last = _Run(), _Run()
     for line in lines(text):
-        said = line.text
-        if match := _REPLY.fullmatch(said):
-            sequence, time, unit, plane = match.groups()
-            run.reply(sequence, float(time) / (1000 if unit == "us" else 1), plane)
-        elif any(words in said for words in _LOST):
-            run.lost += 1
-        elif _TOO_LONG in said:
-            run.error = run.error or quote(said)
-        elif match := _SUMMARY.fullmatch(said):
+        if run.read(line.text):
+            continue
+        error = failure(line.text)
+        if match := _SUMMARY.fullmatch(line.text):
             run.summed_up(int(match.group(1)), int(match.group(2)))
             yield run
             run, last = _Run(), run
-        elif error := failure(said):
-            if run.begun:
-                run.broken_off(error)
-                yield run
-                run, last = _Run(), run
-            elif last.sent == last.received and not last.error:  # otherwise it is what the tool says after a loss
-                yield _Run(error=error)
-                last = _Run()
-        elif _HEADING.fullmatch(said) and run.begun:
-            run.broken_off(_NO_SUMMARY)
+        elif run.begun and (error or _HEADING.fullmatch(line.text)):
+            run.broken_off(error or _NO_SUMMARY)
             yield run
-            run, last = _Run(), _Run()
+            run, last = _Run(), run if error else _Run()
+        elif error and last.sent == last.received and not last.error:  # after a loss, the tool fails at the end
+            yield _Run(error=error)
+            last = _Run()
     if run.begun:
         run.broken_off(_NO_SUMMARY)
         yield run
@@ -120,7 +123,7 @@ def _read(text: str) -> list[_Run]:
 
 
 def ping(text: str) -> tuple[PingResult, ...]:
-    """`-ping -g address A`: packets sent and received, median of the replies.
+    """Parse `-ping -g address A`: packets sent and received, median of the replies.
 
     The tool sends three. A lost one prints `recv time out seq=`, and the tool then says at the end that it failed.
     """
@@ -131,9 +134,9 @@ def ping(text: str) -> tuple[PingResult, ...]:
 
 
 def hccs_ping(text: str) -> tuple[HccsPingResult, ...]:
-    """`-hccs_ping -g address A`: as `-ping`, between dies of a super-pod. Known from the driver's source only.
+    """Parse `-hccs_ping -g address A`: as `-ping`, between dies of a super-pod. Known from the driver's source only.
 
-    It says "Cmd executed successfully!" and ends with 0 although packets were lost: its summary is read.
+    It prints "Cmd executed successfully!" and ends with 0 although packets were lost: its summary is read.
     """
     return tuple(
         HccsPingResult(error=run.error or _NO_SUMMARY)

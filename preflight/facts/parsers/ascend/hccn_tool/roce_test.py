@@ -44,18 +44,23 @@ def _row(line: str, columns: list[str]) -> RoceRow:
 
 def _roce_test(block: list[str]) -> RoceTest:
     names = [line for line in block if _NAME.fullmatch(line)]
-    headings = [match.group(1) for line in block if (match := _HEADING.fullmatch(line))]
+    headings = [at for at, line in enumerate(block) if _HEADING.fullmatch(line)]
     if len(names) != 1 or len(headings) != 1:
-        said = next((line for line in reversed(block) if line.strip("-* ")), block[0])
-        raise NotUnderstoodError(f"hccn_tool's report of the test has no result; it ends with {quote(said)}")
-    columns = re.split(r"\s{2,}", headings[0])
-    result = block[next(at for at, line in enumerate(block) if _HEADING.fullmatch(line)) + 1 :]
-    rows = tuple(_row(line, columns) for line in result if re.match(r"[0-9]", line))
-    if not rows or len(set(columns)) != len(columns):
-        raise NotUnderstoodError(f"hccn_tool's report of the test has no result below {quote(headings[0])}")
+        last = next((line for line in reversed(block) if line.strip("-* ")), block[0])
+        raise NotUnderstoodError(f"hccn_tool's report of the test has no result; it ends with {quote(last)}")
+    rows = _rows(block[headings[0]], block[headings[0] + 1 :])
     return RoceTest(names[0], any(_WAITING in line for line in block), rows)
 
 
+def _rows(heading: str, lines: list[str]) -> tuple[RoceRow, ...]:
+    title = heading.split(None, 2)[2]
+    columns = re.split(r"\s{2,}", title)
+    rows = tuple(_row(line, columns) for line in lines if re.match(r"[0-9]", line))
+    if not rows or len(set(columns)) != len(columns):
+        raise NotUnderstoodError(f"hccn_tool's report of the test has no result below {quote(title)}")
+    return rows
+
+
 def roce_test(text: str) -> tuple[Found[RoceTest], ...]:
-    """`-roce_test`: what perftest measured (`ib_send_bw` … `ib_read_lat`), at the sender or at the receiver."""
+    """Parse `-roce_test`: results of perftest (`ib_send_bw` … `ib_read_lat`), at the sender or at the receiver."""
     return blocks(text, re.compile(r"roce_report ?:").fullmatch, _roce_test, re.compile(r"-{20,}").fullmatch)

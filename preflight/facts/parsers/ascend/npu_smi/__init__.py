@@ -17,7 +17,26 @@ from preflight.facts.parsers.ascend.npu_smi.topology import by_device, topology
 from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
 
 __all__ = (
-    "Card", "ChipId", "ChipProcess", "ChipRow", "ProcessRow", "Table", "board", "by_device", "combined", "common",
-    "hccs", "health", "info", "listing", "mapping", "physical", "processes", "product_of", "superpod", "topology",
-    "trouble", "usages",
-)  # fmt: skip
+    "Card",
+    "ChipId",
+    "ChipProcess",
+    "ChipRow",
+    "ProcessRow",
+    "Table",
+    "board",
+    "by_device",
+    "combined",
+    "common",
+    "hccs",
+    "health",
+    "info",
+    "listing",
+    "mapping",
+    "physical",
+    "processes",
+    "product_of",
+    "superpod",
+    "topology",
+    "trouble",
+    "usages",
+)

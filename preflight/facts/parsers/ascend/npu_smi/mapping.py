@@ -1,4 +1,4 @@
-"""Which devices there are, by every number they have: `npu-smi info -m` and `npu-smi info -l`.
+"""Devices by every number they have: `npu-smi info -m` and `npu-smi info -l`.
 
 `-i` of hccn_tool and the N of /dev/davinciN are *physical* ids; the NPU ID is npu-smi's own.
 """
@@ -27,7 +27,7 @@ class ChipId:
 
 @dataclass(frozen=True)
 class Card:
-    """A block of `npu-smi info -l`. Empty, or None, where this version of the tool does not tell."""
+    """A block of `npu-smi info -l`. Empty, or None, where this version of the tool does not print it."""
 
     npu: int
     chips: int | None = None
@@ -36,56 +36,72 @@ class Card:
 
 
 def mapping(text: str) -> tuple[ChipId, ...] | Missing:
-    """Parse `npu-smi info -m`: which physical id an NPU's chip has. Rows of the `Mcu` are no chips."""
+    """Parse `npu-smi info -m`: the physical id of each NPU's chip. Rows of the `Mcu` are no chips."""
     rows = [_COLUMN_ENDS.split(line.strip()) for line in text.splitlines() if line.strip()]
-    start = next((at for at, row in enumerate(rows) if "NPU ID" in row and "Chip ID" in row), None)
-    header = [] if start is None else rows[start]
-    device = "Chip Phy-ID" if "Chip Phy-ID" in header else "Chip Logic ID"
-    if start is None or device not in header or "Chip Name" not in header or len(set(header)) < len(header):
+    start = next((at for at, row in enumerate(rows) if {"NPU ID", "Chip ID"} <= set(row)), None)
+    device = "" if start is None else _device_column(rows[start])
+    if start is None or not device:
         return Missing(trouble(text, "info -m"))
     chips: list[ChipId] = []
     for row in rows[start + 1 :]:
-        fields = dict(zip(header, row, strict=False)) if len(row) == len(header) else {}
+        fields = dict(zip(rows[start], row, strict=False)) if len(row) == len(rows[start]) else {}
         if fields.get("Chip Name") == "Mcu":
             continue
-        if fields.get("NPU ID") == "-1":
-            return Missing(f"npu-smi info -m: {quote('  '.join(row))} is an NPU that is not available")
-        numbers = [fields.get(name, "") for name in ("NPU ID", "Chip ID", device)]
-        if not all(map(_NUMBER.fullmatch, numbers)):
-            return Missing(f"npu-smi info -m: {quote('  '.join(row))} is not understood")
-        npu, chip, physical = map(int, numbers)
-        chips.append(ChipId(npu, chip, physical, fields["Chip Name"]))
-    places, devices = {(row.npu, row.chip) for row in chips}, {row.device for row in chips}
+        chip = _chip(fields, device, row)
+        if isinstance(chip, Missing):
+            return chip
+        chips.append(chip)
+    return _without_repeats(chips)
+
+
+def _device_column(header: list[str]) -> str:
+    """Return the heading of the device's number; empty where the header lacks a column, or has one twice."""
+    device = "Chip Phy-ID" if "Chip Phy-ID" in header else "Chip Logic ID"
+    return device if {device, "Chip Name"} <= set(header) and len(set(header)) == len(header) else ""
+
+
+def _chip(fields: dict[str, str], device: str, row: list[str]) -> ChipId | Missing:
+    if fields.get("NPU ID") == "-1":
+        return Missing(f"npu-smi info -m: {quote('  '.join(row))} is an NPU that is not available")
+    numbers = [fields.get(name, "") for name in ("NPU ID", "Chip ID", device)]
+    if not all(map(_NUMBER.fullmatch, numbers)):
+        return Missing(f"npu-smi info -m: {quote('  '.join(row))} is not understood")
+    npu, chip, physical = map(int, numbers)
+    return ChipId(npu, chip, physical, fields["Chip Name"])
+
+
+def _without_repeats(chips: list[ChipId]) -> tuple[ChipId, ...] | Missing:
+    places, devices = {(chip.npu, chip.chip) for chip in chips}, {chip.device for chip in chips}
     if len(places) < len(chips) or len(devices) < len(chips):
         return Missing("npu-smi info -m lists a chip twice")
     return tuple(chips)
 
 
 def listing(text: str) -> tuple[Card, ...] | Missing:
-    """`npu-smi info -l`: `Total Count : 8`, then a block a card that begins with its `NPU ID`."""
-    found = pairs(text)
-    if not found or found[0][0] != "Total Count" or not _NUMBER.fullmatch(found[0][1]):
+    """Parse `npu-smi info -l`: `Total Count : 8`, then a block a card that begins with its `NPU ID`."""
+    (first, count), *lines = pairs(text) or [("", "")]
+    if first != "Total Count" or not _NUMBER.fullmatch(count):
         return Missing(trouble(text, "info -l"))
     blocks: list[dict[str, str]] = []
-    for key, value in found[1:]:
+    for key, value in lines:
         if key == "NPU ID":
             blocks.append({})
         if not blocks or key in blocks[-1]:
             return Missing(f"npu-smi info -l: {quote(f'{key} : {value}')} is not understood")
         blocks[-1][key] = value
-    if len(blocks) != int(found[0][1]):
-        return Missing(f"npu-smi info -l counts {found[0][1]} cards and lists {len(blocks)}: it is cut")
+    if len(blocks) != int(count):
+        return Missing(f"npu-smi info -l counts {count} cards and lists {len(blocks)}: it is cut")
+    return _cards(blocks)
+
+
+def _cards(blocks: list[dict[str, str]]) -> tuple[Card, ...] | Missing:
     cards = []
     for block in blocks:
         npu, chips = block["NPU ID"], block.get("Chip Count")
         if not _NUMBER.fullmatch(npu) or not _NUMBER.fullmatch(chips or "0"):
             return Missing(f"npu-smi info -l: {quote(f'NPU ID : {npu}, Chip Count : {chips}')} is not understood")
-        cards.append(
-            Card(
-                int(npu), int(chips) if chips else None, block.get("Product Name", ""),
-                block.get("Serial Number", ""),
-            )
-        )  # fmt: skip
+        name, serial = block.get("Product Name", ""), block.get("Serial Number", "")
+        cards.append(Card(int(npu), int(chips) if chips else None, name, serial))
     if len({card.npu for card in cards}) < len(cards):
         return Missing("npu-smi info -l lists a card twice")
     return tuple(cards)

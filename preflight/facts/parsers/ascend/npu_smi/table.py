@@ -6,6 +6,7 @@ below, with a fifth column from 26.0 on. Columns are read by their headings.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.npu_smi.columns import Columns, cells, columns
@@ -42,8 +43,10 @@ class ProcessRow:
 
 @dataclass(frozen=True)
 class Table:
-    """`processes` is None where the tool printed no process table: then nobody knows who is busy. `untold`: NPUs that a
-    process table leaves out; it has a row a process, or a line that says there is none, for every NPU."""
+    """The whole table. `processes` is None where the tool printed no process table: then no NPU is known to be idle.
+
+    `untold`: NPUs that the process table leaves out. For every NPU it has a row a process, or a line without one.
+    """
 
     version: str
     chips: tuple[ChipRow, ...]
@@ -52,7 +55,7 @@ class Table:
 
 
 class _NotUnderstoodError(Exception):
-    """`line` is not what the tables known so far have in its place."""
+    """A line that no known table has in its place."""
 
     def __init__(self, line: str) -> None:
         super().__init__(f"npu-smi info: {quote(line)} is not understood")
@@ -65,27 +68,36 @@ _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII
 
 
 def info(text: str) -> Table | Missing:
-    """`npu-smi info`. A table without its closing line was cut and is not trusted."""
+    """Parse `npu-smi info`. A table without its closing line was cut and is not trusted."""
     lines = (line.strip() for line in text.splitlines())
     drawn = [line for line in lines if "|" in line or line.startswith("+")]
     title = next((at for at, line in enumerate(drawn) if _VERSION.search(line)), None)
     if title is None:
         return Missing(trouble(text))
-    if not _RULE.fullmatch(drawn[-1]) or (_BETWEEN_DIES.fullmatch(drawn[-1]) and any("Phy-ID" in row for row in drawn)):
+    if _is_cut(drawn):
         return Missing("the table of npu-smi info is cut")
     version, *rows = (line for line in drawn[title:] if not _RULE.fullmatch(line))
-    heading = next((at for at, line in enumerate(rows) if "Process id" in line), None)
     try:
-        chips = _chips(rows[:heading])
-        if not chips:
-            return Missing("npu-smi info lists no chip")
-        release = _VERSION.findall(version)[0]
-        if heading is None:
-            return Table(release, chips, None)
-        processes, untold = _processes(rows[heading:], {row.npu for row in chips})
+        return _table(_VERSION.findall(version)[0], rows)
     except _NotUnderstoodError as error:
         return Missing(str(error))
-    return Table(release, chips, processes, tuple(sorted(untold)))
+
+
+def _is_cut(drawn: list[str]) -> bool:
+    if not _RULE.fullmatch(drawn[-1]):
+        return True
+    return bool(_BETWEEN_DIES.fullmatch(drawn[-1])) and any("Phy-ID" in row for row in drawn)
+
+
+def _table(release: str, rows: list[str]) -> Table | Missing:
+    heading = next((at for at, line in enumerate(rows) if "Process id" in line), None)
+    chips = _chips(rows[:heading])
+    if not chips:
+        return Missing("npu-smi info lists no chip")
+    if heading is None:
+        return Table(release, chips, None)
+    processes, unlisted = _processes(rows[heading:], {row.npu for row in chips})
+    return Table(release, chips, processes, tuple(sorted(unlisted)))
 
 
 def _cells(line: str) -> list[str]:
@@ -116,32 +128,41 @@ def _headings(rows: list[str]) -> tuple[Columns, Columns]:
 
 
 def _chips(rows: list[str]) -> tuple[ChipRow, ...]:
-    """`rows`: the two of the heading, then those of cards and chips."""
+    """Return the chips. `rows`: the two of the heading, then those of cards and chips."""
     if not rows:
         return ()
-    card_columns, chip_columns = _headings(rows)
     chips: dict[tuple[int, int], ChipRow] = {}
-    card: dict[str, str] | None = None
-    without_chip = ""  # the card's line whose chip has not come yet
-    for line in rows[2:]:
-        values = _cells(line)
-        if (chip := chip_columns.read(values)) is None:
-            card = card_columns.read(values)
-            if without_chip or card is None:
-                raise _NotUnderstoodError(without_chip or line)
-            without_chip = line
-            continue
-        if card is None:
-            raise _NotUnderstoodError(line)
-        row = _chip(card | chip)
+    for line, fields in _chip_lines(rows):
+        row = _chip(fields)
         if (row.npu, row.chip) in chips or (row.busy_percent or 0) > 100:
             raise _NotUnderstoodError(line)
         chips[row.npu, row.chip] = row
-        without_chip = ""
     devices = [row.device for row in chips.values() if row.device is not None]
-    if without_chip or len(set(devices)) != len(devices):
-        raise _NotUnderstoodError(without_chip or rows[-1])
+    if len(set(devices)) != len(devices):
+        raise _NotUnderstoodError(rows[-1])
     return tuple(chips.values())
+
+
+def _chip_lines(rows: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each chip's line, and its fields together with those of the card's line above."""
+    card_columns, chip_columns = _headings(rows)
+    card: dict[str, str] | None = None
+    card_without_chip = ""
+    for line in rows[2:]:
+        values = _cells(line)
+        chip = chip_columns.read(values)
+        if chip is None:
+            card = card_columns.read(values)
+            if card_without_chip or card is None:
+                raise _NotUnderstoodError(card_without_chip or line)
+            card_without_chip = line
+        elif card is None:
+            raise _NotUnderstoodError(line)
+        else:
+            card_without_chip = ""
+            yield line, card | chip
+    if card_without_chip:
+        raise _NotUnderstoodError(card_without_chip)
 
 
 def _chip(fields: dict[str, str]) -> ChipRow:
@@ -170,18 +191,18 @@ def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...],
         raise _NotUnderstoodError(rows[0])
     if len({"megabytes", "bytes"} & set(process_columns.fields)) != 1:
         raise _NotUnderstoodError(rows[0])
-    processes, untold = [], set(npus)
+    processes, unlisted = [], set(npus)
     for line in rows[1:]:
         values = _cells(line)
         if free := _FREE.fullmatch(values[0]):
-            untold -= npus if free.group(1) is None else {int(free.group(1))}
+            unlisted -= npus if free.group(1) is None else {int(free.group(1))}
             continue
         fields = process_columns.read(values)
         if fields is None:
             raise _NotUnderstoodError(line)
         processes.append(_process(fields))
-        untold.discard(int(fields["npu"]))
-    return tuple(processes), untold
+        unlisted.discard(int(fields["npu"]))
+    return tuple(processes), unlisted
 
 
 def _process(fields: dict[str, str]) -> ProcessRow:

@@ -1,18 +1,18 @@
 """/var/log/fabricmanager.log: what the service that sets up the NVSwitches reports.
 
-`[Feb 25 2025 13:59:45] [INFO] [tid 1803] words`; lines without such a beginning belong to the line before them.
-Its errors of NVSwitches are known from what other tools look for in it; no capture has one.
+`[Feb 25 2025 13:59:45] [INFO] [tid 1803] message`; lines without such a beginning belong to the line before them.
+Its errors of NVSwitches are those that other tools search for in it; no capture has one.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
 LONGEST = 64 << 20  # characters; of a longer log, the first ones are read: `last` tells how far
-MOST_MESSAGES = 50  # of different words that are told
+MOST_MESSAGES = 50  # different ones that are kept
 _LINE = re.compile(
     r"\[([A-Z][a-z]{2} [0-9]{2} [0-9]{4} [0-9:]{8})\] \[([A-Z]{4,10})\] \[tid [0-9]{1,10}\] (.{0,2000})", re.ASCII
 )
@@ -40,7 +40,7 @@ class SwitchError:
 
 @dataclass(frozen=True)
 class Message:
-    """Other words of one level above INFO."""
+    """Another message of a level above INFO."""
 
     level: str
     text: str
@@ -51,7 +51,7 @@ class Message:
 
 @dataclass(frozen=True)
 class FabricManagerLog:
-    """`lines` that begin with a time, of which `first` and `last` are those of the log's ends."""
+    """The errors and messages of a log. `lines` begin with a time; `first` and `last` are those of the log's ends."""
 
     lines: int
     first: str
@@ -61,41 +61,38 @@ class FabricManagerLog:
 
 
 @dataclass
-class _Seen:
+class _LogEntry:
+    """The lines of one error or message so far. `ports`: of the NVSwitch, where the error has one."""
+
     first: str
-    last: str
-    count: int
-    ports: set[int]
+    last: str = ""
+    count: int = 0
+    ports: set[int] = field(default_factory=set)
+
+    def add(self, time: str, ports: tuple[int, ...] = ()) -> None:
+        self.last, self.count = time, self.count + 1
+        self.ports.update(ports)
 
 
 def fabric_manager(text: str) -> FabricManagerLog | Missing:
-    """/var/log/fabricmanager.log: errors of NVSwitches, and other words above INFO."""
-    errors: dict[tuple[str, int, int, bool], _Seen] = {}
-    messages: dict[tuple[str, str], _Seen] = {}
+    """Parse /var/log/fabricmanager.log: errors of NVSwitches, and other messages above INFO."""
+    errors: dict[tuple[str, int, int, bool], _LogEntry] = {}
+    messages: dict[tuple[str, str], _LogEntry] = {}
     lines, first, last = 0, "", ""
-    for line in text[:LONGEST].splitlines():
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        last, level, said = match.groups()
+    for match in filter(None, map(_LINE.match, text[:LONGEST].splitlines())):
+        last, level, message = match.groups()
         lines, first = lines + 1, first or last
-        if found := _SWITCH_ERROR.search(said):
-            spared, code, domain, bus, device, function, physical, port = found.groups()
+        if error := _SWITCH_ERROR.search(message):
+            spared, code, domain, bus, device, function, physical, port = error.groups()
             place = (bus_address(domain, bus, device, function), int(physical), int(code), not spared)
-            seen = errors.setdefault(place, _Seen(last, last, 0, set()))
-            seen.ports.add(int(port))
-        elif level not in _QUIET and (len(messages) < MOST_MESSAGES or (level, said[:200]) in messages):
-            seen = messages.setdefault((level, said[:200].strip()), _Seen(last, last, 0, set()))
-        else:
-            continue
-        seen.last, seen.count = last, seen.count + 1
+            errors.setdefault(place, _LogEntry(last)).add(last, (int(port),))
+        elif level not in _QUIET and (len(messages) < MOST_MESSAGES or (level, message[:200]) in messages):
+            messages.setdefault((level, message[:200].strip()), _LogEntry(last)).add(last)
     if not lines:
         return Missing(f"no line of fabric manager's log; it begins with {quote(text[:10_000])}")
-    return FabricManagerLog(
-        lines, first, last,
-        tuple(
-            SwitchError(*place, tuple(sorted(seen.ports)), seen.count, seen.first, seen.last)
-            for place, seen in errors.items()
-        ),
-        tuple(Message(*words, seen.count, seen.first, seen.last) for words, seen in messages.items()),
-    )  # fmt: skip
+    switch_errors = tuple(
+        SwitchError(*place, tuple(sorted(error.ports)), error.count, error.first, error.last)
+        for place, error in errors.items()
+    )
+    other_messages = tuple(Message(*key, line.count, line.first, line.last) for key, line in messages.items())
+    return FabricManagerLog(lines, first, last, switch_errors, other_messages)

@@ -1,8 +1,8 @@
 """Xid and SXid in a kernel log: errors that the NVIDIA driver reports of a GPU, and of an NVSwitch.
 
-Read from dmesg with any of its time stamps, journalctl -k, syslog and /dev/kmsg. Lines of one GPU and code are told as
-one, since a failing GPU repeats itself thousands of times. The log says nothing of resets: who judges an Xid that a
-later reset has mended has to know of it otherwise.
+Sources are dmesg with any of its time stamps, journalctl -k, syslog and /dev/kmsg. Lines of one GPU and code are one
+entry, since a failing GPU repeats itself thousands of times. The log has no resets: a later reset may have fixed what
+an Xid reports.
 """
 
 import re
@@ -22,13 +22,15 @@ MOST_PROCESSES = 10
 @dataclass(frozen=True)
 class XidProcess:
     pid: int
-    name: str  # empty: the driver is too old to tell
+    name: str  # empty: the driver is too old to print it
 
 
 @dataclass(frozen=True)
 class Xid:
-    """All lines of one GPU with one code. `first` and `last`: their time as the log writes it; empty: none. `text` is
-    the first line's, of Xid 154 the last one's. `processes`: that ran on the GPU then, the first ten."""
+    """All lines of one GPU with one code. `first` and `last`: their time as the log writes it; empty: none.
+
+    `text` is the first line's, of Xid 154 the last one's. `processes`: the first ten that ran on the GPU then.
+    """
 
     bus: str  # "0000:9b:00.0"
     code: int
@@ -82,8 +84,8 @@ _RECOVERY = re.compile(r"to 0x[0-9a-fA-F]+ \(([A-Za-z ]{1,40})\)")
 
 
 @dataclass
-class _Lines:
-    """What the lines of one device and code have said so far."""
+class _Occurrences:
+    """The lines of one device and code so far."""
 
     first: str
     text: str
@@ -93,69 +95,92 @@ class _Lines:
     processes: dict[int, str] = field(default_factory=dict)
 
 
+@dataclass
+class _Errors:
+    """The errors of a kernel log so far, by device and code."""
+
+    gpus: dict[tuple[str, int], _Occurrences] = field(default_factory=dict)
+    switches: dict[tuple[str, str, int], _Occurrences] = field(default_factory=dict)
+    unread: list[Missing] = field(default_factory=list)
+
+    def add(self, line: str, start: int, time: str) -> None:
+        """Add the line, in which the driver's message begins at `start`."""
+        if match := _XID.match(line, start):
+            error = self._of_gpu(match, time)
+        elif match := _SXID.match(line, start):
+            error = self._of_switch(match, time)
+        else:
+            if len(self.unread) < MOST_UNREAD:
+                self.unread.append(Missing(f"the line {quote(line[start:])} of a kernel log is not understood"))
+            return
+        error.count += 1
+        error.last = time
+
+    def _of_gpu(self, match: re.Match[str], time: str) -> _Occurrences:
+        domain, bus, device, function, code, pid, name, text = match.groups()
+        place = bus_address(domain, bus, device, function or "0"), int(code)
+        error = self.gpus.setdefault(place, _Occurrences(time, text))
+        if code == "154":
+            error.text = text  # what the GPU needs by now
+        if pid is not None and pid.isdecimal() and len(error.processes) < MOST_PROCESSES:
+            error.processes.setdefault(int(pid), name or "")
+        return error
+
+    def _of_switch(self, match: re.Match[str], time: str) -> _Occurrences:
+        switch, domain, bus, device, function, code, text = match.groups()
+        place = switch, bus_address(domain, bus, device, function or "0"), int(code)
+        error = self.switches.setdefault(place, _Occurrences(time, text))
+        if text.startswith(("Fatal,", "Non-fatal,")):
+            error.fatal = bool(error.fatal) or text.startswith("Fatal")
+        return error
+
+
+def xids(text: str) -> KernelLog | Missing:
+    """Parse a kernel log (dmesg, journalctl -k, syslog): Xids of GPUs, SXids of NVSwitches. An empty log has none."""
+    errors = _Errors()
+    if len(text) > LONGEST:
+        errors.unread.append(Missing(f"the first {LONGEST >> 20} MiB of a longer kernel log were read"))
+    count = 0
+    for line in (line[:LONGEST_LINE] for line in text[:LONGEST].splitlines()):
+        start = _message_start(line)
+        time, program = _time(line[: min(start, 200)])
+        if not time and start == len(line):
+            continue
+        count += 1
+        if "Xid (" in line[start:] and not _ANOTHER_PROGRAM.search(" " + program):
+            errors.add(line, start, time)
+    if count == 0 and text.strip():
+        return Missing(_no_log(text))
+    xids = tuple(_xid(bus, code, error) for (bus, code), error in errors.gpus.items())
+    return KernelLog(count, xids, _sxids(errors), tuple(errors.unread))
+
+
+def _message_start(line: str) -> int:
+    """Return where the driver's message begins; the length of the line where there is none."""
+    return next((at for at in map(line.find, ("NVRM:", "nvidia-nvswitch")) if at >= 0), len(line))
+
+
 def _time(prefix: str) -> tuple[str, str]:
-    """The time in what stands before the driver's words, and what follows it."""
+    """Return the time in front of the driver's message, and the text between both."""
     for pattern in _TIMES:
         if match := pattern.search(prefix):
             return match.group(1), prefix[match.end() :]
     return "", prefix
 
 
-def xids(text: str) -> KernelLog | Missing:
-    """A kernel log (dmesg, journalctl -k, syslog): Xids of GPUs, SXids of NVSwitches. An empty log has none."""
-    gpus: dict[tuple[str, int], _Lines] = {}
-    switches: dict[tuple[str, str, int], _Lines] = {}
-    unread: list[Missing] = []
-    if len(text) > LONGEST:
-        unread.append(Missing(f"the first {LONGEST >> 20} MiB of a longer kernel log were read"))
-    count = 0
-    for line in text[:LONGEST].splitlines():
-        line = line[:LONGEST_LINE]
-        start = next((at for at in map(line.find, ("NVRM:", "nvidia-nvswitch")) if at >= 0), len(line))
-        time, rest = _time(line[: min(start, 200)])
-        if not time and start == len(line):
-            continue
-        count += 1
-        if "Xid (" not in line[start:] or _ANOTHER_PROGRAM.search(" " + rest):
-            continue
-        if match := _XID.match(line, start):
-            domain, bus, device, function, code, pid, name, said = match.groups()
-            entry = gpus.setdefault((bus_address(domain, bus, device, function or "0"), int(code)), _Lines(time, said))
-            if code == "154":
-                entry.text = said  # what the GPU needs by now
-            if pid is not None and pid.isdecimal() and len(entry.processes) < MOST_PROCESSES:
-                entry.processes.setdefault(int(pid), name or "")
-        elif match := _SXID.match(line, start):
-            switch, domain, bus, device, function, code, said = match.groups()
-            place = (switch, bus_address(domain, bus, device, function or "0"), int(code))
-            entry = switches.setdefault(place, _Lines(time, said))
-            if said.startswith(("Fatal,", "Non-fatal,")):
-                entry.fatal = bool(entry.fatal) or said.startswith("Fatal")
-        else:
-            if len(unread) < MOST_UNREAD:
-                unread.append(Missing(f"the line {quote(line[start:])} of a kernel log is not understood"))
-            continue
-        entry.count += 1
-        entry.last = time
-    if count == 0 and text.strip():
-        return Missing(_no_log(text))
-    return KernelLog(
-        count,
-        tuple(_xid(bus, code, entry) for (bus, code), entry in gpus.items()),
-        tuple(
-            SXid(switch, bus, code, entry.fatal, entry.count, entry.first, entry.last, entry.text[:200])
-            for (switch, bus, code), entry in switches.items()
-        ),
-        tuple(unread),
+def _sxids(errors: _Errors) -> tuple[SXid, ...]:
+    return tuple(
+        SXid(*place, error.fatal, error.count, error.first, error.last, error.text[:200])
+        for place, error in errors.switches.items()
     )
 
 
-def _xid(bus: str, code: int, entry: _Lines) -> Xid:
+def _xid(bus: str, code: int, error: _Occurrences) -> Xid:
     action, meaning = XIDS.get(code, ("unknown", ""))
-    if action == "read its text" and (recovery := _RECOVERY.search(entry.text)):
+    if action == "read its text" and (recovery := _RECOVERY.search(error.text)):
         action = RECOVERIES.get(recovery.group(1), action)
-    processes = tuple(XidProcess(pid, name) for pid, name in entry.processes.items())
-    return Xid(bus, code, action, meaning, entry.count, entry.first, entry.last, entry.text[:200], processes)
+    processes = tuple(XidProcess(pid, name) for pid, name in error.processes.items())
+    return Xid(bus, code, action, meaning, error.count, error.first, error.last, error.text[:200], processes)
 
 
 def _no_log(text: str) -> str:

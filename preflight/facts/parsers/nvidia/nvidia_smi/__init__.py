@@ -9,6 +9,18 @@ from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology, topo
 from preflight.facts.parsers.nvidia.nvidia_smi.trouble import trouble
 
 __all__ = (
-    "FEW", "Gpu", "GpuTopology", "Gpus", "NvLinkErrors", "NvLinks", "Table", "few", "nvlink", "nvlink_errors", "query",
-    "table", "topology", "trouble",
-)  # fmt: skip
+    "FEW",
+    "Gpu",
+    "GpuTopology",
+    "Gpus",
+    "NvLinkErrors",
+    "NvLinks",
+    "Table",
+    "few",
+    "nvlink",
+    "nvlink_errors",
+    "query",
+    "table",
+    "topology",
+    "trouble",
+)

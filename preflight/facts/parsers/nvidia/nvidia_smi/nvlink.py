@@ -4,7 +4,7 @@ A healthy A100 has 12 of 25 GB/s, a healthy H100 18 of 26.562 GB/s.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known, lacks, trouble
 from preflight.facts.quote import quote
@@ -18,7 +18,7 @@ _ALL_INACTIVE = "all links are inactive"
 
 @dataclass(frozen=True)
 class NvLink:
-    """`speed` in GB/s each way; None: the link is inactive."""
+    """An NVLink. `speed` in GB/s each way; None: the link is inactive."""
 
     number: int
     speed: float | None
@@ -26,8 +26,10 @@ class NvLink:
 
 @dataclass(frozen=True)
 class GpuNvLinks:
-    """`links`: none where the GPU has no NVLink, or is in MIG mode. `all_inactive`: the driver names none since not one
-    is up."""
+    """A GPU's NVLinks: none where it has no NVLink, or is in MIG mode.
+
+    `all_inactive`: the driver lists no link, since none is up.
+    """
 
     index: int
     name: str
@@ -42,30 +44,54 @@ class NvLinks:
     unread: tuple[Missing, ...] = ()
 
 
-def nvlink(text: str) -> NvLinks | Missing:
-    """`nvidia-smi nvlink -s`. What is behind the last line end may be half a number and is not read."""
-    gpus: list[GpuNvLinks] = []
-    links: dict[int, NvLink] = {}
-    unread: list[Missing] = []
-    *lines, rest = text[:LONGEST].split("\n")
-    for line in filter(None, map(str.strip, lines)):
-        if match := _GPU.fullmatch(line):
-            links = {}
-            gpus.append(GpuNvLinks(int(match.group(1)), match.group(2), match.group(3), ()))
-        elif gpus and (match := _LINK.fullmatch(line)) and int(match.group(1)) not in links:
+@dataclass
+class _GpuLinks:
+    """A GPU's lines so far."""
+
+    index: int
+    name: str
+    uuid: str
+    links: dict[int, NvLink] = field(default_factory=dict)
+    all_inactive: bool = False
+
+    def read(self, line: str) -> bool:
+        """Read a line below the GPU's. Return whether it is understood."""
+        match = _LINK.fullmatch(line)
+        if match and int(match.group(1)) not in self.links:
             number, speed = int(match.group(1)), match.group(2)
-            links[number] = NvLink(number, None if speed is None else float(speed))
-            gpu = gpus[-1]
-            gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, tuple(links.values()))
-        elif gpus and not links and _ALL_INACTIVE in line.lower():
-            gpu = gpus[-1]
-            gpus[-1] = GpuNvLinks(gpu.index, gpu.name, gpu.uuid, (), all_inactive=True)
-        elif not (gpus and not links and lacks(line)) and len(unread) < 20:
-            unread.append(Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not understood"))
-    if rest.strip() and gpus:
-        unread.append(Missing(f"nvidia-smi nvlink -s: the text ends inside the line {quote(rest)}"))
+            self.links[number] = NvLink(number, None if speed is None else float(speed))
+            return True
+        if self.links:
+            return False
+        self.all_inactive |= _ALL_INACTIVE in line.lower()
+        return lacks(line)
+
+    def result(self) -> GpuNvLinks:
+        links = tuple(self.links.values())
+        return GpuNvLinks(self.index, self.name, self.uuid, links, self.all_inactive and not links)
+
+
+def nvlink(text: str) -> NvLinks | Missing:
+    """Parse `nvidia-smi nvlink -s`. Text behind the last line end may be half a number and is not read."""
+    *lines, cut = text[:LONGEST].split("\n")
+    gpus, strange = _read(lines)
     if not gpus:
         return Missing(trouble(text, "nvlink -s"))
     if len({gpu.index for gpu in gpus}) < len(gpus):
         return Missing("nvidia-smi nvlink -s lists a GPU twice: the answers of several hosts or calls are mixed")
-    return NvLinks(tuple(gpus), tuple(unread))
+    unread = [Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not understood") for line in strange[:20]]
+    if cut.strip():
+        unread.append(Missing(f"nvidia-smi nvlink -s: the text ends inside the line {quote(cut)}"))
+    return NvLinks(tuple(gpu.result() for gpu in gpus), tuple(unread))
+
+
+def _read(lines: list[str]) -> tuple[list[_GpuLinks], list[str]]:
+    """Return the GPUs, and the lines that are not understood."""
+    gpus: list[_GpuLinks] = []
+    strange: list[str] = []
+    for line in filter(None, map(str.strip, lines)):
+        if match := _GPU.fullmatch(line):
+            gpus.append(_GpuLinks(int(match.group(1)), match.group(2), match.group(3)))
+        elif not gpus or not gpus[-1].read(line):
+            strange.append(line)
+    return gpus, strange

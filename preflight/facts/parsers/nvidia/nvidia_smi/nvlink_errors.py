@@ -20,10 +20,19 @@ LONGEST = 1 << 20  # characters
 # their sum.
 _CLASSIC = ("replay errors", "recovery errors", "crc errors", "crc flit errors", "crc data errors")
 _NVLINK_5 = (
-    "malformed packet errors", "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors",
-    "local link integrity errors", "tx discards", "link recovery successful events", "link recovery failed events",
-    "total link recovery events", "effective errors", "symbol errors",
-)  # fmt: skip
+    "malformed packet errors",
+    "buffer overrun errors",
+    "rx errors",
+    "rx remote errors",
+    "rx general errors",
+    "local link integrity errors",
+    "tx discards",
+    "link recovery successful events",
+    "link recovery failed events",
+    "total link recovery events",
+    "effective errors",
+    "symbol errors",
+)
 _COUNTERS = frozenset(_CLASSIC + _NVLINK_5)
 _GPU = re.compile(r"GPU ([0-9]{1,3}): [^\s(][^()]{0,80}?(?: \(UUID: GPU-[0-9a-f-]{36}\))?", re.ASCII)
 _LINK = re.compile(r"Link ([0-9]{1,2}): ([A-Za-z][^:]{0,60}): ?(\S.{0,60})", re.ASCII)
@@ -33,7 +42,7 @@ _Counts = dict[str, int | None]  # None: N/A, or not understood
 
 @dataclass(frozen=True)
 class LinkErrors:
-    """Of the link `number`; None: not told. `others`: what NVLink 5 counts, by the tool's names in small letters."""
+    """Errors of one link; None: not printed. `others`: counters of NVLink 5, by the tool's names in lower case."""
 
     number: int
     replay: int | None = None  # packets that were sent again
@@ -54,46 +63,58 @@ class NvLinkErrors:
     unread: tuple[Missing, ...] = ()
 
 
+_Links = dict[int, _Counts]  # link → counters
+
+
 def nvlink_errors(text: str) -> NvLinkErrors | Missing:
-    """`nvidia-smi nvlink -e`. What is behind the last line end may be half a number and is not read. A link of which no
-    counter has a name that is known is told of: it has not been looked at."""
-    counts: dict[int, dict[int, _Counts]] = {}  # GPU → link → counter
+    """Parse `nvidia-smi nvlink -e`. Text behind the last line end may be half a number and is not read.
+
+    A link without a known counter is in `unread`: its errors are not known.
+    """
+    *lines, cut = text[:LONGEST].split("\n")
+    gpus, unread = _read(lines)
+    if not gpus:
+        return Missing(trouble(text, "nvlink -e"))
+    if len({index for index, _ in gpus}) < len(gpus):
+        return Missing("nvidia-smi nvlink -e lists a GPU twice: answers of several hosts or calls are mixed")
+    for index, links in gpus:
+        if strange := [number for number, link in links.items() if not link]:
+            sentence = f"nvidia-smi nvlink -e, GPU {index}: link {strange[0]} has no error counter that is known"
+            unread.append(Missing(sentence))
+    if cut.strip():
+        unread.append(Missing(f"nvidia-smi nvlink -e: the text ends inside the line {quote(cut)}"))
+    return NvLinkErrors(tuple(_gpu(index, links) for index, links in gpus), tuple(unread[:20]))
+
+
+def _read(lines: list[str]) -> tuple[list[tuple[int, _Links]], list[Missing]]:
+    """Return the GPUs with their links, and the lines that are not understood."""
+    gpus: list[tuple[int, _Links]] = []
     unread: list[Missing] = []
-    gpu: dict[int, _Counts] | None = None
-    *lines, rest = text[:LONGEST].split("\n")
     for line in filter(None, map(str.strip, lines)):
         if match := _GPU.fullmatch(line):
-            index = int(match.group(1))
-            if index in counts:
-                return Missing("nvidia-smi nvlink -e lists a GPU twice: answers of several hosts or calls are mixed")
-            gpu = counts[index] = {}
-        elif gpu is not None and (match := _LINK.fullmatch(line)):
-            link = gpu.setdefault(int(match.group(1)), {})
+            gpus.append((int(match.group(1)), {}))
+        elif gpus and (match := _LINK.fullmatch(line)):
+            index, links = gpus[-1]
+            link = links.setdefault(int(match.group(1)), {})
             if not _put(link, match.group(2).strip().lower(), match.group(3)):
                 unread.append(Missing(f"nvidia-smi nvlink -e, GPU {index}: {quote(line)} is not understood"))
-        elif gpu is None or not lacks(line):  # GPU115 judges, by nvlink -s, whether links are up
+        elif not gpus or not lacks(line):  # GPU115 judges, by nvlink -s, whether links are up
             unread.append(Missing(known(line) or f"nvidia-smi nvlink -e: {quote(line)} is not understood"))
-    if not counts:
-        return Missing(trouble(text, "nvlink -e"))
-    for index, links in counts.items():
-        if strange := [number for number, link in links.items() if not link]:
-            unread.append(
-                Missing(f"nvidia-smi nvlink -e, GPU {index}: link {strange[0]} has no error counter that is known")
-            )
-    if rest.strip():
-        unread.append(Missing(f"nvidia-smi nvlink -e: the text ends inside the line {quote(rest)}"))
-    gpus = (GpuLinkErrors(index, tuple(_link(*link) for link in links.items())) for index, links in counts.items())
-    return NvLinkErrors(tuple(gpus), tuple(unread[:20]))
+    return gpus, unread
 
 
 def _put(link: _Counts, name: str, value: str) -> bool:
-    """Whether it is understood. A counter that is known stands in `link` whatever is said of it."""
+    """Put a known counter into `link`, whatever its value. Return whether the value is understood."""
     if name not in _COUNTERS:
         return True
-    understood = name not in link and (value == "N/A" or bool(_COUNT.fullmatch(value)))
-    if name not in link:
-        link[name] = int(value) if understood and value != "N/A" else None
-    return understood
+    if name in link:
+        return False
+    link[name] = int(value) if _COUNT.fullmatch(value) else None
+    return link[name] is not None or value == "N/A"
+
+
+def _gpu(index: int, links: _Links) -> GpuLinkErrors:
+    return GpuLinkErrors(index, tuple(_link(number, counts) for number, counts in links.items()))
 
 
 def _link(number: int, counts: _Counts) -> LinkErrors:
@@ -101,6 +122,9 @@ def _link(number: int, counts: _Counts) -> LinkErrors:
     both = None if flit is None or data is None else flit + data
     crc = counts.get("crc errors")
     return LinkErrors(
-        number, counts.get("replay errors"), counts.get("recovery errors"), both if crc is None else crc,
-        {name: count for name, count in counts.items() if name in _NVLINK_5 and count is not None},
-    )  # fmt: skip
+        number,
+        replay=counts.get("replay errors"),
+        recovery=counts.get("recovery errors"),
+        crc=both if crc is None else crc,
+        others={name: count for name, count in counts.items() if name in _NVLINK_5 and count is not None},
+    )

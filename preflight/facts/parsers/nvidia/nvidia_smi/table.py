@@ -7,6 +7,7 @@ the | between them. Names may be cut short by the tool ("NVIDIA GeForce ...").
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
@@ -19,9 +20,12 @@ LONGEST = 1 << 20  # characters
 
 @dataclass(frozen=True)
 class GpuRow:
-    """None: the table says N/A or ERR!. `persistence`: None on Windows, whose table has the driver model in its place.
-    `ecc_uncorrected`: volatile memory errors; None where ECC is off, or the GPU is in MIG mode. Memory in MiB, power in
-    watts, temperature in °C; `fan` and `busy` in percent."""
+    """A GPU of the table. None: the table says N/A or ERR!.
+
+    `persistence`: None on Windows, whose table has the driver model in its place. `ecc_uncorrected`: volatile memory
+    errors; None where ECC is off, or the GPU is in MIG mode. Memory in MiB, power in watts, temperature in °C; `fan`
+    and `busy` in percent.
+    """
 
     index: int
     name: str
@@ -51,8 +55,10 @@ class ProcessRow:
 
 @dataclass(frozen=True)
 class Table:
-    """`driver`: of the kernel module; `cuda`: the newest CUDA that the driver serves. `processes`: None: no table of
-    them, though the tool always prints one. `unread`: cells without a value."""
+    """The whole table. `driver`: of the kernel module; `cuda`: the newest CUDA that the driver serves.
+
+    `processes`: None: no table of them, though the tool always prints one. `unread`: cells without a value.
+    """
 
     driver: str | None
     cuda: str | None
@@ -74,7 +80,9 @@ def _pattern(text: str) -> re.Pattern[str]:
 _DRIVER = _pattern(r"\b(?:Driver|KMD) Version: {1,40}(\S{1,40})")
 _CUDA = _pattern(r"\bCUDA (?:UMD )?Version: {1,40}(\S{1,40})")
 _VERSION = _pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}")
+_FRAME = ("|", "+")
 _RULE = _pattern(r"[+|][-=+]*[+|]")
+_MIG_TITLE, _PROCESSES_TITLE = _pattern("MIG devices:"), _pattern(r"^\| Processes:")
 _HEADINGS = (
     (_pattern(r"GPU +Name +(?:Persistence-M|Driver-Model|TCC/WDDM)"), "Bus-Id Disp.A", "Volatile Uncorr. ECC"),
     (_pattern(r"Fan +Temp +Perf +Pwr:Usage/Cap"), "Memory-Usage", "GPU-Util Compute M."),
@@ -93,36 +101,46 @@ _SWITCH = {"On": True, "Off": False, "Enabled": True, "Disabled": False}
 _MIG = ("Enabled", "Enabled*")  # with a star: from the next reset on
 # The lines of the heading of processes, with single blanks → what a line below it looks like.
 _LAST = r" +([A-Z+]{1,5}|N/A) +(?:(\S.{0,120}?) +)?([0-9]{1,9}MiB|N/A|\[N/A\]|ERR!)"
+_INSTANCE = r"(?:N/A|[0-9]{1,3})"
 _PROCESSES = {
-    ("GPU GI CI PID Type Process name GPU Memory", "ID ID Usage"):
-        _pattern(r"([0-9]{1,3}) +(?:N/A|[0-9]{1,3}) +(?:N/A|[0-9]{1,3}) +([0-9]{1,10})" + _LAST),
+    ("GPU GI CI PID Type Process name GPU Memory", "ID ID Usage"): _pattern(
+        rf"([0-9]{{1,3}}) +{_INSTANCE} +{_INSTANCE} +([0-9]{{1,10}})" + _LAST
+    ),
     ("GPU PID Type Process name Usage",): _pattern(r"([0-9]{1,3}) +([0-9]{1,10})" + _LAST),
-}  # fmt: skip
+}
 _NO_NAME = ("Insufficient Permissions", "[Insufficient Permissions]")  # as Windows has it
 _NO_PROCESSES = _pattern(r"([0-9]{1,3}) +Not Supported")
 
 
 def table(text: str) -> Table | Missing:
-    """Read plain `nvidia-smi`. A table without its closing line was cut and is not trusted."""
+    """Parse plain `nvidia-smi`. A table without its closing line was cut and is not trusted."""
     lines = [line.strip() for line in text[:LONGEST].splitlines()]
-    drawn = [line for line in lines if line.startswith(("|", "+"))]
+    drawn = [line for line in lines if line.startswith(_FRAME)]
     title = next((line for line in drawn if "NVIDIA-SMI" in line), None)
     if title is None:
         return Missing(trouble(text))
     if not drawn[-1].startswith("+") or not _RULE.fullmatch(drawn[-1]):
         return Missing("the table of nvidia-smi is cut")
-    around = "\n".join(line for line in lines if not line.startswith(("|", "+")))  # processes are called anything
-    unread: list[Missing] = [Missing(message)] if (message := known(around)) else []
+    unread = [Missing(message) for message in _messages(lines)]
     try:
-        driver, cuda = _versions(title, unread)
-        rows = [line for line in drawn if not line.startswith("+") and not _RULE.fullmatch(line)]
-        rows = rows[rows.index(title) + 1 :]
-        mig = next((at for at, line in enumerate(rows) if "MIG devices:" in line), len(rows))
-        end = next((at for at, line in enumerate(rows) if line.startswith("| Processes:")), len(rows))
-        gpus = _gpus(rows[: min(mig, end)], unread)
-        processes = _processes(rows[end + 1 :], unread) if end < len(rows) else None
+        return _table(title, drawn, unread)
     except _NotUnderstoodError as error:
         return Missing(str(error))
+
+
+def _messages(lines: list[str]) -> Iterator[str]:
+    """Yield a known message around the table. In the table, processes may have any name."""
+    if message := known("\n".join(line for line in lines if not line.startswith(_FRAME))):
+        yield message
+
+
+def _table(title: str, drawn: list[str], unread: list[Missing]) -> Table | Missing:
+    driver, cuda = _versions(title, unread)
+    rows = [line for line in drawn if not line.startswith("+") and not _RULE.fullmatch(line)]
+    rows = rows[rows.index(title) + 1 :]
+    end = _position(rows, _PROCESSES_TITLE)
+    gpus = _gpus(rows[: min(_position(rows, _MIG_TITLE), end)], unread)
+    processes = _processes(rows[end + 1 :], unread) if end < len(rows) else None
     if repeated := [index for index, count in Counter(gpu.index for gpu in gpus).items() if count > 1]:
         return Missing(f"nvidia-smi lists GPU {repeated[0]} twice: several tables are mixed")
     if not gpus:
@@ -130,6 +148,11 @@ def table(text: str) -> Table | Missing:
     if end == len(rows):
         unread.append(Missing("nvidia-smi printed no table of processes: GPUs may be cut off, too"))
     return Table(driver, cuda, gpus, processes, tuple(unread))
+
+
+def _position(rows: list[str], title: re.Pattern[str]) -> int:
+    """Return the position of the title; the number of rows where it is not there."""
+    return next((at for at, line in enumerate(rows) if title.search(line)), len(rows))
 
 
 def _versions(title: str, unread: list[Missing]) -> tuple[str | None, str | None]:
@@ -147,11 +170,11 @@ def _versions(title: str, unread: list[Missing]) -> tuple[str | None, str | None
 
 
 def _gpus(rows: list[str], unread: list[Missing]) -> tuple[GpuRow, ...]:
-    """Read the lines below the title: those of the heading, then as many for each GPU."""
+    """Parse the lines below the title: those of the heading, then as many for each GPU."""
     height = 3 if any("MIG M." in line for line in rows[:3]) else 2
-    for line, (first, *others) in zip(rows, _HEADINGS[:height], strict=False):
+    for line, (first, *titles) in zip(rows, _HEADINGS[:height], strict=False):
         cells = _cells(line)
-        if not first.fullmatch(cells[0]) or [" ".join(cell.split()) for cell in cells[1:]] != others:
+        if not first.fullmatch(cells[0]) or [" ".join(cell.split()) for cell in cells[1:]] != titles:
             raise _NotUnderstoodError(line)
     body = rows[height:]
     if len(body) % height:
@@ -208,16 +231,16 @@ class _Cells:
 
 
 def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
-    rows = [_cells(line) for line in lines]
+    rows = [*(_cells(line) for line in lines), ["", "", "N/A"]]  # without MIG there is no third line
     first, bus = _FIRST.fullmatch(rows[0][0]), _BUS.fullmatch(rows[0][1])
     second, busy = _SECOND.fullmatch(rows[1][0]), _BUSY.fullmatch(rows[1][2])
     if first is None or bus is None:
         raise _NotUnderstoodError(lines[0])
-    if len(rows) > 2 and rows[2][:2] != ["", ""]:
+    if rows[2][:2] != ["", ""]:
         raise _NotUnderstoodError(lines[2])
     if second is None or busy is None or not (_MEMORY.fullmatch(rows[1][1]) or _NO_MEMORY.fullmatch(rows[1][1])):
         raise _NotUnderstoodError(lines[1])
-    index, mig = int(first.group(1)), rows[2][2] if len(rows) > 2 else "N/A"
+    index, mig = int(first.group(1)), rows[2][2]
     cells = _Cells(index, unread)
     state = cells.words("the performance state", second.group(3))
     mode = cells.words("the MIG mode", mig, "Enabled", "Disabled")  # "Disabled*": pending; seen in documents only
@@ -241,29 +264,32 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
         busy=cells.number(_PERCENT, "the use", busy.group(1)),
         ecc_uncorrected=cells.errors(rows[0][2], mig),
         compute_mode=cells.words("the compute mode", busy.group(2)),
-        mig=None if mode is None else _SWITCH[mode],
+        mig=_SWITCH.get(mode or ""),
     )
 
 
 def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...] | None:
-    """Read the lines of the heading, then a process each, or a line that says there is none. None: the GPU's driver
-    does not list them."""
+    """Parse the lines of the heading, then a process each, or a line without one. None: the driver lists none."""
     cells = [" ".join(line.strip("|").split()) for line in rows]
     heading = next((words for words in _PROCESSES if tuple(cells[: len(words)]) == words), None)
     if heading is None:
         raise _NotUnderstoodError(rows[0] if rows else "| Processes:")
-    found = []
+    processes: list[ProcessRow] = []
+    is_silent = False
     for line, words in zip(rows[len(heading) :], cells[len(heading) :], strict=True):
-        if words == "No running processes found":
-            continue
-        if silent := _NO_PROCESSES.fullmatch(words):
-            unread.append(Missing(f"nvidia-smi, GPU {silent.group(1)}: the driver does not list its processes"))
-            continue
-        match = _PROCESSES[heading].fullmatch(line[1:-1].strip() if line.endswith("|") else "")
-        if match is None:
-            raise _NotUnderstoodError(line)
-        gpu, pid, kind, name, used = match.groups()
-        memory = _MIB.fullmatch(used)
-        name = "" if name in (None, *_NO_NAME) else name
-        found.append(ProcessRow(int(gpu), int(pid), kind, name, int(memory.group(1)) if memory else None))
-    return None if not found and any("does not list its processes" in one.error for one in unread) else tuple(found)
+        if match := _NO_PROCESSES.fullmatch(words):
+            unread.append(Missing(f"nvidia-smi, GPU {match.group(1)}: the driver does not list its processes"))
+            is_silent = True
+        elif words != "No running processes found":
+            processes.append(_process(line, _PROCESSES[heading]))
+    return tuple(processes) if processes or not is_silent else None
+
+
+def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:
+    match = pattern.fullmatch(line[1:-1].strip() if line.endswith("|") else "")
+    if match is None:
+        raise _NotUnderstoodError(line)
+    gpu, pid, kind, name, used = match.groups()
+    memory = _MIB.fullmatch(used)
+    shown = "" if name in (None, *_NO_NAME) else name
+    return ProcessRow(int(gpu), int(pid), kind, shown, int(memory.group(1)) if memory else None)

@@ -6,6 +6,7 @@ old ones separate by blanks and write the names themselves.
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 from preflight.facts.parsers.nvidia.nvidia_smi.trouble import trouble
 from preflight.facts.quote import quote
@@ -22,8 +23,11 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]{0,10}m")
 
 @dataclass(frozen=True)
 class TopologyRow:
-    """`links`: to each of the topology's devices, in their order: X (itself), NV and a number of NVLinks, and from near
-    to far PIX, PXB, PHB, NODE, SYS. `cpus` and `numa`: None where the row does not tell."""
+    """A device's links to each device of the topology, in the order of the columns.
+
+    A link is X (the device itself), NV and a number of NVLinks, or from near to far PIX, PXB, PHB, NODE, SYS.
+    `cpus` and `numa`: None where the row does not have them.
+    """
 
     device: str
     links: tuple[str, ...]
@@ -33,8 +37,10 @@ class TopologyRow:
 
 @dataclass(frozen=True)
 class GpuTopology:
-    """`devices`: the columns. `nics`: NIC0 → mlx5_0, where there is a legend. `unread`: rows that are missing or not
-    understood."""
+    """The matrix of links. `devices`: the columns. `nics`: NIC0 → mlx5_0, where there is a legend.
+
+    `unread`: rows that are missing or not understood.
+    """
 
     devices: tuple[str, ...]
     rows: tuple[TopologyRow, ...]
@@ -42,41 +48,30 @@ class GpuTopology:
     unread: tuple[Missing, ...] = ()
 
 
+@dataclass(frozen=True)
+class _MatrixHeading:
+    devices: tuple[str, ...]
+    with_numa: bool
+
+
 def topology(text: str) -> GpuTopology | Missing:
-    """`nvidia-smi topo -m`. What is behind the last line end may be half a row and is not read."""
-    *lines, rest = (_ESCAPE.sub("", line).rstrip() for line in text[:LONGEST].split("\n"))
+    """Parse `nvidia-smi topo -m`. Text behind the last line end may be half a row and is not read."""
+    *lines, cut = (_ESCAPE.sub("", line).rstrip() for line in text[:LONGEST].split("\n"))
     start = next((at for at, line in enumerate(lines) if _is_heading(line)), None)
     if start is None:
-        if _is_heading(rest):
-            return Missing("nvidia-smi topo -m: the text ends inside the heading")
-        headless = any(_GPU.fullmatch(line.split()[0]) and " X " in line for line in lines if line.strip())
-        return Missing("nvidia-smi topo -m: the heading is missing" if headless else trouble(text, "topo -m"))
-    heading = lines[start].split()
-    width = next((at for at, word in enumerate(heading) if not _DEVICE.fullmatch(word)), len(heading))
-    devices = tuple(heading[:width])
-    with_numa = "NUMA Affinity" in " ".join(heading)
-    if len(set(devices)) < len(devices) or len(devices) > 512:
+        return Missing(_without_heading(text, lines, cut))
+    heading = _heading(lines[start])
+    if heading is None:
         return Missing(f"nvidia-smi topo -m: the heading {quote(lines[start])} is not understood")
-    rows: dict[str, TopologyRow] = {}
-    unread: list[Missing] = []
-    for line in lines[start + 1 :]:
-        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
-        if not cells or cells[0] not in devices:
-            continue
-        row = _row(cells, devices, with_numa)
-        if row is None or cells[0] in rows:
-            unread.append(Missing(f"nvidia-smi topo -m: the row {quote(line)} is not understood"))
-            rows.pop(cells[0], None)
-        else:
-            rows[cells[0]] = row
+    devices, body = heading.devices, lines[start + 1 :]
+    rows, unread = _rows(body, heading)
     if len(rows) < len(devices):
-        said = "is cut" if rest.strip() or not unread else "has rows that are not understood"
-        unread.append(Missing(f"nvidia-smi topo -m has {len(devices)} columns and {len(rows)} rows: it {said}"))
-    legend = (_LEGEND.fullmatch(line.strip()) for line in lines[start + 1 :])
-    nics = {match.group(1): match.group(2) for match in legend if match}
-    if nics and (nameless := [name for name in devices if name.startswith("NIC") and name not in nics]):
-        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {nameless[0]}"))
-    return GpuTopology(devices, tuple(rows.values()), nics, tuple(unread[-20:]))
+        state = "is cut" if cut.strip() or not unread else "has rows that are not understood"
+        unread.append(Missing(f"nvidia-smi topo -m has {len(devices)} columns and {len(rows)} rows: it {state}"))
+    nics = _legend(body)
+    if nameless := _nic_without_name(devices, nics):
+        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {nameless}"))
+    return GpuTopology(devices, rows, nics, tuple(unread[-20:]))
 
 
 def _is_heading(line: str) -> bool:
@@ -84,12 +79,60 @@ def _is_heading(line: str) -> bool:
     return len(words) > 1 and bool(_GPU.fullmatch(words[0])) and bool(_DEVICE.fullmatch(words[1]) or words[1] == "CPU")
 
 
-def _row(cells: list[str], devices: tuple[str, ...], with_numa: bool) -> TopologyRow | None:
-    links, rest = tuple(cells[1 : len(devices) + 1]), cells[len(devices) + 1 :]
-    at = devices.index(cells[0])
-    if len(links) < len(devices) or not all(map(_LINK.fullmatch, links)) or links[at] != "X" or links.count("X") != 1:
+def _without_heading(text: str, lines: list[str], cut: str) -> str:
+    """Return why a text without a heading is no topology."""
+    if _is_heading(cut):
+        return "nvidia-smi topo -m: the text ends inside the heading"
+    if any(_GPU.fullmatch(line.split()[0]) and " X " in line for line in lines if line.strip()):
+        return "nvidia-smi topo -m: the heading is missing"
+    return trouble(text, "topo -m")
+
+
+def _heading(line: str) -> _MatrixHeading | None:
+    """Return the columns of a heading. None: a device has two of them, or there are too many."""
+    words = line.split()
+    devices = tuple(takewhile(_DEVICE.fullmatch, words))
+    if len(set(devices)) < len(devices) or len(devices) > 512:
         return None
-    cpus, numa = (*rest, "", "")[:2]
-    return TopologyRow(
-        cells[0], links, cpus if _CPUS.fullmatch(cpus) else None, numa if with_numa and _CPUS.fullmatch(numa) else None
-    )
+    return _MatrixHeading(devices, "NUMA Affinity" in " ".join(words))
+
+
+def _rows(lines: list[str], heading: _MatrixHeading) -> tuple[tuple[TopologyRow, ...], list[Missing]]:
+    """Return the rows of devices, and those that are not understood. Of a device with two rows, neither counts."""
+    rows: dict[str, TopologyRow] = {}
+    unread: list[Missing] = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+        if not cells or cells[0] not in heading.devices:
+            continue
+        row = _row(cells, heading)
+        if row is None or row.device in rows:
+            unread.append(Missing(f"nvidia-smi topo -m: the row {quote(line)} is not understood"))
+            rows.pop(cells[0], None)
+        else:
+            rows[row.device] = row
+    return tuple(rows.values()), unread
+
+
+def _row(cells: list[str], heading: _MatrixHeading) -> TopologyRow | None:
+    device, width = cells[0], len(heading.devices)
+    links = tuple(cells[1 : width + 1])
+    if len(links) < width or not all(map(_LINK.fullmatch, links)):
+        return None
+    if links[heading.devices.index(device)] != "X" or links.count("X") != 1:
+        return None
+    cpus, numa = (*cells[width + 1 :], "", "")[:2]
+    has_numa = heading.with_numa and _CPUS.fullmatch(numa)
+    return TopologyRow(device, links, cpus if _CPUS.fullmatch(cpus) else None, numa if has_numa else None)
+
+
+def _legend(lines: list[str]) -> dict[str, str]:
+    """Return the names of NICs by their columns: NIC0 → mlx5_0."""
+    matches = (_LEGEND.fullmatch(line.strip()) for line in lines)
+    return {match.group(1): match.group(2) for match in matches if match}
+
+
+def _nic_without_name(devices: tuple[str, ...], nics: dict[str, str]) -> str:
+    """Return the first NIC that a legend does not name; empty where there is no legend."""
+    columns = (name for name in devices if name.startswith("NIC") and name not in nics)
+    return next(columns, "") if nics else ""

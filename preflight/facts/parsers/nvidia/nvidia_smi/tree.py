@@ -1,6 +1,6 @@
-"""The indented text of `nvidia-smi -q`: what is said of the host, and of each GPU, by path.
+"""The indented text of `nvidia-smi -q`: fields of the host and of each GPU, by path.
 
-NVIDIA calls this text unstable: sections come and go with the driver, so that fields are found by their path alone
+NVIDIA calls this text unstable: sections come and go with the driver. So fields are read by their path alone
 ("ECC Errors/Volatile/SRAM Correctable"), and nothing depends on their order.
 """
 
@@ -16,8 +16,10 @@ _PLACE = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-
 
 @dataclass
 class Block:
-    """`fields`: path → value; None where the path comes twice. `processes`: the lines of that section, which repeat;
-    None: there is no such section."""
+    """The fields of the host or of one GPU: path → value; None where the path comes twice.
+
+    `processes`: the lines of that section, which repeat; None: there is no such section.
+    """
 
     fields: dict[str, str | None] = field(default_factory=dict)
     processes: list[tuple[str, str]] | None = None
@@ -26,61 +28,82 @@ class Block:
 @dataclass
 class Tree:
     host: Block = field(default_factory=Block)
-    gpus: list[tuple[str, Block]] = field(default_factory=list)  # bus address and what is said
+    gpus: list[tuple[str, Block]] = field(default_factory=list)  # bus address and fields
     messages: list[str] = field(default_factory=list)  # known messages between the answers, explained
     cut: str = ""  # a last line without its end, where more was to come
 
 
 def bus_address(domain: str, bus: str, device: str, function: str = "0") -> str:
-    """As Linux writes it. nvidia-smi pads the domain to eight digits, the kernel and lspci to four."""
+    """Return the address as Linux writes it. nvidia-smi pads the domain to eight digits, the kernel to four."""
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
 
 
 def bus_of(text: str) -> str | None:
-    """The bus address of "00000000:1B:00.0", as all forms of nvidia-smi write it; None: it is none."""
+    """Return the bus address of "00000000:1B:00.0", as all forms of nvidia-smi write it; None: it is none."""
     match = _PLACE.fullmatch(text)
     return bus_address(*match.groups()) if match else None
 
 
 def tree(text: str) -> Tree:
-    """Every line that ends with a line end; what is behind the last one may be half a value."""
-    found = Tree()
-    block = found.host
-    sections: list[tuple[int, str]] = []  # those that the line stands in, with their indentation
-    *lines, rest = text[:LONGEST].split("\n")
-    for line in lines:
-        line = line.rstrip()
+    """Parse every line that has a line end; text behind the last one may be half a value."""
+    reader = _TreeReader()
+    *lines, cut = text[:LONGEST].split("\n")
+    for line in filter(None, map(str.rstrip, lines)):
+        reader.read(line)
+        if reader.is_full():
+            break
+    if cut.strip() and reader.expects_more(cut):
+        reader.tree.cut = cut
+    return reader.tree
+
+
+class _TreeReader:
+    """The tree so far, the block that lines belong to, and the sections around the line with their indentation."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self._block = self.tree.host
+        self._sections: list[tuple[int, str]] = []
+
+    def read(self, line: str) -> None:
         bare = line.lstrip(" ")
-        if not bare:
-            continue
         indent = len(line) - len(bare)
         key, colon, value = bare.partition(" : ") if not bare.endswith(" :") else (bare[:-2], ":", "")
-        key = key.strip()
-        if indent == 0 and (found.gpus or not colon):
-            if bare.startswith("GPU ") and (bus := bus_of(bare[4:])):
-                block, sections = Block(), []
-                found.gpus.append((bus, block))
-            elif message := known(bare):
-                found.messages.append(message)
-            continue  # what other programs say between the lines changes no section
-        while sections and sections[-1][0] >= indent:
-            sections.pop()
-        if key == "Processes" and not colon and not sections and block.processes is None:
-            block.processes = []
-        if sections and sections[0][1] == "Processes" and block.processes is not None:
-            if colon:
-                block.processes.append((key, value.strip()))
-        elif colon:
-            path = "/".join((*(name for _, name in sections), key))
-            block.fields[path] = None if path in block.fields else value.strip()
-        if not colon:
-            sections.append((indent, key))
-        if len(found.gpus) > MOST or len(sections) > 20:
-            break
-    if (
-        rest.strip()
-        and block.processes is None
-        and "Processes" not in (*block.fields, rest.partition(" : ")[0].strip())
-    ):
-        found.cut = rest  # the processes come last, as far as anything here is concerned
-    return found
+        if indent == 0 and (self.tree.gpus or not colon):
+            self._begin_gpu_or_message(bare)
+            return
+        while self._sections and self._sections[-1][0] >= indent:
+            self._sections.pop()
+        if colon:
+            self._add_field(key.strip(), value.strip())
+        else:
+            self._begin_section(indent, key.strip())
+
+    def is_full(self) -> bool:
+        return len(self.tree.gpus) > MOST or len(self._sections) > 20
+
+    def expects_more(self, cut: str) -> bool:
+        """Return whether the last block has no section of processes: it is the last one that anything here reads."""
+        if self._block.processes is not None or "Processes" in self._block.fields:
+            return False
+        return cut.partition(" : ")[0].strip() != "Processes"
+
+    def _begin_gpu_or_message(self, line: str) -> None:
+        """Begin a GPU, or keep a known message. Other programs' lines in between end no section."""
+        if line.startswith("GPU ") and (bus := bus_of(line[4:])):
+            self._block, self._sections = Block(), []
+            self.tree.gpus.append((bus, self._block))
+        elif message := known(line):
+            self.tree.messages.append(message)
+
+    def _begin_section(self, indent: int, name: str) -> None:
+        if name == "Processes" and not self._sections and self._block.processes is None:
+            self._block.processes = []
+        self._sections.append((indent, name))
+
+    def _add_field(self, key: str, value: str) -> None:
+        if self._sections and self._sections[0][1] == "Processes" and self._block.processes is not None:
+            self._block.processes.append((key, value))
+            return
+        path = "/".join((*(name for _, name in self._sections), key))
+        self._block.fields[path] = None if path in self._block.fields else value

@@ -1,4 +1,4 @@
-"""What a program of preflight/remote answers, found among whatever else the host printed. Pure.
+"""The framed answer of a program of preflight/remote, among whatever else the host printed. Pure.
 
 The frame is `\\n<marker> <length>\\n<document>\\n`; the marker is made up for every call, so that no banner knows it.
 """
@@ -12,11 +12,11 @@ class NoAnswer(Exception):  # noqa: N818  (what came of asking, not a fault of o
 
 
 def document(answer: Answer, marker: str) -> bytes:
-    """The framed document, not looked into. Raises NoAnswer."""
-    _, found, rest = answer.stdout.partition(f"\n{marker} ".encode())
-    if not found:
+    """Return the framed document, not decoded. Raises NoAnswer."""
+    _, marker_line, framed = answer.stdout.partition(f"\n{marker} ".encode())
+    if not marker_line:
         raise NoAnswer(_without_document(answer))
-    size, newline, body = rest.partition(b"\n")
+    size, newline, body = framed.partition(b"\n")
     if not newline or not size.isdigit() or len(size) > 12:
         raise NoAnswer("the answer of the program on the host is cut in its first line")
     if len(body) < int(size):

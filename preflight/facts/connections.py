@@ -36,8 +36,8 @@ class Tried:
 def targets(cluster: Cluster, hosts: Sequence[Host], name: str) -> list[tuple[str, str]]:
     """The hosts that `name` tries, with what to connect to."""
     position = [host.name for host in hosts].index(name)
-    others = [*hosts[position + 1 :], *hosts[:position]]
-    chosen = others if len(hosts) <= _ALL_TO_ALL else others[:1]
+    ring = [*hosts[position + 1 :], *hosts[:position]]
+    chosen = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
     return [(host.name, _place(cluster, host)) for host in chosen]
 
 
@@ -67,9 +67,9 @@ def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, 
             for target in asked[source]:
                 found.setdefault(target, []).append(Arrival(source, "error", error=tries.error))
             continue
-        for one in tries:
-            if one.host in asked[source]:
-                found.setdefault(one.host, []).append(_arrival(source, one))
+        for attempt in tries:
+            if attempt.host in asked[source]:
+                found.setdefault(attempt.host, []).append(_arrival(source, attempt))
     return {target: Arrivals(tuple(arrivals)) for target, arrivals in found.items()}
 
 

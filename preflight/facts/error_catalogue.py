@@ -1,4 +1,4 @@
-"""What a rank's last words mean: errors of torch_npu, HCCL, NCCL and the runtime → their usual cause and what to do.
+"""Error messages of ranks: errors of torch_npu, HCCL, NCCL and the runtime → their usual cause and remedy.
 
 Texts and codes are those of torch_npu's wheel (2.1, 2.13) and of the HCCL user guide's fault pages; which cause is
 behind them most often, users' reports say. Pure; a text that is not known is None, never a guess.
@@ -17,7 +17,7 @@ class Meaning:
 
 
 def meaning(text: str) -> Meaning | None:
-    """The meaning of the first thing in `text` that is known: a sentence before a code, HCCL's code before a number."""
+    """Return the meaning of the first known error in `text`: a sentence before a code, HCCL's code before a number."""
     for pattern, known in _SENTENCES:
         if re.search(pattern, text):
             return known

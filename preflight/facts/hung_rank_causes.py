@@ -1,4 +1,4 @@
-"""What it usually means that a rank stops between two stages of the probe, by the last one it got through. Pure.
+"""Usual causes of a rank that hangs between two stages of the probe, by its last completed stage. Pure.
 
 Ports and interfaces: gloo and NCCL listen on ephemeral ports of an interface they choose (NCCL user guide, networking
 troubleshooting), HCCL on 60000 and up of the host NIC and on 16666 of the device's (HCCL user guide).
@@ -99,9 +99,9 @@ _STATES = {  # of a process that was looked at when it was late, as in /proc/PID
 
 
 def usual(stage: str, backend: str, state: str = "") -> Meaning:
-    """`stage`: the last one that the rank got through. Both parts are empty where there is nothing to say."""
+    """Return the usual cause and remedy, both empty where none is known. `stage`: the last one that was completed."""
     if state in _STATES:
         return _STATES[state]
     own = _OF.get(backend, {})
-    asked = "iteration" if stage == "warm-up" else stage
-    return own.get(asked) or _ANY.get(asked) or Meaning("", "")
+    stage_name = "iteration" if stage == "warm-up" else stage
+    return own.get(stage_name) or _ANY.get(stage_name) or Meaning("", "")

@@ -40,7 +40,7 @@ _OWN_WORDS = re.compile(
 
 
 def is_known(error: str) -> bool:
-    """Whether the error names one of these causes."""
+    """Return whether the error has one of these causes."""
     error = _AFTER.sub("", error)
     if match := _BEFORE.match(error):
         error = error[match.end() :]

@@ -1,4 +1,4 @@
-"""One thing that was looked for: the value, or why it could not be had."""
+"""A reading: the value, or why there is none."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,15 +8,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Missing:
-    """A section, or one reading of a device, that could not be looked at, and why."""
+    """A section, or one reading of a device, that could not be had, and why."""
 
     error: str
 
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """`error` empty: looked, and `value` None means "not set", "not there". Otherwise could not look, or what was said
-    is not understood."""
+    """A value that was asked for. `error` empty: it is known, and None means "not set" or "not there".
+
+    With an error, it could not be asked for, or the answer is not understood.
+    """
 
     value: T | None = None
     error: str = ""

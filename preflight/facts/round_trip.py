@@ -1,5 +1,7 @@
-"""What one host showed in one round trip: the collector's answer, and the facts that today's parsers read from it.
-Pure: an answer that was kept is read again the same way, see `capture`."""
+"""One host's round trip: the collector's answer, and the facts that today's parsers read from it. Pure.
+
+An answer that was kept is read again the same way, see `documents/capture.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +57,7 @@ def with_arrivals(
 ) -> dict[str, Seen | Other]:
     """What each host tried of the others, put where it arrived."""
     tried = {name: host_answer.tried(it.raw) for name, it in seen.items() if isinstance(it, Seen)}
-    came = connections.arrived(tried, {name: [host for host, _ in asked] for name, asked in targets.items()})
+    came = connections.arrived(tried, {name: [host for host, _ in attempts] for name, attempts in targets.items()})
 
     def whole(name: str, it: Seen) -> Seen:
         return replace(it, facts=replace(it.facts, arrivals=came[name])) if name in came else it

@@ -15,9 +15,17 @@ from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing, Versions
 
 # Field of HccnDevice → the option of hccn_tool that it comes from.
 _OPTIONS = {
-    "address": "ip", "netmask": "ip", "link": "link", "net_health": "net_health", "detect": "netdetect",
-    "gateway": "gateway", "tls": "tls", "config_status": "cfg", "leaf": "lldp", "mtu": "mtu",
-}  # fmt: skip
+    "address": "ip",
+    "netmask": "ip",
+    "link": "link",
+    "net_health": "net_health",
+    "detect": "netdetect",
+    "gateway": "gateway",
+    "tls": "tls",
+    "config_status": "cfg",
+    "leaf": "lldp",
+    "mtu": "mtu",
+}
 
 
 @dataclass(frozen=True)

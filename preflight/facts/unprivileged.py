@@ -1,4 +1,4 @@
-"""What a look without root is worth: what only root is shown is missing, with a sentence; the rest stands. Pure."""
+"""Facts that were collected without root: sections that only root can read are missing. Pure."""
 
 from dataclasses import fields, replace
 
@@ -7,19 +7,20 @@ from preflight.facts.types import SECTIONS, Hccn, HccnDevice, HostFacts, Missing
 
 
 def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
-    """The facts as they may be judged. `refused`: why sudo did not make the collector root; None if it was not refused.
+    """Return the facts that are reliable without root.
 
-    nft and iptables show rules to root only, and without them an open firewall looks like none. hccn_tool answers who
-    may open the device files; who may not gets errors to some questions and empty values to others.
+    `refused`: why sudo did not make the collector root; None if it was not refused. nft and iptables show rules to root
+    only, and without them an open firewall looks like none. hccn_tool answers users that may open the device files;
+    others get errors to some questions and empty values to others.
     """
     user = facts.os.user if isinstance(facts.os, Os) else ""
     if not refused and (not isinstance(facts.os, Os) or facts.os.root):
         return facts
     looker = f"looked at as {user}" if user else "looked at without root"
-    found = {name: facts.section(name) for name in SECTIONS}
+    sections = {name: facts.section(name) for name in SECTIONS}
     changed: dict[str, object] = {
         name: Missing(f"{value.error} ({looker}: root may be needed)")
-        for name, value in found.items()
+        for name, value in sections.items()
         if isinstance(value, Missing)
     }
     changed["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({looker})")

@@ -1,13 +1,23 @@
-"""From the collector's section `firewall` to typed facts. Pure."""
+"""The collector's section `firewall` to typed facts. Pure."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from preflight.facts.output import Output
 from preflight.facts.parsers.linux import firewalld, iptables, nft, ufw
 from preflight.facts.quote import quote
-from preflight.facts.sections.firewall import Firewall, Firewalld, IptablesChain, Login, NftChain, SavedRules, ZoneFile
+from preflight.facts.sections.firewall import (
+    Firewall,
+    Firewalld,
+    IptablesChain,
+    Login,
+    NftChain,
+    SavedRules,
+    Zone,
+    ZoneFile,
+)
 from preflight.facts.types import Missing
 
 T = TypeVar("T")
@@ -91,9 +101,11 @@ def _nft_chains(raw: RawFirewall) -> tuple[NftChain, ...]:
 
 
 def _iptables_chains(raw: RawFirewall) -> list[IptablesChain]:
-    """The chains that iptables has made. A table that nft itself was used on, iptables calls incompatible: its chain
-    is one of nftables like any other."""
-    found = []
+    """Return the chains that iptables has made.
+
+    A table that nft has changed is incompatible to iptables: its chain is one of nftables like any other.
+    """
+    chains = []
     for program, output in raw.iptables.items():
         if output is None or (output.code and "incompatible" in output.err and raw.nft is not None):
             continue
@@ -101,23 +113,22 @@ def _iptables_chains(raw: RawFirewall) -> list[IptablesChain]:
             raise _NotUnderstood(f"{program} -S INPUT ended with {output.code}: {quote(output.err)}")
         chain = _sure(iptables.chain(output.out, program))
         if chain.rules or chain.policy == "drop":
-            found.append(chain)
-    return found
+            chains.append(chain)
+    return chains
 
 
 def _firewalld(raw: RawFirewalld) -> Firewalld:
     if raw.zones.code:
         raise _NotUnderstood(f"firewall-cmd --list-all-zones ended with {raw.zones.code}: {quote(raw.zones.err)}")
     default = firewalld.default_zone(raw.config or "")
-    services = {_stem(path): text for path, text in raw.services.items()}
-    own = {_stem(path): text for path, text in raw.zone_files.items() if path.startswith("/etc/")}
-    builtin = {_stem(path): text for path, text in raw.zone_files.items() if not path.startswith("/etc/")}
+    services = _by_name(raw.services.items())
+    own = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
+    builtin = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
     zones = tuple(
         zone
         for zone in _sure(firewalld.zones(raw.zones.out, services))
-        if zone.interfaces or zone.sources or zone.name == default
-        or zone.ours or str(firewalld.PRIORITY) in own.get(zone.name, "")
-    )  # fmt: skip
+        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own.get(zone.name, "")
+    )
     return Firewalld(
         version=firewalld.version(raw.module or ""),
         default_zone=default,
@@ -126,21 +137,26 @@ def _firewalld(raw: RawFirewalld) -> Firewalld:
     )
 
 
-def _stem(path: str) -> str:
-    return path.rpartition("/")[2].removesuffix(".xml")
+def _is_used(zone: Zone, default: str) -> bool:
+    return bool(zone.interfaces or zone.sources) or zone.name == default
+
+
+def _by_name(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the texts of files by the name of the zone or service."""
+    return {path.rpartition("/")[2].removesuffix(".xml"): text for path, text in files}
 
 
 def _translating(raw: RawFirewall) -> tuple[str, ...]:
-    found = list(nft.translating(raw.nft.out)) if raw.nft else []
+    chains = list(nft.translating(raw.nft.out)) if raw.nft else []
     for program, output in raw.nat.items():
         # What cannot be listed may be anything: it counts as being there.
-        found += [f"{program} nat"] if output.code else iptables.translating(output.out, program)
+        chains += [f"{program} nat"] if output.code else iptables.translating(output.out, program)
     if raw.firewalld:
-        found += firewalld.translating(raw.firewalld.zones.out, firewalld.default_zone(raw.firewalld.config or ""))
-    return tuple(found)
+        chains += firewalld.translating(raw.firewalld.zones.out, firewalld.default_zone(raw.firewalld.config or ""))
+    return tuple(chains)
 
 
 def _login(text: str) -> Login | None:
-    """SSH_CONNECTION: client address, its port, server address, its port."""
+    """Parse SSH_CONNECTION: client address, its port, server address, its port."""
     match = re.fullmatch(r"([0-9a-fA-F.:]{2,45})(?:%\S{1,20})? \d{1,5} \S{2,60} (\d{1,5})", text.strip())
     return Login(match[1], int(match[2])) if match and int(match[2]) < 65536 else None

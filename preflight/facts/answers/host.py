@@ -168,9 +168,19 @@ def _os(raw: _Os, printed: str) -> Os:
     id_, version = os_release(raw.release)
     removes = logind.remove_ipc(raw.logind, id_)
     return Os(
-        id_, version, raw.kernel, raw.arch, raw.hostname, raw.user, raw.root, raw.machine_id, raw.open_run, removes,
-        preflight=tuple(raw.preflight), printed=printed,
-    )  # fmt: skip
+        id_,
+        version,
+        raw.kernel,
+        raw.arch,
+        raw.hostname,
+        raw.user,
+        raw.root,
+        raw.machine_id,
+        raw.open_run,
+        removes,
+        preflight=tuple(raw.preflight),
+        printed=printed,
+    )
 
 
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
@@ -221,8 +231,8 @@ def _tuned(raw: _Tuned) -> Tuned | None:
 def _sockets(raw: Output) -> Sockets | Missing:
     if raw.code != 0:
         return Missing(f"ss ended with {raw.code}: {quote(raw.err)}")
-    found = ss.tcp(raw.out)
-    return found if isinstance(found, Missing) else Sockets(found)
+    sockets = ss.tcp(raw.out)
+    return sockets if isinstance(sockets, Missing) else Sockets(sockets)
 
 
 def _network(raw: _Network) -> Network | Missing:
@@ -243,11 +253,14 @@ def _names(raw: _Names) -> Names | Missing:
 
 
 def _load(raw: Load) -> Load | Missing:
-    shares = (figure for one in raw.busiest for figure in (one.wanted, one.used))
+    shares = (figure for process in raw.busiest for figure in (process.wanted, process.used))
     wanted = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
     if not (wanted and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
         return Missing("the processors, or what processes want of them, are numbers that no host has")
-    busiest = (replace(one, name=one.name[:_NAME], user=one.user and one.user[:_NAME]) for one in raw.busiest)
+    busiest = (
+        replace(process, name=process.name[:_NAME], user=process.user and process.user[:_NAME])
+        for process in raw.busiest
+    )
     return replace(raw, busiest=tuple(busiest)[:_BUSIEST])
 
 

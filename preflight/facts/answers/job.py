@@ -96,15 +96,15 @@ def _packages(raw: RawJob, driver: RawDriver | None) -> tuple[dict[str, Package]
     says it; its version.cfg says the version alone."""
     texts = [(name, f"{name}/version.info", getattr(driver, name)) for name in ("driver", "firmware")] if driver else []
     texts += [("cann", path, text) for path, text in raw.cann_files if PurePosixPath(path).name != "version.cfg"]
-    found: dict[str, Package] = {}
+    packages: dict[str, Package] = {}
     unread: dict[str, str] = {}
     for name, path, text in texts:
         read = Found() if text is None else package(text)
         if read.error:
             unread[path] = read.error
-        elif read.value and name not in found and (name != "cann" or read.value.inner):
-            found[name] = read.value
-    return found, unread
+        elif read.value and name not in packages and (name != "cann" or read.value.inner):
+            packages[name] = read.value
+    return packages, unread
 
 
 def job(raw: RawJob) -> Job | Missing:

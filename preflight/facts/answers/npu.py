@@ -66,14 +66,14 @@ def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]
         return output.trouble if output else f"hccn_tool was not asked for {name}"
     if output.code != 0 and not output.text.strip():
         return f"hccn_tool said nothing and ended with {output.code}"
-    found = read(output.text)
-    return found[0] if len(found) == 1 else f"hccn_tool answered {len(found)} times where one answer was expected"
+    values = read(output.text)
+    return values[0] if len(values) == 1 else f"hccn_tool answered {len(values)} times where one answer was expected"
 
 
 def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
     def reading(name: str) -> Reading:
-        found = only(name, outputs.get(name), hccn_tool.READERS[name])
-        return Reading(error=found) if isinstance(found, str) else found
+        value = only(name, outputs.get(name), hccn_tool.READERS[name])
+        return Reading(error=value) if isinstance(value, str) else value
 
     address = only("ip", outputs.get("ip"), hccn_tool.ip)
     if isinstance(address, str):
@@ -106,10 +106,10 @@ def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
 def _deep_reading(name: str, output: Output | None) -> Found[Any]:
     if output is None and name not in hccn_tool.READERS:  # the basic ones are asked for whatever the help says
         return Found(error=f"hccn_tool -{name}: {NOT_LISTED}")
-    found = only(name, output, hccn_tool.DEEP_READERS[name].read)
-    if isinstance(found, str):
-        return Found(error=found)
-    return Found(error=f"hccn_tool -{name}: {found.error}") if refused(found.error) else found
+    value = only(name, output, hccn_tool.DEEP_READERS[name].read)
+    if isinstance(value, str):
+        return Found(error=value)
+    return Found(error=f"hccn_tool -{name}: {value.error}") if refused(value.error) else value
 
 
 def nic(raw: RawHccn, asked: tuple[int, ...]) -> Nic:
@@ -117,8 +117,8 @@ def nic(raw: RawHccn, asked: tuple[int, ...]) -> Nic:
     late = dict.fromkeys(hccn_tool.DEEP_READERS, Output("", "", -1, _LATE))
 
     def device(index: int) -> NicDevice:
-        said = raw.get(index) or late
-        readings = {deep.field: _deep_reading(name, said.get(name)) for name, deep in hccn_tool.DEEP_READERS.items()}
+        outputs = raw.get(index) or late
+        readings = {deep.field: _deep_reading(name, outputs.get(name)) for name, deep in hccn_tool.DEEP_READERS.items()}
         return NicDevice(index, **readings)
 
     return Nic(tuple(map(device, sorted(set(asked) | set(raw)))))
@@ -169,8 +169,10 @@ def chips(raw: RawChips) -> Chips | Missing:
 
     def chip(id_: npu_smi.ChipId) -> Chip:
         where = f"-i {id_.npu} -c {id_.chip}"
-        readings = {query.field: _asked(raw.queries.get(f"{type_} {where}"), query.read)
-                    for type_, query in CHIP_QUERIES.items()}  # fmt: skip
+        readings = {
+            query.field: _asked(raw.queries.get(f"{type_} {where}"), query.read)
+            for type_, query in CHIP_QUERIES.items()
+        }
         board = _asked(raw.queries.get(f"board -i {id_.npu}"), npu_smi.board)
         return Chip(id_.device, id_.npu, id_.chip, board=board, **readings)
 
@@ -178,10 +180,10 @@ def chips(raw: RawChips) -> Chips | Missing:
 
 
 def _topology(raw: RawChips, ids: tuple[npu_smi.ChipId, ...]) -> Found[Topology]:
-    found = _asked(raw.queries.get("topo"), npu_smi.topology)
-    if found.value is None:
-        return found
-    return npu_smi.by_device(found.value, {(id_.npu, id_.chip): id_.device for id_ in ids})
+    topology = _asked(raw.queries.get("topo"), npu_smi.topology)
+    if topology.value is None:
+        return topology
+    return npu_smi.by_device(topology.value, {(id_.npu, id_.chip): id_.device for id_ in ids})
 
 
 def device_nodes(raw: RawDeviceNodes) -> DeviceNodes:

@@ -67,8 +67,8 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in gpus.error,
         pci=tuple(
-            PciGpu(bus, _lanes(width), _lanes(most), alive, raw.pci_drivers.get(bus), bus in raw.virtual)
-            for bus, width, most, alive in raw.pci
+            PciGpu(bus, _lanes(width), _lanes(widest), alive, raw.pci_drivers.get(bus), bus in raw.virtual)
+            for bus, width, widest, alive in raw.pci
         ),
         switches=tuple(raw.switches),
         module=_module(raw.version),
@@ -90,11 +90,11 @@ def _gpus(raw: RawNvidia) -> Found[nvidia_smi.Gpus]:
         return first
     for question in raw.answers:
         read = nvidia_smi.query if question == _XML else nvidia_smi.few if question.startswith(_FEW) else None
-        other: Found[nvidia_smi.Gpus] = _asked(raw, question, read) if read else Found()
-        if _STILL_RUNS in other.error:
-            return other
-        if other.value is not None:
-            return Found(replace(other.value, unread=(Missing(first.error), *other.value.unread)))
+        answer: Found[nvidia_smi.Gpus] = _asked(raw, question, read) if read else Found()
+        if _STILL_RUNS in answer.error:
+            return answer
+        if answer.value is not None:
+            return Found(replace(answer.value, unread=(Missing(first.error), *answer.value.unread)))
     return first
 
 
@@ -106,8 +106,8 @@ def _asked(raw: RawNvidia, question: str, read: Callable[[str], Any]) -> Found[A
         return Found(error=output.trouble if output else "nvidia-smi did not answer in time")
     if question in (_LINKS, _ERRORS) and not output.code and not output.text.strip():
         return Found()  # no GPU here has NVLink
-    found = read(output.text)
-    return Found(error=found.error) if isinstance(found, Missing) else Found(found)
+    answer = read(output.text)
+    return Found(error=answer.error) if isinstance(answer, Missing) else Found(answer)
 
 
 def _lanes(text: str) -> int | None:
@@ -125,7 +125,7 @@ def _log(raw: RawLog) -> Found[DriverLog]:
         return Found(error=raw.trouble)
     start = raw.text.rfind(_DRIVER_STARTS)
     text = raw.text[raw.text.rfind("\n", 0, start) + 1 :] if start >= 0 else raw.text
-    found = nvidia_logs.xids(text)
-    if isinstance(found, Missing):
-        return Found(error=found.error)
-    return Found(DriverLog(found, "driver" if start >= 0 else "boot" if raw.whole else "unknown"))
+    log = nvidia_logs.xids(text)
+    if isinstance(log, Missing):
+        return Found(error=log.error)
+    return Found(DriverLog(log, "driver" if start >= 0 else "boot" if raw.whole else "unknown"))

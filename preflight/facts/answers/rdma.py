@@ -49,9 +49,9 @@ class RawRdma:
 
 def rdma(raw: RawRdma) -> Rdma | Missing:
     """A host without RDMA NICs has no ports; one whose ports cannot be read is `Missing`."""
-    found = infiniband(raw.infiniband) if raw.infiniband.strip() else SysfsPorts((), (), ())
-    if isinstance(found, Missing):
-        return found
+    sysfs = infiniband(raw.infiniband) if raw.infiniband.strip() else SysfsPorts((), (), ())
+    if isinstance(sysfs, Missing):
+        return sysfs
     later = infiniband(raw.later) if raw.later.strip() else SysfsPorts((), (), ())
     paths = [address for function in raw.functions for address in function.path]
     names = [function.name for function in raw.functions]
@@ -60,11 +60,11 @@ def rdma(raw: RawRdma) -> Rdma | Missing:
     unread = [Missing(f"{name} did not answer in time, as with firmware that hangs") for name in raw.silent]
     if raw.left_out:
         unread.append(Missing(f"{raw.left_out} more RDMA devices were not looked at"))
-    told = _devinfo(raw.devinfo)
+    devinfo = _devinfo(raw.devinfo)
     return Rdma(
-        ports=_with_mtu(found.ports, told),
-        gids=found.gids,
-        counters=found.counters,
+        ports=_with_mtu(sysfs.ports, devinfo),
+        gids=sysfs.gids,
+        counters=sysfs.counters,
         later=() if isinstance(later, Missing) else later.counters,
         seconds=raw.seconds,
         functions=tuple(
@@ -78,8 +78,8 @@ def rdma(raw: RawRdma) -> Rdma | Missing:
         iommus=tuple(raw.iommus),
         iommu_arguments=tuple(raw.iommu_arguments),
         virtual=raw.hypervisor or any(word in text for text in raw.dmi for word in _HYPERVISORS),
-        unread=(*unread, *found.unread),
-        mtu_unread=told.error if isinstance(told, Missing) else "",
+        unread=(*unread, *sysfs.unread),
+        mtu_unread=devinfo.error if isinstance(devinfo, Missing) else "",
     )
 
 

@@ -119,24 +119,32 @@ def _steady_fields(type_: type) -> tuple[str, ...]:
 def _walk(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
     if was == now:
         return
-    if isinstance(was, Found) and isinstance(now, Found) and not (was.error and now.error):
-        was, now = (UNSEEN if it.error else it.value for it in (was, now))
-        yield from _walk(name, element, was, now)
-    elif isinstance(was, Found):
-        return  # seen by neither, and why is a finding's to tell
+    if isinstance(was, Found):
+        yield from _readings(name, element, was, now)
     elif is_dataclass(was) and was.__class__ is now.__class__:
         for part in _steady_fields(was.__class__):
             yield from _walk(f"{name}.{part}", element, getattr(was, part), getattr(now, part))
-    elif isinstance(was, dict) and isinstance(now, dict):
+    elif _are(dict, was, now):
         for key in dict.fromkeys(chain(was, now)):
             yield from _pair(f"{name}.{key}", element, was.get(key, ABSENT), now.get(key, ABSENT))
-    elif isinstance(was, tuple) and isinstance(now, tuple):
+    elif _are(tuple, was, now):
         yield from _lists(name, element, was, now)
-    elif isinstance(was, str) and isinstance(now, str) and "\n" in was + now:
+    elif _are(str, was, now) and "\n" in was + now:
         was, now = _alike_redacted(was, now)
         yield from _sequences(name, element, was.splitlines(), now.splitlines())
     else:
         yield from _leaf(name, element, _text(was), _text(now))
+
+
+def _are(type_: type, was: object, now: object) -> bool:
+    return isinstance(was, type_) and isinstance(now, type_)
+
+
+def _readings(name: str, element: str, was: Found[Any], now: Any) -> Iterator[_Found]:
+    """Yield the differences of two readings. Two errors are none: a finding explains them."""
+    if isinstance(now, Found) and not (was.error and now.error):
+        old, new = (UNSEEN if reading.error else reading.value for reading in (was, now))
+        yield from _walk(name, element, old, new)
 
 
 def _pair(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
@@ -169,7 +177,7 @@ def _alike_redacted(was: str, now: str) -> tuple[str, str]:
 def cut(was: str, now: str, most: int) -> tuple[str, str]:
     """At most so many characters of each, around where they begin to differ."""
     both = zip(was, now, strict=False)
-    same = next((at for at, (one, other) in enumerate(both) if one != other), min(len(was), len(now)))
+    same = next((at for at, (old, new) in enumerate(both) if old != new), min(len(was), len(now)))
     begin = max(0, same - most // 4) if same > most // 2 and max(len(was), len(now)) > most else 0
     return _part(was, begin, most), _part(now, begin, most)
 
@@ -182,8 +190,8 @@ def _part(text: str, begin: int, most: int) -> str:
 
 def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[_Found]:
     was, now = (tuple(item for item in items if not is_passing(item)) for items in (was, now))
-    known = [_by_identity(items) for items in (was, now)]
-    first, second = known
+    keyed = [_by_identity(items) for items in (was, now)]
+    first, second = keyed
     if first is None or second is None:
         pairs = _alike_lists([_text(it) for it in was], [_text(it) for it in now])
         yield from _sequences(name, element, *pairs)
@@ -194,11 +202,11 @@ def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) 
 
 def _by_identity(items: Sequence[Any]) -> dict[str, Any] | None:
     """Elements by their number or name; None where they have none, or share one."""
-    found = {}
+    elements = {}
     for item in items:
         if (parts := KNOWN_BY.get(type(item))) is not None:
-            found[" ".join(str(getattr(item, part)) for part in parts)] = item
-    return found if len(found) == len(items) else None
+            elements[" ".join(str(getattr(item, part)) for part in parts)] = item
+    return elements if len(elements) == len(items) else None
 
 
 def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) -> Iterator[_Found]:
@@ -208,12 +216,12 @@ def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) 
         was, now = sorted(was), sorted(now)
     if was == now:
         return
-    there, here = set(was), set(now)
-    less, more = [line for line in was if line not in here], [line for line in now if line not in there]
-    if not less and not more:
+    old_lines, new_lines = set(was), set(now)
+    removed, added = [line for line in was if line not in new_lines], [line for line in now if line not in old_lines]
+    if not removed and not added:
         yield name, element, _REORDERED, _REORDERED
     else:
-        yield name, element, *cut(_joined(less), _joined(more), LONGEST)
+        yield name, element, *cut(_joined(removed), _joined(added), LONGEST)
 
 
 def _joined(lines: Sequence[str]) -> str:

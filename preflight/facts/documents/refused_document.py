@@ -87,8 +87,8 @@ def json_error(error: Exception, text: str | bytes = "") -> str:
         return "it is cut off: the JSON has no end" if text.strip() else "it is empty"
     if match := re.fullmatch(r"JSON is malformed: .* \(byte (\d+)\)", sentence):
         return _not_json(text, int(match[1]))
-    told = f"{place}: " if path else ""
-    return told + sentence.replace("`", "'")[:_LONGEST]
+    prefix = f"{place}: " if path else ""
+    return prefix + sentence.replace("`", "'")[:_LONGEST]
 
 
 def _named(types: str) -> str:

@@ -54,7 +54,12 @@ RESTLESS: dict[type, tuple[str, ...]] = {
     Nvidia: ("log", "nvlink_errors"),
     Gpus: ("unread",),
     Gpu: (
-        "performance_state", "slowed_by", "memory_used", "temperature", "memory_temperature", "processes",
+        "performance_state",
+        "slowed_by",
+        "memory_used",
+        "temperature",
+        "memory_temperature",
+        "processes",
     ),
     Pcie: ("generation", "replays"),  # an idle link slows down
     Power: ("draw",),
@@ -63,7 +68,7 @@ RESTLESS: dict[type, tuple[str, ...]] = {
     NvLinks: ("unread",),
     GpuTopology: ("unread",),
     Rdma: ("counters", "later", "seconds", "unread", "mtu_unread"),
-}  # fmt: skip
+}
 
 # What an element of a list is known by, a device by its number; other lists are compared as a whole.
 KNOWN_BY: dict[type, tuple[str, ...]] = {

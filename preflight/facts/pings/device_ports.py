@@ -39,9 +39,15 @@ def _port(host: str, device: HccnDevice, planned: Device | None) -> Port:
     gateway = str(planned.gateway) if planned and planned.gateway else device.gateway.value
     mtu = device.mtu.value or ""
     return Port(
-        host, device.index, f"{host}/{device.index}", device.address.value or "", device.netmask.value or "",
-        gateway or "", int(mtu) if mtu.isdecimal() and len(mtu) < 6 else 0, device.leaf.value,
-    )  # fmt: skip
+        host,
+        device.index,
+        f"{host}/{device.index}",
+        device.address.value or "",
+        device.netmask.value or "",
+        gateway or "",
+        int(mtu) if mtu.isdecimal() and len(mtu) < 6 else 0,
+        device.leaf.value,
+    )
 
 
 class Rails:

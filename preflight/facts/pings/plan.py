@@ -66,13 +66,13 @@ def most_pings(devices: Mapping[str, Collection[int]], wanted: Wanted) -> int:
 
 def refuse_too_many(devices: Mapping[str, Collection[int]], wanted: Wanted) -> None:
     """Raises UsageError for a plan that nobody would wait for, and that would not fit into memory."""
-    most = most_pings(devices, wanted)
-    asked = [word for word, on in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if on]
-    if asked and most > MOST_PINGS:
+    count = most_pings(devices, wanted)
+    options = [word for word, on in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if on]
+    if options and count > MOST_PINGS:
         raise UsageError(
-            f"{' '.join(asked)}: {len(devices):,} hosts make {most:,} pings, and one run makes {MOST_PINGS:,} at most; "
-            "name fewer hosts with --limit, or leave it out: every device then pings the next host and one behind each "
-            f"of {OTHER_LEAVES} other leaves"
+            f"{' '.join(options)}: {len(devices):,} hosts make {count:,} pings, and "
+            f"one run makes {MOST_PINGS:,} at most; name fewer hosts with --limit, or leave it out: "
+            f"every device then pings the next host and one behind each of {OTHER_LEAVES} other leaves"
         )
 
 
@@ -168,9 +168,9 @@ def _neighbours(rails: Rails, port: Port) -> Iterator[Port]:
 def _mesh(players: Sequence[Port], place: int) -> Iterator[Port]:
     """All others in the order of the tournament."""
     for step in range(steps(len(players))):
-        other = opponent(place, step, len(players))
-        if other is not None:
-            yield players[other]
+        peer = opponent(place, step, len(players))
+        if peer is not None:
+            yield players[peer]
 
 
 def _everybody(players: Sequence[Port], place: int, product: Product) -> Iterator[Port]:

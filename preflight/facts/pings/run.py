@@ -107,6 +107,10 @@ def _with(ping: Ping, output: Output | None) -> Ping:
     if isinstance(result, str):
         return replace(ping, error=result)
     return replace(
-        ping, sent=result.sent, received=result.received, milliseconds=result.milliseconds, error=result.error,
+        ping,
+        sent=result.sent,
+        received=result.received,
+        milliseconds=result.milliseconds,
+        error=result.error,
         plane_faults=result.plane_faults if hccs else 0,
-    )  # fmt: skip
+    )

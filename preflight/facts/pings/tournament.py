@@ -16,7 +16,7 @@ def opponent(player: int, step: int, players: int) -> int | None:
     circle = players if players % 2 else players - 1
     if player == circle:
         return step * (circle + 1) // 2 % circle  # the one with 2 * number = step
-    other = (step - player) % circle
-    if other != player:
-        return other
+    partner = (step - player) % circle
+    if partner != player:
+        return partner
     return circle if circle < players else None

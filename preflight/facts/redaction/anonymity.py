@@ -67,5 +67,5 @@ def _ipv6(text: str) -> str:
 
 
 def _digits(text: str) -> str:
-    found = "".join(char for char in text.lower() if char in "0123456789abcdef")[-12:]
-    return "" if found == "f" * 12 else found
+    digits = "".join(char for char in text.lower() if char in "0123456789abcdef")[-12:]
+    return "" if digits == "f" * 12 else digits

@@ -41,8 +41,8 @@ def _forms(text: str) -> Iterator[Form]:
 
 def _word(by: Decode, decode: Decode, encode: Encode, match: re.Match[str]) -> str:
     plain = decode(match[0])
-    other = by(plain) if plain else plain
-    return encode(other, match[0]) if other != plain else match[0]
+    replacement = by(plain) if plain else plain
+    return encode(replacement, match[0]) if replacement != plain else match[0]
 
 
 def _from_percent(word: str) -> str:

@@ -91,5 +91,7 @@ def _any(words: Iterable[str]) -> str:
     for word in words:
         by_first.setdefault(word[:1], set()).add(word[1:])
     ends = by_first.pop("", None) is not None
-    parts = [re.escape(first) + (_any(rest) if rest != {""} else "") for first, rest in sorted(by_first.items())]
+    parts = [
+        re.escape(first) + (_any(endings) if endings != {""} else "") for first, endings in sorted(by_first.items())
+    ]
     return f"(?:{'|'.join(parts)}){'?' if ends else ''}" if parts else ""

@@ -24,5 +24,7 @@ class Raw:
 
 
 def environment(raw: Raw) -> Environment:
-    most = (raw.nr_open or "").strip()
-    return Environment(raw.hosts, raw.limits, raw.profile, int(most) if most.isdecimal() and len(most) < 20 else None)
+    limit = (raw.nr_open or "").strip()
+    return Environment(
+        raw.hosts, raw.limits, raw.profile, int(limit) if limit.isdecimal() and len(limit) < 20 else None
+    )

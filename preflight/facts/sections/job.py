@@ -8,9 +8,21 @@ from preflight.facts.reading import Found
 
 # Variables of the jobs' environment that are looked at, by the beginning of their names.
 PREFIXES = (
-    "HCCL_", "ASCEND_", "TORCH_", "NPU_", "GLOO_", "TP_", "NCCL_", "CM_", "P2P_HCCL_", "RANK_",
-    "LD_LIBRARY_PATH", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES",
-)  # fmt: skip
+    "HCCL_",
+    "ASCEND_",
+    "TORCH_",
+    "NPU_",
+    "GLOO_",
+    "TP_",
+    "NCCL_",
+    "CM_",
+    "P2P_HCCL_",
+    "RANK_",
+    "LD_LIBRARY_PATH",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "CUDA_VISIBLE_DEVICES",
+)
 NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
 READ_BY = ("NCCL_CONF_FILE",)  # variables that name a file of which it matters that it is there
 # Variables that name a file which is to be written: what matters is its folder.

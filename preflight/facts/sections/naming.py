@@ -49,7 +49,7 @@ def naming(raw: RawNaming) -> Naming:
     full = raw.full_name
     return Naming(
         localhost=None if raw.localhost is None else tuple(raw.localhost),
-        full_name=FullName(full.name, {peer: tuple(there) for peer, there in full.peers}) if full else None,
+        full_name=FullName(full.name, {peer: tuple(addresses) for peer, addresses in full.peers}) if full else None,
         reverse=dict(raw.reverse),
         endpoints=dict(raw.endpoints),
         seconds=raw.seconds,

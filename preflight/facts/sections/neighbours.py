@@ -72,8 +72,8 @@ def targets(hosts: Sequence[Host], name: str) -> list[tuple[str, str, int]]:
     the first, where launchers start."""
     position = [host.name for host in hosts].index(name)
     ring = (hosts[(position + 1) % len(hosts)], hosts[position - 1], hosts[0])
-    others = {host.name: host for host in ring if host.name != name}
-    return [(host.name, host.address, _port(host)) for host in others.values()]
+    partners = {host.name: host for host in ring if host.name != name}
+    return [(host.name, host.address, _port(host)) for host in partners.values()]
 
 
 def _port(host: Host) -> int:
@@ -99,8 +99,8 @@ def neighbours(raw: RawNeighbours) -> Neighbours:
 
 
 def _visit(raw: RawVisit) -> Visit:
-    entry, said = _entry(raw)
-    return Visit(raw.host, raw.place, entry, said, raw.port)
+    entry, message = _entry(raw)
+    return Visit(raw.host, raw.place, entry, message, raw.port)
 
 
 def _entry(raw: RawVisit) -> tuple[Entry, str]:
@@ -113,5 +113,5 @@ def _entry(raw: RawVisit) -> tuple[Entry, str]:
     last = quote(lines[-1]) if lines else f"ssh ends with {raw.code}"
     if raw.code != _SSH_FAILED:
         return Entry.NO_SHELL, last
-    found = (entry for entry, words in _WORDS if re.search(words, raw.err))
-    return next(found, Entry.OTHER), last
+    entries = (entry for entry, words in _WORDS if re.search(words, raw.err))
+    return next(entries, Entry.OTHER), last

@@ -6,9 +6,21 @@ from dataclasses import dataclass
 # Variables that matter to jobs, by the beginning of their names. PATH is compared by the programs that it leads to.
 PREFIXES = ("LD_LIBRARY_PATH", "ASCEND_", "HCCL_", "NCCL_", "CUDA_", "GLOO_", "OMPI_MCA_")
 PROGRAMS = (
-    "mpirun", "orted", "prted", "python3", "python", "torchrun", "deepspeed", "pdsh", "perseusrun", "horovodrun",
-    "npu-smi", "hccn_tool", "nvidia-smi", "nvcc",
-)  # fmt: skip
+    "mpirun",
+    "orted",
+    "prted",
+    "python3",
+    "python",
+    "torchrun",
+    "deepspeed",
+    "pdsh",
+    "perseusrun",
+    "horovodrun",
+    "npu-smi",
+    "hccn_tool",
+    "nvidia-smi",
+    "nvcc",
+)
 
 
 @dataclass(frozen=True)

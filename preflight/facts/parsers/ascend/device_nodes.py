@@ -1,4 +1,4 @@
-"""Device nodes below /dev and accelerators on the PCI bus: what the kernel has, whatever npu-smi says."""
+"""Device nodes below /dev and accelerators on the PCI bus: the kernel's view, beside npu-smi's."""
 
 import re
 from dataclasses import dataclass, field
@@ -60,8 +60,8 @@ _NODE = re.compile(r"(?:/dev/)?(davinci[0-9]{1,4}|davinci_manager(?:_docker)?|hi
 
 
 def lspci(text: str) -> Found[tuple[Accelerator, ...]]:
-    """`lspci`, of all devices or some, with or without `-D` and `-nn`. Only Huawei's accelerators are kept."""
-    found = []
+    """Parse `lspci`, of all devices or some, with or without `-D` and `-nn`. Only Huawei's accelerators are kept."""
+    accelerators = []
     for line in text[:_LONGEST].splitlines():
         if not line.strip():
             continue
@@ -74,14 +74,14 @@ def lspci(text: str) -> Found[tuple[Accelerator, ...]]:
         if id_ is None:
             return Found(error=f"lspci: {quote(line)} has no PCI device id: ask with -nn")
         bus = entry.group(1).lower()
-        found.append(Accelerator(bus if bus.count(":") == 2 else f"0000:{bus}", id_.group(1).lower()))
-    if len({accelerator.bus for accelerator in found}) < len(found):
+        accelerators.append(Accelerator(bus if bus.count(":") == 2 else f"0000:{bus}", id_.group(1).lower()))
+    if len({accelerator.bus for accelerator in accelerators}) < len(accelerators):
         return Found(error="lspci lists a bus id twice")
-    return Found(tuple(found)) if found or text.strip() else Found(error="lspci said nothing")
+    return Found(tuple(accelerators)) if accelerators or text.strip() else Found(error="lspci said nothing")
 
 
 def listed_nodes(text: str) -> Found[tuple[ListedNode, ...]]:
-    """What `ls` says of the NPUs' nodes, long or short, with full paths or as /dev has them."""
+    """Parse `ls` of the NPUs' nodes, long or short, with full paths or as /dev has them."""
     found: list[ListedNode] = []
     for line in map(str.strip, text[:_LONGEST].splitlines()):
         words = line.split()
@@ -101,7 +101,7 @@ def listed_nodes(text: str) -> Found[tuple[ListedNode, ...]]:
 
 
 def _mode(letters: str) -> int:
-    """0o660 for rw-rw----."""
+    """Return 0o660 for rw-rw----."""
     bits = sum(1 << (8 - at) for at, letter in enumerate(letters) if letter not in "-ST")
     special = zip((2, 5, 8), (0o4000, 0o2000, 0o1000), strict=True)
     return bits | sum(bit for at, bit in special if letters[at] in "sStT")

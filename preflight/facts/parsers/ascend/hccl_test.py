@@ -115,5 +115,5 @@ def checks(dtype: str, op: str, devices: int) -> bool:
 
     `dtype` and `op` as in the options -d and -o.
     """
-    most = {"sum": _MOST_SUM, "prod": _MOST_PRODUCT}.get(op, {}).get(dtype)
-    return most is None or devices <= most
+    limit = {"sum": _MOST_SUM, "prod": _MOST_PRODUCT}.get(op, {}).get(dtype)
+    return limit is None or devices <= limit

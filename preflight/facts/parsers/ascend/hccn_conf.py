@@ -12,13 +12,13 @@ _LINE = re.compile(r"(\w{1,60}_\d{1,3})=(.{0,500})")
 
 
 def entries(text: str) -> dict[str, str] | Missing:
-    """Key and value in the file's order; of a key that stands twice the first; without comments."""
-    found: dict[str, str] = {}
+    """Return key and value in the file's order, without comments; of a key that is there twice the first."""
+    values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line.strip())
         if not match:
             return Missing(f"/etc/hccn.conf:{number}: {quote(line)} is not key_DEVICE=value")
-        found.setdefault(match.group(1), match.group(2).strip())
-    return found
+        values.setdefault(match.group(1), match.group(2).strip())
+    return values

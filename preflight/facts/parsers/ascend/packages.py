@@ -1,4 +1,4 @@
-"""What the packages of the driver, the firmware and CANN say of themselves and of what they fit with.
+"""Versions of the packages of driver, firmware and CANN, and the versions that they are compatible with.
 
 Their version files are `key=value` lines: driver/version.info, firmware/version.info, ascend_toolkit_install.info and
 its siblings of CANN. /etc/ascend_install.info says how driver and firmware were installed.
@@ -45,7 +45,7 @@ _LONGEST = 20_000  # characters; the longest known file has 911
 
 
 def _values(text: str) -> dict[str, str]:
-    """Values by key in lower case, which is how driver (`Innerversion`) and CANN (`innerversion`) agree."""
+    """Return the values by key in lower case: the driver has `Innerversion`, CANN `innerversion`."""
     matches = (_LINE.fullmatch(line[:700]) for line in text[:_LONGEST].split("\n"))
     return {match.group(1).lower(): match.group(2).strip() for match in matches if match}
 
@@ -59,7 +59,7 @@ def _ranges(value: str) -> Ranges | None:
 
 
 def package(text: str) -> Found[Package]:
-    """Any of these version files."""
+    """Parse any of these version files."""
     values = _values(text)
     version, release, inner = (values.get(key, "") for key in ("version", "package_version", "innerversion"))
     if not _WORD.fullmatch(version) or not all(_WORD.fullmatch(word) for word in (release, inner) if word):
@@ -73,7 +73,7 @@ def package(text: str) -> Found[Package]:
 
 
 def driver_install(text: str) -> Found[DriverInstall]:
-    """/etc/ascend_install.info: how the driver was installed, and for whom."""
+    """Parse /etc/ascend_install.info: how the driver was installed, and for which user."""
     values = _values(text)
     user, group, path = (values.get(key, "") for key in ("username", "usergroup", "driver_install_path_param"))
     if not _WORD.fullmatch(user) or not _WORD.fullmatch(group) or not _WORD.fullmatch(path):

@@ -1,4 +1,4 @@
-"""firewalld: what `firewall-cmd --list-all-zones` prints, and its files of zones and services.
+"""firewalld: output of `firewall-cmd --list-all-zones`, and files of zones and services.
 
 A rich rule has no comment. Ours are known by their priority, a number that nobody takes by chance, and by their form,
 which remote/apply/firewalld.py has, too; below zero they also come before what a zone rejects.
@@ -25,33 +25,40 @@ _SSH = '<service><port protocol="tcp" port="22"/></service>'
 
 
 def is_ours(rich_rule: str) -> bool:
-    """Whether a rich rule is one that preflight has made, in whatever order its words are."""
+    """Return whether preflight has made the rich rule, in whatever order its words are."""
     return _OURS.fullmatch(" ".join(sorted(rich_rule.replace('"', "").split()))) is not None
 
 
 def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, ...] | Missing:
-    """All zones. `services`: the XML of those that the site defined, by name. Of those that firewalld brings along, ssh
-    alone matters to a cluster."""
-    found = []
-    known = {"ssh": _SSH, **(services or {})}
+    """Parse all zones. `services`: the XML of those that the site defined, by name.
+
+    Of firewalld's own services, ssh alone matters to a cluster.
+    """
+    zones_ = []
+    definitions = {"ssh": _SSH, **(services or {})}
     for name, lines in _blocks(text):
         if "target" not in lines:
             return Missing(f"firewall-cmd --list-all-zones: {quote(name)} is not understood")
         ports = lines.get("ports", "").split()
-        ports += [port for service in lines.get("services", "").split() for port in _ports_of(known, service)]
+        ports += [port for service in lines.get("services", "").split() for port in _ports_of(definitions, service)]
         ports += [_EVERY_PORT] if "tcp" in lines.get("protocols", "").split() else []
         rich = tuple(line for line in lines.get("rich rules", "").splitlines() if line)
-        found.append(
+        zones_.append(
             Zone(
-                name, lines["target"], tuple(lines.get("interfaces", "").split()),
-                tuple(lines.get("sources", "").split()), tuple(ports), rich, tuple(filter(is_ours, rich)),
+                name,
+                lines["target"],
+                tuple(lines.get("interfaces", "").split()),
+                tuple(lines.get("sources", "").split()),
+                tuple(ports),
+                rich,
+                tuple(filter(is_ours, rich)),
             )
-        )  # fmt: skip
-    return tuple(found) if found else Missing(f"firewall-cmd --list-all-zones printed {quote(text)}, and no zone")
+        )
+    return tuple(zones_) if zones_ else Missing(f"firewall-cmd --list-all-zones printed {quote(text)}, and no zone")
 
 
 def translating(text: str, default_zone: str) -> tuple[str, ...]:
-    """The zones in use that masquerade or forward ports."""
+    """Return the zones in use that masquerade or forward ports."""
     return tuple(
         f"zone {name}"
         for name, lines in _blocks(text)
@@ -61,7 +68,7 @@ def translating(text: str, default_zone: str) -> tuple[str, ...]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Zone by zone its lines by their key; what follows a key indented by a tabulator belongs to it, a line each."""
+    """Yield each zone's lines by their key; what follows a key indented by a tabulator belongs to it, a line each."""
     name, lines, key = "", dict[str, str](), ""
     for line in [*text.splitlines(), "end"]:
         if line.startswith("\t"):
@@ -82,12 +89,12 @@ def _ports_of(services: Mapping[str, str], name: str) -> Iterator[str]:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """Of firewalld's module `firewall.config`; empty where it does not say."""
+    """Return the version in firewalld's module `firewall.config`; empty where it has none."""
     match = _VERSION.search(text)
     return tuple(map(int, match[1].split("."))) if match else ()
 
 
 def default_zone(text: str) -> str:
-    """Of firewalld.conf."""
+    """Return the default zone of firewalld.conf."""
     match = _DEFAULT_ZONE.search(text)
     return match[1] if match else "public"

@@ -1,4 +1,4 @@
-"""What `ip [-j] address` and `ip [-j] route` print: JSON from iproute2 4.14 on, text before."""
+"""Output of `ip [-j] address` and `ip [-j] route`: JSON from iproute2 4.14 on, text before."""
 
 import re
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ class _JsonRoute:
 
 
 def address(text: str) -> tuple[Interface, ...] | Missing:
-    """Interfaces with their addresses. `up` means switched on and with a carrier."""
+    """Return the interfaces with their addresses. `up` means switched on and with a carrier."""
     return _address_json(text) if text.lstrip().startswith("[") else _address_text(text)
 
 
 def route(text: str) -> tuple[Route, ...] | Missing:
-    """Routes of the main table; those without an interface (blackhole, multipath) are passed over."""
+    """Return the routes of the main table; those without an interface (blackhole, multipath) are passed over."""
     return _route_json(text) if text.lstrip().startswith("[") else _route_text(text)
 
 
@@ -75,20 +75,20 @@ _INET = re.compile(r"inet6? ([0-9a-fA-F.:]{2,45}(?:/\d{1,3})?)\b.*")
 
 
 def _address_text(text: str) -> tuple[Interface, ...] | Missing:
-    found: list[Interface] = []
+    interfaces: list[Interface] = []
     for line in text.splitlines():
         if match := _LINK.fullmatch(line):
             up = {"UP", "LOWER_UP"} <= set(match.group(2).split(","))
-            found.append(Interface(match.group(1), up, int(match.group(3)), "", ()))
-        elif not found:
+            interfaces.append(Interface(match.group(1), up, int(match.group(3)), "", ()))
+        elif not interfaces:
             return Missing(f"ip address said {quote(text)}")
         elif match := _MAC.fullmatch(line.strip()):
-            found[-1] = Interface(found[-1].name, found[-1].up, found[-1].mtu, match.group(1), ())
+            interfaces[-1] = Interface(interfaces[-1].name, interfaces[-1].up, interfaces[-1].mtu, match.group(1), ())
         elif match := _INET.fullmatch(line.strip()):
-            last, new = found[-1], match.group(1)
+            last, new = interfaces[-1], match.group(1)
             addresses = (*last.addresses, new if "/" in new else new + ("/128" if ":" in new else "/32"))
-            found[-1] = Interface(last.name, last.up, last.mtu, last.mac, addresses)
-    return tuple(found) or Missing("ip address said nothing")
+            interfaces[-1] = Interface(last.name, last.up, last.mtu, last.mac, addresses)
+    return tuple(interfaces) or Missing("ip address said nothing")
 
 
 _ROUTE = re.compile(r"(default|[0-9.]{7,15}(?:/\d{1,2})?)(?: via ([0-9.]{7,15}))?(?: dev (\S{1,15}))?(?: .*)?")
@@ -96,7 +96,7 @@ _ODD_ROUTE = re.compile(r"(?:blackhole|unreachable|prohibit|throw|broadcast|loca
 
 
 def _route_text(text: str) -> tuple[Route, ...] | Missing:
-    found = []
+    routes = []
     for line in text.splitlines():
         if not line.strip() or _ODD_ROUTE.fullmatch(line.strip()):
             continue
@@ -104,5 +104,5 @@ def _route_text(text: str) -> tuple[Route, ...] | Missing:
         if not match:
             return Missing(f"ip route: {quote(line)} is not understood")
         if match.group(3):
-            found.append(Route(match.group(1), match.group(2), match.group(3)))
-    return tuple(found)
+            routes.append(Route(match.group(1), match.group(2), match.group(3)))
+    return tuple(routes)

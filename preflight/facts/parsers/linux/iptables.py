@@ -1,5 +1,7 @@
-"""What `iptables -S INPUT` prints and what `iptables-save` writes into a file for the next boot: the chain INPUT of the
-table `filter`, which decides what gets in; and the chains of the table `nat`."""
+"""Output of `iptables -S INPUT`, and files of `iptables-save` for the next boot.
+
+The chain INPUT of the table `filter` decides what gets in. The chains of the table `nat` are read, too.
+"""
 
 import re
 from collections.abc import Iterable
@@ -22,12 +24,12 @@ _IN_NAT = re.compile(r"-A (\S{1,40}) .*-j (?:MASQUERADE|[SD]NAT|NETMAP|REDIRECT)
 
 
 def is_ours(rule: str) -> bool:
-    """Whether a rule, without `-A INPUT`, is one that preflight has made."""
+    """Return whether preflight has made the rule, which comes without `-A INPUT`."""
     return _OURS.fullmatch(rule) is not None
 
 
 def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
-    """The chain INPUT of `iptables -S INPUT`, of `iptables-save`, or of a file that it wrote."""
+    """Parse the chain INPUT of `iptables -S INPUT`, of `iptables-save`, or of a file that it wrote."""
     lines = [_COUNTERS.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
     if strange := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
         return Missing(f"iptables: {quote(strange)} is not understood")
@@ -39,7 +41,7 @@ def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
 
 
 def _of_filter(lines: Iterable[str]) -> Iterable[str]:
-    """The lines of the table `filter`; `iptables -S` names no table and prints no other."""
+    """Yield the lines of the table `filter`; `iptables -S` names no table and prints no other."""
     table = "filter"
     for line in lines:
         if line.startswith("*"):
@@ -49,6 +51,6 @@ def _of_filter(lines: Iterable[str]) -> Iterable[str]:
 
 
 def translating(text: str, program: str) -> tuple[str, ...]:
-    """The chains of `iptables -t nat -S` that translate addresses or that somebody made there, with the program."""
-    found = (match[1] or match[2] for line in text.splitlines() if (match := _IN_NAT.fullmatch(line.strip())))
-    return tuple(f"{program} nat {name}" for name in dict.fromkeys(found))
+    """Return the chains of `iptables -t nat -S` that translate addresses or were added, with the program."""
+    names = (match[1] or match[2] for line in text.splitlines() if (match := _IN_NAT.fullmatch(line.strip())))
+    return tuple(f"{program} nat {name}" for name in dict.fromkeys(names))

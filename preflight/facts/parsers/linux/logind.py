@@ -10,12 +10,15 @@ _YES_UNLESS_SET = ("debian", "ubuntu")  # as systemd has it; Red Hat's builds, a
 
 
 def remove_ipc(files: Sequence[tuple[str, str]] | None, distribution: str) -> bool | None:
-    """`files`: path and text, the last that sets it counts; None: logind does not run. `distribution`: ID of
-    /etc/os-release. None: not known."""
+    """Return whether logind removes shared memory; None: not known.
+
+    `files`: path and text, the last that sets it counts; None: logind does not run. `distribution`: ID of
+    /etc/os-release.
+    """
     if files is None:
         return None
-    found = None
+    setting = None
     for _, text in files:
         for word in _LINE.findall(text):
-            found = _WORDS.get(word.lower(), found)
-    return True if found is None and distribution in _YES_UNLESS_SET else found
+            setting = _WORDS.get(word.lower(), setting)
+    return True if setting is None and distribution in _YES_UNLESS_SET else setting

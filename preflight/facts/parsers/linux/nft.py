@@ -1,5 +1,8 @@
-"""What `nft list ruleset` prints. Base chains with hook input decide what gets in; chains that translate addresses, or
-that containers need, decide whether the firewall may be switched off."""
+"""Output of `nft list ruleset`.
+
+Base chains with hook input decide what gets in. Chains that translate addresses, or that containers need, decide
+whether the firewall may be switched off.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -40,13 +43,13 @@ class _Chain:
 
 
 def _depth(line: str) -> int:
-    """By how many braces the line opens or closes; braces inside strings do not count."""
+    """Return how many braces the line opens; negative: closes. Braces in strings do not count."""
     bare = _STRING.sub("", line)
     return bare.count("{") - bare.count("}")
 
 
 def _chains(text: str) -> Iterator[_Chain]:
-    """Every chain. Raises ValueError with a sentence for what nft does not print."""
+    """Yield every chain. Raises ValueError with a sentence for what nft does not print."""
     table = ("", "")
     chain: _Chain | None = None
     depth = 0
@@ -75,29 +78,30 @@ def _chains(text: str) -> Iterator[_Chain]:
 
 
 def is_ours(rule: str) -> bool:
-    """Whether a rule is one that preflight has made."""
+    """Return whether preflight has made the rule."""
     return _OURS.fullmatch(rule) is not None
 
 
 def ruleset(text: str) -> tuple[NftChain, ...] | Missing:
-    """The base chains with hook input, with their rules as nft prints them; no policy printed means accept."""
+    """Return the base chains with hook input, with their rules as nft prints them; no policy printed means accept."""
     try:
         chains = [chain for chain in _chains(text) if chain.hook == "input"]
     except ValueError as error:
         return Missing(f"nft list ruleset: {error}")
-    return tuple(
-        NftChain(
-            chain.family, chain.table, chain.name, chain.policy, tuple(chain.rules),
-            tuple(filter(is_ours, chain.rules)),
-        )
-        for chain in chains
-    )  # fmt: skip
+    return tuple(map(_with_ours, chains))
+
+
+def _with_ours(chain: _Chain) -> NftChain:
+    ours = tuple(filter(is_ours, chain.rules))
+    return NftChain(chain.family, chain.table, chain.name, chain.policy, tuple(chain.rules), ours)
 
 
 def unjudged(text: str) -> tuple[str, ...]:
-    """The base chains that drop before any chain of hook input is reached, themselves or by a chain they jump to, as
-    "netdev guard early (hook ingress)"; none of a listing that is not understood. firewalld's own drops only packets
-    whose sender cannot be answered."""
+    """Return the base chains that drop packets before any chain of hook input, as "netdev guard early (hook ingress)".
+
+    A chain that they jump to counts, too. A listing that is not understood has none. firewalld's own chain drops only
+    packets whose sender cannot be answered.
+    """
     try:
         chains = {(chain.family, chain.table, chain.name): chain for chain in _chains(text)}
     except ValueError:
@@ -106,7 +110,7 @@ def unjudged(text: str) -> tuple[str, ...]:
         f"{chain.family} {chain.table} {chain.name} (hook {chain.hook})"
         for chain in chains.values()
         if chain.hook in ("prerouting", "ingress") and chain.table != "firewalld"
-        if any(one.policy == "drop" or any(map(_drops, one.rules)) for one in _reached(chain, chains))
+        if any(target.policy == "drop" or any(map(_drops, target.rules)) for target in _reached(chain, chains))
     )
 
 
@@ -115,20 +119,22 @@ def _drops(rule: str) -> bool:
 
 
 def _reached(chain: _Chain, chains: Mapping[tuple[str, str, str], _Chain]) -> list[_Chain]:
-    """The chain and those that it jumps to, directly or not."""
-    found, seen = [chain], {chain.name}
-    for one in found:  # grows on the way
-        for name in (name for rule in one.rules for name in _JUMP.findall(_STRING.sub("", rule))):
+    """Return the chain and those that it jumps to, directly or not."""
+    chains_, names = [chain], {chain.name}
+    for member in chains_:  # grows on the way
+        for name in (name for rule in member.rules for name in _JUMP.findall(_STRING.sub("", rule))):
             target = chains.get((chain.family, chain.table, name))
-            if target and name not in seen:
-                seen.add(name)
-                found.append(target)
-    return found
+            if target and name not in names:
+                names.add(name)
+                chains_.append(target)
+    return chains_
 
 
 def translating(text: str) -> tuple[str, ...]:
-    """The chains that translate addresses, or that a container engine keeps, as "ip nat DOCKER"; none of a listing
-    that is not understood."""
+    """Return the chains that translate addresses, or that a container engine keeps, as "ip nat DOCKER".
+
+    A listing that is not understood has none.
+    """
     try:
         return tuple(
             f"{chain.family} {chain.table} {chain.name}"

@@ -1,4 +1,4 @@
-"""What `ss -Htan` and `ss -Htanp` print: TCP sockets in any state."""
+"""Output of `ss -Htan` and `ss -Htanp`: TCP sockets in any state."""
 
 import re
 
@@ -12,17 +12,17 @@ _USER = re.compile(r'users:\(\("((?:[^"\\]|\\.){0,60})",(?:pid=)?(\d{1,9}),')  #
 
 
 def tcp(text: str) -> tuple[Socket, ...] | Missing:
-    """One socket a line; of several processes that hold a socket the first is named. A header line is passed over."""
-    found = []
+    """Parse one socket a line; of several processes with one socket the first counts. A heading is passed over."""
+    sockets = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("State "):
             continue
         match = _LINE.fullmatch(line.strip())
         if not match:
             return Missing(f"ss: {quote(line)} is not understood")
-        state, local, local_port, remote, remote_port, rest = match.groups()
-        user = _USER.search(rest or "")
-        found.append(
+        state, local, local_port, remote, remote_port, process = match.groups()
+        user = _USER.search(process or "")
+        sockets.append(
             Socket(
                 state=state,
                 local_address=local,
@@ -33,4 +33,4 @@ def tcp(text: str) -> tuple[Socket, ...] | Missing:
                 pid=int(user.group(2)) if user else None,
             )
         )
-    return tuple(found)
+    return tuple(sockets)

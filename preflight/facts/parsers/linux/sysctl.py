@@ -1,4 +1,4 @@
-"""sysctl.d files and what the kernel prints under /proc/sys."""
+"""Files of sysctl.d, and values below /proc/sys."""
 
 import posixpath
 import re
@@ -33,15 +33,15 @@ class Setting:
 
 
 def settings(text: str) -> tuple[Setting, ...]:
-    """Every line of a sysctl file that is about `net.ipv4.ip_local_reserved_ports`, in order."""
-    found = []
+    """Return every line of a sysctl file about `net.ipv4.ip_local_reserved_ports`, in order."""
+    settings_ = []
     for line in _LINE.finditer(text):
         if line["value"] is not None:
             value = line["value"].rstrip(" \t")
-            found.append(Setting(value, line.start("value"), line.start("value") + len(value)))
+            settings_.append(Setting(value, line.start("value"), line.start("value") + len(value)))
         elif line["dash"]:
-            found.append(Setting(None, line.end(), line.end()))
-    return tuple(found)
+            settings_.append(Setting(None, line.end(), line.end()))
+    return tuple(settings_)
 
 
 def port_list(text: str) -> PortSet:
@@ -55,8 +55,10 @@ def port_list(text: str) -> PortSet:
 
 
 def intended_ports(text: str) -> PortSet | None:
-    """The ports of a value, also where the kernel refuses the whole: for blanks between them, a range that descends, a
-    number above 65535. None where a part of it is no number."""
+    """Return the ports of a value; None where a part of it is no number.
+
+    Values that the kernel refuses have ports, too: blanks between them, a range that descends, a number above 65535.
+    """
     try:
         ranges = [sorted(_port_range(item)) for item in re.split(r"[,\s]+", text) if item]
     except ValueError:
@@ -78,26 +80,25 @@ def _number(text: str) -> int:
 
 
 def reserved_ports(text: str) -> Reading:
-    """What the last line for net.ipv4.ip_local_reserved_ports sets; None if no line does."""
-    found = settings(text)
-    return Reading(found[-1].value if found else None)
+    """Return the value in the last line for net.ipv4.ip_local_reserved_ports; None if there is no line."""
+    lines = settings(text)
+    return Reading(lines[-1].value if lines else None)
 
 
 def file(path: str, text: str, target: str = "", error: str = "") -> SysctlFile:
-    """The file as a fact. `target`: the file that a symbolic link leads to; `error`: why it could not be read."""
+    """Return the file as a fact. `target`: of a symbolic link; `error`: why the file could not be read."""
     writable = not (target or path).startswith(_DISTRIBUTION)
     return SysctlFile(path, reserved_ports(text).value, text, writable, target, error)
 
 
 def relevant(files: Iterable[SysctlFile]) -> tuple[SysctlFile, ...]:
-    """The files that say something of the key, those that could not be read, those that hide one of these from the
-    loaders, and our own."""
-    known = tuple(files)
-    names = {posixpath.basename(file.path) for file in known if file.error or settings(file.text)}
-    return tuple(file for file in known if file.path == OWN_FILE or posixpath.basename(file.path) in names)
+    """Return the files that set the key, could not be read, or hide one of these from the loaders, and our own."""
+    readable = tuple(files)
+    names = {posixpath.basename(file.path) for file in readable if file.error or settings(file.text)}
+    return tuple(file for file in readable if file.path == OWN_FILE or posixpath.basename(file.path) in names)
 
 
 def port_range(text: str) -> tuple[int, int] | None:
-    """net.ipv4.ip_local_port_range as the kernel prints it: two numbers."""
+    """Parse net.ipv4.ip_local_port_range as the kernel prints it: two numbers."""
     match = re.fullmatch(r"\s*(\d{1,5})\s+(\d{1,5})\s*", text)
     return (int(match.group(1)), int(match.group(2))) if match else None

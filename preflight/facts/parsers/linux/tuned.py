@@ -1,5 +1,7 @@
-"""tuned's profiles: what the active ones set the reserved ports to. Read as tuned 2.20 reads them (its profiles/loader,
-profiles/merger and plugin_sysctl)."""
+"""Reserved ports by the active profiles of tuned, read as tuned 2.20 reads them.
+
+Its code is in profiles/loader, profiles/merger and plugin_sysctl.
+"""
 
 import configparser
 import posixpath
@@ -16,11 +18,11 @@ _MOST = 50  # profiles that include one another
 
 
 class _UnreadableError(Exception):
-    """Why it is not known what tuned does: one sentence."""
+    """The reason why the effect of tuned is not known: one sentence."""
 
 
 def tuned(active: str, post_loaded: str, main: str, files: Mapping[str, str]) -> Tuned | None:
-    """What tuned makes of the key, None if its active profiles do not set it.
+    """Return the value that tuned gives the key, None if its active profiles do not set it.
 
     `active`, `post_loaded`: /etc/tuned/active_profile and post_loaded_profile, names with blanks between; `main`:
     tuned-main.conf; `files`: path → text of every profile's tuned.conf.
@@ -43,7 +45,7 @@ def tuned(active: str, post_loaded: str, main: str, files: Mapping[str, str]) ->
 def _profiles(
     names: list[str], files: Mapping[str, str], seen: set[str]
 ) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]]:
-    """The profiles in the order in which they count, the last most: one that is included comes before its includer."""
+    """Yield the profiles in the order of their effect: the last one wins; an included one is before its includer."""
     for name in names:
         bare = posixpath.basename(name.removeprefix("-"))
         path = next((at for folder in FOLDERS if (at := f"{folder}/{bare}/tuned.conf") in files), "")
@@ -75,7 +77,7 @@ def _sections(path: str, text: str) -> Mapping[str, Mapping[str, str]]:
 def _after(
     sections: Mapping[str, Mapping[str, str]], value: str | None, source: str, path: str
 ) -> tuple[str | None, str]:
-    """The value, and the file it comes from, after one more profile."""
+    """Return the value, and the file it comes from, after one more profile."""
     for name, options in sections.items():
         if options.get("type", name) != "sysctl":
             continue

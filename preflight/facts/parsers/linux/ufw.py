@@ -26,7 +26,7 @@ class Rule:
 
 
 def enabled(text: str) -> bool | Missing:
-    """Whether ufw.conf switches the firewall on."""
+    """Return whether ufw.conf switches the firewall on."""
     values = re.findall(r"^[ \t]{0,40}ENABLED[ \t]{0,40}=[ \t]{0,40}\"?(\w{1,10})", text, re.MULTILINE)
     return values[-1].lower() == "yes" if values else Missing("ufw.conf does not say whether ufw is ENABLED")
 
@@ -37,17 +37,20 @@ def _default(text: str, key: str) -> str:
 
 
 def policy(text: str) -> str:
-    """What /etc/default/ufw does to what no rule speaks of: accept | drop."""
+    """Return the policy of /etc/default/ufw for packets without a rule: accept | drop."""
     return "accept" if _default(text, "DEFAULT_INPUT_POLICY") == "accept" else "drop"
 
 
 def ipv6(text: str) -> bool:
-    """Whether /etc/default/ufw has IPv6 looked after; where it does not say, it is."""
+    """Return whether /etc/default/ufw covers IPv6; it does by default."""
     return _default(text, "IPV6") != "no"
 
 
 def _rule(words: list[str]) -> Rule | None:
-    """Words after `### tuple ###`: action protocol ports to source-port from [apps] direction[_interface] [comment]."""
+    """Parse the words after `### tuple ###`.
+
+    They are: action protocol ports to source-port from [apps] direction[_interface] [comment].
+    """
     comment = ""
     if words and words[-1].startswith("comment="):
         try:
@@ -69,12 +72,12 @@ def _rule(words: list[str]) -> Rule | None:
 
 
 def rules(text: str) -> tuple[Rule, ...] | Missing:
-    """The rules of user.rules or user6.rules, in order."""
-    found = []
+    """Return the rules of user.rules or user6.rules, in order."""
+    rules_ = []
     for line in text.splitlines():
         if line.startswith("### tuple ###"):
             rule = _rule(line.removeprefix("### tuple ###").split())
             if rule is None:
                 return Missing(f"ufw: {quote(line)} is not understood")
-            found.append(rule)
-    return tuple(found)
+            rules_.append(rule)
+    return tuple(rules_)

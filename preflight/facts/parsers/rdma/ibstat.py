@@ -22,9 +22,13 @@ _IBSTAT_KEYS = {
     "Link layer": "link_layer",
 }
 _IBSTATUS_KEYS = {
-    "base lid": "lid", "sm lid": "sm_lid", "state": "state", "phys state": "physical_state", "rate": "rate",
+    "base lid": "lid",
+    "sm lid": "sm_lid",
+    "state": "state",
+    "phys state": "physical_state",
+    "rate": "rate",
     "link_layer": "link_layer",
-}  # fmt: skip
+}
 _NO_IB = "no RDMA device: its driver is not loaded, or none is there"
 # A line of libibumad's debug output.
 _STEP = re.compile(
@@ -131,9 +135,9 @@ def ibstat(text: str) -> RdmaPorts | Missing:
 
 
 def ibstatus(text: str) -> RdmaPorts | Missing:
-    """`ibstatus`, a script that reads sysfs."""
+    """Parse `ibstatus`, a script that reads sysfs."""
     reader = Reader("ibstatus", _IBSTATUS_KEYS)
-    found: list[RdmaPort] = []
+    ports: list[RdmaPort] = []
     last = "link_layer" if "link_layer:" in text[:LONGEST] else "rate"
     place: tuple[str, int] | None = None
     pairs: dict[str, str] = {}
@@ -144,7 +148,7 @@ def ibstatus(text: str) -> RdmaPorts | Missing:
                 reader.note(f"{place[0]} port {place[1]} has no state: the text was cut")
             else:
                 reader.note_cut(*place, pairs, last)
-            found.append(reader.port(*place, pairs))
+            ports.append(reader.port(*place, pairs))
 
     for line in whole_lines(text, reader):
         if match := _IBSTATUS.fullmatch(line):
@@ -160,4 +164,4 @@ def ibstatus(text: str) -> RdmaPorts | Missing:
         else:
             reader.above(line)
     close()
-    return reader.ports(found, "ibstatus said", text)
+    return reader.ports(ports, "ibstatus said", text)

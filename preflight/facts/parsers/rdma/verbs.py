@@ -8,14 +8,25 @@ from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
 _DEVINFO_KEYS = {
-    "fw_ver": "firmware", "node_guid": "node_guid", "board_id": "board_id", "state": "state", "max_mtu": "mtu_max",
-    "active_mtu": "mtu", "sm_lid": "sm_lid", "port_lid": "lid", "link_layer": "link_layer",
+    "fw_ver": "firmware",
+    "node_guid": "node_guid",
+    "board_id": "board_id",
+    "state": "state",
+    "max_mtu": "mtu_max",
+    "active_mtu": "mtu",
+    "sm_lid": "sm_lid",
+    "port_lid": "lid",
+    "link_layer": "link_layer",
     "phys_state": "physical_state",
-}  # fmt: skip
+}
 _OTHER_KEYS = ("transport", "phys_port_cnt", "port_lmc", "active_width", "active_speed")
 _LINK_KEYS = {
-    "state": "state", "physical_state": "physical_state", "netdev": "netdev", "lid": "lid", "sm_lid": "sm_lid",
-}  # fmt: skip
+    "state": "state",
+    "physical_state": "physical_state",
+    "netdev": "netdev",
+    "lid": "lid",
+    "sm_lid": "sm_lid",
+}
 _HCA = re.compile(r"hca_id:\s{1,20}([A-Za-z][\w.-]{0,60})", re.ASCII)
 _PORT = re.compile(r"port:\s{1,20}([0-9]{1,3})", re.ASCII)
 _WIDTH = re.compile(r"([0-9]{1,2})X(?: \([0-9]{1,3}\))?", re.ASCII)
@@ -121,9 +132,9 @@ def ibv_devinfo(text: str) -> RdmaPorts | Missing:
 
 
 def rdma_link(text: str) -> RdmaPorts | Missing:
-    """`rdma link show`: a line a port, of words that come in pairs."""
+    """Parse `rdma link show`: a line a port, of words that come in pairs."""
     reader = Reader("rdma link", _LINK_KEYS)
-    found: list[RdmaPort] = []
+    ports: list[RdmaPort] = []
     for line in whole_lines(text, reader):
         if line.startswith("caps: <"):  # of the port above, with -d
             continue
@@ -132,5 +143,5 @@ def rdma_link(text: str) -> RdmaPorts | Missing:
         if match is None or len(words) % 2:
             reader.note(f"{quote(line)} is not understood")
             continue
-        found.append(reader.port(match.group(1), int(match.group(2)), dict(zip(words[::2], words[1::2], strict=True))))
-    return reader.ports(found, "rdma link said", text)
+        ports.append(reader.port(match.group(1), int(match.group(2)), dict(zip(words[::2], words[1::2], strict=True))))
+    return reader.ports(ports, "rdma link said", text)

@@ -32,14 +32,14 @@ _NO_IP = "no ip was preset"
 def _address(block: list[str]) -> Address:
     if _NO_IP in block[0]:
         return Address(Reading(), Reading())
-    found = fields(block, _IP)
-    if "netmask" not in found:
+    values = fields(block, _IP)
+    if "netmask" not in values:
         raise NotUnderstoodError(f"hccn_tool said {quote(block[0])} and no netmask, which is not understood")
-    return Address(as_address(Reading(found["ipaddr"])), as_address(Reading(found["netmask"])))
+    return Address(as_address(Reading(values["ipaddr"])), as_address(Reading(values["netmask"])))
 
 
 def ip(text: str) -> tuple[Address, ...]:
-    """`-ip -g`. Nothing set: a failure text on 910B and later, nothing at all from old 910A drivers."""
+    """Parse `-ip -g`. Nothing set: a failure text on 910B and later, nothing at all from old 910A drivers."""
     if said_nothing(text):
         return (Address(Reading(), Reading()),)
 
@@ -54,12 +54,12 @@ def ip(text: str) -> tuple[Address, ...]:
 
 
 def netdetect(text: str) -> tuple[Reading, ...]:
-    """`-netdetect -g`: `netdetect addr:` in the driver's source, `netdetect address:` in the field."""
+    """Parse `-netdetect -g`: `netdetect addr:` in the driver's source, `netdetect address:` in the field."""
     return tuple(map(as_address, readings(text, re.compile(r"netdetect addr(?:ess)? ?: ?(\S{1,39})"))))
 
 
 def gateway(text: str) -> tuple[Reading, ...]:
-    """`-gateway -g`: `default gateway:A, Iface:ethN`."""
+    """Parse `-gateway -g`: `default gateway:A, Iface:ethN`."""
     pattern = re.compile(r"default gateway ?: ?([^\s,]{1,39}), ?Iface ?: ?\S{1,15}")
     return tuple(map(as_address, readings(text, pattern, "no gateway was preset")))
 
@@ -68,13 +68,13 @@ _VNIC = re.compile(r"vnic (link status|ipaddr|netmask) ?: ?(\S{1,39})")
 
 
 def _vnic(block: list[str]) -> Vnic:
-    found = fields(block, _VNIC)
+    values = fields(block, _VNIC)
     for name in ("ipaddr", "netmask"):
-        if error := as_address(Reading(found.get(name))).error:
+        if error := as_address(Reading(values.get(name))).error:
             raise NotUnderstoodError(error)
-    return Vnic(found["link status"], found.get("ipaddr", ""), found.get("netmask", ""))
+    return Vnic(values["link status"], values.get("ipaddr", ""), values.get("netmask", ""))
 
 
 def vnic(text: str) -> tuple[Found[Vnic], ...]:
-    """`-vnic -g` (A3): the NIC inside the super-pod: link, address, netmask. Known from the driver's source only."""
+    """Parse `-vnic -g` (A3): link, address and netmask of the NIC inside the super-pod. Known from source only."""
     return blocks(text, re.compile(r"vnic link status ?: ?(?:UP|DOWN)").fullmatch, _vnic)

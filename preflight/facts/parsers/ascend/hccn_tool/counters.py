@@ -11,14 +11,14 @@ _PACKETS = re.compile(r"([a-z][a-z0-9]{0,15}_[a-z0-9_]{1,63}) ?: ?([0-9]{1,20})"
 
 
 def _counts(block: list[str], pattern: re.Pattern[str]) -> dict[str, int]:
-    found = fields(block, pattern)
-    if not found:
+    values = fields(block, pattern)
+    if not values:
         raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and no count, which is not understood")
-    return {name: int(count) for name, count in found.items()}
+    return {name: int(count) for name, count in values.items()}
 
 
 def stat(text: str) -> tuple[Found[dict[str, int]], ...]:
-    """`-stat -g`: packets and bytes by the tool's own names; which names there are differs between drivers."""
+    """Parse `-stat -g`: packets and bytes by the tool's own names; which names there are differs between drivers."""
     return blocks(text, re.compile(r"packet statistics ?:").fullmatch, lambda block: _counts(block, _PACKETS))
 
 
@@ -26,7 +26,7 @@ _RESOURCE = re.compile(r"\[devid [0-9]{1,3}\] ?([a-z][a-z0-9_]{1,63}) ?: ?([0-9]
 
 
 def hw_stats(text: str) -> tuple[Found[dict[str, int]], ...]:
-    """`-hw_stats -g`: RoCE resources allocated, freed and in use (`qp_active` …), by the tool's own names."""
+    """Parse `-hw_stats -g`: RoCE resources allocated, freed and in use (`qp_active` …), by the tool's own names."""
     device, names = "", set[str]()
 
     def starts(line: str) -> bool:
@@ -49,13 +49,13 @@ _BANDWIDTH = re.compile(r"Bandwidth (TX|RX) ?: *([0-9]{1,9}\.[0-9]{1,9}) ?MB/sec
 
 
 def _bandwidth(block: list[str]) -> Bandwidth:
-    found = fields(block, _BANDWIDTH)
-    if "RX" not in found:
+    values = fields(block, _BANDWIDTH)
+    if "RX" not in values:
         raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and nothing of RX, which is not understood")
-    return Bandwidth(float(found["TX"]), float(found["RX"]))
+    return Bandwidth(float(values["TX"]), float(values["RX"]))
 
 
 def bandwidth(text: str) -> tuple[Found[Bandwidth], ...]:
-    """`-bandwidth -g`: MB/s sent and received at this moment. Known from the driver's source only."""
+    """Parse `-bandwidth -g`: MB/s sent and received at this moment. Known from the driver's source only."""
     starts = re.compile(r"Bandwidth TX ?: *[0-9]{1,9}\.[0-9]{1,9} ?MB/sec").fullmatch
     return blocks(text, starts, _bandwidth, _BANDWIDTH.fullmatch)

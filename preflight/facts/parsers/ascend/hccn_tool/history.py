@@ -20,7 +20,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def _seconds(text: str) -> float | None:
-    """`Tue Aug  2 03:09:26 2022` as if it were UTC, whatever the locale is here. None: no date."""
+    """Return `Tue Aug  2 03:09:26 2022` as if it were UTC, whatever the locale is here. None: no date."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None or match.group(1) not in _MONTHS:
         return None
@@ -40,14 +40,14 @@ def _count(text: str | None) -> int:
 def _history(block: list[str]) -> LinkHistory:
     if len({match.group(1) for line in block if (match := _DEVICE.match(line))}) > 1:
         raise NotUnderstoodError("hccn_tool tells the link changes of several devices at once")
-    found = fields(block, _FIELD)
+    values = fields(block, _FIELD)
     changes = [match.groups() for line in block if (match := _CHANGE.fullmatch(line))]
-    if "link change records" not in found or (not changes and found["link change records"] != "NA"):
+    if "link change records" not in values or (not changes and values["link change records"] != "NA"):
         raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and then no more, which is not understood")
     return LinkHistory(
-        now=_seconds(found.get("current time") or ""),
-        ups=_count(found.get("link up count")),
-        downs=_count(found["link down count"]) if "link down count" in found else None,
+        now=_seconds(values.get("current time") or ""),
+        ups=_count(values.get("link up count")),
+        downs=_count(values["link down count"]) if "link down count" in values else None,
         changes=tuple(LinkChange(word == "UP", _seconds(at)) for at, word in changes),
     )
 
@@ -77,7 +77,7 @@ def _change(row: tables.TableRow) -> LinkChange:
 
 
 def link_stat(text: str) -> tuple[Found[LinkHistory], ...]:
-    """`-link_stat -g`: how often the link went up and down, and when; no count of downs from older 910A drivers."""
+    """Parse `-link_stat -g`: counts and times of link changes; no count of downs from older 910A drivers."""
     return blocks(
         text,
         _START.fullmatch,

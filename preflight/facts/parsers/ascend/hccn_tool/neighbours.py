@@ -37,7 +37,7 @@ def _neighbour(block: list[str]) -> Neighbour:
 
 
 def lldp(text: str) -> tuple[Found[Neighbour], ...]:
-    """`-lldp -g`: name and port of the switch; None where no LLDP frame has been seen. Also of `| grep Ifname`."""
+    """Parse `-lldp -g`: name and port of the switch; None where no LLDP frame came. Also of `| grep Ifname`."""
     if said_nothing(text):
         return (Found(),)
     # The parts of a frame have a fixed order; an excerpt begins with the first of these that it has.
@@ -46,8 +46,8 @@ def lldp(text: str) -> tuple[Found[Neighbour], ...]:
 
 
 def leaf(text: str) -> tuple[Reading, ...]:
-    """`-lldp -g`: the name of the switch alone; not set where no neighbour tells one."""
-    return tuple(Reading((found.value and found.value.system) or None, found.error) for found in lldp(text))
+    """Parse `-lldp -g`: the name of the switch alone; not set where no neighbour tells one."""
+    return tuple(Reading((reading.value and reading.value.system) or None, reading.error) for reading in lldp(text))
 
 
 def _rows(block: list[str], like: re.Pattern[str], row: Callable[[str], Row | None]) -> tuple[Row, ...]:
@@ -55,8 +55,8 @@ def _rows(block: list[str], like: re.Pattern[str], row: Callable[[str], Row | No
 
     def read() -> Iterator[Row]:
         for line in block[1:]:
-            if (found := row(line)) is not None:
-                yield found
+            if (entry := row(line)) is not None:
+                yield entry
             elif like.match(line):
                 raise NotUnderstoodError(f"hccn_tool has the row {quote(line)} in its table, which is not understood")
 
@@ -83,7 +83,7 @@ def _arp(line: str) -> Arp | None:
 
 
 def arp(text: str) -> tuple[Found[tuple[Arp, ...]], ...]:
-    """`-arp -g`: addresses and MACs in the device's table; 910A in SMP mode shows the NICs of its neighbours too."""
+    """Parse `-arp -g`: addresses and MACs in the device's table; 910A in SMP mode has its neighbours' NICs, too."""
     return blocks(text, re.compile(r"arp table ?:").fullmatch, lambda block: _rows(block, _ARP_LIKE, _arp))
 
 
@@ -105,7 +105,7 @@ def _route(line: str) -> DeviceRoute | None:
 
 
 def route(text: str) -> tuple[Found[tuple[DeviceRoute, ...]], ...]:
-    """`-route -g`: the device's routes (`route table:` in old drivers); those of its vNICs (`endXvY`) are normal."""
+    """Parse `-route -g`: routes of the device (`route table:` in old drivers); those of vNICs (`endXvY`) are normal."""
     heading = re.compile(r"(?:kernel ip )?rout(?:e|ing) table ?:?", re.IGNORECASE)
     below_heading = False
 

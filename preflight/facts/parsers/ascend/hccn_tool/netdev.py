@@ -24,12 +24,12 @@ _SPEED = re.compile(r"([0-9]{1,9})Mb/s")
 
 
 def _netdev(block: list[str]) -> Netdev:
-    found = fields(block, _FIELD)
+    values = fields(block, _FIELD)
     match = _HEADING.fullmatch(block[0])
     if match is None:
         raise NotUnderstoodError(f"hccn_tool said {quote(block[0])}, which is not understood")
-    speed = _SPEED.fullmatch(found.get("Speed", ""))
-    duplex, link = found.get("Duplex"), found.get("Link detected")
+    speed = _SPEED.fullmatch(values.get("Speed", ""))
+    duplex, link = values.get("Duplex"), values.get("Link detected")
     return Netdev(
         interface=match.group(1),
         speed=int(speed.group(1)) if speed else None,
@@ -39,5 +39,5 @@ def _netdev(block: list[str]) -> Netdev:
 
 
 def status(text: str) -> tuple[Found[Netdev], ...]:
-    """`-status -g`: name, speed, duplex and link of the network interface on the device."""
+    """Parse `-status -g`: name, speed, duplex and link of the network interface on the device."""
     return blocks(text, re.compile(r"Netdev status ?:.{0,200}").fullmatch, _netdev)

@@ -83,8 +83,9 @@ def _optics(block: list[str]) -> Optics:
 
 
 def optical(text: str) -> tuple[Found[Optics], ...]:
-    """`-optical -g`: powers a lane, the module's own limits, loss of signal and of lock; copper modules tell little.
+    """Parse `-optical -g`: powers a lane, the module's own limits, loss of signal and of lock.
 
-    `present : not present` stands above full readings in a capture of a 910A: both are kept as they are printed.
+    Copper modules have few of them. `present : not present` is above
+    full readings in a capture of a 910A: both are kept as they are printed.
     """
     return blocks(text, re.compile(rf"optical info ?:|{_ABSENT}\.?").fullmatch, _optics)

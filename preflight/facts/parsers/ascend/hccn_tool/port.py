@@ -15,17 +15,17 @@ _HEALTHS = (
 
 
 def link(text: str) -> tuple[Reading, ...]:
-    """`-link -g`: UP or DOWN."""
+    """Parse `-link -g`: UP or DOWN."""
     return readings(text, re.compile(r"link status ?: ?(UP|DOWN)"), closed=True)
 
 
 def net_health(text: str) -> tuple[Reading, ...]:
-    """`-net_health -g`: Success, Init, Fault, Receive timeout …; "Socket failed" is an older "Socket fail"."""
+    """Parse `-net_health -g`: Success, Init, Fault, Receive timeout …; "Socket failed" is an older "Socket fail"."""
     return readings(text, re.compile(rf"net health status ?: ?({_HEALTHS})"))
 
 
 def tls(text: str) -> tuple[Reading, ...]:
-    """`-tls -g`: "0" disabled or "1" enabled; not set where no certificate has been installed.
+    """Parse `-tls -g`: "0" disabled or "1" enabled; not set where no certificate has been installed.
 
     The lines about certificates that may follow are not read, and older drivers print no `tls preconfigured`.
     """
@@ -34,24 +34,24 @@ def tls(text: str) -> tuple[Reading, ...]:
 
 
 def mtu(text: str) -> tuple[Reading, ...]:
-    """`-mtu -g`: bytes. Known from the driver's source only."""
+    """Parse `-mtu -g`: bytes. Known from the driver's source only."""
     return readings(text, re.compile(r"mtu ?: ?(\d{2,5})"))
 
 
 def cfg_status(text: str) -> tuple[Reading, ...]:
-    """`-cfg status`: how the recovery of /etc/hccn.conf at boot ended: SUCCESS, NONE, START, FAIL, FAULT."""
+    """Parse `-cfg status`: how the recovery of /etc/hccn.conf at boot ended: SUCCESS, NONE, START, FAIL, FAULT."""
     return readings(text, re.compile(r"config status ?: ?(SUCCESS|NONE|START|FAIL|FAULT)"))
 
 
 def speed(text: str) -> tuple[Found[int], ...]:
-    """`-speed -g`: Mb/s; None where the tool says "Unknown!", as of a link that is down. A table on Ascend 950."""
+    """Parse `-speed -g`: Mb/s; None: "Unknown!", as of a link that is down. A table on Ascend 950."""
     if has_table(text):
         return each_row(text, "Speed", _speed_of_port)
     return each_line(text, re.compile(r"Speed ?: ?(\d{1,9}) ?Mb/s"), int, unset=_UNKNOWN, closed=True)
 
 
 def duplex(text: str) -> tuple[Reading, ...]:
-    """`-duplex -g`: Full or Half; None where the tool says "Unknown!"."""
+    """Parse `-duplex -g`: Full or Half; None: "Unknown!"."""
     return readings(text, re.compile(r"Duplex ?: ?(Full|Half)"), _UNKNOWN, closed=True)
 
 
@@ -71,17 +71,17 @@ def _fec_of_port(value: str) -> str:
 
 
 def fec(text: str) -> tuple[Reading, ...]:
-    """`-fec -g`: rs, auto or no. A table on Ascend 950, an entry a port: "128 T4"; its "Bypass" is no FEC."""
+    """Parse `-fec -g`: rs, auto or no. A table on Ascend 950, an entry a port: "128 T4"; its "Bypass" is no FEC."""
     if has_table(text):
         return each_row(text, "rs_mode", _fec_of_port)
     return readings(text, re.compile(r"fec mode ?: ?(rs|auto|no) FEC mode"), closed=True)
 
 
 def mac(text: str) -> tuple[Reading, ...]:
-    """`-mac -g`: the MAC address, as printed."""
+    """Parse `-mac -g`: the MAC address, as printed."""
     return readings(text, re.compile(r"mac addr ?: ?([0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5})"), closed=True)
 
 
 def process(text: str) -> tuple[Reading, ...]:
-    """`-process -g`: "exist" or "not exist", the HCCP process that serves a job on the device."""
+    """Parse `-process -g`: "exist" or "not exist", the HCCP process that serves a job on the device."""
     return readings(text, re.compile(r"device hccp process ?: ?(exist|not exist)"), closed=True)

@@ -30,7 +30,7 @@ def _done(block: list[str]) -> Done:
 
 
 def recovery(text: str) -> tuple[Found[Done], ...]:
-    """`-cfg recovery`, `-a -cfg recovery` and `-s`: whether it was done, a device a line where all are restored."""
+    """Parse `-cfg recovery`, `-a -cfg recovery` and `-s`: the outcome, a device a line where all are restored."""
 
     def one(line: str) -> bool:
         return line == _DONE or _DEVICE.fullmatch(line) is not None

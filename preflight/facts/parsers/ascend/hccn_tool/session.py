@@ -42,7 +42,7 @@ _LONGEST_COMMAND = 300
 
 
 def echoed(text: str) -> Iterator[Echoed]:
-    """The command lines in `text` with their outputs; what stands before the first is left out."""
+    """Yield the command lines in `text` with their outputs; text before the first is left out."""
     command: str | None = None
     output: list[str] = []
     for line in StringIO(text):
@@ -58,24 +58,24 @@ def echoed(text: str) -> Iterator[Echoed]:
 
 
 def _query(option: str, rest: str) -> str:
-    """The parser's name: the option, but for commands that set something, whose answers are all alike."""
+    """Return the parser's name: the option, but for commands that set something, whose answers are all alike."""
     if option == "cfg":
         return "recovery" if rest.startswith("recovery") else "cfg"
     return "recovery" if rest.startswith("-s ") else option
 
 
 def session(text: str) -> tuple[DeviceAnswer | Found[str], ...]:
-    """Many queries in one file, each below its command line (`hccn_tool -i 0 -ip -g`); others are passed over."""
+    """Parse many queries in one file, each below its command line (`hccn_tool -i 0 -ip -g`); others are passed over."""
     if error := too_long(text):
         return (Found(error=error),)
-    found: list[DeviceAnswer | Found[str]] = []
+    answers: list[DeviceAnswer | Found[str]] = []
     for part in echoed(text):
         match = _CALL.search(part.command)
         if match is None:
             continue
         query = "recovery" if match["all"] else _query(match["option"], match["rest"] or "")
         if read := QUERIES.get(query):
-            found.append(DeviceAnswer(int(match["device"]) if match["device"] else None, query, read(part.output)))
+            answers.append(DeviceAnswer(int(match["device"]) if match["device"] else None, query, read(part.output)))
         else:
-            found.append(Found(error=f"what {quote(part.command)} prints is not read"))
-    return tuple(found) or (Found(error=f"no command line of hccn_tool: {not_understood(text)}"),)
+            answers.append(Found(error=f"what {quote(part.command)} prints is not read"))
+    return tuple(answers) or (Found(error=f"no command line of hccn_tool: {not_understood(text)}"),)

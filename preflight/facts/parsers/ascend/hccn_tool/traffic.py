@@ -23,7 +23,7 @@ def _pfc(block: list[str]) -> tuple[bool, ...]:
 
 
 def pfc(text: str) -> tuple[Found[tuple[bool, ...]], ...]:
-    """`-pfc -g`: whether flow control is on, by priority 0 … 7. Known from the driver's source only."""
+    """Parse `-pfc -g`: whether flow control is on, by priority 0 … 7. Known from the driver's source only."""
     return blocks(text, re.compile(r"PFC configuration ?:").fullmatch, _pfc)
 
 
@@ -31,14 +31,14 @@ _DSCP = re.compile(r"([0-9]{1,2})\s+([0-9])")
 
 
 def _dscp_to_tc(block: list[str]) -> dict[int, int]:
-    found = {int(dscp): int(tc) for dscp, tc in fields(block, _DSCP).items()}
-    if not found or max(found) > 63:
+    classes = {int(dscp): int(tc) for dscp, tc in fields(block, _DSCP).items()}
+    if not classes or max(classes) > 63:
         raise NotUnderstoodError(f"hccn_tool's table of DSCPs ends with {quote(block[-1])}, which is not understood")
-    return found
+    return classes
 
 
 def dscp_to_tc(text: str) -> tuple[Found[dict[int, int]], ...]:
-    """`-dscp_to_tc -g`: the traffic class of each DSCP. Known from the driver's source only."""
+    """Parse `-dscp_to_tc -g`: the traffic class of each DSCP. Known from the driver's source only."""
     return blocks(text, re.compile(r"dscp\s+tc").fullmatch, _dscp_to_tc)
 
 
@@ -47,8 +47,8 @@ _MODES = {"auto": "auto", "custom": "custom", "multi_qp": "multi_qp", "code(nslb
 
 
 def _udp(block: list[str]) -> UdpPorts:
-    found = fields(block, _UDP)
-    port, status, count = found.get("udp_port"), found.get("status"), found.get("qp_count")
+    values = fields(block, _UDP)
+    port, status, count = values.get("udp_port"), values.get("status"), values.get("qp_count")
     if status is None and port != "Unknown":
         raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and no status, which is not understood")
     if status is not None and status not in _MODES:
@@ -63,6 +63,6 @@ def _udp(block: list[str]) -> UdpPorts:
 
 
 def udp(text: str) -> tuple[Found[UdpPorts], ...]:
-    """`-udp -g`: how the source port of RoCE packets is chosen. Known from the driver's source only."""
+    """Parse `-udp -g`: how the source port of RoCE packets is chosen. Known from the driver's source only."""
     first = "udp_port" if "udp_port" in text[:LONGEST_OUTPUT] else "status"
     return blocks(text, re.compile(rf"{first} ?: ?\S.{{0,63}}").fullmatch, _udp)

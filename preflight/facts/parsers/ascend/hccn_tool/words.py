@@ -1,9 +1,9 @@
-"""What all readers of `hccn_tool` share: its failure texts, and how an output falls into lines and blocks.
+"""Failure texts of `hccn_tool`, and its output as lines and blocks, for all of its parsers.
 
-A text that somebody saved often holds the same query of several devices, so every parser answers with a tuple, one
-entry a device; a query of one device must have given exactly one.
+A saved text often holds the same query of several devices, so every parser returns a tuple, one entry a device. A query
+of one device must have given exactly one.
 
-The exit codes of hccn_tool collide and some failures end with 0: its words are judged, not its code. It ends every line
+The exit codes of hccn_tool collide and some failures end with 0: its text counts, not its code. It ends every line that
 it prints, so a last line without an end may have been cut: a value that could go on is not read from it.
 """
 
@@ -69,17 +69,17 @@ class Line:
 
 
 def lines(text: str) -> Iterator[Line]:
-    """The lines of `text` that say something."""
-    *whole, rest = text.split("\n")
+    """Yield the lines of `text` that are not empty."""
+    *whole, tail = text.split("\n")
     for line in whole:
         if line := line.strip():
             yield Line(line)
-    if rest := rest.strip():
-        yield Line(rest, whole=False)
+    if tail := tail.strip():
+        yield Line(tail, whole=False)
 
 
 def failure(line: str) -> str:
-    """The line if it is a failure text, else nothing; quoted where it is more than that."""
+    """Return the line if it is a failure text, else nothing; quoted where it is long or has control characters."""
     if not _FAILURE.search(line):
         return ""
     return line if line.isprintable() and len(line) <= LONGEST else quote(line)
@@ -95,7 +95,7 @@ def said_nothing(text: str) -> bool:
 
 
 def too_long(text: str) -> str:
-    """Why `text` is not even looked at, or nothing."""
+    """Return why `text` is not parsed at all, or nothing."""
     if len(text) <= LONGEST_OUTPUT:
         return ""
     return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST])}"
@@ -113,25 +113,28 @@ def each_line(
     unset: str | None = None,
     closed: bool = False,
 ) -> tuple[Found[T], ...]:
-    """For queries that are answered with one line: an entry for every line that matches `pattern` (its group through
-    `make`), says `unset`, or is a failure; other lines are passed over. `closed`: what matches cannot go on."""
+    """Return an entry for every line that matches `pattern`, contains `unset`, or is a failure.
+
+    For queries with an answer of one line. `make` converts the pattern's group; other lines are passed over. `closed`:
+    a line that matches cannot go on.
+    """
     if error := too_long(text):
         return (Found(error=error),)
-    found: list[Found[T]] = []
+    entries: list[Found[T]] = []
     for line in lines(text):
         if match := pattern.fullmatch(line.text):
-            found.append(Found(make(match.group(1))) if line.whole or closed else Found(error=cut(line)))
+            entries.append(Found(make(match.group(1))) if line.whole or closed else Found(error=cut(line)))
         elif unset is not None and unset in line.text:
-            found.append(Found())
+            entries.append(Found())
         elif error := failure(line.text):
-            found.append(Found(error=error))
-    return tuple(found) or (Found(error=not_understood(text)),)
+            entries.append(Found(error=error))
+    return tuple(entries) or (Found(error=not_understood(text)),)
 
 
 def readings(
     text: str, pattern: re.Pattern[str], unset: str | None = None, *, closed: bool = False
 ) -> tuple[Reading, ...]:
-    """`each_line` of what is kept as the tool spells it."""
+    """Return the entries of `each_line` as the tool spells them."""
     return each_line(text, pattern, str, unset=unset, closed=closed)
 
 
@@ -145,27 +148,28 @@ def blocks(
     read: Callable[[list[str]], T],
     closed: Callable[[str], object] = _never,
 ) -> tuple[Found[T], ...]:
-    """For queries that are answered with several lines: an entry for every block, through `read`, and every failure.
+    """Return an entry for every block, through `read`, and for every failure.
 
-    A block goes from a line that `starts` one to the next such line or failure; a failure inside a block that `read`
-    cannot make sense of is why. What stands before the first block is passed over. `read` raises NotUnderstoodError;
+    For queries with an answer of several lines. A block goes from a line that `starts` one to the next such line or
+    failure. A failure inside a block that `read` does not understand is the reason. Lines before the first block are
+    passed over. `read` raises NotUnderstoodError;
     `closed`: a last line that cannot go on.
     """
     if error := too_long(text):
         return (Found(error=error),)
-    found: list[Found[T]] = []
+    entries: list[Found[T]] = []
     block: list[str] = []
 
     def close(error: str = "") -> None:
         if block:
             try:
-                found.append(Found(read(block)))
+                entries.append(Found(read(block)))
             except NotUnderstoodError as trouble:
-                found.append(Found(error=error or str(trouble)))
+                entries.append(Found(error=error or str(trouble)))
                 error = ""
             block.clear()
         if error:
-            found.append(Found(error=error))
+            entries.append(Found(error=error))
 
     for line in lines(text):
         if starts(line.text):
@@ -177,25 +181,25 @@ def blocks(
             block.append(line.text)
         if not line.whole and block and not closed(line.text):
             block.clear()
-            found.append(Found(error=cut(line)))
+            entries.append(Found(error=cut(line)))
     close()
-    return tuple(found) or (Found(error=not_understood(text)),)
+    return tuple(entries) or (Found(error=not_understood(text)),)
 
 
 def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
-    """`pattern`'s two groups, name and value, of the lines that match. A name that comes twice: two answers mixed."""
-    found: dict[str, str] = {}
+    """Return name and value of the lines that match `pattern`. A name that comes twice: two answers are mixed."""
+    values: dict[str, str] = {}
     for line in block:
         if match := pattern.fullmatch(line):
             name, value = match.groups()
-            if name in found:
+            if name in values:
                 raise NotUnderstoodError(f"hccn_tool says {quote(name)} twice in one answer")
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def as_address(reading: Reading) -> Reading:
-    """The reading, if it is an IPv4 address; 0.0.0.0 is how "not set" is printed."""
+    """Return the reading, if it is an IPv4 address; 0.0.0.0 means "not set"."""
     if reading.value is None:
         return reading
     try:

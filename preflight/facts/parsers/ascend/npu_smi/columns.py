@@ -70,8 +70,8 @@ class Columns:
     def read(self, values: list[str]) -> dict[str, str] | None:
         """Return the values of a row by field; None where the row is not one of this line."""
         if len(values) > len(self.patterns) and self.free is not None:  # a | that is part of a process's name
-            more = len(values) - len(self.patterns) + 1
-            values = [*values[: self.free], "|".join(values[self.free :][:more]), *values[self.free + more :]]
+            surplus = len(values) - len(self.patterns) + 1
+            values = [*values[: self.free], "|".join(values[self.free :][:surplus]), *values[self.free + surplus :]]
         if len(values) != len(self.patterns):
             return None
         row: dict[str, str] = {}

@@ -4,10 +4,10 @@ _LONGEST = 100_000  # characters; the longest known answer, of a card with two c
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
-    """(key, value) of every such line, in order; other lines are left out."""
-    found = []
+    """Return (key, value) of every such line, in order; other lines are left out."""
+    entries = []
     for line in text[:_LONGEST].split("\n"):
         key, colon, value = line.partition(":")
         if colon and 0 < len(key.strip()) <= 60 and len(value.strip()) <= 400:
-            found.append((key.strip(), value.strip()))
-    return found
+            entries.append((key.strip(), value.strip()))
+    return entries

@@ -43,7 +43,7 @@ _KNOWN = (
 
 
 def trouble(text: str, question: str = "") -> str:
-    """Why `text` is no answer. `question` as in `npu-smi info -t board`: told where the text is not a known one."""
+    """Return why `text` is no answer. `question`: as in `npu-smi info -t board`, for a text that is not known."""
     for pattern, meaning in _KNOWN:
         if match := pattern.search(text):
             start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
@@ -52,5 +52,5 @@ def trouble(text: str, question: str = "") -> str:
 
 
 def explained(error: str) -> bool:
-    """Whether the error is of `trouble`, with what it means."""
+    """Return whether the error is of `trouble`, with its meaning."""
     return error.startswith("npu-smi said ") and any(error.endswith(f": {meaning}") for _, meaning in _KNOWN)

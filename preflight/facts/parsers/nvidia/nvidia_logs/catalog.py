@@ -26,10 +26,7 @@ _XIDS: tuple[tuple[Action, str, tuple[int, ...]], ...] = (
     ("restart the job", "a program used GPU memory that it does not have", (31,)),
     ("nothing", "the driver's firmware met a method it does not know", (37,)),
     ("nothing", "the firmware of the graphics engine took too long", (38,)),
-    (
-        "restart the job", "a copy engine failed",
-        (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135),
-    ),
+    ("restart the job", "a copy engine failed", (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))),
     ("nothing", "a program's channel was stopped after an error of its own", (43,)),
     ("nothing", "the graphics engine failed while it changed between programs", (44,)),
     ("nothing", "channels were cleared away because of an earlier error; look at the Xid before it", (45,)),
@@ -86,7 +83,7 @@ _XIDS: tuple[tuple[Action, str, tuple[int, ...]], ...] = (
     ("unknown", "an interrupt of encrypted NVLink", (170,)),
     ("unknown", "the Xid 48 beside it was of DRAM", (171,)),
     ("unknown", "the Xid 48 beside it was of SRAM", (172,)),
-)  # fmt: skip
+)
 
 XIDS: dict[int, tuple[Action, str]] = {code: (action, meaning) for action, meaning, codes in _XIDS for code in codes}
 

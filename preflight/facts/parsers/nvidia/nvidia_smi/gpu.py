@@ -158,10 +158,10 @@ class Gpus:
 
     @property
     def cut(self) -> bool:
-        """Whether the answer breaks off, so that a GPU which it does not tell of need not be lost."""
+        """Return whether the answer breaks off, so that a GPU without one need not be lost."""
         return any(words in missing.error for missing in self.unread for words in CUT)
 
     @property
     def names_alone(self) -> bool:
-        """Whether nothing is known of their health: no check of it has passed."""
+        """Return whether only the names of the GPUs are known: no check of their health passes."""
         return Missing(NAMES_ALONE) in self.unread

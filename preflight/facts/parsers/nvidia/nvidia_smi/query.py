@@ -32,20 +32,35 @@ from preflight.facts.reading import Missing
 
 MOST_UNREAD = 50  # that are told one by one
 NOT_TOLD = {
-    "", "N/A", "[N/A]", "Not Supported", "[Not Supported]",
-    "Requested functionality has been deprecated",  # what drivers from 570 on say of "GPU Reset Status"
+    "",
+    "N/A",
+    "[N/A]",
+    "Not Supported",
+    "[Not Supported]",
+    "Requested functionality has been deprecated",  # of "GPU Reset Status", from driver 570 on
     "[redacted]",  # in a capture
-}  # fmt: skip
+}
 # What every driver has for --query-gpu → its path in the text of -q.
 FEW = {
-    "pci.bus_id": "", "name": "Product Name", "uuid": "GPU UUID", "driver_version": "Driver Version",
-    "memory.total": "FB Memory Usage/Total", "memory.used": "FB Memory Usage/Used",
-}  # fmt: skip
+    "pci.bus_id": "",
+    "name": "Product Name",
+    "uuid": "GPU UUID",
+    "driver_version": "Driver Version",
+    "memory.total": "FB Memory Usage/Total",
+    "memory.used": "FB Memory Usage/Used",
+}
 _NO_ANSWER = re.compile(r"Error|requires reset|Permission")
 SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
-    "Idle", "Applications Clocks Setting", "SW Power Cap", "HW Slowdown", "HW Thermal Slowdown",
-    "HW Power Brake Slowdown", "Sync Boost", "SW Thermal Slowdown", "Display Clock Setting",
-)  # fmt: skip
+    "Idle",
+    "Applications Clocks Setting",
+    "SW Power Cap",
+    "HW Slowdown",
+    "HW Thermal Slowdown",
+    "HW Power Brake Slowdown",
+    "Sync Boost",
+    "SW Thermal Slowdown",
+    "Display Clock Setting",
+)
 _REASONS = ("Clocks Event Reasons/", "Clocks Throttle Reasons/")  # the name until driver 530
 _POWER = ("GPU Power Readings/GPU Ceiling Power Limit/", "GPU Power Readings/", "Power Readings/")  # from driver 610 on
 _DEPRECATED = "[Deprecated"  # what driver 610 writes behind a value of a name that a later one will not have
@@ -77,11 +92,11 @@ class _Answers:
 
     def not_understood(self, path: str, why: str = "is no value") -> None:
         value = self.fields[path]
-        said = " comes twice" if value is None else f": {quote(value)} {why}"
-        self.unread.append(Missing(f"nvidia-smi -q, {self.whose}: {quote(path)}{said}"))
+        problem = " comes twice" if value is None else f": {quote(value)} {why}"
+        self.unread.append(Missing(f"nvidia-smi -q, {self.whose}: {quote(path)}{problem}"))
 
     def text(self, pattern: re.Pattern[str], *paths: str) -> str | None:
-        """Group 1 of `pattern` in the first of `paths` that is there."""
+        """Return group 1 of `pattern` in the first of `paths` that is there."""
         path = next((path for path in paths if path in self.fields), None)
         value = None if path is None else _current(self.fields[path])
         if path is None or value in NOT_TOLD:
@@ -124,31 +139,33 @@ def _current(value: str | None) -> str | None:
 
 
 def query(text: str) -> Gpus | Missing:
-    """`nvidia-smi -q`, or `-q -x`: all GPUs of a host. Where only some answered, or the text was cut, `unread` says
-    so."""
+    """Parse `nvidia-smi -q`, or `-q -x`: all GPUs of a host.
+
+    Where only some answered, or the text was cut, `unread` says so.
+    """
     begin = xml_begins(text)
     if begin is None:
         return _gpus(tree(text), text)
-    found = xml_tree(text, begin)
-    return _gpus(found, text) if found.gpus or not found.messages else Missing(found.messages[0])
+    tree_ = xml_tree(text, begin)
+    return _gpus(tree_, text) if tree_.gpus or not tree_.messages else Missing(tree_.messages[0])
 
 
 def few(text: str) -> Gpus | Missing:
-    """`nvidia-smi --query-gpu=… --format=csv,noheader` of FEW. Of all else nothing is known, which `unread` says."""
-    found = Tree()
+    """Parse `nvidia-smi --query-gpu=… --format=csv,noheader` of FEW. All other values are in `unread`."""
+    tree_ = Tree()
     for line in text.splitlines()[: MOST + 1]:
         cells = [cell.strip() for cell in line.split(",")]
         bus = bus_of(cells[0])
         if bus and len(cells) == len(FEW):
             fields: dict[str, str | None] = dict(list(zip(FEW.values(), cells, strict=True))[1:])
-            found.host.fields["Driver Version"] = fields.pop("Driver Version")
-            found.gpus.append((bus, Block(fields)))
+            tree_.host.fields["Driver Version"] = fields.pop("Driver Version")
+            tree_.gpus.append((bus, Block(fields)))
         elif line.strip():
-            found.messages.append(known(line) or f"nvidia-smi --query-gpu: {quote(line)} is not understood")
-    if not found.gpus:
+            tree_.messages.append(known(line) or f"nvidia-smi --query-gpu: {quote(line)} is not understood")
+    if not tree_.gpus:
         return Missing(trouble(text, "--query-gpu"))
-    found.messages.append(NAMES_ALONE)
-    return _gpus(found, text)
+    tree_.messages.append(NAMES_ALONE)
+    return _gpus(tree_, text)
 
 
 def _gpus(found: Tree, text: str) -> Gpus | Missing:
@@ -183,104 +200,104 @@ def _gpus(found: Tree, text: str) -> Gpus | Missing:
     return Gpus(driver, cuda, attached, tuple(gpus), tuple(unread))
 
 
-def _gpu(bus: str, said: _Answers, processes: Sequence[tuple[str, str]] | None) -> Gpu:
+def _gpu(bus: str, answers: _Answers, processes: Sequence[tuple[str, str]] | None) -> Gpu:
     return Gpu(
         bus=bus,
-        product=said.text(_WORDS, "Product Name"),
-        architecture=said.text(_WORDS, "Product Architecture"),
-        uuid=said.text(_UUID, "GPU UUID"),
-        serial=said.text(_WORDS, "Serial Number"),
-        minor=said.number(_COUNT, "Minor Number"),
-        vbios=said.text(_WORDS, "VBIOS Version"),
-        persistence=said.switch("Persistence Mode"),
-        compute_mode=said.text(_WORDS, "Compute Mode"),
-        mig=said.mode("MIG Mode"),
-        reset_required=said.switch("GPU Reset Status/Reset Required"),
-        drain_and_reset_recommended=said.switch("GPU Reset Status/Drain and Reset Recommended"),
-        recovery_action=said.text(_WORDS, "GPU Recovery Action"),
-        pcie=_pcie(said),
-        performance_state=said.text(_PERFORMANCE, "Performance State"),
-        slowed_by=_slowed_by(said),
-        memory_total=said.number(_MIB, "FB Memory Usage/Total"),
-        memory_used=said.number(_MIB, "FB Memory Usage/Used"),
+        product=answers.text(_WORDS, "Product Name"),
+        architecture=answers.text(_WORDS, "Product Architecture"),
+        uuid=answers.text(_UUID, "GPU UUID"),
+        serial=answers.text(_WORDS, "Serial Number"),
+        minor=answers.number(_COUNT, "Minor Number"),
+        vbios=answers.text(_WORDS, "VBIOS Version"),
+        persistence=answers.switch("Persistence Mode"),
+        compute_mode=answers.text(_WORDS, "Compute Mode"),
+        mig=answers.mode("MIG Mode"),
+        reset_required=answers.switch("GPU Reset Status/Reset Required"),
+        drain_and_reset_recommended=answers.switch("GPU Reset Status/Drain and Reset Recommended"),
+        recovery_action=answers.text(_WORDS, "GPU Recovery Action"),
+        pcie=_pcie(answers),
+        performance_state=answers.text(_PERFORMANCE, "Performance State"),
+        slowed_by=_slowed_by(answers),
+        memory_total=answers.number(_MIB, "FB Memory Usage/Total"),
+        memory_used=answers.number(_MIB, "FB Memory Usage/Used"),
         ecc=Ecc(
-            mode=said.mode("ECC Mode"),
-            volatile=_ecc(said, "ECC Errors/Volatile/"),
-            aggregate=_ecc(said, "ECC Errors/Aggregate/"),
-            sram_threshold_exceeded=said.switch("ECC Errors/Aggregate/SRAM Threshold Exceeded"),
-            channel_repair_pending=said.switch("ECC Errors/Channel Repair Pending"),
-            tpc_repair_pending=said.switch("ECC Errors/TPC Repair Pending"),
+            mode=answers.mode("ECC Mode"),
+            volatile=_ecc(answers, "ECC Errors/Volatile/"),
+            aggregate=_ecc(answers, "ECC Errors/Aggregate/"),
+            sram_threshold_exceeded=answers.switch("ECC Errors/Aggregate/SRAM Threshold Exceeded"),
+            channel_repair_pending=answers.switch("ECC Errors/Channel Repair Pending"),
+            tpc_repair_pending=answers.switch("ECC Errors/TPC Repair Pending"),
         ),
         retired_pages=RetiredPages(
-            said.number(_COUNT, "Retired Pages/Single Bit ECC"),
-            said.number(_COUNT, "Retired Pages/Double Bit ECC"),
-            said.switch("Retired Pages/Pending Page Blacklist", "Retired Pages/Pending"),
+            answers.number(_COUNT, "Retired Pages/Single Bit ECC"),
+            answers.number(_COUNT, "Retired Pages/Double Bit ECC"),
+            answers.switch("Retired Pages/Pending Page Blacklist", "Retired Pages/Pending"),
         ),
         remapped_rows=RemappedRows(
-            said.number(_COUNT, "Remapped Rows/Correctable Error"),
-            said.number(_COUNT, "Remapped Rows/Uncorrectable Error"),
-            said.switch("Remapped Rows/Pending"),
-            said.switch("Remapped Rows/Remapping Failure Occurred"),
+            answers.number(_COUNT, "Remapped Rows/Correctable Error"),
+            answers.number(_COUNT, "Remapped Rows/Uncorrectable Error"),
+            answers.switch("Remapped Rows/Pending"),
+            answers.switch("Remapped Rows/Remapping Failure Occurred"),
         ),
-        temperature=said.number(_CELSIUS, "Temperature/GPU Current Temp"),
-        memory_temperature=said.number(_CELSIUS, "Temperature/Memory Current Temp"),
+        temperature=answers.number(_CELSIUS, "Temperature/GPU Current Temp"),
+        memory_temperature=answers.number(_CELSIUS, "Temperature/Memory Current Temp"),
         power=Power(
-            draw=said.power_draw(),
-            limit=said.watts("Current Power Limit", "Power Limit"),
-            limit_default=said.watts("Default Power Limit"),
-            limit_max=said.watts("Max Power Limit"),
+            draw=answers.power_draw(),
+            limit=answers.watts("Current Power Limit", "Power Limit"),
+            limit_default=answers.watts("Default Power Limit"),
+            limit_max=answers.watts("Max Power Limit"),
         ),
         clocks=Clocks(
-            sm=said.number(_MHZ, "Clocks/SM"),
-            sm_max=said.number(_MHZ, "Max Clocks/SM"),
-            memory=said.number(_MHZ, "Clocks/Memory"),
-            memory_max=said.number(_MHZ, "Max Clocks/Memory"),
+            sm=answers.number(_MHZ, "Clocks/SM"),
+            sm_max=answers.number(_MHZ, "Max Clocks/SM"),
+            memory=answers.number(_MHZ, "Clocks/Memory"),
+            memory_max=answers.number(_MHZ, "Max Clocks/Memory"),
         ),
-        fabric=Fabric(said.text(_WORDS, "Fabric/State"), said.text(_WORDS, "Fabric/Status")),
-        processes=_processes(said, processes),
+        fabric=Fabric(answers.text(_WORDS, "Fabric/State"), answers.text(_WORDS, "Fabric/Status")),
+        processes=_processes(answers, processes),
     )
 
 
-def _pcie(said: _Answers) -> Pcie:
+def _pcie(answers: _Answers) -> Pcie:
     link = "PCI/GPU Link Info/"
     return Pcie(
-        said.number(_COUNT, link + "PCIe Generation/Current"),
-        said.number(_COUNT, link + "PCIe Generation/Max"),
-        said.number(_WIDTH, link + "Link Width/Current"),
-        said.number(_WIDTH, link + "Link Width/Max"),
-        said.number(_COUNT, "PCI/Replays Since Reset"),
+        answers.number(_COUNT, link + "PCIe Generation/Current"),
+        answers.number(_COUNT, link + "PCIe Generation/Max"),
+        answers.number(_WIDTH, link + "Link Width/Current"),
+        answers.number(_WIDTH, link + "Link Width/Max"),
+        answers.number(_COUNT, "PCI/Replays Since Reset"),
     )
 
 
-def _slowed_by(said: _Answers) -> tuple[str, ...] | None:
-    """A reason under a name that is not known is no reason: it is told as not understood."""
-    told = {}
-    for path in [path for path in said.fields if path.startswith(_REASONS)]:
+def _slowed_by(answers: _Answers) -> tuple[str, ...] | None:
+    """Return the active reasons. One of an unknown name is not understood."""
+    active_reasons = {}
+    for path in [path for path in answers.fields if path.startswith(_REASONS)]:
         name = path.rpartition("/")[2]
         if name not in SLOWDOWNS:
-            said.not_understood(path, "is of a reason that is not known")
-        elif (active := said.switch(path)) is not None:
-            told[name] = active
-    return tuple(name for name in SLOWDOWNS if told.get(name)) if told else None
+            answers.not_understood(path, "is of a reason that is not known")
+        elif (active := answers.switch(path)) is not None:
+            active_reasons[name] = active
+    return tuple(name for name in SLOWDOWNS if active_reasons.get(name)) if active_reasons else None
 
 
-def _ecc(said: _Answers, section: str) -> EccCounts:
-    parity = said.number(_COUNT, section + "SRAM Uncorrectable Parity")
-    sec_ded = said.number(_COUNT, section + "SRAM Uncorrectable SEC-DED")
+def _ecc(answers: _Answers, section: str) -> EccCounts:
+    parity = answers.number(_COUNT, section + "SRAM Uncorrectable Parity")
+    sec_ded = answers.number(_COUNT, section + "SRAM Uncorrectable SEC-DED")
     both = None if parity is None or sec_ded is None else parity + sec_ded
     return EccCounts(
-        sram_corrected=said.number(_COUNT, section + "SRAM Correctable"),
-        sram_uncorrected=both if both is not None else said.number(_COUNT, section + "SRAM Uncorrectable"),
-        dram_corrected=said.number(_COUNT, section + "DRAM Correctable"),
-        dram_uncorrected=said.number(_COUNT, section + "DRAM Uncorrectable"),
-        single_bit=said.number(_COUNT, section + "Single Bit/Total"),
-        double_bit=said.number(_COUNT, section + "Double Bit/Total"),
+        sram_corrected=answers.number(_COUNT, section + "SRAM Correctable"),
+        sram_uncorrected=both if both is not None else answers.number(_COUNT, section + "SRAM Uncorrectable"),
+        dram_corrected=answers.number(_COUNT, section + "DRAM Correctable"),
+        dram_uncorrected=answers.number(_COUNT, section + "DRAM Uncorrectable"),
+        single_bit=answers.number(_COUNT, section + "Single Bit/Total"),
+        double_bit=answers.number(_COUNT, section + "Double Bit/Total"),
     )
 
 
-def _processes(said: _Answers, lines: Sequence[tuple[str, str]] | None) -> tuple[GpuProcess, ...] | None:
-    """Each begins with its id. One whose id cannot be read makes all of them unknown."""
-    if lines is None and said.fields.get("Processes") != "None":
+def _processes(answers: _Answers, lines: Sequence[tuple[str, str]] | None) -> tuple[GpuProcess, ...] | None:
+    """Return the processes, each of which begins with its id. An id that cannot be read makes all of them unknown."""
+    if lines is None and answers.fields.get("Processes") != "None":
         return None
     started: list[dict[str, str]] = []
     for key, value in lines or ():
@@ -288,18 +305,20 @@ def _processes(said: _Answers, lines: Sequence[tuple[str, str]] | None) -> tuple
             started.append({})
         if started:
             started[-1].setdefault(key, value)
-    found = []
+    processes_ = []
     for process in started:
         if not _COUNT.fullmatch(process["Process ID"]):
-            said.unread.append(
-                Missing(f"nvidia-smi -q, {said.whose}: process {quote(process['Process ID'])} is no number")
+            answers.unread.append(
+                Missing(f"nvidia-smi -q, {answers.whose}: process {quote(process['Process ID'])} is no number")
             )
             return None
         memory = _MIB.fullmatch(process.get("Used GPU Memory", ""))
-        found.append(
+        processes_.append(
             GpuProcess(
-                int(process["Process ID"]), process.get("Type", "")[:10], process.get("Name", "")[:200],
+                int(process["Process ID"]),
+                process.get("Type", "")[:10],
+                process.get("Name", "")[:200],
                 int(memory.group(1)) if memory else None,
             )
-        )  # fmt: skip
-    return tuple(found)
+        )
+    return tuple(processes_)

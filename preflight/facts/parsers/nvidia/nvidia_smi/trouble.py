@@ -1,4 +1,4 @@
-"""What nvidia-smi says instead of an answer, and what that means: "nvidia-smi said '…': what it means; what to do"."""
+"""Error messages of nvidia-smi and their meaning: "nvidia-smi said '…': meaning; remedy"."""
 
 import re
 
@@ -68,12 +68,12 @@ _LACKS = re.compile(
 
 
 def lacks(text: str) -> bool:
-    """Whether it says that there is nothing to tell: no NVLink, none that is up, MIG mode, no such option."""
+    """Return whether the GPU or the tool has no answer: no NVLink, none that is up, MIG mode, no such option."""
     return bool(_LACKS.search(text))
 
 
 def known(text: str) -> str:
-    """What the first known message in `text` means, quoted; nothing where it has none."""
+    """Return the first known message in `text`, quoted, with its meaning; empty where it has none."""
     for pattern, meaning in _KNOWN:
         if match := pattern.search(text):
             start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
@@ -82,7 +82,7 @@ def known(text: str) -> str:
 
 
 def trouble(text: str, question: str = "") -> str:
-    """Why `text` is no answer. `question` as in `nvidia-smi topo -m`: told where the text is not a known one."""
+    """Return why `text` is no answer. `question`: as in `nvidia-smi topo -m`, for a text that is not known."""
     start = text[:100_000]
     if message := known(start):
         return message

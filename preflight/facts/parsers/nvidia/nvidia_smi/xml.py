@@ -18,28 +18,43 @@ _DEEPEST = 20  # elements in each other; the deepest of nvidia-smi is 6
 _LONGEST_VALUE = 4096  # characters; of a process's command line
 _PROCESS = {"pid": "Process ID", "type": "Type", "process_name": "Name", "used_memory": "Used GPU Memory"}
 _HOST = {
-    "driver_version": "Driver Version", "cuda_version": "CUDA Version", "attached_gpus": "Attached GPUs",
-    "kmd_version": "KMD Version", "cuda_umd_version": "CUDA UMD Version",
-}  # fmt: skip
+    "driver_version": "Driver Version",
+    "cuda_version": "CUDA Version",
+    "attached_gpus": "Attached GPUs",
+    "kmd_version": "KMD Version",
+    "cuda_umd_version": "CUDA UMD Version",
+}
 _REASONS = {
-    "gpu_idle": "Idle", "applications_clocks_setting": "Applications Clocks Setting", "sw_power_cap": "SW Power Cap",
-    "hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
-    "hw_power_brake_slowdown": "HW Power Brake Slowdown", "sync_boost": "Sync Boost",
-    "sw_thermal_slowdown": "SW Thermal Slowdown", "display_clocks_setting": "Display Clock Setting",
-}  # fmt: skip
+    "gpu_idle": "Idle",
+    "applications_clocks_setting": "Applications Clocks Setting",
+    "sw_power_cap": "SW Power Cap",
+    "hw_slowdown": "HW Slowdown",
+    "hw_thermal_slowdown": "HW Thermal Slowdown",
+    "hw_power_brake_slowdown": "HW Power Brake Slowdown",
+    "sync_boost": "Sync Boost",
+    "sw_thermal_slowdown": "SW Thermal Slowdown",
+    "display_clocks_setting": "Display Clock Setting",
+}
 _POWER = {
-    "power_draw": "Power Draw", "average_power_draw": "Average Power Draw",
-    "instant_power_draw": "Instantaneous Power Draw", "power_limit": "Power Limit",
-    "current_power_limit": "Current Power Limit", "default_power_limit": "Default Power Limit",
+    "power_draw": "Power Draw",
+    "average_power_draw": "Average Power Draw",
+    "instant_power_draw": "Instantaneous Power Draw",
+    "power_limit": "Power Limit",
+    "current_power_limit": "Current Power Limit",
+    "default_power_limit": "Default Power Limit",
     "max_power_limit": "Max Power Limit",
-}  # fmt: skip
+}
 _COUNTS = {
-    "sram_correctable": "SRAM Correctable", "sram_uncorrectable": "SRAM Uncorrectable",
-    "sram_uncorrectable_parity": "SRAM Uncorrectable Parity", "sram_uncorrectable_secded": "SRAM Uncorrectable SEC-DED",
-    "dram_correctable": "DRAM Correctable", "dram_uncorrectable": "DRAM Uncorrectable",
-    "single_bit/total": "Single Bit/Total", "double_bit/total": "Double Bit/Total",
+    "sram_correctable": "SRAM Correctable",
+    "sram_uncorrectable": "SRAM Uncorrectable",
+    "sram_uncorrectable_parity": "SRAM Uncorrectable Parity",
+    "sram_uncorrectable_secded": "SRAM Uncorrectable SEC-DED",
+    "dram_correctable": "DRAM Correctable",
+    "dram_uncorrectable": "DRAM Uncorrectable",
+    "single_bit/total": "Single Bit/Total",
+    "double_bit/total": "Double Bit/Total",
     "sram_threshold_exceeded": "SRAM Threshold Exceeded",
-}  # fmt: skip
+}
 # What is read of a GPU: the path of an element below <gpu> → its path in the text.
 _GPU = {
     "product_name": "Product Name",
@@ -83,13 +98,22 @@ _GPU = {
     "max_clocks/mem_clock": "Max Clocks/Memory",
     "fabric/state": "Fabric/State",
     "fabric/status": "Fabric/Status",
-    **{f"ecc_errors/{xml}/{tag}": f"ECC Errors/{text}/{name}" for tag, name in _COUNTS.items()
-       for xml, text in (("volatile", "Volatile"), ("aggregate", "Aggregate"))},
-    **{f"{xml}/{tag}": f"{text}/{name}" for tag, name in _POWER.items()
-       for xml, text in (("gpu_power_readings", "GPU Power Readings"), ("power_readings", "Power Readings"))},
-    **{f"clocks_{kind}_reasons/clocks_{kind}_reason_{tag}": f"Clocks {kind.title()} Reasons/{name}"
-       for tag, name in _REASONS.items() for kind in ("event", "throttle")},
-}  # fmt: skip
+    **{
+        f"ecc_errors/{xml}/{tag}": f"ECC Errors/{text}/{name}"
+        for tag, name in _COUNTS.items()
+        for xml, text in (("volatile", "Volatile"), ("aggregate", "Aggregate"))
+    },
+    **{
+        f"{xml}/{tag}": f"{text}/{name}"
+        for tag, name in _POWER.items()
+        for xml, text in (("gpu_power_readings", "GPU Power Readings"), ("power_readings", "Power Readings"))
+    },
+    **{
+        f"clocks_{kind}_reasons/clocks_{kind}_reason_{tag}": f"Clocks {kind.title()} Reasons/{name}"
+        for tag, name in _REASONS.items()
+        for kind in ("event", "throttle")
+    },
+}
 # Driver 610 has a section for limits. What its XML calls that is not known: any name with "ceiling" in it is taken.
 _CEILING = re.compile(r"gpu_power_readings/\w{0,40}ceiling\w{0,40}/(\w{1,60})", re.ASCII)
 _SLOWED = ("clocks_event_reasons/", "clocks_throttle_reasons/")
@@ -101,17 +125,17 @@ _OTHER_FORM = re.compile(r"^(?:GPU [0-9A-Fa-f]{4,8}:|=+NVSMI LOG=)", re.MULTILIN
 
 
 def xml_begins(text: str) -> int | None:
-    """Where the XML begins; None: there is none."""
-    found = _BEGINS.search(text[:LONGEST])
-    return found.end() if found and not _OTHER_FORM.search(text[: found.start()]) else None
+    """Return where the XML begins; None: there is none."""
+    match = _BEGINS.search(text[:LONGEST])
+    return match.end() if match and not _OTHER_FORM.search(text[: match.start()]) else None
 
 
 class _RefusedError(Exception):
-    """A sentence's end that says what nvidia-smi does not print."""
+    """The end of a sentence on what nvidia-smi does not print."""
 
 
 class _Reader:
-    """Takes what expat finds, element by element. Nothing of an element is told before its end."""
+    """Handlers for expat, element by element. An element is added at its end."""
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -188,8 +212,11 @@ def _put(block: Block, path: str, value: str) -> None:
 
 
 def xml_tree(text: str, begin: int) -> Tree:
-    """Every element that ends, from `begin` on. Entities, which could make much of little text, are refused with all
-    that declares any. A host's answer: it is read by expat alone, which opens no file and no connection."""
+    """Parse every complete element from `begin` on.
+
+    Declarations of entities, which can expand to any size, are refused. expat alone reads the host's answer: it opens
+    no file and no connection.
+    """
     reader, parser = _Reader(), expat.ParserCreate("utf-8")
     parser.buffer_text = True
     parser.StartElementHandler = reader.start

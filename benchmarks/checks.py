@@ -16,10 +16,10 @@ from unittest.mock import patch
 from benchmarks.measure import machine
 from preflight.checks.engine.registry import Check, all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts.found import Found
-from preflight.facts.job import Job, SeenFile
-from preflight.facts.naming import Naming
-from preflight.facts.nic import Neighbour, Nic
+from preflight.facts.reading import Found
+from preflight.facts.sections.job import Job, SeenFile
+from preflight.facts.sections.naming import Naming
+from preflight.facts.sections.nic import Neighbour, Nic
 from preflight.facts.types import Clock, ClusterFacts, HostFacts, Names, Sysctl, Unreachable
 from preflight.model.cluster import Cluster, Device, Host
 from preflight.model.finding import Finding

@@ -11,9 +11,9 @@ import time
 from dataclasses import replace
 
 from benchmarks.checks import scene
-from preflight.facts import document
-from preflight.facts.differences import compared
-from preflight.facts.shared import cleaner, shared
+from preflight.facts.documents import facts_document as document
+from preflight.facts.documents.differences import compared
+from preflight.facts.documents.shareable import cleaner, shared
 from preflight.facts.types import ClusterFacts, HostFacts, Versions
 from preflight.history.documents import compress
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from benchmarks.measure import machine
 from preflight.attribution.lost_pings import causes
-from preflight.facts.ping_plan import PingPlan, Wanted, plan_pings
+from preflight.facts.pings.plan import PingPlan, Wanted, plan_pings
 from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Host, Product
 

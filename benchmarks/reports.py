@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.checks import DEVICES, NETWORK, scene
 from benchmarks.measure import PREFLIGHT, machine
-from preflight.facts.document import dump
+from preflight.facts.documents.facts_document import dump
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Unreachable
 from preflight.inventory.dump import dump as inventory_text
 from preflight.model.cluster import Cluster

@@ -23,9 +23,9 @@ from preflight.model.cluster import Cluster
 from preflight.report.text import printable
 
 if TYPE_CHECKING:
-    from preflight.facts.formats import Unknown
-    from preflight.facts.seen import Seen
+    from preflight.facts.round_trip import Seen
     from preflight.facts.types import Unreachable
+    from preflight.facts.unknown_formats import Unknown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def _place(out: Path, taken: datetime) -> Path:
 
 def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
     """A hosts.toml that the capture can be judged by."""
-    from preflight.facts.capture import clean
+    from preflight.facts.documents.capture import clean
     from preflight.inventory import explicit_document
 
     if not (args.local or args.anonymous):
@@ -57,7 +57,7 @@ def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
 
 def inventory_to_give(path: Path) -> dict[str, Any]:
     """An inventory without the way to the hosts, without secrets and comments. Raises InventoryError."""
-    from preflight.facts.capture import clean
+    from preflight.facts.documents.capture import clean
     from preflight.inventory import load, tables
 
     load(path)  # so that the tables are as they have to be
@@ -77,12 +77,12 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.facts.anonymous import Pseudonyms
-    from preflight.facts.capture import Capture, documents, dump
-    from preflight.facts.formats import unknown
-    from preflight.facts.identities import known
-    from preflight.facts.seen import Seen
+    from preflight.facts.documents.capture import Capture, documents, dump
+    from preflight.facts.redaction.identities import known
+    from preflight.facts.redaction.pseudonyms import Pseudonyms
+    from preflight.facts.round_trip import Seen
     from preflight.facts.types import Missing
+    from preflight.facts.unknown_formats import unknown
     from preflight.inventory import dump as dump_inventory
 
     taken = datetime.now(UTC)
@@ -115,9 +115,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
     """Raises PreflightError where pseudonyms took a word from the answers or the inventory that it is read by."""
-    from preflight.facts.capture import load, read
-    from preflight.facts.formats import unknown
-    from preflight.facts.seen import Seen
+    from preflight.facts.documents.capture import load, read
+    from preflight.facts.round_trip import Seen
+    from preflight.facts.unknown_formats import unknown
     from preflight.inventory import parse
     from preflight.model.errors import PreflightError, UsageError
 

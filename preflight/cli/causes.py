@@ -9,9 +9,9 @@ from preflight.checks.engine.waivers import apply_waivers
 from preflight.cli.background import FOR_EVER, in_background, result_by
 from preflight.cli.common import Session
 from preflight.facts.collect import POOL
-from preflight.facts.found import Found
-from preflight.facts.nic import Nic, NicDevice
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.reading import Found
+from preflight.facts.sections.nic import Nic, NicDevice
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
@@ -63,8 +63,8 @@ def _look(
     from preflight.checks.engine.registry import ROUNDS, all_checks
     from preflight.checks.engine.run import run_checks
     from preflight.facts.collect import collect
-    from preflight.facts.ping_plan import plan_pings
-    from preflight.facts.pings import ping
+    from preflight.facts.pings.plan import plan_pings
+    from preflight.facts.pings.run import ping
 
     facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
     facts = counted_since(facts, before)

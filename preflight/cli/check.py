@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ping_size(text: str) -> int:
-    from preflight.facts.ping_plan import LARGEST
+    from preflight.facts.pings.plan import LARGEST
 
     if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST}")
@@ -281,9 +281,9 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.cli.link_counts import after_tests
     from preflight.facts.collect import collect
     from preflight.facts.link_counts import LinkCounts, sentence
-    from preflight.facts.ping_plan import Wanted, plan_pings, planned_devices, refuse_too_many
-    from preflight.facts.pings import foretold, ping
-    from preflight.facts.rails import leaves
+    from preflight.facts.pings.device_ports import leaves
+    from preflight.facts.pings.plan import Wanted, plan_pings, planned_devices, refuse_too_many
+    from preflight.facts.pings.run import foretold, ping
     from preflight.probe.hooks import Hooks
     from preflight.probe.line_rate import ports as port_speeds
     from preflight.probe.line_rate import with_line_rates

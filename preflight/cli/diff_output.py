@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.cli.baseline_output import alike, what, who
 from preflight.cli.history_document import figure_row
-from preflight.facts.differences import Difference, Place, cut
+from preflight.facts.documents.differences import Difference, Place, cut
 from preflight.inventory import fold
 from preflight.model.figures import Comparison, shown_GBps
 from preflight.model.outcome import Outcome

@@ -11,9 +11,10 @@ import msgspec
 from preflight.cli import bundle_file
 from preflight.cli.common import DEFAULT_INVENTORY
 from preflight.cli.named_run import LAST, PASSED, checking_run
-from preflight.facts import capture, document, refused_document
-from preflight.facts.redact import REDACTED
-from preflight.facts.refused_document import KINDS, refusal, schema_of
+from preflight.facts.documents import capture, refused_document
+from preflight.facts.documents import facts_document as document
+from preflight.facts.documents.refused_document import KINDS, refusal, schema_of
+from preflight.facts.redaction.redact import REDACTED
 from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
 from preflight.history.documents import FACTS, REPORT, kept
 from preflight.history.runs import CheckRun

@@ -68,7 +68,7 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
     """The facts of the hosts, and what they were read from: host → the collector's section → its JSON."""
     from preflight.facts.collect import look
-    from preflight.facts.seen import Seen
+    from preflight.facts.round_trip import Seen
 
     with this_machine() if args.local else session(args) as s:
         seen = look(
@@ -86,7 +86,7 @@ def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, b
 
 def run(args: argparse.Namespace) -> int:
     from preflight.cli.saved import load_saved
-    from preflight.facts.document import dump
+    from preflight.facts.documents.facts_document import dump
 
     if args.source and (args.local or args.basic or args.raw):
         raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")

@@ -50,7 +50,7 @@ def errors_in(value: Any) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.facts.parsers import PARSERS
+    from preflight.facts.parsers.registry import PARSERS
 
     if args.list:
         width = max(map(len, PARSERS)) + 1

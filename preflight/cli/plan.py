@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from preflight.cli.configure import dry_exit
     from preflight.cli.configure_output import say, show_plan
     from preflight.cli.planning import NOBODY, doable, judge, nothing, only_look
-    from preflight.facts.document import load_file
+    from preflight.facts.documents.facts_document import load_file
     from preflight.provision.document import SavedPlan, dump
     from preflight.report.build import utc
 

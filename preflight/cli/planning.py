@@ -140,7 +140,7 @@ class Safe(NamedTuple):
 
 def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> Safe:
     """The plan without what disturbs. Raises PreflightError where a new address answers already."""
-    from preflight.facts.pings import ping
+    from preflight.facts.pings.run import ping
     from preflight.provision.hold import held_back
     from preflight.provision.precheck import not_asked, questions, taken
 

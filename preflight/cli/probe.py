@@ -155,7 +155,7 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
     )
     from preflight.cli.link_counts import after_tests, before_tests
     from preflight.facts.link_counts import LinkCounts, sentence
-    from preflight.facts.rails import leaves
+    from preflight.facts.pings.device_ports import leaves
     from preflight.model.rehearsal import Rehearsal
     from preflight.probe.hccl_test import nobody_has_torch
     from preflight.probe.hooks import Hooks

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from preflight.cli.common import Session
 from preflight.cli.probed import Probed, finish_probe, judged
-from preflight.facts.refused_document import json_error
+from preflight.facts.documents.refused_document import json_error
 from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, verdicts
 from preflight.model.errors import NotSeenError, UsageError
 

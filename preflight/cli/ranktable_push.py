@@ -115,7 +115,7 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
     """Host → (what stands at the path, its sha256); or ("", why that is not known). On the host itself, wherever jobs
     run."""
     from preflight.facts.collect import collect
-    from preflight.facts.job import Job
+    from preflight.facts.sections.job import Job
     from preflight.facts.types import Missing, Unreachable
     from preflight.model.cluster import JobInputs
 

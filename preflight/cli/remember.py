@@ -51,7 +51,7 @@ def remembered(
 
 
 def _documents(report: Report, exit_code: int, facts: "ClusterFacts | None") -> dict[str, bytes]:
-    from preflight.facts.document import compact
+    from preflight.facts.documents.facts_document import compact
     from preflight.report.document import document
 
     found = {REPORT: document(report, exit_code).encode()}

@@ -29,8 +29,9 @@ def load_saved(args: argparse.Namespace) -> Saved:
     """What `args.source` holds. A capture or a support bundle is judged by the inventory that it holds, unless
     --inventory names another.
     Raises UsageError and InventoryError."""
-    from preflight.facts import capture, document
-    from preflight.facts.seen import Seen
+    from preflight.facts.documents import capture
+    from preflight.facts.documents import facts_document as document
+    from preflight.facts.round_trip import Seen
     from preflight.inventory import limit, load, parse
 
     if bundle_file.is_bundle(args.source):
@@ -53,7 +54,7 @@ def load_saved(args: argparse.Namespace) -> Saved:
 
 
 def _of_bundle(args: argparse.Namespace) -> Saved:
-    from preflight.facts import document
+    from preflight.facts.documents import facts_document as document
     from preflight.inventory import limit, load, parse
 
     members = bundle_file.read(args.source)

@@ -37,9 +37,9 @@ from preflight.cli.named_run import HELP, LAST, checking_run
 from preflight.cli.wrapped import wrapped
 from preflight.diagnose.line import clean as without_escapes
 from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, packed, sources
-from preflight.facts import document
-from preflight.facts.capture import clean
-from preflight.facts.shared import cleaner, shared
+from preflight.facts.documents import facts_document as document
+from preflight.facts.documents.capture import clean
+from preflight.facts.documents.shareable import cleaner, shared
 from preflight.history import documents
 from preflight.history.runs import CheckRun, check_runs
 from preflight.history.store import HistoryError

@@ -5,7 +5,7 @@ import re
 from preflight.diagnose.errors import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
 from preflight.diagnose.line import clean
 from preflight.diagnose.types import Role, Sign, Weight
-from preflight.facts.last_words import meaning
+from preflight.facts.error_catalogue import meaning
 
 # In the order in which they are tried. torch passes on errors of NCCL, CUDA and HCCL, so its lines may be any of them.
 _OF_CANN = (*hccl.SIGNS, *cann.SIGNS)

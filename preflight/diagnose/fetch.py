@@ -13,9 +13,9 @@ import msgspec
 
 from preflight.diagnose.fetched import KERNEL, Came, Fetched, File, Kept, take
 from preflight.diagnose.reading import NO_LOGS, Unread
-from preflight.facts import framed
+from preflight.facts import answer_frame as framed
 from preflight.facts.decode import decode
-from preflight.facts.refused_document import json_error
+from preflight.facts.documents.refused_document import json_error
 from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport import fan_out
 from preflight.transport.bootstrap import host_argv

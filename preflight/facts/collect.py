@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts import answer, arrivals, job, naming, neighbours, shells
-from preflight.facts.hccn_tool import DEEP_READERS, READERS
-from preflight.facts.npu_answer import CHIP_QUERIES
-from preflight.facts.seen import Answered, Seen, read, targets, with_arrivals
+from preflight.facts import connections
+from preflight.facts.answers.host import Sections
+from preflight.facts.answers.host import sections as answer_sections
+from preflight.facts.answers.npu import CHIP_QUERIES
+from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS, READERS
+from preflight.facts.round_trip import Answered, Seen, read, targets, with_arrivals
+from preflight.facts.sections import job, naming, neighbours, shells
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.ports import PortSet
@@ -45,7 +48,7 @@ WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on to
 
 @dataclass(frozen=True)
 class Request:
-    """What the collector is asked in one round trip (see there). `deadlines`: section → seconds."""
+    """A request to the collector in one round trip. `deadlines`: section → seconds."""
 
     source: str
     deadlines: dict[str, float]
@@ -53,47 +56,59 @@ class Request:
 
     @property
     def timeout(self) -> float:
-        """Seconds for the whole round trip."""
+        """Return the seconds for the whole round trip."""
         return max(self.deadlines.values()) + WAY_SECONDS
 
-    def ask(self, transport: Transport, host: Host) -> answer.Sections | Missing:
-        """One round trip. Raises TransportError."""
+    def ask(self, transport: Transport, host: Host) -> Sections | Missing:
+        """Return the answer of one round trip. Raises TransportError."""
         marker = "preflight-" + secrets.token_hex(8)
         payload = json.dumps({"marker": marker, "deadlines": self.deadlines, **self.words}).encode()
         program = Program(self.source, payload)
-        return answer.sections(transport.run(host, program, timeout=self.timeout), marker)
+        return answer_sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
 def _facts_request(
     cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
 ) -> Request:
-    """What every host is asked; its own device ids, names and partners come on top."""
-    probe, product = cluster.probe, cluster.product
-    view = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
-    useful = (name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED)
-    queries = [name for name in useful if not readings or name in readings]
-    deeper = [name for name in DEEP_READERS if name not in READERS and (not readings or name in readings)]
+    """Return the request to every host; its own device ids, names and partners come on top."""
+    product = cluster.product
     words: dict[str, object] = {
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],
         "hosts_file": cluster.setup.hosts_file,
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
-        "readings": [[name, "status" if name == "cfg" else "-g"] for name in queries],
-        "deep_readings": deeper if deep else [],
+        "readings": [[name, "status" if name == "cfg" else "-g"] for name in _queries(cluster, readings)],
+        "deep_readings": _deep_queries(readings) if deep else [],
         "chip_queries": [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3],
-        "shells": {"user": probe.user, "prefixes": shells.PREFIXES, "programs": shells.PROGRAMS},
-        "job": {
-            "source": view.source,
-            "python": view.python,
-            "argv": host_argv(view, sudo=False),  # the collector is root already where the host asks for sudo
-            "elsewhere": bool(view.setup or view.wrapper or view.user),
-            "wanted": {"npu": product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
-        },
+        "shells": {"user": cluster.probe.user, "prefixes": shells.PREFIXES, "programs": shells.PROGRAMS},
+        "job": _job_request(cluster, deep=deep),
     }
     deadlines = _deadlines(cluster, deep=deep)
     if sections:
         deadlines = {name: (deadlines | EXTRAS)[name] for name in sections}
     return Request(source("collect"), deadlines, words)
+
+
+def _queries(cluster: Cluster, readings: Sequence[str]) -> list[str]:
+    """Return the queries of hccn_tool. lldp has an answer behind a switch alone."""
+    queries = [name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
+    return [name for name in queries if name in readings] if readings else queries
+
+
+def _deep_queries(readings: Sequence[str]) -> list[str]:
+    return [name for name in DEEP_READERS if name not in READERS and (not readings or name in readings)]
+
+
+def _job_request(cluster: Cluster, *, deep: bool) -> dict[str, object]:
+    probe = cluster.probe
+    view = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
+    return {
+        "source": view.source,
+        "python": view.python,
+        "argv": host_argv(view, sudo=False),  # the collector is root already where the host asks for sudo
+        "elsewhere": bool(view.setup or view.wrapper or view.user),
+        "wanted": {"npu": cluster.product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
+    }
 
 
 def _deadlines(cluster: Cluster, *, deep: bool) -> dict[str, float]:
@@ -105,7 +120,7 @@ def _deadlines(cluster: Cluster, *, deep: bool) -> dict[str, float]:
 
 
 def all_sections(cluster: Cluster) -> tuple[str, ...]:
-    """Everything that the collector can look at, also what is not read."""
+    """Return every section of the collector, also those that are only kept."""
     return (*_deadlines(cluster, deep=True), *(EXTRAS if cluster.product.is_npu else {}))
 
 
@@ -145,47 +160,50 @@ def look(
     deep: bool = False,
     heard: Callable[[str, HostFacts], None] | None = None,
 ) -> dict[str, Seen | Unreachable]:
-    """Look at every host in one round trip: its facts together with what they were read from.
+    """Collect from every host in one round trip: its facts, and the answer that they were read from.
 
     `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
-    are wanted (what comes of the others is `Missing`); `readings`: of hccn_tool's, the same; `deep`: also what is not
-    of the basic set; `heard` is told a host's facts when they come, before what others saw of it. Where sudo refuses,
-    the host is looked at without root, and its `os` says why. Raises nothing that a host could cause.
+    are wanted (the others are `Missing`); `readings`: of hccn_tool, the same; `deep`: more than the basic set.
+    `heard` gets a host's facts when they come, before the connections that other hosts report. Where sudo refuses, the
+    host is asked without root, and its `os` has the reason. Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections, readings, deep=deep)
-    connects = {"ports": arrivals.ports(ports), "ephemeral": cluster.listens_anywhere}
-    others = targets(cluster, hosts)
+    connects = {"ports": connections.ports(ports), "ephemeral": cluster.listens_anywhere}
+    partners = targets(cluster, hosts)
     tries_ssh = "neighbours" in request.deadlines
 
-    def one(host: Host) -> Seen:
+    def collect_host(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
-        called = [host.name, host.address]
         ring = neighbours.targets(hosts, host.name) if tries_ssh else []
         own = {
-            "devices": devices, "called": called, "connects": {**connects, "targets": others[host.name]},
+            "devices": devices,
+            "called": [host.name, host.address],
+            "connects": {**connects, "targets": partners[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
             "naming": naming.wanted(cluster.hosts, host.name),
-        }  # fmt: skip
-        asked = replace(request, words={**request.words, **own})
+        }
+        host_request = replace(request, words={**request.words, **own})
 
-        def seen(host: Host, refused: Unreachable | None) -> Seen:
+        def ask(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()
-            raw = asked.ask(transport, host)
-            found = read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
+            raw = host_request.ask(transport, host)
+            result = read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
             if heard:
-                heard(host.name, found.facts)
-            return found
+                heard(host.name, result.facts)
+            return result
 
         try:
-            return seen(host, None)
+            return ask(host, None)
         except TransportError as error:
             if error.kind is not ErrorKind.SUDO:
                 raise
-            return seen(_without_sudo(host), _unreachable(error))
+            return ask(_without_sudo(host), _unreachable(error))
 
-    seen = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
-    known = with_arrivals(seen, others) if "connects" in request.deadlines else seen
-    return {name: _unreachable(it) if isinstance(it, TransportError) else it for name, it in known.items()}
+    results = fan_out(hosts, collect_host, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
+    results = with_arrivals(results, partners) if "connects" in request.deadlines else results
+    return {
+        name: _unreachable(result) if isinstance(result, TransportError) else result for name, result in results.items()
+    }
 
 
 def collect(
@@ -201,16 +219,26 @@ def collect(
     deep: bool = False,
     heard: Callable[[str, HostFacts], None] | None = None,
 ) -> ClusterFacts:
-    """The facts of `hosts`, in their order; see `look`."""
-    seen = look(
-        cluster, hosts, transport, progress=progress, ports=ports, pool=pool, sections=sections, readings=readings,
-        deep=deep, heard=heard,
-    )  # fmt: skip
-    return ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
+    """Return the facts of `hosts`, in their order; see `look`."""
+    results = look(
+        cluster,
+        hosts,
+        transport,
+        progress=progress,
+        ports=ports,
+        pool=pool,
+        sections=sections,
+        readings=readings,
+        deep=deep,
+        heard=heard,
+    )
+    return ClusterFacts(
+        {name: result.facts if isinstance(result, Seen) else result for name, result in results.items()}
+    )
 
 
 def as_seen(host: Host, facts: ClusterFacts) -> Host:
-    """How a later round asks the host: without sudo where it has refused already."""
-    found = facts.hosts[host.name]
-    refused = isinstance(found, HostFacts) and isinstance(found.os, Os) and found.os.refused
+    """Return the host as a later round asks it: without sudo where it has refused already."""
+    contact = facts.hosts[host.name]
+    refused = isinstance(contact, HostFacts) and isinstance(contact.os, Os) and contact.os.refused
     return _without_sudo(host) if refused else host

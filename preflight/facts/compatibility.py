@@ -8,7 +8,7 @@ not in the table, such as one that came out after it, is no finding: nothing is 
 import re
 from dataclasses import dataclass
 
-from preflight.facts.packages import Package, Ranges
+from preflight.facts.parsers.ascend.packages import Package, Ranges
 
 # CANN → the torch_npu releases made for it. torch_npu's number begins with torch's.
 TORCH_NPU = {
@@ -93,16 +93,16 @@ def fitting(installed: Stack) -> Stack | None:
     Of three releases the two that fit together stay. Where no two do, CANN stays: with it would go the driver.
     """
     torch, build, cann = installed.torch or release(installed.torch_npu), installed.torch_npu, installed.cann
-    known, made_for, pair = known_cann(cann), cann_of(build), release(torch) == release(build)
-    if not known or (pair and not made_for):
+    name, made_for, pair = known_cann(cann), cann_of(build), release(torch) == release(build)
+    if not name or (pair and not made_for):
         return None
     if made_for and not cann_fits_torch_npu(build, cann):
         return Stack(torch if pair else release(build), build, cann)
-    if other := torch_npu_for(torch, cann):
-        return Stack(torch, other, cann)
+    if nearest := torch_npu_for(torch, cann):
+        return Stack(torch, nearest, cann)
     if pair:
         return Stack(torch, build, made_for)
-    newest = TORCH_NPU[known][0]
+    newest = TORCH_NPU[name][0]
     return Stack(release(newest), newest, cann)
 
 
@@ -113,12 +113,12 @@ def builds_of(torch: str) -> dict[str, str]:
 
 
 def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
-    known, made_for = known_cann(cann or ""), cann_of(torch_npu or "")
-    if not known or not made_for or known == made_for or (known in CLOSE_CANN and made_for in _CLOSE_BUILDS):
+    name, made_for = known_cann(cann or ""), cann_of(torch_npu or "")
+    if not name or not made_for or name == made_for or (name in CLOSE_CANN and made_for in _CLOSE_BUILDS):
         return ""
     return (
         f"torch_npu {torch_npu} is made for CANN {made_for}, not for {cann}; for that it is "
-        f"{' or '.join(TORCH_NPU[known])}"
+        f"{' or '.join(TORCH_NPU[name])}"
     )
 
 
@@ -184,7 +184,7 @@ def firmware_fits(driver: Package, firmware: str) -> bool | None:
     wanted = numbers(firmware)
     if not driver.takes_firmware or not wanted:
         return None
-    return any(numbers(one[0]) <= wanted <= numbers(one[-1]) for one in driver.takes_firmware)
+    return any(numbers(bounds[0]) <= wanted <= numbers(bounds[-1]) for bounds in driver.takes_firmware)
 
 
 def driver_fits(firmware: Package, driver: Package) -> bool | None:
@@ -192,7 +192,7 @@ def driver_fits(firmware: Package, driver: Package) -> bool | None:
     and leaves out patches of them; so False only where it names no release of that year and number at all."""
     if firmware.release and firmware.release == driver.release:
         return True
-    named = [one[0].lower() for one in firmware.takes_driver]
+    named = [bounds[0].lower() for bounds in firmware.takes_driver]
     version = driver.version.lower()
     if any(version == name or version.startswith(name + ".") for name in named):
         return True
@@ -223,4 +223,4 @@ def _inner(version: str) -> tuple[int, ...]:
 
 def _named(inner: str, ranges: Ranges) -> bool:
     wanted = _inner(inner)
-    return bool(wanted) and any(_inner(one[0]) <= wanted <= _inner(one[-1]) for one in ranges)
+    return bool(wanted) and any(_inner(bounds[0]) <= wanted <= _inner(bounds[-1]) for bounds in ranges)

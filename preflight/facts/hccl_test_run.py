@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from preflight.facts.hccl_test import HcclTest
+from preflight.facts.parsers.ascend.hccl_test import HcclTest
 from preflight.facts.types import Missing
 from preflight.model.measure import Member
 
@@ -25,5 +25,5 @@ class HcclTestRun:
     @property
     def strange_rows(self) -> bool:
         """Whether the table is another one than was asked for, so that no row of it is believed."""
-        given = tuple(row.size for row in self.said.rows) if isinstance(self.said, HcclTest) else ()
-        return bool(self.sizes) and given != tuple(self.sizes[: len(given)])
+        sizes = tuple(row.size for row in self.said.rows) if isinstance(self.said, HcclTest) else ()
+        return bool(self.sizes) and sizes != tuple(self.sizes[: len(sizes)])

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from preflight.facts.nic import Nic
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.sections.nic import Nic
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 
 # Of RDMA NICs: a link that went away, packets that came damaged, packets that were sent or asked for again.
@@ -60,15 +60,15 @@ def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], sec
     unknown: dict[str, str] = {}
     without: list[str] = []
     for host in hosts:
-        then, now = (_counters(facts.hosts.get(host), section) for facts in (before, after))
-        if isinstance(then, str) or isinstance(now, str):
-            unknown[host] = f"before the tests: {then}" if isinstance(then, str) else f"after the tests: {now}"
-        elif not then:
+        earlier, now = (_counters(facts.hosts.get(host), section) for facts in (before, after))
+        if isinstance(earlier, str) or isinstance(now, str):
+            unknown[host] = f"before the tests: {earlier}" if isinstance(earlier, str) else f"after the tests: {now}"
+        elif not earlier:
             without.append(host)
         else:
-            ports += (_count(host, place, then[place], values) for place, values in now.items() if place in then)
-            if gone := sorted(place[0] for place in then if place not in now):
-                unknown[host] = f"{', '.join(gone[:4])} told none after the tests"
+            ports += (_count(host, place, earlier[place], values) for place, values in now.items() if place in earlier)
+            if missing := sorted(place[0] for place in earlier if place not in now):
+                unknown[host] = f"{', '.join(missing[:4])} told none after the tests"
     return LinkCounts(tuple(ports), unknown, tuple(without))
 
 
@@ -77,18 +77,18 @@ def sentence(counts: LinkCounts) -> str:
     if not counts.ports:
         return ""
     hosts = len({port.host for port in counts.ports})
-    known = [port.packets for port in counts.ports if port.packets is not None]
-    packets = f"{sum(known)} packets" if known else "packets that they do not tell"
+    packet_counts = [port.packets for port in counts.ports if port.packets is not None]
+    packets = f"{sum(packet_counts)} packets" if packet_counts else "packets that they do not tell"
     wrong = [port for port in counts.ports if port.errors]
-    told = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in wrong[:4]]
-    more = [f"{len(wrong) - 4} more ports"] if len(wrong) > 4 else []
-    errors = "no error was counted" if not wrong else f"errors were counted on {'; '.join(told + more)}"
+    shown = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in wrong[:4]]
+    uncounted = [f"{len(wrong) - 4} more ports"] if len(wrong) > 4 else []
+    errors = "no error was counted" if not wrong else f"errors were counted on {'; '.join(shown + uncounted)}"
     ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
     return f"RDMA during the tests: {ports} counted {packets}, and {errors}"
 
 
 def told_of(errors: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} rose by {more}" for name, more in errors.items())
+    return ", ".join(f"{name} rose by {rise}" for name, rise in errors.items())
 
 
 def _counters(contact: HostFacts | Unreachable | None, section: Section) -> dict[tuple[str, int | None], _Values] | str:
@@ -101,8 +101,8 @@ def _counters(contact: HostFacts | Unreachable | None, section: Section) -> dict
 
 def _of_ports(value: Rdma | Nic | None) -> Iterator[tuple[tuple[str, int | None], _Values]]:
     if isinstance(value, Rdma):
-        for one in (*value.counters, *value.later):  # of each port the later look counts
-            yield (f"{one.device} port {one.port}", None), one.values
+        for counted in (*value.counters, *value.later):  # of each port the later look counts
+            yield (f"{counted.device} port {counted.port}", None), counted.values
     if isinstance(value, Nic):
         for device in value.devices:
             if device.packets.value:
@@ -111,7 +111,7 @@ def _of_ports(value: Rdma | Nic | None) -> Iterator[tuple[tuple[str, int | None]
 
 def _count(host: str, place: tuple[str, int | None], then: _Values, now: _Values) -> PortCount:
     packets = _rise(then, now, _PACKETS)
-    errors = {name: more for name, more in _rise(then, now, _ERRORS).items() if more}
+    errors = {name: rise for name, rise in _rise(then, now, _ERRORS).items() if rise}
     return PortCount(host, place[0], place[1], sum(packets.values()) if packets else None, errors)
 
 

@@ -4,7 +4,7 @@ LONGEST = 100  # characters
 
 
 def quote(text: str) -> str:
-    """The first line of `text` that says something, with control characters escaped; `nothing` if there is none."""
+    """Return the first line of `text` that is not blank, control characters escaped; `nothing` if there is none."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not line:
         return "nothing"

@@ -28,5 +28,5 @@ _WORDS = re.compile(
 
 
 def refused(error: str) -> bool:
-    """Whether the error of a reading, which quotes the tool, is a refusal and not a failure."""
+    """Return whether the error of a reading, which quotes the tool, is a refusal and not a failure."""
     return bool(_WORDS.search(error))

@@ -7,22 +7,22 @@ them into `ipaddress` objects. A tuple's order is the order of the source.
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from preflight.facts.accelerators import Accelerators
-from preflight.facts.chips import Chips
-from preflight.facts.device_nodes import DeviceNodes
-from preflight.facts.environment import Environment
-from preflight.facts.firewall import Arrivals, Firewall
-from preflight.facts.found import Found
-from preflight.facts.found import Missing as Missing
-from preflight.facts.job import Job
-from preflight.facts.load import Load
-from preflight.facts.naming import Naming
-from preflight.facts.neighbours import Neighbours
-from preflight.facts.nic import Nic
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.packages import Package
-from preflight.facts.rdma.host import Rdma
-from preflight.facts.shells import Shells
+from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
+from preflight.facts.parsers.ascend.packages import Package
+from preflight.facts.reading import Found
+from preflight.facts.reading import Missing as Missing
+from preflight.facts.sections.accelerators import Accelerators
+from preflight.facts.sections.chips import Chips
+from preflight.facts.sections.environment import Environment
+from preflight.facts.sections.firewall import Arrivals, Firewall
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.load import Load
+from preflight.facts.sections.naming import Naming
+from preflight.facts.sections.neighbours import Neighbours
+from preflight.facts.sections.nic import Nic
+from preflight.facts.sections.nvidia import Nvidia
+from preflight.facts.sections.rdma import Rdma
+from preflight.facts.sections.shells import Shells
 
 Reading = Found[str]  # one word that a device says of itself
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from preflight.facts import framed
+from preflight.facts import answer_frame as framed
 from preflight.facts.decode import decode
-from preflight.facts.refused_document import json_error
+from preflight.facts.documents.refused_document import json_error
 from preflight.model.cluster import Host
 from preflight.transport import fan_out
 from preflight.transport.types import Program, Progress, Transport, TransportError

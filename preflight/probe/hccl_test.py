@@ -9,13 +9,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from preflight.facts import framed
+from preflight.facts import answer_frame as framed
 from preflight.facts.collect import collect
 from preflight.facts.decode import decode
-from preflight.facts.hccl_test import HcclTest, Row, hccl_test
+from preflight.facts.documents.refused_document import json_error
 from preflight.facts.hccl_test_run import HcclTestRun
-from preflight.facts.job import Job
-from preflight.facts.refused_document import json_error
+from preflight.facts.parsers.ascend.hccl_test import HcclTest, Row, hccl_test
+from preflight.facts.sections.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, JobInputs
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult

@@ -8,7 +8,7 @@ the host's memory, as on the lab's stand-ins: no device sends them through its p
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from preflight.facts.nic import Nic
+from preflight.facts.sections.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.model.measure import Observation, Scope
 

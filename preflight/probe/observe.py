@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from preflight.facts.redact import redact
+from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Meeting, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.bandwidth import algbw, busbw
 from preflight.probe.local_tests import ALONE, COPIES, tflops

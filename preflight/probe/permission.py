@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_smi.gpu import GpuProcess
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import GpuProcess
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, Missing, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.rules.gpus import numbered

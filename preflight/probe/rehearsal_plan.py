@@ -7,8 +7,8 @@ port of its first host. So every host listens on all ports, and all are tried, m
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.facts.arrivals import ports as ends
-from preflight.facts.tournament import opponent, steps
+from preflight.facts.connections import ports as ends
+from preflight.facts.pings.tournament import opponent, steps
 from preflight.model.cluster import Cluster
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from preflight.facts.redact import redact
+from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Member, Scope, Sending
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
 from preflight.probe.patience import hurried

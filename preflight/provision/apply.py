@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from preflight.facts.framed import NoAnswer
+from preflight.facts.answer_frame import NoAnswer
 from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRun, Person, Refused, lost

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
 
-from preflight.facts.sysctl import intended_ports, settings
+from preflight.facts.parsers.linux.sysctl import intended_ports, settings
 from preflight.model.ports import PortSet
 from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
 from preflight.rules.firewall.dialects import iptables

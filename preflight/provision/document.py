@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 
 import msgspec
 
-from preflight.facts.refused_document import KINDS, PLAN, refusal, schema_of
+from preflight.facts.documents.refused_document import KINDS, PLAN, refusal, schema_of
 from preflight.model.change import Change, Plan
 from preflight.model.errors import UsageError
 from preflight.provision.accept import doubled, plan_refusal

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from preflight.facts import framed
+from preflight.facts import answer_frame as framed
 from preflight.facts.decode import decode
-from preflight.facts.refused_document import json_error
+from preflight.facts.documents.refused_document import json_error
 from preflight.model.change import Area, Change, Kind, Phase, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.provision import reverts

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.checks.shared.npu import interface_of
-from preflight.facts.npu_smi import product_of
+from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl
 from preflight.inventory import InventoryError, dump, parse

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from preflight.facts import framed
+from preflight.facts import answer_frame as framed
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.model.cluster import Host
 from preflight.provision.accept import undo_refusal

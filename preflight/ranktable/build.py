@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from preflight.facts.chips import Chips, SuperPod
+from preflight.facts.sections.chips import Chips, SuperPod
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.ranktable.rules import ip, why_addresses

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.facts.chips import Chips
-from preflight.facts.job import Job, SeenFile
+from preflight.facts.sections.chips import Chips
+from preflight.facts.sections.job import Job, SeenFile
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, Network, Unreachable
 from preflight.model.cluster import Host
 from preflight.ranktable.job import addresses_of_job, host_ips_of_job

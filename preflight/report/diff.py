@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from preflight.facts.differences import FactsCompared, compared
+from preflight.facts.documents.differences import FactsCompared, compared
 from preflight.facts.types import ClusterFacts, Unreachable
 from preflight.model.figures import LIMITS, Baseline, Comparison, Figure, comparable, compare
 from preflight.model.finding import Finding

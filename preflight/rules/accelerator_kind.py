@@ -1,6 +1,6 @@
 """The vendor of the accelerators that a host has, beside that of the inventory's product. Pure."""
 
-from preflight.facts.accelerators import Accelerators
+from preflight.facts.sections.accelerators import Accelerators
 from preflight.model.cluster import Product
 
 

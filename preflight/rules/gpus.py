@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from preflight.facts.nvidia import Nvidia, PciGpu
-from preflight.facts.nvidia_logs.kernel import SXid, Xid
-from preflight.facts.nvidia_smi.gpu import Gpu
+from preflight.facts.parsers.nvidia.nvidia_logs.kernel import SXid, Xid
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
+from preflight.facts.sections.nvidia import Nvidia, PciGpu
 from preflight.model.cluster import Host, Product
 
 GPU = frozenset({Product.NVIDIA})

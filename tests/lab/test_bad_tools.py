@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.npu_answer import CHIP_QUERIES
+from preflight.facts.answers.npu import CHIP_QUERIES
 from preflight.facts.refusal import refused
 from tests.lab.conftest import LabHandle, MakeLab, preflight
 from tests.lab.tools import replaced

@@ -149,8 +149,8 @@ def test_facts_of_a_ufw_host_name_its_rules(make_lab: MakeLab) -> None:
 
 def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle) -> None:
     from preflight.facts.collect import collect
-    from preflight.facts.ping_plan import plan_pings
-    from preflight.facts.pings import ping
+    from preflight.facts.pings.plan import plan_pings
+    from preflight.facts.pings.run import ping
     from preflight.facts.types import Ping
     from preflight.inventory import load
     from preflight.transport import Options, open_transport

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.firewalld import PRIORITY
+from preflight.facts.parsers.linux.firewalld import PRIORITY
 from preflight.inventory import load
 from preflight.lab import kernel
 from preflight.model.change import Area, Change, Kind, Plan, StepState

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 
-from preflight.facts.hccn_conf import entries as read_entries
+from preflight.facts.parsers.ascend.hccn_conf import entries as read_entries
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, HostFacts, Reading
 from preflight.model.change import Change, Kind
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from preflight.facts.environment import Environment
+from preflight.facts.sections.environment import Environment
 from preflight.facts.types import HostFacts
 from preflight.model.change import Change
 from preflight.rules.setup_files import HOSTS_FILE, PROFILE_FILE

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from preflight.facts.firewall import Firewall, SavedRules
-from preflight.facts.firewalld import PRIORITY
-from preflight.facts.sysctl import file as sysctl_file
-from preflight.facts.sysctl import reserved_ports
+from preflight.facts.parsers.linux.firewalld import PRIORITY
+from preflight.facts.parsers.linux.sysctl import file as sysctl_file
+from preflight.facts.parsers.linux.sysctl import reserved_ports
+from preflight.facts.sections.firewall import Firewall, SavedRules
 from preflight.facts.types import (
     ClusterFacts,
     HostFacts,

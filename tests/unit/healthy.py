@@ -29,21 +29,24 @@ from typing import Any, Literal
 
 import msgspec
 
-from preflight.facts.accelerators import Accelerators
-from preflight.facts.chips import Board, Chip, Chips, Health, SuperPod, Topology, Usages
-from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
-from preflight.facts.environment import Environment
-from preflight.facts.firewall import Arrival, Arrivals, Firewall, NftChain
-from preflight.facts.found import Found
-from preflight.facts.hccl_test import hccl_test
 from preflight.facts.hccl_test_run import HcclTestRun
-from preflight.facts.hccn_conf import entries as read_entries
-from preflight.facts.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
 from preflight.facts.link_counts import LinkCounts
-from preflight.facts.load import Busy, Load
-from preflight.facts.naming import FullName, Naming
-from preflight.facts.neighbours import Entry, Neighbours, Visit
-from preflight.facts.nic import (
+from preflight.facts.parsers.ascend.device_nodes import Accelerator, DeviceNode, DeviceNodes
+from preflight.facts.parsers.ascend.hccl_test import hccl_test
+from preflight.facts.parsers.ascend.hccn_conf import entries as read_entries
+from preflight.facts.parsers.ascend.packages import DriverInstall, Package
+from preflight.facts.parsers.linux.sysctl import OWN_FILE
+from preflight.facts.parsers.rdma import Gid, PortCounters, RdmaPort
+from preflight.facts.reading import Found
+from preflight.facts.sections.accelerators import Accelerators
+from preflight.facts.sections.chips import Board, Chip, Chips, Health, SuperPod, Topology, Usages
+from preflight.facts.sections.environment import Environment
+from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall, NftChain
+from preflight.facts.sections.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
+from preflight.facts.sections.load import Busy, Load
+from preflight.facts.sections.naming import FullName, Naming
+from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.nic import (
     Band,
     Bandwidth,
     DeviceRoute,
@@ -55,11 +58,8 @@ from preflight.facts.nic import (
     Optics,
     UdpPorts,
 )
-from preflight.facts.packages import DriverInstall, Package
-from preflight.facts.rdma import Gid, PortCounters, RdmaPort
-from preflight.facts.rdma.host import PciFunction, Rdma
-from preflight.facts.shells import Shells, Way
-from preflight.facts.sysctl import OWN_FILE
+from preflight.facts.sections.rdma import PciFunction, Rdma
+from preflight.facts.sections.shells import Shells, Way
 from preflight.facts.types import (
     Clock,
     ClusterFacts,

@@ -1,9 +1,7 @@
 """A healthy host of eight H100 with NVSwitches in facts; a case changes it at `facts.<host>.nvidia`."""
 
-from preflight.facts.found import Found
-from preflight.facts.nvidia import DriverLog, FabricManager, KernelModule, Nvidia, PciGpu
-from preflight.facts.nvidia_logs.kernel import KernelLog
-from preflight.facts.nvidia_smi.gpu import (
+from preflight.facts.parsers.nvidia.nvidia_logs.kernel import KernelLog
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     Clocks,
     Ecc,
     EccCounts,
@@ -16,9 +14,11 @@ from preflight.facts.nvidia_smi.gpu import (
     RemappedRows,
     RetiredPages,
 )
-from preflight.facts.nvidia_smi.nvlink import GpuNvLinks, NvLink, NvLinks
-from preflight.facts.nvidia_smi.nvlink_errors import GpuLinkErrors, LinkErrors, NvLinkErrors
-from preflight.facts.nvidia_smi.topology import GpuTopology, TopologyRow
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import GpuNvLinks, NvLink, NvLinks
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import GpuLinkErrors, LinkErrors, NvLinkErrors
+from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology, TopologyRow
+from preflight.facts.reading import Found
+from preflight.facts.sections.nvidia import DriverLog, FabricManager, KernelModule, Nvidia, PciGpu
 
 DRIVER, NAME = "535.183.01", "NVIDIA H100 80GB HBM3"
 NO_ERRORS = EccCounts(0, 0, 0, 0, None, None)

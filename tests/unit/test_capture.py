@@ -16,16 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.facts import capture, redact
-from preflight.facts.anonymous import Pseudonyms
-from preflight.facts.capture import Capture, clean
-from preflight.facts.causes import is_known
-from preflight.facts.formats import unknown
-from preflight.facts.identities import Known, known
-from preflight.facts.name_search import search
-from preflight.facts.nic import Nic
-from preflight.facts.seen import Answered, Seen
+from preflight.facts.documents import capture
+from preflight.facts.documents.capture import Capture, clean
+from preflight.facts.known_failures import is_known
+from preflight.facts.redaction import redact
+from preflight.facts.redaction.identities import Known, known
+from preflight.facts.redaction.pseudonyms import Pseudonyms
+from preflight.facts.redaction.unlisted_names import search
+from preflight.facts.round_trip import Answered, Seen
+from preflight.facts.sections.nic import Nic
 from preflight.facts.types import HostFacts, Missing, Unreachable
+from preflight.facts.unknown_formats import unknown
 from preflight.inventory import dump, explicit_document, load, parse
 from preflight.model.cluster import Cluster, Device, Host, Product, Ssh
 from preflight.model.errors import PreflightError, UsageError

@@ -5,8 +5,8 @@ from dataclasses import replace
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.cli.causes import counted_since
-from preflight.facts.rdma import PortCounters
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import PortCounters
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.model.outcome import Outcome
 from tests.unit.healthy import scene

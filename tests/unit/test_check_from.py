@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from preflight.cli.main import main
-from preflight.facts.document import dump
+from preflight.facts.documents.facts_document import dump
 from tests.unit.healthy import scene
 
 INVENTORY = """

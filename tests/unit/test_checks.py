@@ -182,7 +182,7 @@ AWKWARD = [
 
 @pytest.mark.parametrize("text", AWKWARD)
 def test_an_edit_of_a_sysctl_file_touches_its_own_value_only_and_is_done_once(text: str) -> None:
-    from preflight.facts.sysctl import file as sysctl_file
+    from preflight.facts.parsers.linux.sysctl import file as sysctl_file
 
     wanted = PortSet.parse("29500,60000-60031")
     after = reserved_ports.with_value(text, wanted)
@@ -198,7 +198,7 @@ def test_an_edit_of_a_sysctl_file_touches_its_own_value_only_and_is_done_once(te
 @pytest.mark.parametrize("text", AWKWARD)
 @pytest.mark.parametrize("path", ["/etc/sysctl.conf", "/etc/sysctl.d/10-site.conf", "/usr/lib/sysctl.d/10-x.conf"])
 def test_awkward_files_converge_in_one_go(text: str, path: str) -> None:
-    from preflight.facts.sysctl import file as sysctl_file
+    from preflight.facts.parsers.linux.sysctl import file as sysctl_file
 
     fact = sysctl_file(path, text)
     case = scene({"facts": {"node01": {"sysctl": {"reserved_files": [dataclasses.asdict(fact)]}}}})

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from preflight.checks.engine.registry import All, all_checks
-from preflight.facts.found import Found
-from preflight.facts.nic import Neighbour, Nic, NicDevice
+from preflight.facts.reading import Found
+from preflight.facts.sections.nic import Neighbour, Nic, NicDevice
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from preflight.checks.engine.registry import All, Here, all_checks
-from preflight.facts import npu_smi
-from preflight.facts.nic import Nic
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.ascend import npu_smi
+from preflight.facts.parsers.registry import PARSERS
+from preflight.facts.sections.nic import Nic
 from preflight.facts.types import HostFacts, Missing
 from preflight.model.finding import Finding
 from tests.unit.healthy import scene

@@ -4,11 +4,11 @@ from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from preflight.facts import firewalld as facts_firewalld
-from preflight.facts import nft as facts_nft
-from preflight.facts import ufw as facts_ufw
-from preflight.facts.firewall import Arrival, IptablesChain, Zone
-from preflight.facts.iptables import chain as read_chain
+from preflight.facts.parsers.linux import firewalld as facts_firewalld
+from preflight.facts.parsers.linux import nft as facts_nft
+from preflight.facts.parsers.linux import ufw as facts_ufw
+from preflight.facts.parsers.linux.iptables import chain as read_chain
+from preflight.facts.sections.firewall import Arrival, IptablesChain, Zone
 from preflight.facts.types import Missing
 from preflight.model.ports import PortSet
 from preflight.rules.firewall import blocked_connections

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from preflight.facts.firewall import (
+from preflight.facts.sections.firewall import (
     Arrival,
     Firewall,
     Firewalld,

@@ -8,13 +8,13 @@ import pytest
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks, select
-from preflight.facts.document import dump, load
-from preflight.facts.found import Found, Missing
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_answer import RawFabricManager, RawLog, RawNvidia, nvidia
-from preflight.facts.nvidia_smi import Gpus, few
-from preflight.facts.nvidia_smi.nvlink import NvLinks
+from preflight.facts.answers.nvidia import RawFabricManager, RawLog, RawNvidia, nvidia
+from preflight.facts.documents.facts_document import dump, load
 from preflight.facts.output import Output
+from preflight.facts.parsers.nvidia.nvidia_smi import Gpus, few
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks
+from preflight.facts.reading import Found, Missing
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.rules.gpus import gpus, numbered
 from tests.unit.healthy import scene

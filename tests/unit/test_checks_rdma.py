@@ -8,8 +8,8 @@ import pytest
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts.rdma import RdmaPort
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import RdmaPort
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Network
 from preflight.gate.verdict import looks_of
 from preflight.model.finding import Finding

@@ -9,12 +9,12 @@ import pytest
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts import npu_answer
-from preflight.facts.formats import unknown
-from preflight.facts.hccn_tool import DEEP_READERS
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.answers import npu as npu_answer
 from preflight.facts.output import Output
+from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS
+from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import ClusterFacts, HostFacts
+from preflight.facts.unknown_formats import unknown
 from preflight.model.finding import Finding
 from tests.unit.healthy import scene
 

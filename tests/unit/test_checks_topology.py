@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from preflight.checks.engine.registry import All, all_checks
-from preflight.facts.chips import Chips, Topology
-from preflight.facts.found import Found
+from preflight.facts.reading import Found
+from preflight.facts.sections.chips import Chips, Topology
 from preflight.model.cluster import Host
 from tests.unit.healthy import healthy_cluster
 

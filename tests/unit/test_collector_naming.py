@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.logind import remove_ipc
-from preflight.facts.naming import wanted
+from preflight.facts.parsers.linux.logind import remove_ipc
+from preflight.facts.sections.naming import wanted
 from preflight.model.cluster import Host
 from tests.unit.collector import JOB_VIEW, section
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.capture import clean
+from preflight.facts.answers.nvidia import RawNvidia, nvidia
 from preflight.facts.decode import decode
-from preflight.facts.document import dump, load
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_answer import RawNvidia, nvidia
-from preflight.facts.nvidia_smi import FEW, Gpus, query
+from preflight.facts.documents.capture import clean
+from preflight.facts.documents.facts_document import dump, load
+from preflight.facts.parsers.nvidia.nvidia_smi import FEW, Gpus, query
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Product
 from tests.unit.collector import COLLECT, section, tool

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from preflight.facts.answers.rdma import RawRdma, rdma
 from preflight.facts.link_counts import LinkCounts, PortCount, between
-from preflight.facts.rdma import Gid
-from preflight.facts.rdma.host import PciFunction, Rdma
-from preflight.facts.rdma_answer import RawRdma, rdma
+from preflight.facts.parsers.rdma import Gid
+from preflight.facts.sections.rdma import PciFunction, Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from tests.unit.collector import section, tool
 from tests.unit.healthy import scene

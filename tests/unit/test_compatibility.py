@@ -15,7 +15,7 @@ from preflight.facts.compatibility import (
     python_fits,
     release,
 )
-from preflight.facts.packages import Package, package
+from preflight.facts.parsers.ascend.packages import Package, package
 
 
 def said(torch_npu: str | None, cann: str | None, python: str | None) -> list[str]:

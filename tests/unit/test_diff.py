@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from preflight.cli.main import main
-from preflight.facts.document import compact, dump
+from preflight.facts.documents.facts_document import compact, dump
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.history.documents import FACTS, REPORT, compress
 from preflight.history.runs import CheckRun, remember

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.differences import ABSENT, compared
-from preflight.facts.document import compact, load
-from preflight.facts.found import Found
-from preflight.facts.job import SeenFile
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.shared import cleaner, shared
-from preflight.facts.steady import KNOWN_BY, RESTLESS
+from preflight.facts.documents.differences import ABSENT, compared
+from preflight.facts.documents.facts_document import compact, load
+from preflight.facts.documents.shareable import cleaner, shared
+from preflight.facts.documents.stable_fields import KNOWN_BY, RESTLESS
+from preflight.facts.reading import Found
+from preflight.facts.sections.job import SeenFile
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
 from tests.unit.healthy import scene
 from tests.unit.test_diff import BOTH, facts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts import environment
+from preflight.facts.sections import environment
 from preflight.model.cluster import Cluster, HostSetup, Product
 from preflight.rules.setup_files import BEGIN, END, BlockDamagedError, ours, profile_file, with_block
 from tests.unit.collector import section

@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 
-from preflight.facts import answer
-from preflight.facts.accelerators import Accelerators
-from preflight.facts.chips import Chips, Health
+from preflight.facts.answers import host as answer
 from preflight.facts.collect import collect
-from preflight.facts.device_nodes import Accelerator, DeviceNode, DeviceNodes
-from preflight.facts.document import dump, load
-from preflight.facts.formats import unknown
-from preflight.facts.found import Found
-from preflight.facts.job import Job, SeenFile
-from preflight.facts.load import Busy, Load
-from preflight.facts.naming import FullName, Naming
-from preflight.facts.nic import Nic
-from preflight.facts.redact import redact
-from preflight.facts.shells import Shells, Way
+from preflight.facts.documents.facts_document import dump, load
+from preflight.facts.parsers.ascend.device_nodes import Accelerator, DeviceNode, DeviceNodes
+from preflight.facts.reading import Found
+from preflight.facts.redaction.redact import redact
+from preflight.facts.sections.accelerators import Accelerators
+from preflight.facts.sections.chips import Chips, Health
+from preflight.facts.sections.job import Job, SeenFile
+from preflight.facts.sections.load import Busy, Load
+from preflight.facts.sections.naming import FullName, Naming
+from preflight.facts.sections.nic import Nic
+from preflight.facts.sections.shells import Shells, Way
 from preflight.facts.types import (
     DEEP,
     ON_REQUEST,
@@ -36,6 +35,7 @@ from preflight.facts.types import (
     Sysctl,
     Unreachable,
 )
+from preflight.facts.unknown_formats import unknown
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.errors import UsageError
 from preflight.model.ports import PortSet

@@ -10,7 +10,7 @@ import pytest
 
 from preflight.cli.common import write_whole
 from preflight.cli.outline import outline
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.registry import PARSERS
 from preflight.model.errors import PreflightError
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts import arrivals
-from preflight.facts.arrivals import Tried
-from preflight.facts.firewall import Arrival, Arrivals, Firewall, IptablesChain, Login, ZoneFile
+from preflight.facts import connections as arrivals
+from preflight.facts.connections import Tried
+from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall, IptablesChain, Login, ZoneFile
 from preflight.facts.types import Missing
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.ports import PortSet

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from preflight.facts.hccn_tool.words import LONGEST_OUTPUT
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.ascend.hccn_tool.words import LONGEST_OUTPUT
+from preflight.facts.parsers.registry import PARSERS
 
 CASES = Path(__file__).parents[1] / "cases" / "parsers"
 HCCN = sorted(name for name in PARSERS if name.startswith("hccn_tool."))

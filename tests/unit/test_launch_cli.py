@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from preflight.cli.main import main
-from preflight.facts.document import dump
+from preflight.facts.documents.facts_document import dump
 from preflight.inventory import load
 from preflight.ranktable.read import read
 from tests.unit.healthy import healthy_facts

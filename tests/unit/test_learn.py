@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.npu_smi import product_of
+from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, NpuSmi, Reading, Sysctl, Unreachable
 from preflight.inventory import dump, load, parse, tables
 from preflight.inventory.host_tables import apart, together

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.job import Mpi, Parameter
+from preflight.facts.sections.job import Mpi, Parameter
 from preflight.facts.types import Interface, Network
 from preflight.rules.nics.hccl_nic import NicChoice
 from preflight.rules.nics.library_nics import gloo, mpi, nccl, nccl_fits

@@ -6,11 +6,11 @@ import pytest
 
 from preflight.checks.engine.run import NotRun
 from preflight.cli import link_counts as looking
-from preflight.facts.found import Found
 from preflight.facts.link_counts import LinkCounts, PortCount, between, sentence
-from preflight.facts.nic import Nic
-from preflight.facts.rdma import PortCounters
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import PortCounters
+from preflight.facts.reading import Found
+from preflight.facts.sections.nic import Nic
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 from tests.unit.healthy import Scene, observations, scene
 

@@ -7,7 +7,7 @@ import pytest
 
 from preflight.attribution.lost_pings import causes
 from preflight.attribution.ping_types import Attachment, Attachments, PingEnd, end, own
-from preflight.facts.ping_plan import Wanted, plan_pings
+from preflight.facts.pings.plan import Wanted, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
 

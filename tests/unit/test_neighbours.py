@@ -12,7 +12,7 @@ import pytest
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts.neighbours import Entry, Neighbours, RawNeighbours, RawVisit, Visit, neighbours, targets
+from preflight.facts.sections.neighbours import Entry, Neighbours, RawNeighbours, RawVisit, Visit, neighbours, targets
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host, Ssh
 from preflight.model.outcome import Outcome

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from preflight.facts import hccn_tool, npu_smi
-from preflight.facts.nic import NicDevice
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.ascend import hccn_tool, npu_smi
+from preflight.facts.parsers.registry import PARSERS
+from preflight.facts.sections.nic import NicDevice
 from preflight.facts.types import Missing, NpuSmi
 
 CASES = Path(__file__).parents[1] / "cases"

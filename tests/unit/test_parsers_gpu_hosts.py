@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.facts.nvidia_logs.catalog import XIDS
-from preflight.facts.nvidia_smi import trouble
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.nvidia.nvidia_logs.catalog import XIDS
+from preflight.facts.parsers.nvidia.nvidia_smi import trouble
+from preflight.facts.parsers.registry import PARSERS
 from preflight.facts.quote import quote
 
 CASES = Path(__file__).parents[1] / "cases" / "parsers"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.registry import PARSERS
 from preflight.hostlists.formats import FORMATS
 from preflight.hostlists.host_list import ListSource
 from preflight.inventory import InventoryError

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from preflight.facts import hccl_test, npu_smi
-from preflight.facts.chips import Topology
-from preflight.facts.found import Found
-from preflight.facts.hccn_tool.session import echoed
-from preflight.facts.npu_smi.table import ChipRow, ProcessRow, Table
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.ascend import hccl_test, npu_smi
+from preflight.facts.parsers.ascend.hccn_tool.session import echoed
+from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, ProcessRow, Table
+from preflight.facts.parsers.registry import PARSERS
 from preflight.facts.quote import quote
+from preflight.facts.reading import Found
+from preflight.facts.sections.chips import Topology
 from preflight.facts.types import Missing, NpuSmi
 
 CASES = Path(__file__).parents[1] / "cases"

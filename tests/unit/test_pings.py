@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.found import Found
-from preflight.facts.nic import Nic, NicDevice, Vnic
-from preflight.facts.ping_plan import (
+from preflight.facts.pings.plan import (
     MOST_PINGS,
     OTHER_LEAVES,
     Wanted,
@@ -20,8 +18,10 @@ from preflight.facts.ping_plan import (
     planned_devices,
     refuse_too_many,
 )
-from preflight.facts.pings import expected_seconds, foretold, ping
-from preflight.facts.tournament import opponent, steps
+from preflight.facts.pings.run import expected_seconds, foretold, ping
+from preflight.facts.pings.tournament import opponent, steps
+from preflight.facts.reading import Found
+from preflight.facts.sections.nic import Nic, NicDevice, Vnic
 from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.errors import UsageError

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.found import Found
-from preflight.facts.hccl_test import HcclTest
-from preflight.facts.job import Job
+from preflight.facts.parsers.ascend.hccl_test import HcclTest
+from preflight.facts.reading import Found
+from preflight.facts.sections.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, ProbeSettings
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult

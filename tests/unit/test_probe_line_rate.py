@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from preflight.facts.found import Found
-from preflight.facts.nic import Nic
+from preflight.facts.reading import Found
+from preflight.facts.sections.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.measure import Meeting, Member, Observation, RankView, Scope, TestOutcome, TestResult
 from preflight.probe.line_rate import ports, with_line_rates

@@ -8,9 +8,9 @@ import pytest
 from worker.access import ACCESS
 from worker.memory import _host_memory, fits, needed
 
-from preflight.facts.found import Found
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_smi.gpu import GpuProcess
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import GpuProcess
+from preflight.facts.reading import Found
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, NpuProcess, NpuSmi, Unreachable
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product
 from preflight.probe.permission import may_probe

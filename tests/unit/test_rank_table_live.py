@@ -12,7 +12,7 @@ import pytest
 from preflight.cli.common import ProgressLine, Session
 from preflight.cli.main import main
 from preflight.cli.ranktable_push import push, show_briefly
-from preflight.facts.document import dump, load
+from preflight.facts.documents.facts_document import dump, load
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.errors import PreflightError
 from preflight.ranktable.build import BuildOptions, BuildResult, ServerOrder, build

@@ -6,7 +6,7 @@ import pytest
 
 from preflight.attribution.ping_types import PingEnd
 from preflight.checks.engine.registry import All, all_checks
-from preflight.facts.ping_plan import Wanted
+from preflight.facts.pings.plan import Wanted
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding

@@ -1,7 +1,7 @@
 """docs/real-output.md says the truth: what each check of NPUs rests on, and what that was held against."""
 
 from preflight.checks.engine.registry import all_checks
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.registry import PARSERS
 from tests.real_output import OF_NPUS, captures, data
 
 TOOLS = (

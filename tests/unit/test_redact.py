@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts.redact import REDACTED, is_random, redact
+from preflight.facts.redaction.redact import REDACTED, is_random, redact
 
 CASES = Path("tests/cases/redaction")
 # Nothing about these tells that they are secrets, but for their place.

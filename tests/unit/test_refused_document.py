@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from preflight.cli.main import main
-from preflight.facts.refused_document import KINDS, json_error
+from preflight.facts.documents.refused_document import KINDS, json_error
 from tests.unit.test_advice import accepted, advised, hosts
 
 __all__ = ["hosts"]  # the fixture

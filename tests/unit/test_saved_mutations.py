@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from preflight.cli.main import main
-from preflight.facts.document import dump
+from preflight.facts.documents.facts_document import dump
 from tests.unit.healthy import scene
 from tests.unit.test_check_from import INVENTORY
 from tests.unit.test_facts import sections

@@ -16,9 +16,9 @@ import pytest
 
 from preflight.cli import bundle_file
 from preflight.cli.main import main
-from preflight.facts.document import compact
-from preflight.facts.job import Job
-from preflight.facts.redact import redact, redacted
+from preflight.facts.documents.facts_document import compact
+from preflight.facts.redaction.redact import redact, redacted
+from preflight.facts.sections.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.history import store
 from preflight.history.documents import FACTS, REPORT, compress

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from preflight.facts import sysctl, tuned
-from preflight.facts.sysctl import OWN_FILE, intended_ports, port_list, settings
+from preflight.facts.parsers.linux import sysctl, tuned
+from preflight.facts.parsers.linux.sysctl import OWN_FILE, intended_ports, port_list, settings
 from preflight.facts.types import Reading, Sysctl, Tuned
 from preflight.model.ports import PortSet
 from preflight.rules.sysctl.load_order import LoadPath, accepted, after, in_one_write

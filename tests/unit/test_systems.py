@@ -29,7 +29,7 @@ import pytest
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts import answer
+from preflight.facts.answers import host as answer
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.change import Area
 from preflight.model.cluster import Cluster, Host, HostSetup, Product

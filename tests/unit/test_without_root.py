@@ -7,8 +7,8 @@ import pytest
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.facts.collect import look
-from preflight.facts.rootless import without_root
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, NpuSmi, Os, Reading, Unreachable
+from preflight.facts.unprivileged import without_root
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.cluster import Host
 from preflight.model.outcome import Outcome

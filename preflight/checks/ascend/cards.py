@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, Here, host_check
-from preflight.facts.device_nodes import DeviceNodes
-from preflight.facts.job import Job
+from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
+from preflight.facts.sections.job import Job
 from preflight.facts.types import NpuChip, NpuSmi
 from preflight.model.finding import Finding
 

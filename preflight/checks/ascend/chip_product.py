@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, Here, host_check
-from preflight.facts.npu_smi import product_of
+from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.types import NpuSmi
 from preflight.model.finding import Finding

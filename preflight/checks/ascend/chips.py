@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.npu import untold
-from preflight.facts.chips import Chips, Health, Topology
 from preflight.facts.compatibility import driver_fits, firmware_fits
-from preflight.facts.packages import Package, Ranges
+from preflight.facts.parsers.ascend.packages import Package, Ranges
 from preflight.facts.quote import quote
 from preflight.facts.refusal import refused
+from preflight.facts.sections.chips import Chips, Health, Topology
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 

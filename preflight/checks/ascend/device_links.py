@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.npu import untold, with_link
-from preflight.facts.nic import LinkHistory, Nic, NicDevice
+from preflight.facts.sections.nic import LinkHistory, Nic, NicDevice
 from preflight.facts.types import Hccn
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding

@@ -8,9 +8,9 @@ from preflight.checks.ascend.chips import alarming
 from preflight.checks.ascend.optics import cause_of_no_link
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.npu import device_change, planned_device, unreadable, untold
-from preflight.facts.chips import Chips
-from preflight.facts.device_nodes import DeviceNodes
-from preflight.facts.nic import Nic
+from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
+from preflight.facts.sections.chips import Chips
+from preflight.facts.sections.nic import Nic
 from preflight.facts.types import Hccn, NpuSmi, Os
 from preflight.model.change import Area, Kind
 from preflight.model.finding import Finding

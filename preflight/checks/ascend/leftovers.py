@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.npu import untold
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.checks.shared.npu import untold, with_link
-from preflight.facts.nic import Band, Nic, NicDevice, Optics
+from preflight.facts.sections.nic import Band, Nic, NicDevice, Optics
 from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 

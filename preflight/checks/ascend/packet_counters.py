@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.checks.shared.npu import untold
 from preflight.facts.link_counts import WATCHED
-from preflight.facts.nic import Nic
+from preflight.facts.sections.nic import Nic
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 

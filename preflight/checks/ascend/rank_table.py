@@ -6,8 +6,8 @@ from itertools import islice
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.checks.shared.npu import has_planned_address, planned_device
-from preflight.facts.found import Found
-from preflight.facts.job import Job, SeenFile
+from preflight.facts.reading import Found
+from preflight.facts.sections.job import Job, SeenFile
 from preflight.facts.types import Hccn, Network
 from preflight.model.finding import Finding
 from preflight.ranktable.job import addresses_of_job, host_ips_of_job

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.checks.shared.npu import untold
-from preflight.facts.chips import Chips
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.sections.chips import Chips
+from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

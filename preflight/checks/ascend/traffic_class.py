@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.checks.shared.npu import untold
-from preflight.facts.job import Job
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 

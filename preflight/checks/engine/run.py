@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from preflight.checks.engine.obstacles import with_remedy
 from preflight.checks.engine.registry import KNOWN, ROUNDS, All, Check, Here, all_checks
-from preflight.facts.accelerators import Accelerators
+from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError

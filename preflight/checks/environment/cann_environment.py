@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.facts.compatibility import numbers
-from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 

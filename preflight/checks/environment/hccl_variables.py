@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import Job
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

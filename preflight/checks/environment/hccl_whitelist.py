@@ -7,9 +7,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.facts.found import Found
-from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.reading import Found
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
 from preflight.rules.nics.hccl_nic import NicChoice, choose

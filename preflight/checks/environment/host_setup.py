@@ -4,7 +4,7 @@ what was written before and is not asked for any more is a warning, with the cha
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, Here, host_check
-from preflight.facts.environment import Environment
+from preflight.facts.sections.environment import Environment
 from preflight.facts.types import Network
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding

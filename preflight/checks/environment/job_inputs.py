@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import Odd, odd_ones
-from preflight.facts.job import Job, SeenFolder
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import Job, SeenFolder
 from preflight.model.finding import Finding
 
 

@@ -7,8 +7,8 @@ from preflight.checks.engine.registry import All, Here, cluster_check, host_chec
 from preflight.checks.environment.hccl_variables import Problem, waiting
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.compatibility import numbers
-from preflight.facts.job import READ_BY, WRITTEN_BY, Job
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import READ_BY, WRITTEN_BY, Job
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

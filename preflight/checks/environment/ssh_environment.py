@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.quote import quote
-from preflight.facts.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, Way
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_interface
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.facts.firewall import Arrival, Arrivals, Firewall
+from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall
 from preflight.facts.types import Network, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy

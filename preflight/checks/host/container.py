@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, Here, host_check
-from preflight.facts.device_nodes import DeviceNode, DeviceNodes
-from preflight.facts.job import NPU_FILES, Job, npu_files
+from preflight.facts.parsers.ascend.device_nodes import DeviceNode, DeviceNodes
+from preflight.facts.sections.job import NPU_FILES, Job, npu_files
 from preflight.facts.types import Limits
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
-from preflight.facts.load import Busy, Load
+from preflight.facts.sections.load import Busy, Load
 from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.rules.own_processes import Owner, owner, wait

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.facts.accelerators import Accelerators
-from preflight.facts.npu_smi import product_of
+from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
+from preflight.facts.sections.accelerators import Accelerators
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.rules.accelerator_kind import other_kind

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.checks.host.container import SHM_ENOUGH
-from preflight.facts.job import Job
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Limits, Os
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.checks.shared.npu import untold
-from preflight.facts.nic import Nic, NicDevice
+from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.checks.shared.npu import untold
-from preflight.facts.nic import Nic
+from preflight.facts.sections.nic import Nic
 from preflight.model.cluster import Fabric
 from preflight.model.finding import Finding
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.naming import Naming
+from preflight.facts.sections.naming import Naming
 from preflight.facts.types import Network, Os
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import EVERY, NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.chosen_nics import Library, judged
-from preflight.facts.firewall import Arrivals
-from preflight.facts.job import Job
 from preflight.facts.quote import quote
+from preflight.facts.sections.firewall import Arrivals
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Names, Network
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.facts.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
 from preflight.model.finding import Finding
 
 _SHOWN = 4  # tries that are told as evidence

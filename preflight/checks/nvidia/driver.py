@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.checks.versions.equal_versions import differing
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, gpus

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.checks.shared.gpu import silent
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_logs.kernel import Xid
-from preflight.facts.nvidia_smi.gpu import Gpu
+from preflight.facts.parsers.nvidia.nvidia_logs.kernel import Xid
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, line, numbered
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.gpu import silent
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.checks.shared.gpu import silent
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, called, line, numbered

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.gpu import silent
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.nvidia import Nvidia
-from preflight.facts.nvidia_smi.nvlink import GpuNvLinks
-from preflight.facts.nvidia_smi.topology import GpuTopology
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import GpuNvLinks
+from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

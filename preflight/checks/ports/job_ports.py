@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.parsers.linux.sysctl import OWN_FILE
 from preflight.facts.quote import quote
-from preflight.facts.sysctl import OWN_FILE
 from preflight.facts.types import Os, Socket, Sockets, Sysctl
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from preflight.attribution.blocked_ports import Path, Wall, hows, lost, rejecting, told, untried
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.firewall.policy import BETWEEN
-from preflight.facts.firewall import Arrivals
+from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.types import Sockets
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding

@@ -22,8 +22,8 @@ from preflight.attribution.stopped_ranks import (
 )
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import tell
-from preflight.facts.last_words import Meaning, meaning
-from preflight.facts.stages import usual
+from preflight.facts.error_catalogue import Meaning, meaning
+from preflight.facts.hung_rank_causes import usual
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, TimeLimit, kept_waiting
 

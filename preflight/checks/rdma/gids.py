@@ -8,9 +8,9 @@ from typing import Any
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.job import Job
-from preflight.facts.rdma import Gid, RdmaPort
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import Gid, RdmaPort
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
 from preflight.rules.nics.rdma import (

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from preflight.checks.engine.registry import Here, host_check
-from preflight.facts.job import Job
-from preflight.facts.rdma.host import PciFunction, Rdma
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import PciFunction, Rdma
 from preflight.facts.types import Limits, Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.job import Job
 from preflight.facts.link_counts import DAMAGED, FLAPS
-from preflight.facts.rdma import PortCounters, RdmaPort
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import PortCounters, RdmaPort
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import Rdma
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.nics.rdma import NVIDIA, CountedPorts, Place, counted, used_or_all

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from preflight.checks.engine.registry import All
 from preflight.checks.shared.majority import Odd, odd_ones
-from preflight.facts.firewall import Arrivals
+from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.types import Network, Route
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding

@@ -6,7 +6,7 @@ GPU101 says so, and the checks that need the answer are skipped.
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import All, Here
-from preflight.facts.nvidia import Nvidia
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

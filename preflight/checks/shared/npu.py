@@ -9,7 +9,7 @@ from ipaddress import IPv4Interface
 from typing import Any
 
 from preflight.checks.engine.registry import All, Here
-from preflight.facts.found import Found
+from preflight.facts.reading import Found
 from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
 from preflight.model.change import Area, Change, Kind, Risk

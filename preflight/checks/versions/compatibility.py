@@ -20,7 +20,7 @@ from preflight.facts.compatibility import (
     release,
     too_old,
 )
-from preflight.facts.job import Job
+from preflight.facts.sections.job import Job
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

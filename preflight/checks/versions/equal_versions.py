@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.compatibility import Stack, builds_of, fitting, numbers, oldest_driver, release
-from preflight.facts.job import Job
-from preflight.facts.nvidia import Nvidia
 from preflight.facts.quote import LONGEST, quote
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Versions
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding

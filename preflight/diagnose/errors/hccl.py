@@ -7,7 +7,7 @@ what to do, stands in `facts.last_words`.
 from dataclasses import replace
 
 from preflight.diagnose.types import Role, Sign
-from preflight.facts.last_words import meaning
+from preflight.facts.error_catalogue import meaning
 
 WAITS = ("EI0002", "EI0006", "EI0015")
 LINKS = ("EI0005", "EI0008", "EI0009", "EI0010", "EI0012", "EI0013", "EI0016", "EI0018")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from preflight.facts.firewall import Arrival
+from preflight.facts.sections.firewall import Arrival
 from preflight.model.cluster import FirewallPolicy
 from preflight.rules.firewall.disabling import still_on
 from preflight.rules.firewall.gate import Gate

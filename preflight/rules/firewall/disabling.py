@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from preflight.facts.firewall import Firewall, NftChain
-from preflight.facts.nft import CONTAINERS
+from preflight.facts.parsers.linux.nft import CONTAINERS
+from preflight.facts.sections.firewall import Firewall, NftChain
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import iptables, nft
 from preflight.rules.firewall.gates import nobodys

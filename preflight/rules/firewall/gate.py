@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from preflight.facts.firewall import Arrival
+from preflight.facts.sections.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, judge_all

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
-from preflight.facts.firewall import Arrival, Firewall
+from preflight.facts.sections.firewall import Arrival, Firewall
 from preflight.facts.types import Network, Sysctl
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet

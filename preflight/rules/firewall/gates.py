@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from preflight.facts.firewall import Firewall, IptablesChain, NftChain
-from preflight.facts.nft import CONTAINERS
+from preflight.facts.parsers.linux.nft import CONTAINERS
+from preflight.facts.sections.firewall import Firewall, IptablesChain, NftChain
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import iptables, nft, ufw
 from preflight.rules.firewall.gate import Gate

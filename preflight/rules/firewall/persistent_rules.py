@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from preflight.facts import iptables as iptables_facts
-from preflight.facts.firewall import IptablesChain
-from preflight.facts.nft import is_ours
+from preflight.facts.parsers.linux import iptables as iptables_facts
+from preflight.facts.parsers.linux.nft import is_ours
+from preflight.facts.sections.firewall import IptablesChain
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld, iptables, nft
 from preflight.rules.firewall.gate import Gate, together

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
 
-from preflight.facts.firewall import Firewalld, Zone
+from preflight.facts.sections.firewall import Firewalld, Zone
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld
 from preflight.rules.firewall.gate import Gate

@@ -8,8 +8,8 @@ says was measured with torch 2.13. Open MPI: opal/mca/btl/tcp/btl_tcp_component.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
-from preflight.facts.job import Mpi
 from preflight.facts.quote import quote
+from preflight.facts.sections.job import Mpi
 from preflight.facts.types import Interface, Network
 from preflight.rules.nics.hccl_nic import FIRST, Address, NicChoice, addresses
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from preflight.facts.job import Job
-from preflight.facts.rdma import Gid, RdmaPort
-from preflight.facts.rdma.host import Rdma
+from preflight.facts.parsers.rdma import Gid, RdmaPort
+from preflight.facts.sections.job import Job
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import Interface, Network
 from preflight.model.cluster import Cluster, Product
 from preflight.rules.variables.nccl import by_sockets, hcas

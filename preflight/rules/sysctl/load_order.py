@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterable
 from enum import StrEnum
 
-from preflight.facts.sysctl import port_list, settings
+from preflight.facts.parsers.linux.sysctl import port_list, settings
 from preflight.facts.types import Sysctl, SysctlFile
 from preflight.model.ports import PortSet
 

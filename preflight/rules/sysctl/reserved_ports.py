@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.facts import sysctl as facts_sysctl
-from preflight.facts.sysctl import OWN_FILE, intended_ports, settings
+from preflight.facts.parsers.linux import sysctl as facts_sysctl
+from preflight.facts.parsers.linux.sysctl import OWN_FILE, intended_ports, settings
 from preflight.facts.types import Sysctl, SysctlFile, Tuned
 from preflight.model.ports import PortSet
 from preflight.rules.sysctl.load_order import CONF, LoadPath, accepted, after, in_one_write, read_in_order

@@ -17,7 +17,7 @@ from preflight.checks.engine.run import select
 from preflight.cli.explain import find
 from preflight.cli.main import parser
 from preflight.cli.parser import Parser
-from preflight.facts.parsers import PARSERS
+from preflight.facts.parsers.registry import PARSERS
 from preflight.lab.faults import FAULTS
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.settings import SETTINGS

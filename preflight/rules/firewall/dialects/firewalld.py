@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from preflight.facts.firewall import Zone
-from preflight.facts.firewalld import PRIORITY, is_ours
+from preflight.facts.parsers.linux.firewalld import PRIORITY, is_ours
+from preflight.facts.sections.firewall import Zone
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from preflight.facts.iptables import is_ours
+from preflight.facts.parsers.linux.iptables import is_ours
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, groups, port_set, read_source
 

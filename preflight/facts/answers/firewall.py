@@ -1,0 +1,162 @@
+"""The collector's section `firewall` to typed facts. Pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from preflight.facts.output import Output
+from preflight.facts.parsers.linux import firewalld, iptables, nft, ufw
+from preflight.facts.quote import quote
+from preflight.facts.sections.firewall import (
+    Firewall,
+    Firewalld,
+    IptablesChain,
+    Login,
+    NftChain,
+    SavedRules,
+    Zone,
+    ZoneFile,
+)
+from preflight.facts.types import Missing
+
+T = TypeVar("T")
+
+
+@dataclass
+class RawFirewalld:
+    zones: Output
+    config: str | None
+    module: str | None
+    zone_files: dict[str, str]  # path → text
+    services: dict[str, str]
+
+
+@dataclass
+class RawFirewall:
+    """What the collector sends: see preflight/remote/collect. `iptables` and `nat`: by program; None: missing."""
+
+    nft: Output | None
+    nft_boot_file: str | None
+    nft_preflight_file: str | None
+    ufw_installed: bool
+    ufw_conf: str | None
+    ufw_rules: list[str]
+    ufw_default: str | None = None
+    iptables: dict[str, Output | None] = field(default_factory=dict)
+    nat: dict[str, Output] = field(default_factory=dict)
+    iptables_saved: dict[str, str] = field(default_factory=dict)
+    firewalld: RawFirewalld | None = None
+    at_boot: list[str] = field(default_factory=list)
+    ssh_connection: str | None = None
+
+
+class _NotUnderstood(Exception):  # noqa: N818  (it ends as Missing, with this sentence)
+    pass
+
+
+def firewall(raw: RawFirewall) -> Firewall | Missing:
+    try:
+        return _firewall(raw)
+    except _NotUnderstood as error:
+        return Missing(str(error))
+
+
+def _sure(value: T | Missing) -> T:
+    if isinstance(value, Missing):
+        raise _NotUnderstood(value.error)
+    return value
+
+
+def _firewall(raw: RawFirewall) -> Firewall:
+    ufw_rules = _sure(ufw.rules("\n".join(raw.ufw_rules)))
+    return Firewall(
+        nft_present=raw.nft is not None,
+        nft_chains=_nft_chains(raw),
+        nft_boot_file=raw.nft_boot_file,
+        nft_preflight_file=raw.nft_preflight_file,
+        ufw_installed=raw.ufw_installed,
+        ufw_enabled=_sure(ufw.enabled(raw.ufw_conf or "")) if raw.ufw_installed else False,
+        ufw_rules=tuple(rule.text for rule in ufw_rules),
+        ufw_ours=tuple(rule.text for rule in ufw_rules if rule.ours),
+        ufw_policy=ufw.policy(raw.ufw_default or ""),
+        ufw_ipv6=ufw.ipv6(raw.ufw_default or ""),
+        firewalld=_firewalld(raw.firewalld) if raw.firewalld else None,
+        iptables=tuple(_iptables_chains(raw)),
+        iptables_unread=tuple(program for program, output in raw.iptables.items() if output is None),
+        iptables_saved=tuple(SavedRules(path, text) for path, text in raw.iptables_saved.items()),
+        translating=_translating(raw),
+        unjudged=nft.unjudged(raw.nft.out) if raw.nft else (),
+        at_boot=tuple(raw.at_boot),
+        login=_login(raw.ssh_connection or ""),
+    )
+
+
+def _nft_chains(raw: RawFirewall) -> tuple[NftChain, ...]:
+    if raw.nft is None:
+        return ()
+    if raw.nft.code != 0:
+        raise _NotUnderstood(f"nft list ruleset ended with {raw.nft.code}: {quote(raw.nft.err)}")
+    return _sure(nft.ruleset(raw.nft.out))
+
+
+def _iptables_chains(raw: RawFirewall) -> list[IptablesChain]:
+    """Return the chains that iptables has made.
+
+    A table that nft has changed is incompatible to iptables: its chain is one of nftables like any other.
+    """
+    chains = []
+    for program, output in raw.iptables.items():
+        if output is None or (output.code and "incompatible" in output.err and raw.nft is not None):
+            continue
+        if output.code:
+            raise _NotUnderstood(f"{program} -S INPUT ended with {output.code}: {quote(output.err)}")
+        chain = _sure(iptables.chain(output.out, program))
+        if chain.rules or chain.policy == "drop":
+            chains.append(chain)
+    return chains
+
+
+def _firewalld(raw: RawFirewalld) -> Firewalld:
+    if raw.zones.code:
+        raise _NotUnderstood(f"firewall-cmd --list-all-zones ended with {raw.zones.code}: {quote(raw.zones.err)}")
+    default = firewalld.default_zone(raw.config or "")
+    services = _by_name(raw.services.items())
+    own = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
+    builtin = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
+    zones = tuple(
+        zone
+        for zone in _sure(firewalld.zones(raw.zones.out, services))
+        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own.get(zone.name, "")
+    )
+    return Firewalld(
+        version=firewalld.version(raw.module or ""),
+        default_zone=default,
+        zones=zones,
+        files={zone.name: ZoneFile(own.get(zone.name), builtin.get(zone.name)) for zone in zones},
+    )
+
+
+def _is_used(zone: Zone, default: str) -> bool:
+    return bool(zone.interfaces or zone.sources) or zone.name == default
+
+
+def _by_name(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the texts of files by the name of the zone or service."""
+    return {path.rpartition("/")[2].removesuffix(".xml"): text for path, text in files}
+
+
+def _translating(raw: RawFirewall) -> tuple[str, ...]:
+    chains = list(nft.translating(raw.nft.out)) if raw.nft else []
+    for program, output in raw.nat.items():
+        # What cannot be listed may be anything: it counts as being there.
+        chains += [f"{program} nat"] if output.code else iptables.translating(output.out, program)
+    if raw.firewalld:
+        chains += firewalld.translating(raw.firewalld.zones.out, firewalld.default_zone(raw.firewalld.config or ""))
+    return tuple(chains)
+
+
+def _login(text: str) -> Login | None:
+    """Parse SSH_CONNECTION: client address, its port, server address, its port."""
+    match = re.fullmatch(r"([0-9a-fA-F.:]{2,45})(?:%\S{1,20})? \d{1,5} \S{2,60} (\d{1,5})", text.strip())
+    return Login(match[1], int(match[2])) if match and int(match[2]) < 65536 else None

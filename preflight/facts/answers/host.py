@@ -1,0 +1,332 @@
+"""From the collector's answer to typed facts. Pure. The answer is a stranger's: whatever it holds, every section ends
+as a value or as `Missing` with a sentence, never as an exception.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+
+from preflight.facts import answer_frame
+from preflight.facts.answers.accelerators import RawAccelerators, accelerators
+from preflight.facts.answers.firewall import RawFirewall, firewall
+from preflight.facts.answers.job import RawDriver, RawJob, found_versions, job, limits
+from preflight.facts.answers.npu import (
+    RawChips,
+    RawDeviceNodes,
+    RawHccn,
+    RawHccnConf,
+    RawNpuSmi,
+    chips,
+    device_nodes,
+    hccn,
+    hccn_conf_file,
+    nic,
+    npu_smi_table,
+)
+from preflight.facts.answers.nvidia import RawNvidia, nvidia
+from preflight.facts.answers.rdma import RawRdma, rdma
+from preflight.facts.connections import Tried
+from preflight.facts.decode import decode
+from preflight.facts.documents.refused_document import json_error
+from preflight.facts.output import Output
+from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned
+from preflight.facts.parsers.linux.os_release import os_release
+from preflight.facts.quote import quote
+from preflight.facts.sections import environment, naming, neighbours
+from preflight.facts.sections.firewall import Arrivals
+from preflight.facts.sections.load import Load
+from preflight.facts.sections.neighbours import RawNeighbours
+from preflight.facts.sections.shells import Shells
+from preflight.facts.types import (
+    Clock,
+    HostFacts,
+    Missing,
+    Names,
+    Network,
+    Os,
+    OwnProcess,
+    Sockets,
+    Sysctl,
+    Tuned,
+)
+from preflight.model.cluster import Product
+from preflight.model.ports import PortSet
+from preflight.transport.types import Answer
+
+_FAR_FUTURE = 1e11  # seconds since 1970
+_MOST_PROCESSORS = 1e6  # of any host; also processes, and what they may want
+_BUSIEST = 5  # processes kept; of a name, or a user's:
+_NAME = 60  # characters
+_LINE = 200  # characters of what was printed before the answer
+
+# What the collector sends, section by section: see preflight/remote/collect.
+
+
+@dataclass
+class _Clock:
+    start: float
+    end: float
+
+
+@dataclass
+class _Os:
+    release: str
+    kernel: str
+    arch: str
+    hostname: str
+    user: str
+    root: bool
+    machine_id: str = ""
+    open_run: str = ""
+    logind: list[tuple[str, str]] | None = None
+    preflight: list[OwnProcess] = field(default_factory=list)
+
+
+@dataclass
+class _File:
+    path: str
+    target: str = ""
+    text: str = ""
+    error: str = ""
+
+
+@dataclass
+class _Tuned:
+    active: str = ""
+    post_loaded: str = ""
+    main: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass
+class _Sysctl:
+    values: dict[str, str | None]
+    files: list[_File]
+    read_only: bool
+    tuned: _Tuned | None
+
+
+@dataclass
+class _Network:
+    addresses: str
+    routes: str
+
+
+@dataclass
+class _Names:
+    hostname: list[str]
+    cluster: dict[str, list[str]]
+
+
+Sections = Mapping[str, msgspec.Raw]
+_PRINTED = "printed"  # a section that the controller adds
+
+
+def sections(answer: Answer, marker: str) -> Sections | Missing:
+    """The framed document in `answer`, section by section and not yet looked into, and what was printed before it."""
+    try:
+        found = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
+    except answer_frame.NoAnswer as error:
+        return Missing(str(error))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
+    if printed := answer_frame.printed_before(answer, marker):
+        found[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
+    return found
+
+
+def tried(found: Sections | Missing) -> list[Tried] | Missing:
+    """What the host's own connections to other hosts came to."""
+    tries: list[Tried] | Missing = section(found, "connects", list[Tried])
+    return tries
+
+
+def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
+    """One section, decoded and checked against its type."""
+    if isinstance(found, Missing):
+        return found
+    raw = found.get(name)
+    if raw is None:
+        return Missing(f"the collector's answer has no section {name}")
+    try:
+        parts = decode(raw, dict[str, msgspec.Raw])
+        if "error" in parts:
+            return Missing(decode(parts["error"], str))
+        return decode(parts["value"], type_)
+    except KeyError:
+        return Missing(f"section {name} of the collector's answer has neither a value nor an error")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return Missing(f"section {name} of the collector's answer is not understood: {json_error(error)}")
+
+
+def _os(raw: _Os, printed: str) -> Os:
+    id_, version = os_release(raw.release)
+    removes = logind.remove_ipc(raw.logind, id_)
+    return Os(
+        id_,
+        version,
+        raw.kernel,
+        raw.arch,
+        raw.hostname,
+        raw.user,
+        raw.root,
+        raw.machine_id,
+        raw.open_run,
+        removes,
+        preflight=tuple(raw.preflight),
+        printed=printed,
+    )
+
+
+def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
+    reserved = raw.values.get("net.ipv4.ip_local_reserved_ports")
+    port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
+    if reserved is None or port_range is None:
+        return Missing(
+            "the kernel's settings under /proc/sys/net/ipv4 are not to be seen here; if this is a container, look at "
+            "its host"
+        )
+    try:
+        PortSet.parse(reserved)
+        PortSet.of([port_range])
+    except ValueError:
+        return Missing(f"reserved ports {quote(reserved)} and port range {port_range} are not what a kernel prints")
+    table = (raw.values.get("fs.file-nr") or "").split()
+    files = [sysctl.file(file.path, file.text, file.target, file.error) for file in raw.files]
+    return Sysctl(
+        reserved_ports=reserved.strip(),
+        local_port_range=port_range,
+        reserved_files=sysctl.relevant(files),
+        somaxconn=_count(raw.values.get("net.core.somaxconn")),
+        syn_backlog=_count(raw.values.get("net.ipv4.tcp_max_syn_backlog")),
+        open_files=_many(table[0]) if len(table) == 3 else 0,  # allocated, free, most
+        most_files=_many(table[2]) if len(table) == 3 else 0,
+        read_only=raw.read_only,
+        tuned=_tuned(raw.tuned) if raw.tuned else None,
+    )
+
+
+def _count(text: str | None) -> int:
+    """A small number of the kernel's; 0 where it is none."""
+    text = (text or "").strip()
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _many(text: str) -> int:
+    """As many as 64 bits count; 0 where it is no number."""
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
+
+
+def _tuned(raw: _Tuned) -> Tuned | None:
+    if raw.error:
+        return Tuned("", "", "", error=raw.error)
+    return tuned.tuned(raw.active, raw.post_loaded, raw.main, raw.files)
+
+
+def _sockets(raw: Output) -> Sockets | Missing:
+    if raw.code != 0:
+        return Missing(f"ss ended with {raw.code}: {quote(raw.err)}")
+    sockets = ss.tcp(raw.out)
+    return sockets if isinstance(sockets, Missing) else Sockets(sockets)
+
+
+def _network(raw: _Network) -> Network | Missing:
+    interfaces, routes = ip.address(raw.addresses), ip.route(raw.routes)
+    if isinstance(interfaces, Missing):
+        return interfaces
+    return routes if isinstance(routes, Missing) else Network(interfaces, routes)
+
+
+def _names(raw: _Names) -> Names | Missing:
+    for address in raw.hostname:
+        try:
+            ip_address(address)
+        except ValueError:
+            return Missing(f"the host's own name resolves to {quote(address)}, which is no address")
+    unique = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
+    return Names(tuple(dict.fromkeys(raw.hostname)), unique)
+
+
+def _load(raw: Load) -> Load | Missing:
+    shares = (figure for process in raw.busiest for figure in (process.wanted, process.used))
+    wanted = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
+    if not (wanted and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
+        return Missing("the processors, or what processes want of them, are numbers that no host has")
+    busiest = (
+        replace(process, name=process.name[:_NAME], user=process.user and process.user[:_NAME])
+        for process in raw.busiest
+    )
+    return replace(raw, busiest=tuple(busiest)[:_BUSIEST])
+
+
+def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
+    """The host's clock was read after `sent` and before `received` (both the controller's), which bounds the offset
+    from both sides; nothing is assumed about how the time in between divides."""
+    if not (0 <= raw.start < _FAR_FUTURE and 0 <= raw.end < _FAR_FUTURE):
+        return Missing("the host's clock shows no time at all")
+    low, high = raw.end - received, raw.start - sent
+    return Clock(offset=(low + high) / 2, uncertainty=max(0.0, (high - low) / 2))
+
+
+def _made(found: Sections | Missing, name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+    raw = section(found, name, type_)
+    return raw if isinstance(raw, Missing) else make(raw)
+
+
+def host_facts(
+    found: Sections | Missing,
+    product: Product,
+    devices: tuple[int, ...],
+    *,
+    sent: float,
+    received: float,
+    deep: bool = True,
+) -> HostFacts:
+    """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it;
+    `deep`: also those that the basic set leaves out."""
+    made = partial(_made, found)
+
+    def asked(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+        """One of ON_REQUEST, that was asked for if there is an answer."""
+        return made(name, type_, make) if not isinstance(found, Missing) and name in found else None
+
+    def newer(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+        """Return one that older collectors do not send."""
+        return made(name, type_, make) if isinstance(found, Missing) or name in found else None
+
+    npu = product.is_npu
+    deep_npu = npu and deep
+    driver = section(found, "driver", RawDriver) if npu else None
+    printed = asked(_PRINTED, str, lambda raw: raw[:_LINE])
+    return HostFacts(
+        os=made("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
+        clock=made("clock", _Clock, lambda raw: _clock(raw, sent, received)),
+        sysctl=made("sysctl", _Sysctl, _sysctl),
+        sockets=made("sockets", Output, _sockets),
+        network=made("network", _Network, _network),
+        firewall=made("firewall", RawFirewall, firewall),
+        environment=made("environment", environment.Raw, environment.environment),
+        naming=made("naming", naming.RawNaming, naming.naming),
+        arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
+        accelerators=newer("accelerators", RawAccelerators, accelerators),
+        names=made("names", _Names, _names),
+        limits=made("job", RawJob, limits),
+        versions=made("job", RawJob, lambda raw: found_versions(raw, driver)),
+        job=made("job", RawJob, job) if deep else None,
+        load=made("load", Load, _load) if deep else None,
+        shells=asked("shells", Shells, lambda raw: raw),
+        neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
+        rdma=made("rdma", RawRdma, rdma) if product is Product.NVIDIA else None,
+        hccn=made("hccn", RawHccn, lambda raw: hccn(raw, devices)) if npu else None,
+        hccn_conf=made("hccn_conf", RawHccnConf, hccn_conf_file) if npu else None,
+        npu_smi=made("npu_smi", RawNpuSmi, npu_smi_table) if npu else None,
+        nic=made("hccn", RawHccn, lambda raw: nic(raw, devices)) if deep_npu else None,
+        chips=made("chips", RawChips, chips) if deep_npu else None,
+        device_nodes=made("device_nodes", RawDeviceNodes, device_nodes) if deep_npu else None,
+        nvidia=made("nvidia", RawNvidia, nvidia) if product is Product.NVIDIA else None,
+    )

@@ -1,0 +1,136 @@
+"""From the collector's `job` section to what a job would find: its limits, versions, environment and files. Pure."""
+
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from preflight.facts.parsers.ascend import version_files
+from preflight.facts.parsers.ascend.packages import Package, package
+from preflight.facts.reading import Found
+from preflight.facts.redaction.redact import redacted
+from preflight.facts.sections.job import Job, JobRdma, Mpi, Parameter, SeenFile, SeenFolder
+from preflight.facts.types import Limits, Missing, Reading, SharedMemory, Versions
+
+_NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
+
+
+@dataclass
+class RawMpi:
+    mpirun: str
+    parameters: list[tuple[str, str, str]]  # name, value, source; what counts first
+
+
+@dataclass
+class RawDeep:
+    """What the basic set leaves out."""
+
+    user: str
+    uid: int
+    groups: list[int]
+    capabilities: int
+    contained: bool
+    variables: dict[str, str]
+    files: list[SeenFile]
+    devices: list[int]
+    hccl_test: str
+    mpi: RawMpi = field(default_factory=lambda: RawMpi("", []))
+    project: SeenFolder | None = None
+    environment: SeenFolder | None = None
+    imports: dict[str, str] = field(default_factory=dict)
+    nccl_files: dict[str, str] = field(default_factory=dict)
+    nccl_ignored: list[tuple[str, str]] = field(default_factory=list)
+    rdma: JobRdma | None = None
+
+
+@dataclass
+class RawJob:
+    """`python` None: the jobs' Python is not installed, and nothing else is known."""
+
+    python: str | None
+    packages: dict[str, str] = field(default_factory=dict)
+    cann_files: list[tuple[str, str]] = field(default_factory=list)
+    nofile: tuple[int, int] = (0, 0)
+    memlock: tuple[int, int] = (0, 0)
+    shm_bytes: int = 0
+    stack: int = 0
+    shm: SharedMemory | None = None
+    deep: RawDeep | None = None
+
+
+@dataclass
+class RawDriver:
+    driver: str | None
+    firmware: str | None
+
+
+def limits(raw: RawJob) -> Limits | Missing:
+    return _NO_PYTHON if raw.python is None else Limits(*raw.nofile, raw.memlock[0], raw.shm_bytes, raw.stack, raw.shm)
+
+
+def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
+    """`driver` None: not a host with NPUs."""
+    cann = version_files.cann(raw.cann_files)
+    readings = {"cann": cann}
+    if isinstance(driver, Missing):
+        return driver
+    for name in ("driver", "firmware"):
+        text = getattr(driver, name) if driver else None
+        readings[name] = Reading() if text is None else version_files.version_info(text)
+    if errors := [f"{name}: {reading.error}" for name, reading in readings.items() if reading.error]:
+        return Missing("; ".join(errors))
+    packages, unread = _packages(raw, driver)
+    return Versions(
+        python=raw.python,
+        torch=raw.packages.get("torch"),
+        torch_npu=raw.packages.get("torch_npu"),
+        numpy=raw.packages.get("numpy"),
+        driver=readings["driver"].value,
+        firmware=readings["firmware"].value,
+        cann=cann.value,
+        packages=packages,
+        unread=unread,
+    )
+
+
+def _packages(raw: RawJob, driver: RawDriver | None) -> tuple[dict[str, Package], dict[str, str]]:
+    """What the version files say beyond the versions, and by file why it is not understood. CANN's is the first that
+    says it; its version.cfg says the version alone."""
+    texts = [(name, f"{name}/version.info", getattr(driver, name)) for name in ("driver", "firmware")] if driver else []
+    texts += [("cann", path, text) for path, text in raw.cann_files if PurePosixPath(path).name != "version.cfg"]
+    packages: dict[str, Package] = {}
+    unread: dict[str, str] = {}
+    for name, path, text in texts:
+        read = Found() if text is None else package(text)
+        if read.error:
+            unread[path] = read.error
+        elif read.value and name not in packages and (name != "cann" or read.value.inner):
+            packages[name] = read.value
+    return packages, unread
+
+
+def job(raw: RawJob) -> Job | Missing:
+    if raw.python is None:
+        return _NO_PYTHON
+    deep = raw.deep
+    if deep is None:
+        return Missing("the collector did not look into the jobs' environment")
+    return Job(
+        user=deep.user,
+        uid=deep.uid,
+        groups=tuple(deep.groups),
+        capabilities=deep.capabilities,
+        contained=deep.contained,
+        variables=redacted(dict(sorted(deep.variables.items()))),
+        files={file.path: file for file in deep.files},
+        packages=dict(sorted(raw.packages.items())),
+        devices=tuple(deep.devices),
+        hccl_test=Found(deep.hccl_test or None),
+        mpi=Mpi(
+            deep.mpi.mpirun, {name: Parameter(value, source) for name, value, source in reversed(deep.mpi.parameters)}
+        ),
+        project=deep.project,
+        environment=deep.environment,
+        imports=deep.imports,
+        nccl_files=deep.nccl_files,
+        nccl_ignored=tuple(deep.nccl_ignored),
+        rdma=deep.rdma,
+    )

@@ -1,0 +1,106 @@
+"""Connections between the hosts: whom each one tries in the first round trip, and what came of it, told by the host at
+which they arrived. Pure; the trying is preflight/remote/collect's.
+"""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from preflight.facts.sections.firewall import Arrival, Arrivals
+from preflight.facts.types import Missing
+from preflight.model.cluster import Cluster, Host
+from preflight.model.ports import PortSet
+
+_ALL_TO_ALL = 4  # hosts up to which every one tries every other; beyond, the next one in the ring
+_MOST_PORTS = 8
+_NO_ERROR = 4096  # the kernel has none from here on
+_REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
+
+
+@dataclass
+class Tried:
+    """What the collector sends of one connection. `code`: 0 or an errno; `icmp`: who answered like a firewall."""
+
+    host: str
+    address: str | None = None
+    port: int | None = None
+    code: int | None = None
+    client: str | None = None
+    icmp: str | None = None
+    busy: bool = False
+    error: str = ""
+
+
+def targets(cluster: Cluster, hosts: Sequence[Host], name: str) -> list[tuple[str, str]]:
+    """The hosts that `name` tries, with what to connect to."""
+    position = [host.name for host in hosts].index(name)
+    ring = [*hosts[position + 1 :], *hosts[:position]]
+    chosen = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
+    return [(host.name, _place(cluster, host)) for host in chosen]
+
+
+def _place(cluster: Cluster, host: Host) -> str:
+    """The address in the cluster's networks where the inventory has one; else the name, which the hosts resolve."""
+    try:
+        address = ip_address(host.address)
+    except ValueError:
+        return host.name
+    inside = not cluster.cidrs or any(address in cidr for cidr in cluster.cidrs)
+    return host.address if inside else host.name
+
+
+def ports(wanted: PortSet) -> list[int]:
+    """The first and the last of each range, as far as they are few; else some that are spread over all."""
+    ends = sorted({port for ends in wanted.ranges for port in ends})
+    if len(ends) <= _MOST_PORTS:
+        return ends
+    return [ends[round(step * (len(ends) - 1) / (_MOST_PORTS - 1))] for step in range(_MOST_PORTS)]
+
+
+def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, Sequence[str]]) -> dict[str, Arrivals]:
+    """Host → what arrived there. `tried`: by the host that tried; `asked`: the hosts that it was asked to try."""
+    found: dict[str, list[Arrival]] = {}
+    for source, tries in tried.items():
+        if isinstance(tries, Missing):
+            for target in asked[source]:
+                found.setdefault(target, []).append(Arrival(source, "error", error=tries.error))
+            continue
+        for attempt in tries:
+            if attempt.host in asked[source]:
+                found.setdefault(attempt.host, []).append(_arrival(source, attempt))
+    return {target: Arrivals(tuple(arrivals)) for target, arrivals in found.items()}
+
+
+def _arrival(source: str, one: Tried) -> Arrival:
+    outcome, why = _outcome(one)
+    return Arrival(source, outcome, one.port, _address(one.client), _address(one.address), _address(one.icmp), why)
+
+
+def _outcome(one: Tried) -> tuple[str, str]:
+    """What became of it, and the kernel's or the collector's own words for it."""
+    if one.busy:
+        return "in-use", ""
+    if one.code is None or one.error:
+        return "error", one.error or "nothing is known of it"
+    if one.code == 0:
+        return "connected", ""
+    if one.code == errno.ECONNREFUSED and one.icmp is None:
+        return "refused", ""
+    if one.code == errno.ETIMEDOUT:
+        return "timeout", ""
+    return "rejected" if one.code in _REJECTED else "error", _message(one.code)
+
+
+def _address(text: str | None) -> str | None:
+    """The text if it is an address; the answer is a stranger's."""
+    try:
+        return str(ip_address(text)) if text else None
+    except ValueError:
+        return None
+
+
+def _message(code: int) -> str:
+    """The system's message of an error number; a number that no system has is told as it is."""
+    return os.strerror(code) if 0 <= code < _NO_ERROR else f"error {code}"

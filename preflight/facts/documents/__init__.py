@@ -1,0 +1,1 @@
+"""Facts and captures as JSON documents, and differences between two of them."""

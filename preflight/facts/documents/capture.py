@@ -1,0 +1,213 @@
+"""Raw output of a whole site as one JSON document, `preflight.capture/1` (docs/contracts.md), and back to facts.
+
+    {"schema": "preflight.capture/1", "preflight", "taken", "anonymous", "inventory": TOML,
+     "not_understood": [{"command", "hosts", "answers", "error"}],
+     "hosts": {NAME: {"devices", "sent", "received", "refused", "sections": {NAME: {"value"} or {"error"}}}
+                     or {"unreachable": …} or {"error": "…"}}}
+
+What it holds is what the collector sent, without what looks like a secret and without serial numbers; facts are read
+from it by the parsers of today. So a later version understands more of it.
+"""
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from preflight.facts import round_trip as seen
+from preflight.facts.documents.refused_document import CAPTURE, json_error, refusal
+from preflight.facts.redaction.anonymity import left
+from preflight.facts.redaction.pseudonyms import Pseudonyms
+from preflight.facts.redaction.redact import may_match, redact, redacted, without_value
+from preflight.facts.round_trip import Answered, Seen
+from preflight.facts.types import Missing, Unreachable
+from preflight.facts.unknown_formats import Unknown
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import PreflightError, UsageError
+
+SCHEMA = "preflight.capture/1"
+_TOLD = 3  # places where something is left
+
+# A serial number is what stands behind such a key at the start of a line, or in quotes behind one in quotes.
+_CALLED = (
+    r"(?:[\w /-]{0,30}serial(?:[ _-]?(?:no|num|number))?\.?|(?:[\w /-]{0,30}\b)?S/?N"
+    r"|[VN]?Die[ _]ID|UUID|Barcode|E-?label)"
+)
+_SERIALS = (
+    re.compile(rf"^([ \t]{{0,40}}{_CALLED}[ \t]{{0,40}}[:=][ \t]{{0,40}})(\S.*)$", re.IGNORECASE | re.MULTILINE),
+    re.compile(r"(<(?:\w{1,30}_)?serial(?:_number)?>)([^<\n]{1,80})", re.IGNORECASE),  # of nvidia-smi's XML
+    re.compile(rf"([\"']{_CALLED}\\?[\"'][ \t]{{0,9}}[:=][ \t]{{0,9}})(\\?\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE),
+)
+_SERIAL_HINTS = ("serial", "sn", "s/n", "die", "uuid", "barcode", "label")
+
+
+@dataclass(frozen=True)
+class Capture:
+    """`taken`: when, in UTC. `inventory`: the text of a hosts.toml that the facts can be judged by, clean already."""
+
+    preflight: str
+    taken: str
+    anonymous: bool
+    inventory: str
+    hosts: Mapping[str, Answered | Unreachable]
+    not_understood: Sequence[Unknown] = ()
+
+
+def clean(value: Any) -> Any:
+    """Without secrets and serial numbers, whatever JSON holds them in."""
+    return redacted(value, _clean)
+
+
+def _clean(text: str) -> str:
+    text = redact(text)
+    if may_match(text, _SERIAL_HINTS):
+        for pattern in _SERIALS:
+            text = pattern.sub(without_value, text)
+    return text
+
+
+def _machine_id(sections: dict[str, Any], salt: str) -> None:
+    """machine-id(5) is confidential; whether two hosts have the same has to be seen still."""
+    system = sections.get("os", {}).get("value")
+    if isinstance(system, dict) and isinstance(id_ := system.get("machine_id"), str) and id_:
+        system["machine_id"] = hashlib.sha256((salt + id_).encode()).hexdigest()[:32]
+
+
+def _digests(sections: dict[str, Any], salt: str) -> None:
+    """Whoever guesses a rank table's addresses could tell by its digest that they are right; whether two hosts have the
+    same has to be seen still."""
+    job = sections.get("job", {}).get("value")
+    deep = job.get("deep") if isinstance(job, dict) else None
+    files = deep.get("files") if isinstance(deep, dict) else None
+    for file in files if isinstance(files, list) else ():
+        if isinstance(file, dict) and isinstance(digest := file.get("digest"), str) and digest:
+            file["digest"] = hashlib.sha256((salt + digest).encode()).hexdigest()
+
+
+def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
+    disguise = pseudonyms.value if pseudonyms else _as_it_is
+    if isinstance(it, Unreachable):
+        return {"unreachable": disguise(msgspec.to_builtins(it))}
+    known = {"devices": it.devices, "sent": it.sent, "received": it.received,
+             "refused": disguise(msgspec.to_builtins(it.refused))}  # fmt: skip
+    if isinstance(it.raw, Missing):
+        return {**known, "error": disguise(clean(it.raw.error))}
+    sections: dict[str, Any] = {}
+    for name, part in it.raw.items():
+        try:
+            sections[name] = clean(msgspec.json.decode(part))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            sections[name] = {"error": f"what the collector sent cannot be kept: {json_error(error)}"}
+    _machine_id(sections, salt)
+    if pseudonyms:
+        _digests(sections, salt)
+    return {**known, "sections": disguise(sections)}
+
+
+def documents(hosts: Mapping[str, Answered | Unreachable]) -> Iterator[Any]:
+    """Yield what hosts sent, section by section, as JSON values without secrets."""
+    for it in hosts.values():
+        for part in it.raw.values() if isinstance(it, Answered) and not isinstance(it.raw, Missing) else ():
+            try:
+                yield clean(msgspec.json.decode(part))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue  # it is not kept
+
+
+def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> str:
+    """The document's text. `salt`: made up for this one. `pseudonyms`: for names and addresses, of which the inventory
+    has only marks already. Raises PreflightError where a known name or address would be left."""
+    disguise = pseudonyms.value if pseudonyms else _as_it_is
+    hosts = {
+        pseudonyms.name(name) if pseudonyms else name: _host(it, salt, pseudonyms) for name, it in capture.hosts.items()
+    }
+    document = {
+        "schema": SCHEMA,
+        "preflight": capture.preflight,
+        "taken": capture.taken,
+        "anonymous": capture.anonymous,
+        "inventory": capture.inventory,
+        "not_understood": disguise(clean(msgspec.to_builtins(capture.not_understood))),
+        "hosts": hosts,
+    }
+    text = msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
+    if pseudonyms is None:
+        return text
+    if found := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _TOLD + 1)):
+        raise PreflightError(
+            f"nothing was written: the capture would still hold {'; '.join(found[:_TOLD])}"
+            f"{' and more' if len(found) > _TOLD else ''}; report this, and take one without --anonymous meanwhile"
+        )
+    return pseudonyms.shown(text)
+
+
+def _tables(inventory: str) -> Any:
+    try:
+        return tomllib.loads(inventory)
+    except tomllib.TOMLDecodeError:
+        return inventory
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+class _Host(msgspec.Struct):
+    devices: tuple[int, ...] = ()
+    sent: float = 0.0
+    received: float = 0.0
+    refused: Unreachable | None = None
+    sections: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    error: str | None = None
+    unreachable: Unreachable | None = None
+
+
+class _Document(msgspec.Struct):
+    schema: str
+    preflight: str
+    taken: str
+    anonymous: bool
+    inventory: str
+    hosts: dict[str, _Host]
+    not_understood: tuple[Unknown, ...] = ()
+
+
+def is_capture(text: str) -> bool:
+    """Whether it begins like one: enough to tell it from a facts document."""
+    return SCHEMA in text[:200]
+
+
+def load(text: str, source: str) -> Capture:
+    """What `dump` wrote. `source` names it in errors. Raises UsageError for a document that is none."""
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise UsageError(refusal(source, CAPTURE, SCHEMA, text, error)) from error
+    if document.schema != SCHEMA:
+        raise UsageError(refusal(source, CAPTURE, SCHEMA, text))
+    return Capture(
+        document.preflight, document.taken, document.anonymous, document.inventory,
+        {name: _answered(host) for name, host in document.hosts.items()}, document.not_understood,
+    )  # fmt: skip
+
+
+def _answered(host: _Host) -> Answered | Unreachable:
+    if host.unreachable:
+        return host.unreachable
+    raw = Missing(host.error) if host.error is not None else host.sections
+    return Answered(raw, host.devices, host.sent, host.received, host.refused)
+
+
+def read(capture: Capture, cluster: Cluster, hosts: Sequence[Host]) -> dict[str, Seen | Unreachable]:
+    """The facts of those of `hosts` that the capture holds, as a look at them would have given them."""
+    found = {
+        host.name: seen.read(it, cluster.product, deep=True) if isinstance(it, Answered) else it
+        for host in hosts
+        if (it := capture.hosts.get(host.name)) is not None
+    }
+    return seen.with_arrivals(found, seen.targets(cluster, hosts))

@@ -1,0 +1,150 @@
+"""The facts as a JSON document, `preflight.facts/1` (docs/contracts.md), and back.
+
+    {"schema": "preflight.facts/1", "hosts": {NAME: {SECTION: {"value": …} or {"error": "…"}}}}
+
+A host that could not be reached is `{"unreachable": {"trouble", "summary", "remedy"}}`. A section that the product does
+not have is left out; one that was not asked for is `{"skipped": "--basic"}`. With raw output kept, it stands as "raw"
+beside "value" or "error".
+"""
+
+import errno
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from preflight.bounded_file import read_bounded
+from preflight.facts.documents.refused_document import FACTS, KINDS, json_error, refusal
+from preflight.facts.redaction.redact import redacted
+from preflight.facts.types import DEEP, ON_REQUEST, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.errors import UsageError
+
+SCHEMA = "preflight.facts/1"
+LARGEST = 1 << 29  # bytes of a document; the facts of 1,000 hosts with 8 devices have 111 MB
+
+# What a fact section was read from, where the collector's section is not the one of the same name.
+_RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ()}  # nic: with hccn
+
+# Sections that other products do not have: those that there have always been, and those that came later.
+_OF_A_PRODUCT = ("hccn", "hccn_conf", "npu_smi", "nvidia", "rdma")
+_NEW_OF_NPUS = ("nic", "chips", "device_nodes")
+
+
+def load_file(path: Path) -> ClusterFacts:
+    """The facts of a saved document; raises UsageError for a file that cannot be read or is none."""
+    return load(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file of saved facts; raises UsageError for one that cannot be read."""
+    try:
+        return read_bounded(path, LARGEST).decode()
+    except OSError as error:
+        is_missing = error.errno == errno.ENOENT
+        command = f"preflight facts --out {shlex.quote(str(path))}" if is_missing else KINDS[FACTS].command
+        raise UsageError(f"{path}: {error.strerror}; to write facts: {command}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(refusal(str(path), FACTS, SCHEMA, b"", error)) from error
+
+
+def _raw(section: str, raw: Mapping[str, bytes]) -> dict[str, Any]:
+    """What the section was read from, by the collector's own names."""
+    parts = {name: raw[name] for name in _RAW_OF.get(section, (section,)) if name in raw}
+    try:
+        return {name: redacted(msgspec.json.decode(part).get("value")) for name, part in parts.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
+        return {}  # the section says as an error that nothing could be read there
+
+
+def _host(host: HostFacts | Unreachable, raw: Mapping[str, bytes]) -> dict[str, Any]:
+    if isinstance(host, Unreachable):
+        return {"unreachable": host}
+    sections: dict[str, Any] = {}
+    for name in SECTIONS:
+        value = host.section(name)
+        if value is None:
+            if name in DEEP and (host.hccn is not None or name not in _NEW_OF_NPUS):
+                sections[name] = {"skipped": "--basic"}
+            continue
+        sections[name] = {"error": value.error} if isinstance(value, Missing) else {"value": value}
+        if kept := _raw(name, raw):
+            sections[name]["raw"] = kept
+    return sections
+
+
+def dump(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> str:
+    """The document's text. `raw`: host → the collector's section → its JSON, kept beside the values, redacted."""
+    return msgspec.json.format(compact(facts, raw).decode(), indent=1) + "\n"
+
+
+def compact(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> bytes:
+    """The same without blanks and line ends."""
+    hosts = {name: _host(host, (raw or {}).get(name, {})) for name, host in facts.hosts.items()}
+    return msgspec.json.encode({"schema": SCHEMA, "hosts": hosts})
+
+
+class _Document(msgspec.Struct):
+    schema: str
+    hosts: dict[str, dict[str, msgspec.Raw]]
+
+
+class _Section(msgspec.Struct):
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: str | None = None
+    skipped: str | None = None
+
+
+@cache
+def _section_types() -> dict[str, Any]:
+    """Section → the type of its value: the first of `Os | Missing`, `Hccn | Missing | None`."""
+    return {name: get_args(hint)[0] for name, hint in get_type_hints(HostFacts).items()}
+
+
+def _read_section(raw: msgspec.Raw, type_: Any) -> Any:
+    section = msgspec.json.decode(raw, type=_Section)
+    if section.error is not None:
+        return Missing(section.error)
+    if section.skipped is not None:
+        return None
+    if section.value is msgspec.UNSET:
+        raise msgspec.ValidationError('it has neither "value" nor "error"')
+    return msgspec.json.decode(section.value, type=type_)
+
+
+def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> HostFacts | Unreachable:
+    """Sections that this version does not know are passed over; those that the document lacks are missing."""
+    section = "unreachable"
+    try:
+        if section in sections:
+            return msgspec.json.decode(sections[section], type=Unreachable)
+        found = {}
+        for section, type_ in _section_types().items():
+            if section in sections:
+                found[section] = _read_section(sections[section], type_)
+            elif (
+                section not in _OF_A_PRODUCT
+                and section not in ON_REQUEST
+                and ("hccn" in sections or section not in _NEW_OF_NPUS)
+            ):
+                found[section] = Missing(f"not in {source}")
+        return HostFacts(**found)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        wrong = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
+        raise UsageError(f"{wrong}; to write the facts again: {KINDS[FACTS].command}") from error
+
+
+def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
+    """The facts of a document that `dump` wrote. `source` names it in errors.
+
+    Raises UsageError for a document that is none, or of another schema.
+    """
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UsageError(refusal(source, FACTS, SCHEMA, text, error)) from error
+    if document.schema != SCHEMA:
+        raise UsageError(refusal(source, FACTS, SCHEMA, text))
+    return ClusterFacts({name: _read_host(host, source, f"hosts.{name}") for name, host in document.hosts.items()})

@@ -1,0 +1,104 @@
+"""Why a JSON file is none that preflight wrote: in words, for a decoder names its own types. Pure."""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+_NAMES = {
+    "object": "an object in { }",
+    "array": "a list in [ ]",
+    "str": "text in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+}
+_LONGEST = 120  # characters of a decoder's own sentence
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of document. `name`: with its article, as a sentence has it; `command`: what writes one."""
+
+    name: str
+    command: str
+
+
+FACTS, CAPTURE, REPORT, PLAN = "preflight.facts", "preflight.capture", "preflight.report", "preflight.plan"
+KINDS = {
+    FACTS: Kind("a facts document", "preflight facts --out facts.json"),
+    CAPTURE: Kind("a capture", "preflight capture --out site.json"),
+    REPORT: Kind("a report", "preflight check --save report.json"),
+    PLAN: Kind("a plan", "preflight plan --out plan.json"),
+    "preflight.diagnosis": Kind("a diagnosis", "preflight diagnose -o json LOG"),
+    "preflight.diff": Kind("a comparison of runs", "preflight diff -o json"),
+    "preflight.history": Kind("a list of runs", "preflight history -o json"),
+    "preflight.run": Kind("an account of changes", "preflight configure -o json"),
+}
+
+
+class _Schema(msgspec.Struct):
+    schema: str
+
+
+def refusal(source: str, wanted: str, version: str, text: str | bytes, error: Exception | None = None) -> str:
+    """Return what is wrong with the file `source`, and the command that writes the `wanted` kind of document.
+
+    `version`: the schema that is read; `error`: what the decoder raised, None where it raised nothing.
+    """
+    kind, schema = KINDS[wanted], schema_of(text)
+    family = schema.partition("/")[0]
+    write = f"to write {kind.name}: {kind.command}"
+    if family == wanted and schema != version:
+        return f"{source}: the schema is {schema[:80]!r}, and this preflight reads {version}; {write}"
+    if family in KINDS and family != wanted:
+        return f"{source}: this is {KINDS[family].name}, not {kind.name}; {write}"
+    why = json_error(error, text) if error else 'it has no "schema" of preflight'
+    return f"{source}: not {kind.name}: {why}; {write}"
+
+
+def schema_of(text: str | bytes) -> str:
+    """Return what the document calls itself, such as preflight.facts/1; empty where it names nothing."""
+    try:
+        return msgspec.json.decode(text, type=_Schema).schema
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+
+
+def json_error(error: Exception, text: str | bytes = "") -> str:
+    """Return what is wrong with a JSON text, and where, as a clause."""
+    if isinstance(error, UnicodeError):
+        return "it is not text in UTF-8"
+    if isinstance(error, RecursionError):
+        return "its brackets are nested too deeply"
+    if not isinstance(error, msgspec.MsgspecError):  # has a sentence of its own
+        return str(error)
+    sentence, _, path = str(error).partition(" - at `")
+    place = path.rstrip("`").removeprefix("$").lstrip(".")
+    place = f"item {place}" if place.startswith("[") else place or "it"
+    if match := re.fullmatch(r"Expected `(.+)`, got `(.+)`", sentence):
+        return f"{place} should be {_named(match[1])}, and is {_named(match[2])}"
+    if match := re.fullmatch(r"Object missing required field `(.+)`", sentence):
+        return f'{place} has no "{match[1]}"'
+    if match := re.fullmatch(r"Invalid enum value (.+)", sentence):
+        return f"{place}: {match[1][:_LONGEST]} is none of the known values"
+    if sentence == "Input data was truncated":
+        return "it is cut off: the JSON has no end" if text.strip() else "it is empty"
+    if match := re.fullmatch(r"JSON is malformed: .* \(byte (\d+)\)", sentence):
+        return _not_json(text, int(match[1]))
+    prefix = f"{place}: " if path else ""
+    return prefix + sentence.replace("`", "'")[:_LONGEST]
+
+
+def _named(types: str) -> str:
+    return " or ".join(_NAMES.get(name, name) for name in types.split(" | "))
+
+
+def _not_json(text: str | bytes, offset: int) -> str:
+    data = text if isinstance(text, bytes) else text.encode(errors="replace")
+    try:
+        lines = data.decode()[:offset].split("\n") if data else []
+    except UnicodeDecodeError:
+        return "it is not text in UTF-8"
+    return f"line {len(lines)}, column {len(lines[-1]) + 1} is not JSON" if lines else "it is not JSON"

@@ -1,0 +1,61 @@
+"""What a device NIC counts: `-stat`, `-hw_stats`, `-bandwidth`."""
+
+import re
+
+from preflight.facts.parsers.ascend.hccn_tool.words import NotUnderstoodError, blocks, fields
+from preflight.facts.quote import quote
+from preflight.facts.reading import Found
+from preflight.facts.sections.nic import Bandwidth
+
+_PACKETS = re.compile(r"([a-z][a-z0-9]{0,15}_[a-z0-9_]{1,63}) ?: ?([0-9]{1,20})")
+
+
+def _counts(block: list[str], pattern: re.Pattern[str]) -> dict[str, int]:
+    values = fields(block, pattern)
+    if not values:
+        raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and no count, which is not understood")
+    return {name: int(count) for name, count in values.items()}
+
+
+def stat(text: str) -> tuple[Found[dict[str, int]], ...]:
+    """Parse `-stat -g`: packets and bytes by the tool's own names; which names there are differs between drivers."""
+    return blocks(text, re.compile(r"packet statistics ?:").fullmatch, lambda block: _counts(block, _PACKETS))
+
+
+_RESOURCE = re.compile(r"\[devid [0-9]{1,3}\] ?([a-z][a-z0-9_]{1,63}) ?: ?([0-9]{1,20})")
+
+
+def hw_stats(text: str) -> tuple[Found[dict[str, int]], ...]:
+    """Parse `-hw_stats -g`: RoCE resources allocated, freed and in use (`qp_active` …), by the tool's own names."""
+    device, names = "", set[str]()
+
+    def starts(line: str) -> bool:
+        """There is no heading: another device, or a name that was there, is the next answer."""
+        nonlocal device, names
+        match = _RESOURCE.fullmatch(line)
+        if match is None:
+            return False
+        of, name = line.partition("]")[0], match.group(1)
+        first = of != device or name in names
+        if first:
+            device, names = of, set()
+        names.add(name)
+        return first
+
+    return blocks(text, starts, lambda block: _counts(block, _RESOURCE))
+
+
+_BANDWIDTH = re.compile(r"Bandwidth (TX|RX) ?: *([0-9]{1,9}\.[0-9]{1,9}) ?MB/sec")
+
+
+def _bandwidth(block: list[str]) -> Bandwidth:
+    values = fields(block, _BANDWIDTH)
+    if "RX" not in values:
+        raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and nothing of RX, which is not understood")
+    return Bandwidth(float(values["TX"]), float(values["RX"]))
+
+
+def bandwidth(text: str) -> tuple[Found[Bandwidth], ...]:
+    """Parse `-bandwidth -g`: MB/s sent and received at this moment. Known from the driver's source only."""
+    starts = re.compile(r"Bandwidth TX ?: *[0-9]{1,9}\.[0-9]{1,9} ?MB/sec").fullmatch
+    return blocks(text, starts, _bandwidth, _BANDWIDTH.fullmatch)

@@ -1,0 +1,208 @@
+"""Failure texts of `hccn_tool`, and its output as lines and blocks, for all of its parsers.
+
+A saved text often holds the same query of several devices, so every parser returns a tuple, one entry a device. A query
+of one device must have given exactly one.
+
+The exit codes of hccn_tool collide and some failures end with 0: its text counts, not its code. It ends every line that
+it prints, so a last line without an end may have been cut: a value that could go on is not read from it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+from typing import TypeVar
+
+from preflight.facts.quote import LONGEST, quote
+from preflight.facts.reading import Found
+from preflight.facts.types import Reading
+
+T = TypeVar("T")
+
+LONGEST_OUTPUT = 1 << 20  # characters; the longest answers (all counters of 16 devices) have some 50,000
+
+# Parts of the tool's failure texts (driver source, 910B generation). A line with one of them is a failed query.
+_FAILURE = re.compile(
+    "|".join(
+        map(
+            re.escape,
+            (
+                "hccn_tool is busy",
+                "permission denied",
+                "not supported on this product",
+                "not supported on this optical media",
+                "unsupported on this optical module",
+                "does not support",
+                "Get invalid",
+                "Get unknown option",
+                "Get lock failed",
+                "Get device health status failed",
+                "input parameters is wrong",
+                "Command execute failed",
+                "Cmd execute failed",
+                "cmd execute failed",
+                "The device is not exist",
+                "The device is occupied",
+                "Control link unreachable",
+                "Optical module is not present",
+                "optical module initializing",
+                "I2c is busy",
+                "Link status is down",
+                "execute timeout",
+                "hccn.conf can't access",
+            ),
+        )
+    )
+)
+
+
+class NotUnderstoodError(ValueError):
+    """An answer that is no answer to its query; the sentence says why."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without the blanks around it. `whole` False: the text ends inside it, or with it."""
+
+    text: str
+    whole: bool = True
+
+
+def lines(text: str) -> Iterator[Line]:
+    """Yield the lines of `text` that are not empty."""
+    *whole, tail = text.split("\n")
+    for line in whole:
+        if line := line.strip():
+            yield Line(line)
+    if tail := tail.strip():
+        yield Line(tail, whole=False)
+
+
+def failure(line: str) -> str:
+    """Return the line if it is a failure text, else nothing; quoted where it is long or has control characters."""
+    if not _FAILURE.search(line):
+        return ""
+    return line if line.isprintable() and len(line) <= LONGEST else quote(line)
+
+
+def not_understood(text: str) -> str:
+    start = text[: 100 * LONGEST]  # of a text of any length
+    return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
+
+
+def said_nothing(text: str) -> bool:
+    return len(text) <= LONGEST_OUTPUT and not text.strip()
+
+
+def too_long(text: str) -> str:
+    """Return why `text` is not parsed at all, or nothing."""
+    if len(text) <= LONGEST_OUTPUT:
+        return ""
+    return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST])}"
+
+
+def cut(line: Line) -> str:
+    return f"the output of hccn_tool ends inside the line {quote(line.text)}"
+
+
+def each_line(
+    text: str,
+    pattern: re.Pattern[str],
+    make: Callable[[str], T | None],
+    *,
+    unset: str | None = None,
+    closed: bool = False,
+) -> tuple[Found[T], ...]:
+    """Return an entry for every line that matches `pattern`, contains `unset`, or is a failure.
+
+    For queries with an answer of one line. `make` converts the pattern's group; other lines are passed over. `closed`:
+    a line that matches cannot go on.
+    """
+    if error := too_long(text):
+        return (Found(error=error),)
+    entries: list[Found[T]] = []
+    for line in lines(text):
+        if match := pattern.fullmatch(line.text):
+            entries.append(Found(make(match.group(1))) if line.whole or closed else Found(error=cut(line)))
+        elif unset is not None and unset in line.text:
+            entries.append(Found())
+        elif error := failure(line.text):
+            entries.append(Found(error=error))
+    return tuple(entries) or (Found(error=not_understood(text)),)
+
+
+def readings(
+    text: str, pattern: re.Pattern[str], unset: str | None = None, *, closed: bool = False
+) -> tuple[Reading, ...]:
+    """Return the entries of `each_line` as the tool spells them."""
+    return each_line(text, pattern, str, unset=unset, closed=closed)
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+def blocks(
+    text: str,
+    starts: Callable[[str], object],
+    read: Callable[[list[str]], T],
+    closed: Callable[[str], object] = _never,
+) -> tuple[Found[T], ...]:
+    """Return an entry for every block, through `read`, and for every failure.
+
+    For queries with an answer of several lines. A block goes from a line that `starts` one to the next such line or
+    failure. A failure inside a block that `read` does not understand is the reason. Lines before the first block are
+    passed over. `read` raises NotUnderstoodError;
+    `closed`: a last line that cannot go on.
+    """
+    if error := too_long(text):
+        return (Found(error=error),)
+    entries: list[Found[T]] = []
+    block: list[str] = []
+
+    def close(error: str = "") -> None:
+        if block:
+            try:
+                entries.append(Found(read(block)))
+            except NotUnderstoodError as trouble:
+                entries.append(Found(error=error or str(trouble)))
+                error = ""
+            block.clear()
+        if error:
+            entries.append(Found(error=error))
+
+    for line in lines(text):
+        if starts(line.text):
+            close()
+            block.append(line.text)
+        elif error := failure(line.text):
+            close(error)
+        elif block:
+            block.append(line.text)
+        if not line.whole and block and not closed(line.text):
+            block.clear()
+            entries.append(Found(error=cut(line)))
+    close()
+    return tuple(entries) or (Found(error=not_understood(text)),)
+
+
+def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
+    """Return name and value of the lines that match `pattern`. A name that comes twice: two answers are mixed."""
+    values: dict[str, str] = {}
+    for line in block:
+        if match := pattern.fullmatch(line):
+            name, value = match.groups()
+            if name in values:
+                raise NotUnderstoodError(f"hccn_tool says {quote(name)} twice in one answer")
+            values[name] = value
+    return values
+
+
+def as_address(reading: Reading) -> Reading:
+    """Return the reading, if it is an IPv4 address; 0.0.0.0 means "not set"."""
+    if reading.value is None:
+        return reading
+    try:
+        return Reading(None if int(IPv4Address(reading.value)) == 0 else reading.value)
+    except AddressValueError:
+        return Reading(error=f"{quote(reading.value)} is not an IPv4 address")

@@ -1,0 +1,185 @@
+"""What `npu-smi info -t …` says of one chip.
+
+Ask with `-i NPU -c CHIP`: without `-c` a card answers for all its chips. `-t board` is asked without, too: only so it
+tells the driver's version.
+"""
+
+import re
+from dataclasses import dataclass
+
+from preflight.facts.parsers.ascend.npu_smi.pairs import pairs
+from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
+from preflight.facts.quote import quote
+from preflight.facts.reading import Found
+from preflight.facts.sections.chips import Board, Hccs, Health, SuperPod, Usages
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_HEALTH = ("OK", "Warning", "Alarm", "Critical", "UNKNOWN", "NA")
+_ALARM = re.compile(r"(0[xX])?[0-9A-Fa-f]{1,16}")
+_LANES = re.compile(r"\[([0-9 \t]{0,390})\]")
+_PROCESS = re.compile(
+    r"Process id:([0-9]{1,9})[ \t]+Process name:(.{0,60}?)[ \t]*Process memory\(MB\):([0-9]{1,15})"
+    r"(?:[ \t]+Process id in container:(?:[0-9]{1,9}|NA|-))?"
+)
+
+
+@dataclass(frozen=True)
+class ChipProcess:
+    """`chip`: None where the answer does not say which, as after `-c`. `memory` in MB."""
+
+    pid: int
+    name: str
+    memory: int
+    chip: int | None = None
+
+
+class _NotUnderstoodError(Exception):
+    pass
+
+
+def _fields(text: str, query: str, *needed: str) -> dict[str, str]:
+    """The answer to one query by its keys, NA as nothing; of a card that ends with its controller, without that."""
+    values: dict[str, str] = {}
+    for key, value in pairs(text):
+        if key == "Chip Name" and value.lower() == "mcu":
+            break
+        if key in values:
+            raise _NotUnderstoodError(f"npu-smi info -t {query} answers for several chips at once: ask with -c")
+        values[key] = "" if value == "NA" else value
+    if not any(key in values for key in needed):
+        raise _NotUnderstoodError(trouble(text, f"info -t {query}"))
+    return values
+
+
+def _number(found: dict[str, str], key: str, query: str, most: int = 1 << 32) -> int | None:
+    value = found.get(key, "")
+    if not value:
+        return None
+    if not _NUMBER.fullmatch(value) or int(value) > most:
+        raise _NotUnderstoodError(f"npu-smi info -t {query}: {quote(f'{key} : {value}')} is not understood")
+    return int(value)
+
+
+def health(text: str) -> Found[Health]:
+    """Parse `-t health`. Newer tools write `Health` for `Health Status`. Alarm codes are eight hexadecimal digits."""
+    try:
+        values = _fields(text, "health", "Health Status", "Health")
+    except _NotUnderstoodError as error:
+        return Found(error=str(error))
+    status = values.get("Health Status", values.get("Health")) or "NA"
+    codes = tuple(code for code in re.split(r"[\s,;]+", values.get("Error Code", "")) if code)
+    if status not in _HEALTH or not all(_ALARM.fullmatch(code) for code in codes):
+        return Found(error=f"npu-smi info -t health: {quote(' '.join((status, *codes)))} is not understood")
+    return Found(Health(status, codes, values.get("Error Information", "")[:200]))
+
+
+def board(text: str) -> Found[Board]:
+    """Parse `-t board`. With `-c` it tells the chip's data, and neither the driver's version nor whether it fits."""
+    try:
+        values = _fields(text, "board", "Software Version", "Firmware Version", "Board ID")
+        chips = _number(values, "Chip Count", "board", 64)
+    except _NotUnderstoodError as error:
+        return Found(error=str(error))
+    return Found(
+        Board(
+            driver=values.get("Software Version", "")[:60],
+            firmware=values.get("Firmware Version", "")[:60],
+            compatible=values.get("Compatibility", "")[:60],
+            board_id=values.get("Board ID", "")[:60],
+            bus=values.get("PCIe Bus Info", "")[:60],
+            serial=values.get("Serial Number", "")[:60],
+            chips=chips,
+        )
+    )
+
+
+def _used(text: str, query: str) -> Found[Usages]:
+    try:
+        values = _fields(text, query, "HBM Usage Rate(%)", "Aicore Usage Rate(%)")
+        return Found(
+            Usages(
+                hbm_capacity=_number(values, "HBM Capacity(MB)", query) or None,
+                hbm=_number(values, "HBM Usage Rate(%)", query, 100),
+                aicore=_number(values, "Aicore Usage Rate(%)", query, 100),
+            )
+        )
+    except _NotUnderstoodError as error:
+        return Found(error=str(error))
+
+
+def usages(text: str) -> Found[Usages]:
+    """Parse `-t usages -i N -c C`: what is in use of a chip, in percent, and the size of its HBM."""
+    return _used(text, "usages")
+
+
+def common(text: str) -> Found[Usages]:
+    """Parse `-t common`: as `-t usages`, without the capacity."""
+    return _used(text, "common")
+
+
+def superpod(text: str) -> Found[SuperPod]:
+    """Parse `-t spod-info` of 910_93 (format known from the driver's source only)."""
+    keys = ("SDID", "Super Pod ID", "Server Index", "Super Pod Size")
+    try:
+        values = _fields(text, "spod-info", *keys)
+        sdid, pod, server, size = (_number(values, key, "spod-info") for key in keys)
+    except _NotUnderstoodError as error:
+        return Found(error=str(error))
+    if sdid is None or pod is None or server is None or size is None:
+        return Found(error=f"npu-smi info -t spod-info said only {', '.join(key for key in keys if values.get(key))}")
+    return Found(SuperPod(sdid, pod, server, size))
+
+
+def hccs(text: str) -> Found[Hccs]:
+    """Parse `-t hccs`: a value a link in square brackets. Known from the driver's source and others' tests only."""
+    try:
+        values = _fields(text, "hccs", "hccs health status")
+        status = values["hccs health status"]
+        if status not in ("OK", "NOK"):
+            raise _NotUnderstoodError(
+                f"npu-smi info -t hccs: {quote(f'hccs health status : {status}')} is not understood"
+            )
+        lanes, speeds, retries, errors = (
+            _links(values, "hccs " + name) for name in ("link lane list", "link speed", "retry count", "error count")
+        )
+        return Found(
+            Hccs(
+                status,
+                lanes,
+                tuple(map(int, speeds)),
+                tuple(map(int, retries)),
+                tuple(map(int, errors)),
+                _number(values, "hccs first error lane", "hccs", 255),
+            )
+        )
+    except _NotUnderstoodError as error:
+        return Found(error=str(error))
+
+
+def _links(found: dict[str, str], key: str) -> tuple[str, ...]:
+    value = found.get(key, "[]")
+    match = _LANES.fullmatch(value)
+    if match is None or not all(len(word) <= 20 for word in match.group(1).split()):
+        raise _NotUnderstoodError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not understood")
+    return tuple(match.group(1).split())
+
+
+def processes(text: str) -> Found[tuple[ChipProcess, ...]]:
+    """Parse `-t proc-mem`: a line a process, or a line for none; without `-c` a `Chip ID` after each chip's."""
+    processes_: list[ChipProcess] = []
+    of_chip: list[tuple[int, str, int]] = []
+    looked = False
+    for line in map(str.strip, text[:100_000].split("\n")):
+        if match := _PROCESS.fullmatch(line):
+            of_chip.append((int(match.group(1)), match.group(2).strip(), int(match.group(3))))
+        elif match := re.fullmatch(r"Chip ID[ \t]{1,40}:[ \t]{0,40}([0-9]{1,3})", line):
+            processes_ += [ChipProcess(*process, chip=int(match.group(1))) for process in of_chip]
+            of_chip = []
+        elif line.startswith("Process id"):
+            return Found(error=f"npu-smi info -t proc-mem: {quote(line)} is not understood")
+        elif line != "No process in device.":
+            continue
+        looked = True
+    if not looked:
+        return Found(error=trouble(text, "info -t proc-mem"))
+    return Found((*processes_, *(ChipProcess(*process) for process in of_chip)))

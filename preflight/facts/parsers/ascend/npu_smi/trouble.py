@@ -1,0 +1,56 @@
+"""What npu-smi says instead of an answer, and what that means: "npu-smi said '…': what it means; what to do".
+
+The shell sees the low byte of the codes (-8005 ends with 187), so the texts are read and not the exit code.
+"""
+
+import re
+
+from preflight.facts.quote import quote
+
+_NO_DRIVER = (
+    "the driver cannot be reached: the user may not open the device files (ls -l /dev/davinci*; the group is mostly "
+    "HwHiAiUser), the driver is not loaded (lsmod | grep drv_), or the container was not given the devices"
+)
+_USED = (
+    "the device is given to another container too, or the container lacks /usr/local/dcmi, /etc/ascend_install.info or "
+    "the driver's lib64 and version.info; look for `Conflict open udevid` in dmesg of the host"
+)
+_NO_TOPOLOGY = "this tool or product tells no topology; look at the cards with npu-smi info and lspci"
+
+# The first that fits counts: what names the cause stands before what only follows from it.
+_KNOWN = (
+    (re.compile(r"ret is -8005"), _NO_DRIVER),
+    (re.compile(r"ret is -8020"), _USED),
+    (re.compile(r"ret is -9005"), f"the board does not answer, as after -8020 ({_USED})"),
+    (re.compile(r"DrvMngGetConsoleLogLevel failed"), _NO_DRIVER),
+    (
+        re.compile(r"There is no NPU card on this server"),
+        "the driver sees no card; if lspci lists some, they were lost: power the host off and on",
+    ),
+    (re.compile(r"Invalid card id"), "no card has this number; npu-smi info -l lists those there are"),
+    (re.compile(r"Failed to query \"topo\" info"), _NO_TOPOLOGY),
+    (re.compile(r"does not support querying topo"), _NO_TOPOLOGY),
+    (re.compile(r"NPU can not query topo"), _NO_TOPOLOGY),
+    (
+        re.compile(r"Error parameter of -t"),
+        "this version of the tool does not know the question; npu-smi info -h lists those it knows",
+    ),
+    (
+        re.compile(r"driver package may not be completely installed"),
+        "/etc/ascend_install.info is missing or is a folder; in a container: bind it from the host",
+    ),
+)
+
+
+def trouble(text: str, question: str = "") -> str:
+    """Return why `text` is no answer. `question`: as in `npu-smi info -t board`, for a text that is not known."""
+    for pattern, meaning in _KNOWN:
+        if match := pattern.search(text):
+            start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
+            return f"npu-smi said {quote(text[start : match.end() + 60])}: {meaning}"
+    return f"npu-smi {question} said {quote(text)}" if question else f"npu-smi said {quote(text)}"
+
+
+def explained(error: str) -> bool:
+    """Return whether the error is of `trouble`, with its meaning."""
+    return error.startswith("npu-smi said ") and any(error.endswith(f": {meaning}") for _, meaning in _KNOWN)

@@ -1,0 +1,1 @@
+"""Parsers of Linux tools and configuration files."""

@@ -1,0 +1,96 @@
+"""What an Xid means, and what is to be done: NVIDIA's catalogue of 2025, with its immediate actions as classes.
+
+Where the catalogue refers to a flow chart, the class is the one that AWS's health check of 2026 takes. Codes that
+NVIDIA does not use are not here.
+"""
+
+from typing import Literal
+
+Action = Literal[
+    "nothing",  # it informs, or follows from another Xid
+    "restart the job",
+    "reset the GPU",
+    "reboot the host",
+    "check the hardware",  # power cables, seat of the board
+    "update driver or firmware",
+    "read its text",  # Xid 154 names the action itself
+    "watch the NVLinks",  # NVLink 5: the text says whether it was fatal
+    "ask the vendor",
+    "unknown",
+]
+
+_XIDS: tuple[tuple[Action, str, tuple[int, ...]], ...] = (
+    ("restart the job", "the GPU stopped working on a channel that timed out", (8,)),
+    ("restart the job", "a program sent commands that the GPU could not make sense of", (11, 25, 32, 69)),
+    ("restart the job", "a kernel failed on the GPU, mostly by an address out of bounds", (13,)),
+    ("restart the job", "a program used GPU memory that it does not have", (31,)),
+    ("nothing", "the driver's firmware met a method it does not know", (37,)),
+    ("nothing", "the firmware of the graphics engine took too long", (38,)),
+    ("restart the job", "a copy engine failed", (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))),
+    ("nothing", "a program's channel was stopped after an error of its own", (43,)),
+    ("nothing", "the graphics engine failed while it changed between programs", (44,)),
+    ("nothing", "channels were cleared away because of an earlier error; look at the Xid before it", (45,)),
+    ("reset the GPU", "the GPU stopped working and timed out", (46,)),
+    ("reset the GPU", "memory errors that could not be corrected", (48,)),
+    ("check the hardware", "the board has no auxiliary power", (54,)),
+    ("restart the job", "the security or video processor failed", (60,)),
+    ("reset the GPU", "the GPU's own controller halted", (62,)),
+    ("nothing", "a bad row or page of memory is to be replaced at the next reset", (63,)),
+    ("reset the GPU", "a bad row or page of memory could not be replaced (A100 without MIG: reboot the host)", (64,)),
+    ("nothing", "the driver touched a register that it may not", (66, 67)),
+    ("restart the job", "a video decoder failed", (68, 83, 84, 88, 89, 96, 97, 98)),
+    ("reset the GPU", "an NVLink failed", (74,)),
+    ("update driver or firmware", "a virtual GPU did not start", (78,)),
+    ("reboot the host", "the GPU fell off the PCIe bus", (79,)),
+    ("restart the job", "commands arrived damaged at the GPU", (80,)),
+    ("restart the job", "an image decoder failed", (82, 99, 100, 101, 102, 103, 104, 105)),
+    ("restart the job", "the optical flow engine failed", (86, 139)),
+    ("nothing", "many memory errors were corrected", (92,)),
+    ("nothing", "the GPU's configuration memory was written more often than it should be", (93,)),
+    ("restart the job", "a memory error was held to the programs it hit (A100 without MIG: reboot the host)", (94,)),
+    ("reset the GPU", "a memory error may have reached other programs (A100 without MIG: reboot the host)", (95,)),
+    ("nothing", "a test message of the management bus", (106, 107)),
+    ("reset the GPU", "the GPU did not change between programs in time", (109,)),
+    ("reset the GPU", "the GPU's security engine reports a fault", (110,)),
+    ("reset the GPU", "the GPU's system processor (GSP) did not answer the driver", (119,)),
+    ("reset the GPU", "the GPU's system processor (GSP) failed", (120,)),
+    ("nothing", "an error on the link between processor and GPU was corrected", (121,)),
+    ("reset the GPU", "an NVLink did not come up", (136,)),
+    ("nothing", "an NVLink was asked for what is not allowed", (137,)),
+    ("reset the GPU", "a memory error was noticed late and could not be corrected", (140,)),
+    ("nothing", "an error of CUDA's fast path", (141,)),
+    ("ask the vendor", "a video encoder failed", (142,)),
+    ("reset the GPU", "the GPU did not start", (143,)),
+    ("watch the NVLinks", "an error of NVLink 5", (144, 145, 146, 147, 148, 149, 150)),
+    ("reboot the host", "keys of confidential computing could not be changed", (151,)),
+    ("nothing", "an error of the deep learning accelerator", (152, 153)),
+    ("read its text", "the driver says what the GPU needs after another Xid", (154,)),
+    ("reset the GPU", "an NVLink was found faulty by software", (155,)),
+    ("reset the GPU", "a part of the GPU was taken out of use, from the next reset on", (156,)),
+    ("nothing", "a part of the GPU could not be taken out of use", (157,)),
+    ("reset the GPU", "the GPU timed out for good", (158,)),
+    ("unknown", "a wrong answer on the link between processor and GPU", (159,)),
+    ("nothing", "a memory channel was taken out of use", (160,)),
+    ("nothing", "a memory channel could not be taken out of use", (161,)),
+    ("unknown", "the circuit that smooths power was switched on again", (162,)),
+    ("unknown", "the circuit that smooths power was switched off", (163,)),
+    ("unknown", "the circuit that smooths power is near the end of its life", (164,)),
+    ("unknown", "the circuit that smooths power is at the end of its life", (165,)),
+    ("unknown", "traffic over NVLink before encryption was set up", (166,)),
+    ("unknown", "PCIe timed out for good", (167,)),
+    ("reboot the host", "memory was lost to errors in a protected region", (168,)),
+    ("unknown", "the GPU's security processor halted", (169,)),
+    ("unknown", "an interrupt of encrypted NVLink", (170,)),
+    ("unknown", "the Xid 48 beside it was of DRAM", (171,)),
+    ("unknown", "the Xid 48 beside it was of SRAM", (172,)),
+)
+
+XIDS: dict[int, tuple[Action, str]] = {code: (action, meaning) for action, meaning, codes in _XIDS for code in codes}
+
+# What Xid 154 says in its text ("… changed from 0x0 (None) to 0x1 (GPU Reset Required)").
+RECOVERIES: dict[str, Action] = {
+    "None": "nothing",
+    "GPU Reset Required": "reset the GPU",
+    "Drain and Reset": "reset the GPU",
+    "Node Reboot Required": "reboot the host",
+}

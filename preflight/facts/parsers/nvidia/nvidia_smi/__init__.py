@@ -1,0 +1,26 @@
+"""What nvidia-smi prints (drivers 418 to 610 seen), a module a kind of output."""
+
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu, Gpus
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks, nvlink
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import NvLinkErrors, nvlink_errors
+from preflight.facts.parsers.nvidia.nvidia_smi.query import FEW, few, query
+from preflight.facts.parsers.nvidia.nvidia_smi.table import Table, table
+from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology, topology
+from preflight.facts.parsers.nvidia.nvidia_smi.trouble import trouble
+
+__all__ = (
+    "FEW",
+    "Gpu",
+    "GpuTopology",
+    "Gpus",
+    "NvLinkErrors",
+    "NvLinks",
+    "Table",
+    "few",
+    "nvlink",
+    "nvlink_errors",
+    "query",
+    "table",
+    "topology",
+    "trouble",
+)

@@ -1,0 +1,167 @@
+"""What `nvidia-smi -q` tells of one GPU. None: it does not say, or says N/A; never a guess."""
+
+from dataclasses import dataclass
+
+from preflight.facts.reading import Missing
+
+# What the readers say of an answer that breaks off.
+TEXT_ENDS, XML_ENDS, XML_BREAKS = "the text ends inside the line", "the XML is cut, or breaks,", "the XML breaks"
+CUT = (TEXT_ENDS, XML_ENDS, XML_BREAKS)
+# And of one that has nothing but what every driver can be asked for.
+NAMES_ALONE = "nvidia-smi tells names and memory of the GPUs alone: their health is not known"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A switch of the GPU. `pending`: how it is set after the next reset or reboot."""
+
+    current: bool | None
+    pending: bool | None
+
+
+@dataclass(frozen=True)
+class Pcie:
+    """`generation` falls while the GPU idles, `width` does not. `replays` since the last reset."""
+
+    generation: int | None
+    generation_max: int | None
+    width: int | None
+    width_max: int | None
+    replays: int | None
+
+
+@dataclass(frozen=True)
+class EccCounts:
+    """Memory errors, by where from Turing on, as totals (`single_bit`, `double_bit`) on older GPUs."""
+
+    sram_corrected: int | None
+    sram_uncorrected: int | None  # newer drivers print it as two numbers: their sum
+    dram_corrected: int | None
+    dram_uncorrected: int | None
+    single_bit: int | None
+    double_bit: int | None
+
+
+@dataclass(frozen=True)
+class Ecc:
+    """`volatile` since the driver was loaded, `aggregate` since the GPU was made."""
+
+    mode: Mode
+    volatile: EccCounts
+    aggregate: EccCounts
+    sram_threshold_exceeded: bool | None
+    channel_repair_pending: bool | None  # by a reset, as TPC's; from driver 570 on
+    tpc_repair_pending: bool | None
+
+
+@dataclass(frozen=True)
+class RetiredPages:
+    """Of GPUs before Ampere. `pending`: a page waits for a reset to be taken out of use."""
+
+    single_bit: int | None
+    double_bit: int | None
+    pending: bool | None
+
+
+@dataclass(frozen=True)
+class RemappedRows:
+    """Of GPUs from Ampere on. `pending`: a row waits for a reset to be replaced; `failed`: no spare row was left."""
+
+    correctable: int | None
+    uncorrectable: int | None
+    pending: bool | None
+    failed: bool | None
+
+
+@dataclass(frozen=True)
+class Power:
+    """In watts."""
+
+    draw: float | None
+    limit: float | None
+    limit_default: float | None
+    limit_max: float | None
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """In MHz."""
+
+    sm: int | None
+    sm_max: int | None
+    memory: int | None
+    memory_max: int | None
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The GPU's place in the NVSwitch fabric (Hopper on): `state` Completed and `status` Success when it is ready."""
+
+    state: str | None
+    status: str | None
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """`kind`: C computes, G draws, C+G both, M+C computes through MPS. `memory` in MiB."""
+
+    pid: int
+    kind: str
+    name: str
+    memory: int | None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """`slowed_by`: active reasons for lower clocks in the tool's words (Idle and SW Power Cap are no faults); None:
+    nothing told. `processes`: None: not told. Temperatures in °C, memory in MiB."""
+
+    bus: str  # "0000:9b:00.0", as lspci -D prints it
+    product: str | None
+    architecture: str | None
+    uuid: str | None
+    serial: str | None
+    minor: int | None  # the N of /dev/nvidiaN
+    vbios: str | None
+    persistence: bool | None
+    compute_mode: str | None
+    mig: Mode
+    reset_required: bool | None
+    drain_and_reset_recommended: bool | None
+    recovery_action: str | None  # from driver 570 on, in place of the two: "None", "GPU Reset", "Node Reboot" …
+    pcie: Pcie
+    performance_state: str | None  # P0 (fastest) to P15
+    slowed_by: tuple[str, ...] | None
+    memory_total: int | None
+    memory_used: int | None
+    ecc: Ecc
+    retired_pages: RetiredPages
+    remapped_rows: RemappedRows
+    temperature: int | None
+    memory_temperature: int | None
+    power: Power
+    clocks: Clocks
+    fabric: Fabric
+    processes: tuple[GpuProcess, ...] | None
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """A host's answer. `cuda`: the newest CUDA that the driver serves. `attached`: how many GPUs the driver counts.
+    `unread`: what was said and is not understood, or was not answered; those fields are None."""
+
+    driver: str | None
+    cuda: str | None
+    attached: int | None
+    gpus: tuple[Gpu, ...]
+    unread: tuple[Missing, ...] = ()
+
+    @property
+    def cut(self) -> bool:
+        """Return whether the answer breaks off, so that a GPU without one need not be lost."""
+        return any(words in missing.error for missing in self.unread for words in CUT)
+
+    @property
+    def names_alone(self) -> bool:
+        """Return whether only the names of the GPUs are known: no check of their health passes."""
+        return Missing(NAMES_ALONE) in self.unread

@@ -1,0 +1,91 @@
+"""Error messages of nvidia-smi and their meaning: "nvidia-smi said '…': meaning; remedy"."""
+
+import re
+
+from preflight.facts.quote import quote
+
+# The first that fits counts: what names the cause stands before what is said of many.
+_KNOWN = tuple(
+    (re.compile(pattern, re.IGNORECASE), meaning)
+    for pattern, meaning in (
+        (
+            r"Driver/library version mismatch",
+            "the driver's libraries were upgraded under the loaded kernel module (cat /proc/driver/nvidia/version); "
+            "reload the nvidia modules or reboot the host",
+        ),
+        (
+            r"GPU is lost",
+            "a GPU no longer answers; reboot the host, and look for Xid 79 in dmesg",
+        ),
+        (
+            r"Unable to determine the device handle for GPU",
+            "a GPU no longer answers, mostly because it fell off the bus (Xid 79 in dmesg, `rev ff` in lspci); reboot "
+            "the host, power it off and on if that does not help",
+        ),
+        (
+            r"couldn't communicate with the NVIDIA driver|Driver Not Loaded",
+            "the kernel module is not loaded (lsmod | grep nvidia), as after a new kernel for which it was not built",
+        ),
+        (
+            r"couldn't find libnvidia-ml\.so|NVML Shared Library Not Found",
+            "the driver's libraries are not where this was run; a container must be given them (nvidia-container-cli)",
+        ),
+        (
+            r"No devices were found",
+            "the driver runs and no GPU answers it; compare with lspci -d 10de: and read dmesg for NVRM",
+        ),
+        (
+            r"Insufficient Permissions",
+            "this user may not open the device files (ls -l /dev/nvidia*)",
+        ),
+        (
+            r"Failed to initialize NVML: Unknown Error",
+            "in a container that ran for a while, its access to the devices was taken away (systemctl daemon-reload "
+            "does that): start it anew; on the host itself read dmesg for NVRM",
+        ),
+        (
+            r"all links are inactive",
+            "no NVLink of a GPU is up: fabric manager does not run, the bridge is missing, or the GPU has none",
+        ),
+        (
+            r"infoROM is corrupted",
+            "a GPU's configuration memory is damaged; its own counts of errors are not to be trusted",
+        ),
+        (
+            r"is not a valid field to query",
+            "this driver does not know a field that was asked for; nvidia-smi --help-query-gpu lists those it knows",
+        ),
+        (r"nvidia-smi: (command )?not found", "the driver's tools are not installed here, or not in PATH"),
+    )
+)
+# What the driver, or this release of it, does not have: an answer, too. As drivers 470 to 595 put it. The last is what
+# GPUs in MIG mode answer.
+_LACKS = re.compile(
+    r"is not recognized\. Please run 'nvidia-smi|does not have or support NVLink|all links are inactive"
+    r"|\b(?:not|un)[ -]?supported\b|\bMIG (?:mode )?(?:is )?enabled\b|\bin MIG mode\b",
+    re.IGNORECASE,
+)
+
+
+def lacks(text: str) -> bool:
+    """Return whether the GPU or the tool has no answer: no NVLink, none that is up, MIG mode, no such option."""
+    return bool(_LACKS.search(text))
+
+
+def known(text: str) -> str:
+    """Return the first known message in `text`, quoted, with its meaning; empty where it has none."""
+    for pattern, meaning in _KNOWN:
+        if match := pattern.search(text):
+            start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
+            return f"nvidia-smi said {quote(text[start : match.end() + 60])}: {meaning}"
+    return ""
+
+
+def trouble(text: str, question: str = "") -> str:
+    """Return why `text` is no answer. `question`: as in `nvidia-smi topo -m`, for a text that is not known."""
+    start = text[:100_000]
+    if message := known(start):
+        return message
+    if re.match(r"\s*<(\?xml|!DOCTYPE|nvidia_smi_log)", start):
+        return "this is the XML of nvidia-smi -q -x, which nvidia-smi.query reads"
+    return f"nvidia-smi {question}".rstrip() + f" said {quote(start)}"

@@ -1,0 +1,96 @@
+"""GIDs of RoCE ports, by the index that NCCL_IB_GID_INDEX names, and `show_gids` (mlnx-tools) that prints them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address
+from typing import Literal
+
+from preflight.facts.parsers.rdma.port import DEVICE, Reader, whole_lines
+from preflight.facts.quote import quote
+from preflight.facts.reading import Missing
+
+_COLUMNS = ["DEV", "PORT", "INDEX"]
+_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
+_NAME = re.compile(r"[\w.@:-]{1,40}", re.ASCII)
+_COUNT = re.compile(r"n_gids_found=([0-9]{1,6})", re.ASCII)
+MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Gid:
+    """A GID. `address`: the IPv4 address that it is mapped from; None: it is no mapped one.
+
+    `kind`: of its packets; only RoCE v2 is routed. `netdev`: None where the port has none (InfiniBand).
+    """
+
+    device: str
+    port: int
+    index: int
+    gid: str
+    address: str | None
+    kind: Literal["v1", "v2"]
+    netdev: str | None
+
+
+@dataclass(frozen=True)
+class Gids:
+    gids: tuple[Gid, ...]
+    unread: tuple[Missing, ...] = ()
+
+
+def show_gids(text: str) -> Gids | Missing:
+    """Parse `show_gids`: a row a GID; the last line counts them."""
+    reader = Reader("show_gids", {})
+    gids, has_frame = _gids(whole_lines(text, reader), reader)
+    if not gids and (reader.unread or not has_frame):
+        return reader.unread[0] if has_frame else Missing(f"show_gids said {quote(text[:100_000])}")
+    if len({(gid.device, gid.port, gid.index) for gid in gids}) < len(gids):
+        return Missing("show_gids lists a GID twice: the answers of several hosts or calls are mixed")
+    return Gids(tuple(gids), tuple(reader.unread))
+
+
+def _gids(rows: Iterator[str], reader: Reader) -> tuple[list[Gid], bool]:
+    """Return the GIDs, and whether there is a heading or a count. Rows that are not understood are noted."""
+    gids: list[Gid] = []
+    has_frame = False
+    for row in rows:
+        words = row.split()
+        if words[:3] == _COLUMNS:
+            has_frame = True
+        elif match := _COUNT.fullmatch(row):
+            has_frame = True
+            if int(match.group(1)) != len(gids):
+                reader.note(f"{match.group(1)} GIDs are counted and {len(gids)} understood: lines are missing")
+        elif set(row) <= set("- \t"):
+            continue
+        elif (gid := _gid(words)) and len(gids) < MOST:
+            gids.append(gid)
+        else:
+            reader.note(f"{quote(row)} is not understood")
+    return gids, has_frame
+
+
+def _gid(words: list[str]) -> Gid | None:
+    """Parse DEV PORT INDEX GID [IPv4] VER [DEV]."""
+    version = next((at for at, word in enumerate(words) if word in ("v1", "v2")), 0)
+    if version not in (4, 5) or len(words) > version + 2:
+        return None
+    device, port, index, gid, *address = words[:version]
+    if not (DEVICE.fullmatch(device) and _NUMBER.fullmatch(port) and _NUMBER.fullmatch(index)):
+        return None
+    kind: Literal["v1", "v2"] = "v1" if words[version] == "v1" else "v2"
+    result = made(device, int(port), int(index), gid, kind, next(iter(words[version + 1 :]), None))
+    expected = address[0] if address else None
+    return result if result and result.address == expected else None
+
+
+def made(device: str, port: int, index: int, gid: str, kind: Literal["v1", "v2"], netdev: str | None) -> Gid | None:
+    """Return the GID. None: `gid` is no GID or `netdev` no name of an interface."""
+    try:
+        mapped = IPv6Address(gid).ipv4_mapped
+    except AddressValueError:
+        return None
+    if "%" in gid or (netdev is not None and not _NAME.fullmatch(netdev)):
+        return None
+    return Gid(device, port, index, gid, None if mapped is None else str(mapped), kind, netdev)

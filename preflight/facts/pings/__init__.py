@@ -1,0 +1,1 @@
+"""The second round over the hosts: pings between devices."""

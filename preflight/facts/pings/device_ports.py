@@ -1,0 +1,128 @@
+"""The devices' network ports by what they share: a rail, a leaf, a host. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts
+from preflight.model.cluster import Cluster, Device
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A device's network port that has an address. `netmask` and `gateway` "", `mtu` 0, `leaf` None: not known."""
+
+    host: str
+    device: int
+    name: str  # "node01/3"
+    address: str
+    netmask: str
+    gateway: str
+    mtu: int
+    leaf: str | None
+
+
+def ports(cluster: Cluster, facts: ClusterFacts) -> tuple[Port, ...]:
+    """Host by host in the order of `facts`, by device index. The gateway is the inventory's, or else the device's."""
+    inventory = {(host.name, device.index): device for host in cluster.hosts for device in host.devices}
+    return tuple(
+        _port(name, device, inventory.get((name, device.index)))
+        for name, host in facts.hosts.items()
+        if isinstance(host, HostFacts) and isinstance(host.hccn, Hccn)
+        for device in sorted(host.hccn.devices, key=lambda device: device.index)
+        if device.address.value
+    )
+
+
+def _port(host: str, device: HccnDevice, planned: Device | None) -> Port:
+    gateway = str(planned.gateway) if planned and planned.gateway else device.gateway.value
+    mtu = device.mtu.value or ""
+    return Port(
+        host,
+        device.index,
+        f"{host}/{device.index}",
+        device.address.value or "",
+        device.netmask.value or "",
+        gateway or "",
+        int(mtu) if mtu.isdecimal() and len(mtu) < 6 else 0,
+        device.leaf.value,
+    )
+
+
+class Rails:
+    """Ports, each with its place on its rail, behind its leaf and among the hosts."""
+
+    def __init__(self, ports: Sequence[Port]) -> None:
+        self._rails: dict[int, list[Port]] = defaultdict(list)
+        self._leaves: dict[int, dict[str | None, list[Port]]] = defaultdict(dict)
+        self._hosts: dict[str, dict[int, Port]] = defaultdict(dict)
+        self._place: dict[str, int] = {}
+        self._seat: dict[str, int] = {}
+        for port in ports:
+            rail, leaf = self._rails[port.device], self._leaves[port.device].setdefault(port.leaf, [])
+            self._place[port.name], self._seat[port.name] = len(rail), len(leaf)
+            rail.append(port)
+            leaf.append(port)
+            self._hosts[port.host][port.device] = port
+        self._behind = {device: tuple(leaves.values()) for device, leaves in self._leaves.items()}
+        self._number = {
+            device: {leaf: number for number, leaf in enumerate(leaves)} for device, leaves in self._leaves.items()
+        }
+        names = list(self._hosts)
+        self._next_host = dict(zip(names, [*names[1:], *names[:1]], strict=True))
+
+    def rail(self, port: Port) -> tuple[Sequence[Port], int]:
+        """The port's rail, and its place there."""
+        return self._rails[port.device], self._place[port.name]
+
+    def neighbour(self, port: Port) -> Port | None:
+        """The next one on the rail, which is a ring; None: it is alone there."""
+        rail, place = self.rail(port)
+        return rail[(place + 1) % len(rail)] if len(rail) > 1 else None
+
+    def behind_other_leaves(self, port: Port, most: int) -> Iterator[Port]:
+        """A port of the same rail behind each of `most` other leaves; LLDP not known counts as a leaf.
+
+        The first of a leaf visits the first ports behind the next `most` leaves, the second the second ports behind the
+        `most` after these, and so on. So nobody is visited by many, and a full leaf visits all others.
+        """
+        leaves, seat = self._behind[port.device], self._seat[port.name]
+        own = self._number[port.device][port.leaf]
+        others = len(leaves) - 1
+        for visit in range(min(most, others)):
+            leaf = leaves[(own + 1 + (seat * most + visit) % others) % len(leaves)]
+            yield leaf[seat % len(leaf)]
+
+    def other_rails_of_the_next_host(self, port: Port) -> Iterator[Port]:
+        """Beginning with the rail after the own one, so that no two devices of a host begin with the same."""
+        following = self._next_host[port.host]
+        if following == port.host:
+            return
+        devices = sorted(self._hosts[following])
+        later = [device for device in devices if device > port.device]
+        for device in [*later, *(device for device in devices if device < port.device)]:
+            yield self._hosts[following][device]
+
+
+def is_way(one: Port, other: Port) -> bool:
+    """Whether packets can find their way: the same subnet, or a gateway on both sides. Settings that are not known
+    prevent nothing."""
+    if one.gateway and other.gateway:
+        return True
+    try:
+        mask = int(IPv4Address(one.netmask))
+        return int(IPv4Address(one.address)) & mask == int(IPv4Address(other.address)) & mask
+    except AddressValueError:
+        return True
+
+
+def leaves(facts: ClusterFacts) -> dict[tuple[str, int], str]:
+    """(host, device) → the switch that its port hangs on, by LLDP; those that were told one."""
+    return {
+        (name, device.index): device.leaf.value
+        for name, host in facts.hosts.items()
+        if isinstance(host, HostFacts) and isinstance(host.hccn, Hccn)
+        for device in host.hccn.devices
+        if device.leaf.value
+    }

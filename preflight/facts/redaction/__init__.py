@@ -1,0 +1,1 @@
+"""Removal of secrets, names and addresses from what leaves the site."""

@@ -1,0 +1,125 @@
+"""Names of machines and users that nothing lists: found by the place where they stand in what hosts sent. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.facts.redaction.encodings import decoded
+from preflight.facts.redaction.public_names import COMMON, FULL_NAME, LABEL, OF_KUBERNETES, USERS, is_common, is_public
+
+_NAME = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
+_USER = r"[A-Za-z_][\w.-]{0,31}"
+_MACHINES = (
+    re.compile(rf"\b[A-Za-z][A-Za-z0-9+.-]{{1,20}}://(?:[^\s/@\"'<>]{{1,200}}@)?({_NAME})"),
+    re.compile(rf"(?:^|(?<=[\s'\"]))//({_NAME})/\w", re.MULTILINE),  # //server/share
+)
+# user@host:path, a shell's prompt, and a mail's address.
+_LOGIN = re.compile(rf"(?<![\w.@/-])({_USER})@({_NAME})(?=:|[ \t]+[~/])")
+# The same of a mail to a machine without a domain, in a comment.
+_LOCAL_MAIL = re.compile(rf"#[^\n]{{0,400}}?(?<![\w.@/-])({_USER})@({_NAME})(?![\w.-])")
+# A service or pod of Kubernetes with its namespace.
+_OF_KUBERNETES = re.compile(
+    rf"(?<![\w.-])((?:{LABEL}\.){{1,4}})(?:svc|pod)(?:\.cluster\.local)?(?![\w-]|\.\w)", re.ASCII
+)
+_MAIL = re.compile(rf"(?<![\w.@/-])({_USER})@({FULL_NAME.pattern})", re.IGNORECASE | re.ASCII)
+_MACHINE_VARIABLE = re.compile(
+    r"(?:\w*_)?(?:ADDR|ADDRESS|HOST|HOSTS|HOSTNAME|SERVER|SERVERS|MASTER|ENDPOINT|NODELIST|NODENAME|NODE_NAME)"
+)
+_VARIABLE = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]{1,60})=[\"']?([^\s\"';]{1,1000})")
+_MOUNTED = re.compile(rf"({_NAME}):/")
+_USERS = (
+    re.compile(rf"/home/({_USER})"),
+    re.compile(rf"\b[ug]id=\d{{1,10}}\(({_USER})\)"),
+    re.compile(rf"\b(?:UserName|UserGroup|USER|LOGNAME|SUDO_USER|User)=({_USER})"),
+)
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
+_USER_KEYS = frozenset(("user", "group", "owner", "username"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """In lower case. `full_names`: of machines or domains; `machines`: a word each."""
+
+    full_names: frozenset[str] = frozenset()
+    machines: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+
+
+def search(documents: Iterable[Any]) -> Found:
+    """Return the names in JSON values: also those that are only in comments, variables and addresses of services."""
+    full: set[str] = set()
+    machines: set[str] = set()
+    users: set[str] = set()
+    for document in documents:
+        for key, text in _plain_texts(document):
+            full.update(name for match in FULL_NAME.finditer(text) if not is_public(name := match[0].lower()))
+            for name in _machines(key, text):
+                (full if FULL_NAME.fullmatch(name) else machines).add(name)
+            users.update(name.lower() for name in _users(key, text))
+    return Found(
+        frozenset(name for name in full if not is_public(name)),
+        frozenset(name for name in machines if _is_telling(name)),
+        frozenset(users - USERS),
+    )
+
+
+def _plain_texts(document: Any) -> Iterator[tuple[str, str]]:
+    """Every text with its key, and what words in it that are encoded stand for."""
+    for key, text in _texts("", document):
+        yield key, _ENCODED.sub(" ", text)
+        yield from ((key, word) for word in decoded(text))
+
+
+def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Every text, with the key of the value that it is in."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(key, item)
+    elif isinstance(value, dict):
+        for inside, item in value.items():
+            yield "", inside
+            yield from _texts(inside, item)
+
+
+def _machines(key: str, text: str) -> Iterator[str]:
+    for pattern in _MACHINES:
+        if pattern is not _MACHINES[0] or "://" in text:
+            yield from (match[1].lower() for match in pattern.finditer(text))
+    if "@" in text:
+        yield from (match[2].lower() for match in (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text)))
+    for match in _OF_KUBERNETES.finditer(text):
+        yield from set(match[1].lower().split(".")) - OF_KUBERNETES - {""}
+    if _MACHINE_VARIABLE.fullmatch(key):
+        yield from _listed(text)
+    for match in _VARIABLE.finditer(text):
+        if _MACHINE_VARIABLE.fullmatch(match[1]):
+            yield from _listed(match[2])
+    if key == "source" and (mounted := _MOUNTED.match(text)):
+        yield mounted[1].lower()
+
+
+def _listed(value: str) -> Iterator[str]:
+    """Names of a variable's value: one, or several with commas between; a port may stand behind each."""
+    for part in re.split(r"[,\s]+", value):
+        if match := re.fullmatch(rf"({_NAME})(?::\d{{1,5}})?", part):
+            yield match[1].lower()
+
+
+def _users(key: str, text: str) -> Iterator[str]:
+    if key in _USER_KEYS and re.fullmatch(_USER, text):
+        yield text
+    if "@" in text:
+        logins = (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text))
+        yield from (match[1] for match in logins if not is_common(match[2].lower()))
+        yield from (match[1] for match in _MAIL.finditer(text))
+    for pattern in _USERS:
+        yield from (match[1].rstrip(".") for match in pattern.finditer(text))
+
+
+def _is_telling(name: str) -> bool:
+    """Return whether it is a name, and not a number, an address or a word that machines everywhere are called by."""
+    plain = name.isalpha() and (len(name) < 4 or name in COMMON)
+    return not (plain or is_common(name) or re.fullmatch(r"[\d.]+|.*\.(?:service|py|sh|json|so|conf)", name))

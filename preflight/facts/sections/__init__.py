@@ -1,0 +1,1 @@
+"""Types of the facts, a module a section. The small sections are in preflight.facts.types."""

@@ -1,0 +1,117 @@
+"""Whether hosts get into each other over ssh without a password: whom each one tries, and what came of it. Asked for
+only where the inventory's [job] names a launcher that works over ssh. Pure; the trying is preflight/remote/collect's.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from preflight.facts.quote import quote
+from preflight.model.cluster import Host
+
+_SSH = 22  # its port, unless somebody says another one
+
+
+class Entry(StrEnum):
+    """What came of `ssh HOST true`."""
+
+    IN = "in"
+    UNKNOWN_KEY = "unknown host key"
+    CHANGED_KEY = "changed host key"
+    DENIED = "permission denied"
+    NO_NAME = "name does not resolve"
+    REFUSED = "connection refused"
+    NO_ANSWER = "no answer"
+    NO_WAY = "no route"
+    DROPPED = "connection dropped"
+    NO_SHELL = "no shell"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """`host`: whom, in the inventory; `place`, `port`: what was given to ssh, 0 for no port; `said`: its last words, if
+    it did not get in."""
+
+    host: str
+    place: str
+    entry: Entry
+    said: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What one host's `user` met, in the order of trying."""
+
+    user: str
+    visits: tuple[Visit, ...]
+
+
+@dataclass
+class RawVisit:
+    """What the collector sends; `trouble`: why ssh was not run to its end."""
+
+    host: str
+    place: str
+    code: int
+    err: str
+    trouble: str = ""
+    port: int = 0
+
+
+@dataclass
+class RawNeighbours:
+    user: str
+    visits: list[RawVisit]
+
+
+def targets(hosts: Sequence[Host], name: str) -> list[tuple[str, str, int]]:
+    """Whom a host tries, where, and at which port, 0 for ssh's own: the next and the previous host of the ring, and
+    the first, where launchers start."""
+    position = [host.name for host in hosts].index(name)
+    ring = (hosts[(position + 1) % len(hosts)], hosts[position - 1], hosts[0])
+    partners = {host.name: host for host in ring if host.name != name}
+    return [(host.name, host.address, _port(host)) for host in partners.values()]
+
+
+def _port(host: Host) -> int:
+    return host.ssh.port if host.ssh.port and host.ssh.port != _SSH else 0
+
+
+# In the words of OpenSSH 6.6 to 9.9 (ssh.c, sshconnect.c, sshconnect2.c), most telling first.
+_WORDS = (
+    (Entry.CHANGED_KEY, "REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed"),
+    (Entry.UNKNOWN_KEY, "host key is known for|Host key verification failed"),
+    (Entry.NO_NAME, "Could not resolve hostname"),
+    (Entry.DENIED, r"Permission denied \(|Too many authentication failures|No supported authentication methods"),
+    (Entry.REFUSED, "Connection refused"),
+    (Entry.NO_ANSWER, "timed out"),
+    (Entry.NO_WAY, "No route to host|Network is unreachable"),
+    (Entry.DROPPED, "kex_exchange_identification|ssh_exchange_identification|Connection reset|Connection closed by"),
+)
+_SSH_FAILED = 255
+
+
+def neighbours(raw: RawNeighbours) -> Neighbours:
+    return Neighbours(raw.user, tuple(map(_visit, raw.visits)))
+
+
+def _visit(raw: RawVisit) -> Visit:
+    entry, message = _entry(raw)
+    return Visit(raw.host, raw.place, entry, message, raw.port)
+
+
+def _entry(raw: RawVisit) -> tuple[Entry, str]:
+    """What came of it, and ssh's words."""
+    if raw.trouble:
+        return Entry.NO_ANSWER, raw.trouble
+    if raw.code == 0:
+        return Entry.IN, ""
+    lines = [line for line in raw.err.splitlines() if line.strip()]
+    last = quote(lines[-1]) if lines else f"ssh ends with {raw.code}"
+    if raw.code != _SSH_FAILED:
+        return Entry.NO_SHELL, last
+    entries = (entry for entry, words in _WORDS if re.search(words, raw.err))
+    return next(entries, Entry.OTHER), last

@@ -1,0 +1,142 @@
+"""The device NICs in depth: what hccn_tool tells beyond the settings and states of `HccnDevice`.
+
+Where the format of a command is known from the driver's source only, and no output of a real one has been seen, the
+field says "source only": such a reading never makes a check fail.
+"""
+
+from dataclasses import dataclass, field
+
+from preflight.facts.reading import Found
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """`at`: the device's clock as the tool prints it, "Sun Oct  5 10:13:51 2025", read as seconds since 1970 of a clock
+    without a time zone; None where it is not understood."""
+
+    up: bool
+    at: float | None
+
+
+@dataclass(frozen=True)
+class LinkHistory:
+    """`-link_stat -g`. `downs` None: older 910A drivers do not count them. `changes`: newest first.
+
+    `now` None: not told, as on Ascend 950, which lists no more than the last ten changes.
+    """
+
+    now: float | None
+    ups: int
+    downs: int | None
+    changes: tuple[LinkChange, ...]
+
+
+@dataclass(frozen=True)
+class Band:
+    """What the module itself says its values may be."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Optics:
+    """`-optical -g`. Powers in mW, a value a lane, None where the module does not tell ("NA", "not supported").
+
+    `*_los`, `*_lol`: loss of signal and of lock, a bit a lane; None where not told.
+    """
+
+    present: bool
+    vendor: str = ""
+    part: str = ""
+    serial: str = ""
+    temperature: float | None = None  # °C
+    tx_power: tuple[float | None, ...] = ()
+    rx_power: tuple[float | None, ...] = ()
+    temperature_band: Band | None = None
+    tx_band: Band | None = None
+    rx_band: Band | None = None
+    tx_los: int | None = None
+    rx_los: int | None = None
+    tx_lol: int | None = None
+    rx_lol: int | None = None
+
+
+@dataclass(frozen=True)
+class Arp:
+    """A line of `-arp -g`. `mac` None: <incomplete>."""
+
+    address: str
+    mac: str | None
+    interface: str
+
+
+@dataclass(frozen=True)
+class DeviceRoute:
+    """A line of `-route -g`. `gateway` None: directly connected."""
+
+    destination: str  # "default" or an address
+    gateway: str | None
+    netmask: str
+    interface: str
+
+
+@dataclass(frozen=True)
+class Vnic:
+    """`-vnic -g` (source only)."""
+
+    link: str = ""
+    address: str = ""
+    netmask: str = ""
+
+
+@dataclass(frozen=True)
+class UdpPorts:
+    """`-udp -g` (source only): how the source port of RoCE packets is chosen."""
+
+    mode: str  # "auto", "custom", "multi_qp", "nslb_dp"; "unknown", as the tool says itself
+    port: int | None = None
+    queue_pairs: int | None = None
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """`-bandwidth -g` (source only): MB/s at this moment."""
+
+    tx: float
+    rx: float
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """`-lldp -g`: the switch and its port; empty where the switch does not tell."""
+
+    system: str = ""
+    port: str = ""
+
+
+@dataclass(frozen=True)
+class NicDevice:
+    index: int
+    history: Found[LinkHistory] = field(default_factory=Found)
+    optics: Found[Optics] = field(default_factory=Found)
+    speed: Found[int] = field(default_factory=Found)  # Mb/s; None: "Unknown!", as of a link that is down
+    duplex: Found[str] = field(default_factory=Found)  # Full | Half; None: "Unknown!"
+    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; Ascend 950: the mode, as 128 T4
+    mac: Found[str] = field(default_factory=Found)
+    neighbour: Found[Neighbour] = field(default_factory=Found)  # None: no LLDP frame seen
+    packets: Found[dict[str, int]] = field(default_factory=Found)  # -stat -g, by the tool's own keys
+    resources: Found[dict[str, int]] = field(default_factory=Found)  # -hw_stats -g: qp_active …
+    arp: Found[tuple[Arp, ...]] = field(default_factory=Found)
+    routes: Found[tuple[DeviceRoute, ...]] = field(default_factory=Found)
+    hccp: Found[str] = field(default_factory=Found)  # -process -g: exist | not exist
+    pfc: Found[tuple[bool, ...]] = field(default_factory=Found)  # by priority 0 … 7 (source only)
+    dscp_to_tc: Found[dict[int, int]] = field(default_factory=Found)  # source only
+    vnic: Found[Vnic] = field(default_factory=Found)
+    udp: Found[UdpPorts] = field(default_factory=Found)
+    bandwidth: Found[Bandwidth] = field(default_factory=Found)
+
+
+@dataclass(frozen=True)
+class Nic:
+    devices: tuple[NicDevice, ...]

@@ -1,0 +1,78 @@
+"""What a host with NVIDIA GPUs tells of them: nvidia-smi, the PCI bus, the driver, fabric manager, the kernel log."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from preflight.facts.parsers.nvidia.nvidia_logs.kernel import KernelLog
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpus
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks
+from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import NvLinkErrors
+from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology
+from preflight.facts.reading import Found
+
+Since = Literal["boot", "driver", "unknown"]
+
+
+@dataclass(frozen=True)
+class PciGpu:
+    """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use, `width_max`: those the GPU has; None:
+    not told. `answers` False: its configuration space reads as all ones, so it fell off the bus. `driver`: the kernel's
+    that has it, None: none or not told. `virtual`: a virtual function (SR-IOV), a part of another one for a guest."""
+
+    bus: str  # "0000:9b:00.0"
+    width: int | None = None
+    width_max: int | None = None
+    answers: bool = True
+    driver: str | None = None
+    virtual: bool = False
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """The driver in the kernel. `is_open`: built from NVIDIA's open sources."""
+
+    version: str  # "535.183.01"
+    is_open: bool
+
+
+@dataclass(frozen=True)
+class FabricManager:
+    """The service that sets up NVSwitches. `at_boot` None: the host has no systemd. `version`: of its Debian package;
+    None: not known. `unit` False: systemd has no unit of it that could be enabled."""
+
+    running: bool
+    at_boot: bool | None
+    version: str | None
+    unit: bool = True
+
+
+@dataclass(frozen=True)
+class DriverLog:
+    """The driver's lines of the kernel log. `since`: they go back to the boot or to the driver's last start, whichever
+    is later; "unknown": older lines are lost."""
+
+    lines: KernelLog
+    since: Since
+
+
+@dataclass(frozen=True)
+class Nvidia:
+    """`hung`: nvidia-smi did not end within its time, so that its answer is an error, too. `switches`: bus ids of the
+    NVSwitches that the PCI bus shows (those of B200 hosts are not there). `module` None: no driver is loaded.
+    `libraries`: versions of libnvidia-ml and libcuda in the usual places. `contained`: all this was seen from within a
+    container, which need not have all GPUs of its machine; where jobs run is another matter (Job.contained).
+    `nvlink_errors` are not asked for where the kernel log has to be read from journald."""
+
+    gpus: Found[Gpus] = field(default_factory=Found)
+    nvlinks: Found[NvLinks] = field(default_factory=Found)
+    topology: Found[GpuTopology] = field(default_factory=Found)
+    hung: bool = False
+    pci: tuple[PciGpu, ...] = ()
+    switches: tuple[str, ...] = ()
+    module: KernelModule | None = None
+    libraries: tuple[str, ...] = ()
+    fabric_manager: FabricManager = field(default_factory=lambda: FabricManager(False, None, None))
+    persistence_daemon: bool = False
+    log: Found[DriverLog] = field(default_factory=Found)
+    contained: bool = False
+    nvlink_errors: Found[NvLinkErrors] = field(default_factory=Found)

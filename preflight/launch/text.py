@@ -57,8 +57,8 @@ def _shared(
 
 def _differing(launches: Sequence[HostLaunch]) -> set[str]:
     """Return the names of the variables in which hosts differ."""
-    pairs = [frozenset(_values(launch).items()) for launch in launches]
-    return {name for name, _ in frozenset().union(*pairs) - frozenset[tuple[str, str]].intersection(*pairs)}
+    first, *further = (set(_values(launch).items()) for launch in launches)
+    return {name for name, _ in first.union(*further) - first.intersection(*further)}
 
 
 def _values(launch: HostLaunch) -> dict[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight.checks.gpu import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, silent, xids_of
 from preflight.checks.other_product import other_kind
 from preflight.checks.registry import All, Here, cluster_check, host_check
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.cluster import Host

@@ -68,12 +68,17 @@ def _read(path: Path) -> bytes:
 
 def _refuse_strangers(args: argparse.Namespace, s: Session, saved: "SavedPlan") -> None:
     """Raises UsageError where the plan is not one for this inventory: nothing was contacted yet."""
-    known = {host.name for host in s.cluster.hosts}
+    known = {host.name: {device.index for device in host.devices} for host in s.cluster.hosts}
     if saved.cluster != s.cluster.name:
         raise UsageError(f"{args.plan} is for cluster {saved.cluster}, and {args.inventory} describes {s.cluster.name}")
     for change, line in zip(saved.plan.changes, saved.lines, strict=True):
         if change.host not in known:
             raise UsageError(f"{args.plan}:{line}: changes {change.host}, which {args.inventory} does not name")
+        if change.device is not None and change.device not in known[change.host]:
+            raise UsageError(
+                f"{args.plan}:{line}: changes device {change.device} of {change.host}, "
+                f"which has no such device in {args.inventory}"
+            )
 
 
 def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[StepResult, ...]:

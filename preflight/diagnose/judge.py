@@ -38,7 +38,8 @@ def diagnosis(logs: Gathered) -> Diagnosis:
     cancelled = Errors(seen for seen in hints if seen.sign.id == CANCELLED)
     past: set[Seen] = set()  # exceptions that programs caught
     while True:
-        leading = [(process, _leads(process, all_seen, past | foreign)) for process, all_seen in observed]
+        ignored = past | foreign
+        leading = [(process, _leads(process, all_seen, ignored)) for process, all_seen in observed]
         leads, earlier = _of_this_job([*logs.compared(), *(seen for _, all_seen in leading for seen in all_seen)])
         if not (more := _past(leads)):
             break

@@ -6,6 +6,8 @@ from hashlib import sha256
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
+from preflight.probe.agents import AGENT_PARTS
+from preflight.probe.rehearsal import REHEARSAL_PARTS
 from preflight.transport.bootstrap import command_line, source_bytes, without_run
 from preflight.transport.programs import source
 from preflight.transport.types import Program
@@ -13,11 +15,7 @@ from preflight.transport.types import Program
 PLACE = "/etc/preflight/gate-ssh.json"
 SCHEMA = "preflight.gate-ssh/1"
 COMMAND = "/usr/local/sbin/preflight-gate --ssh"
-# What `preflight gate controller` sends to hosts (probe/agents.py, probe/rehearsal.py).
-_PROGRAMS = (
-    ("agent", "worker"),
-    ("rehearse", "agent.network", "agent.processes", "collect.connects", "collect.tools"),
-)
+_PROGRAMS = (AGENT_PARTS, REHEARSAL_PARTS)  # what `preflight gate controller` sends to hosts
 
 
 def allowed(cluster: Cluster, host: Host) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -30,6 +30,7 @@ class Site:
     python: str
     kinds: dict[str, str]
     named: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ def is_ours(path: str, text: str) -> bool:
     return isinstance(held, dict) and str(held.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/")
 
 
-def sites(way: Way, *, front: str = "") -> dict[str, Site | str]:
-    """Host → what stands where the gate's files go; or why that is not known, in a sentence. `front`: what to look for
-    in the configuration of schedulers, nothing without."""
-    request = {"paths": list(_KINDS), "front": front}
+def sites(way: Way, *, programs: Sequence[str] = ()) -> dict[str, Site | str]:
+    """Host → what stands where the gate's files go; or why that is not known, in a sentence. `programs`: what to look
+    for in the configuration of schedulers, nothing without."""
+    request = {"paths": list(_KINDS), "programs": programs}
     return ask(
         way.hosts, way.transport, source("gate_look"), lambda _: request, Site, pool=way.pool, progress=way.progress
     )
@@ -109,7 +110,7 @@ def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
 def still_named(way: Way) -> dict[str, str]:
     """Return, of the hosts on which a scheduler still starts the gate or on which that is not known, why it stays."""
     kept_off: dict[str, str] = {}
-    for name, site in sites(way, front=FRONT).items():
+    for name, site in sites(way, programs=(FRONT, PROGRAM)).items():
         if isinstance(site, str):
             kept_off[name] = site
         elif site.named:
@@ -118,6 +119,11 @@ def still_named(way: Way) -> dict[str, str]:
             kept_off[name] = (
                 f"Slurm still starts the gate, and drains every node on which it is missing. First take out: {lines}. "
                 "Then run: scontrol reconfigure"
+            )
+        elif site.doubt:
+            kept_off[name] = (
+                "Slurm may still start the gate, and drains every node on which it is missing: "
+                f"{printable(site.doubt)[:200]}. Run scontrol reconfigure, and this again after 10 minutes"
             )
     return kept_off
 

@@ -32,7 +32,9 @@ def running(confs: Iterable[str], proc: str = "/proc", records: str = RECORDS) -
     if started is None:
         return None
     called = _recorded(Path(records)) or _logged(started)
-    changed = max((Path(conf).stat().st_mtime for conf in confs), default=0.0)
+    states = [Path(conf).stat() for conf in confs]
+    # A file that was copied here may have kept the time of its text.
+    changed = max((max(state.st_mtime, state.st_ctime) for state in states), default=0.0)
     return Controller(started, changed, called if called and called >= started else None)
 
 

@@ -28,6 +28,8 @@ BEAT = 2.0  # seconds between two signs of life to an agent
 SILENCE = 20.0  # seconds without one after which an agent ends itself, and everything it started
 PATIENCE = 90.0  # seconds after which an agent ends that is not ready: the run has given it up long ago
 
+AGENT_PARTS = ("agent", "worker", "collect.tools")  # of preflight/remote, in the text that is sent
+
 
 class Agents:
     """Starts all agents at once. Leaving the context ends them and everything they started: at first by asking, so
@@ -50,7 +52,7 @@ class Agents:
         training step will be done."""
         self._ports_free = ports_free or (lambda: None)
         self._orders: dict[str, queue.SimpleQueue[bytes]] = {host.name: queue.SimpleQueue() for host in hosts}
-        nonce, text = secrets.token_hex(16), source("agent", "worker", "collect.tools")
+        nonce, text = secrets.token_hex(16), source(*AGENT_PARTS)
         programs = [(host, _program(cluster, host, text, nonce, backend, trains)) for host in hosts]
         self._speakers: Speakers[Message] = Speakers(
             launcher, programs, partial(read, nonce=nonce), "its agent", CONNECT, self._begin

@@ -35,6 +35,9 @@ _Word = Annotated[str, Meta(max_length=100)]
 _Port = Annotated[int, Meta(ge=1, le=65535)]
 _Pid = Annotated[int, Meta(ge=1, lt=1 << 31)]
 
+# Of preflight/remote, in the text that is sent.
+REHEARSAL_PARTS = ("rehearse", "agent.network", "agent.processes", "collect.connects", "collect.tools")
+
 
 class _Holder(msgspec.Struct, frozen=True):
     port: _Port
@@ -183,7 +186,7 @@ class _Stage:
 
     def __init__(self, cluster: Cluster, hosts: Sequence[Host], transport: Transport, ephemeral: bool) -> None:
         nonce, word = secrets.token_hex(16), secrets.token_hex(32)
-        text = source("rehearse", "agent.network", "agent.processes", "collect.connects", "collect.tools")
+        text = source(*REHEARSAL_PARTS)
         probe = cluster.probe
         programs = []
         for host in hosts:

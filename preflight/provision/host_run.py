@@ -18,6 +18,7 @@ from preflight.model.change import Area, Change, Kind, Phase, StepResult, StepSt
 from preflight.model.cluster import Host
 from preflight.provision import reverts
 from preflight.provision.accept import operators_files
+from preflight.provision.this_network import network_id
 from preflight.transport.programs import source
 from preflight.transport.types import Answer, Program, Transport, TransportError, Trouble
 
@@ -61,6 +62,7 @@ class _Compared:
 class _Applied:
     results: list[_Step]
     guarded: bool
+    own: bool = False  # whether the host is this machine
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,8 @@ class HostRun:
         request = {
             "action": "apply",
             "owner": self._owner(),
+            "caller": network_id(),
+            "person": self._person is not None,
             "seconds": self._confirm_seconds,
             "guarded_seconds": _guarded_seconds(changes),
             "limit": seconds,
@@ -216,25 +220,27 @@ class HostRun:
                 return HostOutcome(lost(changes, error.summary, self._run))
             return HostOutcome(refused(changes, error.summary))
         if answer.guarded:
-            results = self._confirmed(results, [change for change in changes if change.phase is Phase.KEPT], go_on)
+            own = answer.own or self._host.ssh.transport == "local"
+            kept = [change for change in changes if change.phase is Phase.KEPT]
+            results = self._confirmed(results, kept, go_on, own=own)
         return HostOutcome(results)
 
     def _confirmed(
-        self, results: tuple[StepResult, ...], kept: Sequence[Change], go_on: bool
+        self, results: tuple[StepResult, ...], kept: Sequence[Change], go_on: bool, *, own: bool
     ) -> tuple[StepResult, ...]:
         """All results after the host's verdict on its firewall changes; a run that has not gone well is not made
-        permanent."""
+        permanent. `own`: the host is this machine."""
         fine = (StepState.DONE, StepState.ALREADY, *((StepState.MOVED,) if go_on else ()))
         well = all(result.state in fine for result in results)
         not_run = tuple(StepResult(change, StepState.NOT_RUN) for change in kept)
         try:
-            verdict = self._confirm(kept if well else (), go_on)
+            verdict = self._confirm(kept if well else (), go_on, own=own)
             if verdict.verdict == "confirmed":
                 return results + (_results(kept, verdict.results) if well else not_run)
         except (TransportError, Refused, framed.NoAnswer) as error:
             message = reverts.unknown(str(error), self._run)
             return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
-        done = reverts.done(self._confirm_seconds, self._host.ssh.transport == "local")
+        done = reverts.done(self._confirm_seconds, own)
         taken_back = (
             _unless_guarded(result, StepState.FAILED, reverts.left(result.change, verdict.trying, self._host.ssh.port))
             if result.change.target in verdict.left
@@ -252,13 +258,14 @@ class HostRun:
         message = f"{self._host.name}: {reverts.NO_PERSON}"
         return HostOutcome(outcome.results + refused(others, message), outcome.at_work)
 
-    def _confirm(self, kept: Sequence[Change], go_on: bool) -> _Verdict:
+    def _confirm(self, kept: Sequence[Change], go_on: bool, *, own: bool) -> _Verdict:
         """Keep trying over new connections until the host has answered, or has surely decided by itself. A host that
         was away for as long as an attempt takes is asked once more: it is likely to be back, and knows what it did."""
         deadline = time.monotonic() + self._confirm_seconds + _PATIENCE
         attempts = 0
         patience = self._confirm_seconds + _PATIENCE / 2  # for the guardians to end
-        request = {"action": "confirm", "heard": self._heard(), "go_on": go_on, "patience": patience, **_phases(kept)}
+        asked = {"heard": self._heard(own), "go_on": go_on, "patience": patience}
+        request = {"action": "confirm", **asked, **_phases(kept)}
         while True:
             try:
                 return self._ask(request, _Verdict, self._confirm_seconds + _PATIENCE)
@@ -268,11 +275,9 @@ class HostRun:
                     raise
             time.sleep(_PAUSE)
 
-    def _heard(self) -> bool:
+    def _heard(self, own: bool) -> bool:
         """Whether the confirmation counts: over ssh, that it arrives; here, what a person says of a new login."""
-        if self._host.ssh.transport != "local" or self._person is None:
-            return True
-        return self._person(self._host.name, self._confirm_seconds)
+        return not own or (self._person is not None and self._person(self._host.name, self._confirm_seconds))
 
     def _owner(self) -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"

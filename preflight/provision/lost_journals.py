@@ -28,9 +28,9 @@ def what_is_left(run: str, undo: Undoing, known: Sequence[PastRun], way: Way, th
 
     `known`: the runs of which this machine has a journal. Nothing is written.
     """
-    planned = {_place(change) for change in undo.plan.changes}
+    recorded = {_place(change) for change in undo.told}
     hosts = {*undo.strangers, *undo.damaged}
-    untold = [change for change in made_by(run, known) if change.host in hosts and _place(change) not in planned]
+    untold = [change for change in made_by(run, known) if change.host in hosts and _place(change) not in recorded]
     results = compare(Plan(tuple(untold)), way, this_run) if untold else ()
     away, told = [], set()
     for host in dict.fromkeys(change.host for change in untold):

@@ -22,7 +22,8 @@ class Undoing:
     to be had, and why; `unfinished`: the hosts on which a run is at work, or was cut off, with a sentence about it, so
     that what is planned for them may not be all; `at_work`: those that were waited for in vain, and whose run it is;
     `notes`: what else is to be said; `known`: whether any host has seen the run; `strangers`: hosts that have no
-    journal of it; `damaged`: hosts where lines of it cannot be read, and how many."""
+    journal of it; `damaged`: hosts where lines of it cannot be read, and how many; `told`: all that the journals tell,
+    also what no command takes back."""
 
     plan: Plan
     keeps: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Undoing:
     known: bool = True
     strangers: tuple[str, ...] = ()
     damaged: Mapping[str, int] = field(default_factory=dict)
+    told: tuple[Change, ...] = ()
 
 
 def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
@@ -77,6 +79,7 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
         known=known,
         strangers=tuple(strangers),
         damaged=damaged,
+        told=tuple(changes),
     )
 
 

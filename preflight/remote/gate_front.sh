@@ -57,24 +57,54 @@ opened() {
 }
 
 command -v timeout >/dev/null || opened "timeout (coreutils) is not installed"
-answer=$({ timeout --foreground -s KILL "$limit" "$PROGRAM" </dev/null; echo "$?"; } | tail -c 2000)
+# On a node the program has its own process group, so that nothing that it ends or that ends it reaches this shell. On the
+# controller it stays in this one, and ends with it where slurmctld ends the script. The outer timeout does not wait for
+# a program that even KILL does not end, as in a file system that hangs.
+group=
+[ "$role" = controller ] && group=--foreground
+late=$((limit + 1))
+
+bounded() {
+    timeout --foreground -s KILL "$late" "$@"
+}
+
+# dd passes on what it has read also where it is ended: a process left behind may hold the program's output open.
+answer=$(
+    echo
+    {
+        # shellcheck disable=SC2086  # a word or none
+        bounded timeout $group -s KILL "$limit" "$PROGRAM" </dev/null 2>&1
+        echo "$?"
+    } | bounded dd bs=2000 count=20 2>/dev/null
+)
 
 case $role:$answer in
-*"preflight-gate: open
+*"
+preflight-gate: open
 0")
-    exit 0
+    code=0
     ;;
-prolog:*"preflight-gate: closed
-1" | task:*"preflight-gate: closed
-1" | controller:*"preflight-gate: closed
+prolog:*"
+preflight-gate: closed
+1" | task:*"
+preflight-gate: closed
+1" | controller:*"
+preflight-gate: closed
 1")
-    # Slurm reads what a TaskProlog prints: nothing but the program's own lines.
-    printf '%s' "${answer%preflight-gate: closed*}"
-    trap - EXIT
-    exit 1
+    code=1
     ;;
+*) code= ;;
 esac
 
+if [ -n "$code" ]; then
+    answer=${answer%preflight-gate: *}
+    # Slurm reads what a TaskProlog prints, and slurmd logs what the others do.
+    if [ "$role" = task ]; then printf '%s' "${answer#?}"; else printf '%s' "${answer#?}" >&2; fi
+    trap - EXIT
+    exit "$code"
+fi
+
+printf '%s\n' "$answer" | tr -cd '[:print:]\n' >&2
 code=${answer##*[!0-9]}
 case $code in
 126 | 127) opened "$PROGRAM does not start (exit code $code)" ;;

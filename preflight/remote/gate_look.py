@@ -2,13 +2,16 @@
 configuration start the gate. Runs on the host; imported by nobody. Standard library only, Python 3.6 syntax. Nothing is
 written.
 
-The rest of stdin is the request, {"marker", "paths", "front": what schedulers start, or ""}; the answer is
+The rest of stdin is the request, {"marker", "paths", "programs": the gate's
+front and program, or none}; the answer is
 `\\n<marker> <length>\\n<json>\\n`:
 
     python   absolute path of the interpreter, "" if none starts that is 3.6 or newer
     kinds    {path: missing | file | link | folder | other}
     named    ["FILE:LINE: TEXT"] of the lines that start the gate: in slurm.conf and what it includes, wherever Slurm
-             may have it, in the scripts that it names, and in what the running controller says
+             may have it, in the scripts that it names and those that they start, and in what the running controller
+             says
+    doubt    why a daemon of Slurm that runs here may start the gate where no line does, ""
 """
 
 import glob
@@ -18,6 +21,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 
 # The system's own, which stay when somebody's environment goes; the second is all that a minimal RHEL 8 has.
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
@@ -46,6 +50,11 @@ ROLES = re.compile(
     r"(?i)(prolog|epilog|taskprolog|taskepilog|prologslurmctld|epilogslurmctld|healthcheckprogram)\s*=\s*(.*)"
 )
 INCLUDE = re.compile(r"(?i)include\s+(\S+)")
+PATHS = re.compile(r"/[\w.,/*?\[\]{}@+-]+")
+RECORD = "/var/lib/preflight/gate.jsonl"
+SLURMS = ("prolog", "epilog", "task", "health", "controller")
+RECENT = 600  # seconds; twice the interval of the health check
+CALLS = 1000  # lines of the record that are read
 LARGEST = 8 << 20  # bytes of a file
 MOST = 64  # files that are read
 
@@ -69,7 +78,8 @@ def kind(path):
 
 
 def lines(path):
-    """[(number, line without its comment)] of a regular file; none where it cannot be read."""
+    """[(number, line without its comment)] of a regular file; none where it cannot be read. A line that ends in a
+    backslash goes on in the next."""
     try:
         if not os.path.isfile(path):
             return []
@@ -77,18 +87,22 @@ def lines(path):
             text = file.read(LARGEST).decode("utf-8", "replace")
     except OSError:
         return []
-    return [(number, line.partition("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
+    whole, start = [], ""
+    for number, line in enumerate(text.splitlines(), 1):
+        line = start + line.partition("#")[0].strip()
+        start = line[:-1] if line.endswith("\\") else ""
+        if not start:
+            whole.append((number, line))
+    return whole
 
 
-def confs():
-    """Yield the paths that slurm.conf may have here: the usual ones, and those of the daemons that run."""
-    for path in CONFS:
-        yield path
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+def daemons():
+    """[(program, words, environment)] of Slurm's daemons that run here."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if not os.path.basename(os.readlink("/proc/%s/exe" % name)).startswith(("slurmd", "slurmctld")):
+            program = os.path.realpath("/proc/%s/exe" % name)
+            if not os.path.basename(program).startswith(("slurmd", "slurmctld")):
                 continue
             with open("/proc/%s/cmdline" % name, "rb") as file:
                 words = file.read(65536).decode("utf-8", "replace").split("\0")
@@ -96,6 +110,13 @@ def confs():
                 environment = file.read(1 << 20).decode("utf-8", "replace").split("\0")
         except OSError:
             continue
+        found.append((program, words, environment))
+    return found
+
+
+def own_confs(running):
+    """Yield the paths that slurm.conf has by the command lines and environments of daemons."""
+    for _, words, environment in running:
         for number, option in enumerate(words[:-1]):
             if option == "-f":
                 yield words[number + 1]
@@ -106,18 +127,23 @@ def confs():
                 yield entry.partition("=")[2]
 
 
-def controller():
-    """The lines of `scontrol show config` as [(key, value)], none where there is no Slurm or it does not answer."""
-    scontrol = next((path for path in SCONTROLS if os.access(path, os.X_OK)), None)
+def controller(running):
+    """The lines of `scontrol show config` as [(key, value)]; none where there is no Slurm or it does not answer."""
+    beside = [os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _ in running]
+    scontrol = next((path for path in (*beside, *SCONTROLS) if os.access(path, os.X_OK)), None)
     if scontrol is None:
         return []
+    environment = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    for conf in own_confs(running):
+        if os.path.isfile(conf):
+            environment["SLURM_CONF"] = conf
     try:
         process = subprocess.Popen(
             [scontrol, "show", "config"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            env=environment,
         )
     except OSError:
         return []
@@ -130,42 +156,96 @@ def controller():
     return [(key.strip(), value.strip()) for key, value in pairs]
 
 
-def named(front):
-    """Yield "FILE:LINE: TEXT" of each line that starts the gate."""
-    said = controller()
-    todo = list(dict.fromkeys(os.path.realpath(path) for path in confs()))
-    todo += [value.split()[0] for key, value in said if key == "SLURM_CONF" and value]
-    scripts = [value for key, value in said if ROLES.match("%s=%s" % (key, value))]
-    read = set()
+def starts_gate(text, programs):
+    """Whether a value or a line of a script starts one of the programs: by its path, a pattern, a link or its name."""
+    if any(re.search(r"(?<![\w.-])%s(?![\w.-])" % re.escape(os.path.basename(path)), text) for path in programs[:1]):
+        return True
+    words = PATHS.findall(text)
+    paths = [path for word in words for path in (word, *glob.glob(word)[:MOST])]
+    return any(os.path.realpath(path) in programs for path in paths)
+
+
+def scripts_with_gate(patterns, programs):
+    """Yield the lines that start the gate in scripts, and in those that these start."""
+    todo, read = list(patterns), set()
+    while todo and len(read) < MOST:
+        for path in sorted(glob.glob(todo.pop(0).strip().strip("\"'")))[:MOST]:
+            path = os.path.realpath(path)
+            if path in read or path in programs or not is_script(path):
+                continue
+            read.add(path)
+            for number, line in lines(path):
+                if starts_gate(line, programs):
+                    yield "%s:%d: %s" % (path, number, line)
+                todo += PATHS.findall(line)
+
+
+def is_script(path):
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def called_since(changed, record=RECORD):
+    """Return the gate's last call by a daemon that has not read the last change of its configuration, "" if none."""
+    for _, line in reversed(lines(record)[-CALLS:]):
+        try:
+            call = json.loads(line)
+            if call["context"] in SLURMS and max(changed, time.time() - RECENT) < call["time"]:
+                when = time.strftime("%H:%M:%S", time.localtime(call["time"]))
+                return "it started the gate as %s at %s, after slurm.conf was changed" % (call["context"], when)
+        except (ValueError, KeyError, TypeError):
+            continue
+    return ""
+
+
+def in_confs(todo, programs):
+    """([lines that start the gate], [other values that name scripts], when the last of the files was changed)"""
+    found, scripts, read, changed = [], [], set(), 0
     while todo and len(read) < MOST:
         path = os.path.realpath(todo.pop(0))
-        if path in read:
+        if path in read or not os.path.isfile(path):
             continue
         read.add(path)
+        changed = max(changed, os.stat(path).st_ctime)  # mtime is that of a file which was copied here
         for number, line in lines(path):
             included, role = INCLUDE.match(line), ROLES.match(line)
             if included:
                 todo.append(os.path.join(os.path.dirname(path), included.group(1)))
-            elif role and front in role.group(2):
-                yield "%s:%d: %s" % (path, number, line)
+            elif role and starts_gate(role.group(2), programs):
+                found.append("%s:%d: %s" % (path, number, line))
             elif role:
                 scripts.append(role.group(2))
-    for path in sorted({path for pattern in scripts for path in glob.glob(pattern.strip())} - {front})[:MOST]:
-        for number, line in lines(path):
-            if front in line:
-                yield "%s:%d: %s" % (path, number, line)
-    for key, value in said:
-        if front in value:
-            yield "scontrol show config: %s=%s" % (key, value)
+    return found, scripts, changed
+
+
+def scheduler(programs):
+    """([lines that start the gate], why it is not known that none does or "")"""
+    running = daemons()
+    said = controller(running)
+    confs = [*CONFS, *own_confs(running), *(value.split()[0] for key, value in said if key == "SLURM_CONF" and value)]
+    found, scripts, changed = in_confs(confs, programs)
+    live = [(key, value) for key, value in said if ROLES.match("%s=%s" % (key, value))]
+    found += scripts_with_gate(dict.fromkeys([*scripts, *(value for _, value in live)]), programs)
+    found += ["scontrol show config: %s=%s" % pair for pair in live if starts_gate(pair[1], programs)]
+    if not running:
+        return found, ""
+    return found, called_since(changed) if said else "its controller does not answer: scontrol show config"
 
 
 def main():
     request = json.loads(sys.stdin.buffer.read().decode())
     python = next((path for path in (*PYTHONS, sys.executable) if path and starts(path)), "")
+    found, doubt = scheduler(request["programs"]) if request.get("programs") else ([], "")
     answer = {
         "python": python,
         "kinds": {path: kind(path) for path in request["paths"]},
-        "named": [line[:300] for line in named(request["front"])][:MOST] if request.get("front") else [],
+        "named": [line[:300] for line in found[:MOST]],
+        "doubt": doubt,
     }
     text = json.dumps(answer)
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

@@ -58,6 +58,7 @@ class LocalHost:
         """What every request says."""
         places = {"journal": str(self.journal), "lock": str(self.lock), "watch": str(self.watch)}
         common = {"marker": "MARK", "limit": 60, "guarded_seconds": self.guarded_seconds, "owner": "a test"}
+        common |= {"caller": "", "person": False}
         changes: dict[str, Any] = {"plain": [], "guarded": [], "kept": []}
         return {**places, **common, "go_on": False, "undoes": "", "patience": 0, "heard": True, **changes}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from preflight.lab import kernel
+from preflight.provision.this_network import network_id
 from tests.lab.local_host import (
     CHAIN,
     RULE,
@@ -378,6 +379,65 @@ def test_a_tool_that_fails_is_called_until_the_host_is_open(netns: LocalHost, tm
     assert (tmp_path / "failed").read_text().count("x") >= 4
     assert rules_of(netns) == before
     assert netns.confirm() == TAKEN_BACK
+
+
+@pytest.mark.parametrize(
+    ("network", "person", "ends"),
+    [("its own", False, "failed"), ("its own", True, "done"), ("another", False, "done")],
+)
+def test_a_host_that_asks_itself_needs_a_person(netns: LocalHost, network: str, person: bool, ends: str) -> None:
+    """Whatever address it has reached itself by: its connections go over lo, and pass every firewall."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = rules_of(netns)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    own = f"{boot} {inside(netns, 'readlink', '/proc/self/ns/net').strip()}"
+    assert own != network_id()
+    caller = own if network == "its own" else network_id()
+    changes = [change("nft-rules", CHAIN, None, RULE, "firewall")]
+    request = {"action": "apply", "run": "r1", "seconds": 0.5, "guarded": changes}
+    answer = netns.ask(**request, caller=caller, person=person)
+    assert states(answer) == [ends]
+    assert answer.get("own", False) == person
+    if ends == "failed":
+        assert "preflight runs on this host" in answer["results"][0]["message"]
+        assert rules_of(netns) == before
+    wait_until(lambda: not holders(netns.lock))
+    assert rules_of(netns) == before
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3, 4])
+def test_a_tool_that_fails_once_at_any_call_leaves_the_host_open(netns: LocalHost, tmp_path: Path, fails: int) -> None:
+    """The first call is the one that notes what leads back."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = rules_of(netns)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    count = f'echo x >>{tmp_path}/calls; [ "$(wc -l <{tmp_path}/calls)" = {fails} ] && {{ echo busy >&2; exit 4; }}'
+    script(tools / "nft", f'{count}; exec {NFT} "$@"')
+    netns.path = f"{tools}:{netns.path}"
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.5)
+    wait_until(lambda: not holders(netns.lock))
+    assert (tmp_path / "calls").read_text().count("x") >= fails
+    assert rules_of(netns) == before
+
+
+def test_an_nft_whose_library_is_missing_does_not_make_the_chain_gone(netns: LocalHost, tmp_path: Path) -> None:
+    """So it is while a package is being replaced, and its message has the words of nft's about a chain."""
+    inside(netns, "nft", "-f", "-", stdin=RULESET)
+    before = rules_of(netns)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    message = "nft: error while loading shared libraries: libnftables.so.1: cannot open shared object file: "
+    fails = f'[ -e {tmp_path}/away ] && {{ echo "{message}No such file or directory" >&2; exit 127; }}'
+    script(tools / "nft", f'{fails}; exec {NFT} "$@"')
+    netns.path = f"{tools}:{netns.path}"
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.5)
+    (tmp_path / "away").touch()
+    time.sleep(2)
+    assert holders(netns.lock)
+    (tmp_path / "away").unlink()
+    wait_until(lambda: not holders(netns.lock))
+    assert rules_of(netns) == before
 
 
 def test_a_host_that_is_not_open_yet_says_so(netns: LocalHost, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from preflight.inventory import load
 from preflight.lab import kernel
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.provision.apply import Way, apply
+from preflight.provision.host_run import HostRun
 from preflight.provision.journal import RunJournal, require_directory
 from preflight.provision.rollout import Rollout
 from preflight.transport import Options, open_transport
@@ -397,6 +398,18 @@ def test_ssh_opens_again_where_every_process_of_the_session_is_killed(only_ours:
         lambda: "dport 22" in host.run("nft", "list", "chain", "inet", "filter", "input"), 20, "still shut"
     )
     assert on(lab, "node01", EVERYTHING) == before
+    assert "was put in order" in recover(lab)  # the journal has a step without an end
+    assert on(lab, "node01", EVERYTHING) == before
+
+
+def recover(lab: LabHandle) -> str:
+    """Have node01 put its last run in order, as the next command does; what it says of that."""
+    cluster = load(lab.inventory)
+    transport = open_transport(cluster, Options())
+    try:
+        return HostRun(cluster.hosts[0], transport, f"next-{time.time_ns()}").recover()
+    finally:
+        transport.close()
 
 
 def end_sessions(lab: LabHandle) -> None:

@@ -122,6 +122,29 @@ def restart(slurm: SlurmCluster) -> None:
     slurm.wait(slurm.all_idle, "Slurm to be up again")
 
 
+def test_a_daemon_that_was_not_reconfigured_keeps_the_gate(slurm: SlurmCluster) -> None:
+    """After a restart of slurmctld alone slurmd starts its old Prolog, which no file and no controller names."""
+    text = slurm.lab.ssh(HEAD, f"cat {CONF}").stdout
+    kept = "\n".join(line for line in text.splitlines() if GATE not in line and not line.startswith("HealthCheck"))
+    for host in (*NODES, HEAD):
+        slurm.put(host, CONF, kept + "\n")
+        slurm.lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl")
+    restart(slurm)
+    slurm.ended(slurm.submit(nodes=4))
+    done = install(slurm, "--remove", "--limit", "node01")
+    said = " ".join(done.stdout.split())
+    assert (done.returncode, "Slurm may still start the gate" in said) == (1, True), said
+    assert "after slurm.conf was changed" in said
+    slurm.lab.ssh(HEAD, "kill $(cat /run/slurmctld.pid)")
+    done = install(slurm, "--remove", "--limit", "node01")
+    assert (done.returncode, "its controller does not answer" in " ".join(done.stdout.split())) == (1, True)
+    for host in (*NODES, HEAD):
+        slurm.put(host, CONF, text)
+    slurm.lab.ssh(HEAD, "slurmctld < /dev/null > /run/start 2>&1")
+    slurm.wait(slurm.all_idle, "Slurm to be up again")
+    slurm.call("scontrol", "reconfigure")
+
+
 def test_without_its_lines_the_gate_goes(slurm: SlurmCluster) -> None:
     slurm.reconfigure(**dict.fromkeys((*ROLES, "HealthCheckInterval"), ""))
     slurm.put("node02", "/root/site-prolog", f"#!/bin/sh\n{GATE} || exit 1\n", "755")
@@ -129,6 +152,8 @@ def test_without_its_lines_the_gate_goes(slurm: SlurmCluster) -> None:
     done = install(slurm, "--remove", "--limit", "node02")
     assert (done.returncode, f"/root/site-prolog:2: {GATE} || exit 1" in " ".join(done.stdout.split())) == (1, True)
     slurm.reconfigure(Prolog="")
+    for host in (*NODES, HEAD):  # a health check between the change and its taking would count
+        slurm.lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl")
     done = install(slurm, "--remove")
     assert done.returncode == 0, done.stdout + done.stderr
     slurm.ended(slurm.submit(nodes=4))

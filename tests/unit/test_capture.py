@@ -599,6 +599,22 @@ UNLISTED = search([
 ])  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "machines", "users"),
+    [
+        ("A=sched.acme-prod.svc.cluster.local:80", {"sched", "acme-prod"}, set()),
+        ("10-7-6-9.head.acme-prod.pod.cluster.local", {"10-7-6-9", "acme-prod"}, set()),
+        ("http://mirror.acmens.svc/simple", {"acmens", "mirror.acmens.svc"}, set()),
+        ("kube-dns.kube-system.svc.cluster.local and a.svc.py", set(), set()),
+        ("# ask wujiu@mailhost, or me", {"mailhost"}, {"wujiu"}),
+        ("getty@tty1 sshd@host postgres@14", set(), set()),
+    ],
+)
+def test_services_and_mails_without_a_domain_are_found(text: str, machines: set[str], users: set[str]) -> None:
+    names = search([{"text": text}])
+    assert (set(names.machines), set(names.users)) == (machines, users)
+
+
 def test_names_that_nothing_lists_are_found_by_their_place() -> None:
     assert UNLISTED.full_names == {"acme-robots.cn", "wiki.hz.acme-robots.com.cn", "code.acme-ai.net"}
     assert UNLISTED.machines == {"gpu-login3", "stor9", "bastion2", "a7", "b8"}

@@ -224,3 +224,13 @@ def test_a_capture_of_a_host_without_anything_is_judged_as_unknown(
     Path("capture.json").write_text(json.dumps(empty))
     assert main(["check", "--from", "capture.json"]) == 3
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_name_that_is_too_long_for_a_file_is_told_in_one_sentence(
+    check: Check, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check()
+    assert main(["check", "--from", "a" * 5000]) == 2
+    error = capsys.readouterr().err
+    assert "File name too long" in error
+    assert len(error.splitlines()) == 2  # and that no host was contacted

@@ -16,7 +16,7 @@ from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.order import Errors, is_before
 from preflight.diagnose.reading import read, sources
 from preflight.diagnose.survived import AFTER, Below, restart_place
-from preflight.diagnose.types import Kill, Role, Seen, Sign, Who
+from preflight.diagnose.types import Kill, Role, Seen, Sign, Spot, Who
 
 _TIMED = "2026-11-20 10:{:02}:{:02} "
 SHAPES: dict[str, Callable[[int], list[str]]] = {
@@ -73,6 +73,27 @@ def test_twice_the_ranks_are_twice_the_work(shape: str, tmp_path: Path) -> None:
         log.write_text("\n".join(line for rank in range(ranks) for line in SHAPES[shape](rank)) + "\n")
         work.append(calls(log))
     assert work[2] - work[0] < 2.3 * (work[1] - work[0])
+
+
+def test_errors_that_all_programs_survived_are_put_together_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A union of sets is one call, whatever its size: once for each process it was quadratic, from 65,536 ranks on."""
+    unions = 0
+
+    class Foreign(set[Seen]):
+        def __ror__(self, other: Any) -> set[Seen]:
+            nonlocal unions
+            unions += 1
+            return set(other).union(self)
+
+    monkeypatch.setattr(kills, "of_others", lambda *_: Foreign())
+    logs = Gathered()
+    for rank in range(20):
+        spot = Spot("job.log", rank + 1, rank * 40, Who(), 2026, lambda: None)
+        logs.add(f"[rank{rank}]: RuntimeError: boom", spot)
+    logs.ended(10 * AFTER, b"")
+    groups = diagnosis(logs).hints
+    assert sum(len(group.seen) for group in groups) == 20
+    assert 1 <= unions <= 3
 
 
 ERRORS = st.builds(

@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ ROLES = {
     "HealthCheckProgram": {"SLURMD_NODENAME": "node01"},
     "PrologSlurmctld": {"SLURM_SCRIPT_CONTEXT": "prolog_slurmctld", "SLURM_JOB_ID": "77"},
 }
+NODE_ROLES = [role for role in ROLES if role != "PrologSlurmctld"]
 CLOSES = ("Prolog", "TaskProlog", "PrologSlurmctld")
 CLOSED = "#!/bin/sh\necho print preflight: bad\necho 'preflight-gate: closed'\nexit 1\n"
 
@@ -46,7 +48,7 @@ class Front:
         words = [str(shutil.which(shell)), *(["--posix"] if shell == "bash" else [])] if shell else []
         command = [*words, str(self.script)]
         done: subprocess.CompletedProcess[str] = subprocess.run(
-            command, env=ROLES[role], capture_output=True, text=True, timeout=60, **more
+            command, env=ROLES[role], capture_output=True, text=True, errors="replace", timeout=60, **more
         )
         return done
 
@@ -83,13 +85,20 @@ BROKEN: dict[str, Callable[[Front], object]] = {
     "another exit code": lambda front: front.write(front.program, CLOSED.replace("exit 1", "exit 3")),
     "the word is not the last": lambda front: front.write(front.program, CLOSED.replace("exit 1", "echo; exit 1")),
     "open with exit code 1": lambda front: front.write(front.program, CLOSED.replace("closed", "open")),
+    "its own whole process group killed": lambda front: front.write(front.program, "#!/bin/sh\nkill -9 0\n"),
+    "its timeout killed": lambda front: front.write(front.program, "#!/bin/sh\nkill -9 $PPID\n"),
+    "the word behind other text": lambda front: front.write(front.program, CLOSED.replace("'pre", "'not pre")),
     "noise without end": lambda front: front.write(front.program, "#!/bin/sh\nexec tr '\\0' 'x' </dev/zero\n"),
     "rubbish": lambda front: front.write(front.program, "#!/bin/sh\nhead -c 99999 /dev/urandom\nexit 1\n"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("how", BROKEN)
+ON_NODES = ("its own whole process group killed",)  # on the controller it ends the job's start, and drains no node
+
+
+@pytest.mark.parametrize(
+    ("how", "role"), [(how, role) for how in BROKEN for role in ROLES if how not in ON_NODES or role in NODE_ROLES]
+)
 def test_a_program_that_does_not_answer_opens_and_is_logged(front: Front, how: str, role: str) -> None:
     BROKEN[how](front)
     done = front.run(role)
@@ -108,7 +117,9 @@ def test_an_explicit_answer_counts_where_slurm_asks_for_one(front: Front, role: 
     front.write(front.program, CLOSED)
     done = front.run(role, shell)
     closes = role in CLOSES
-    assert (done.returncode, done.stdout) == ((1, "print preflight: bad\n") if closes else (0, ""))
+    printed = "print preflight: bad\n"
+    assert (done.returncode, done.stdout) == (closes, printed if role == "TaskProlog" else "")
+    assert (printed in done.stderr) == (role != "TaskProlog")
     assert len(front.record()) == (not closes)
 
 
@@ -128,18 +139,18 @@ def test_a_front_that_is_cut_off_opens(front: Front, shell: str) -> None:
     begin = text.index("trap 'exit 0' EXIT")
     lines = text[begin:].splitlines(keepends=True)
     # The last lines are behind the answer, which counts by then.
-    answered = next(number for number, line in enumerate(lines) if line.startswith("code="))
+    answered = next(number for number, line in enumerate(lines) if line.startswith("code=$"))
     for number in range(1, answered):
         front.write(front.script, text[:begin] + "".join(lines[:number]))
         done = front.run("Prolog", shell)
-        closed = "exit 1\n" in lines[number - 1] or any(line.strip() == "exit 1" for line in lines[:number])
+        closed = any(line.strip() == 'exit "$code"' for line in lines[:number])
         assert done.returncode == 0 or closed, (number, lines[number - 1], done.stderr)
 
 
 def test_without_timeout_it_opens_and_says_so(front: Front, tmp_path: Path) -> None:
     front.write(front.program, CLOSED)
     (tmp_path / "bin").mkdir()
-    for name in ("date", "sleep", "wc", "tail"):
+    for name in ("date", "sleep", "wc", "dd", "tr"):
         (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
     text = front.script.read_text().splitlines(keepends=True)
     kept = [f"PATH={tmp_path}/bin\n" if line.startswith("PATH=") else line for line in text]
@@ -166,6 +177,19 @@ def test_a_log_that_hangs_holds_no_job_up(front: Front) -> None:
     text = front.script.read_text()
     front.write(front.script, text.replace("true -t preflight-gate", "sleep 20 -t preflight-gate #"))
     assert front.run("Prolog").returncode == 0
+
+
+@pytest.mark.parametrize("start", ["sleep 30 &", "setsid sleep 30 &"])
+def test_a_process_left_behind_holds_no_job_up_and_hides_no_answer(front: Front, start: str) -> None:
+    """It has the program's output open, as a tool has that hangs in the kernel."""
+    front.write(front.program, CLOSED.replace("\n", f"\n{start}\necho $! >{front.path}/pid\n", 1))
+    begun = time.monotonic()
+    done = front.run("TaskProlog")
+    assert time.monotonic() - begun < 15
+    assert (done.returncode, done.stdout) == (1, "print preflight: bad\n")
+    front.write(front.program, f"#!/bin/sh\nkill -9 $(cat {front.path}/pid)\n{start}\necho $! >{front.path}/pid\n")
+    assert front.run("Prolog").returncode == 0
+    subprocess.run(["kill", "-9", (front.path / "pid").read_text().strip()], check=False)
 
 
 def test_its_log_is_bounded(front: Front) -> None:

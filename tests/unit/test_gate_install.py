@@ -45,6 +45,7 @@ class There:
     python: str = "/usr/bin/python3"
     at_work: str = ""
     named: tuple[str, ...] = ()  # lines of Slurm's configuration
+    doubt: str = ""
     trouble: TransportError | None = None
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
@@ -56,8 +57,8 @@ class There:
         answer: dict[str, object]
         if "paths" in asked:
             kinds = {path: "file" if path in self.files else "missing" for path in asked["paths"]}
-            named = self.named if asked["front"] == FRONT else ()
-            answer = {"python": self.python, "kinds": {**kinds, **self.odd}, "named": named}
+            named = self.named if FRONT in asked["programs"] else ()
+            answer = {"python": self.python, "kinds": {**kinds, **self.odd}, "named": named, "doubt": self.doubt}
         else:
             assert asked["action"] == "compare"
             results = [self.met(change["target"], change["after"]) for change in asked["plain"]]
@@ -195,6 +196,13 @@ def test_a_policy_that_cannot_be_meant_is_refused_before_anybody_is_contacted() 
         installing(replace(CLUSTER, gate=GatePolicy(off=("XYZ",))), way(nobody), force=False)
 
 
+def test_where_slurm_may_still_start_the_gate_it_stays() -> None:
+    """Its controller does not answer, or a daemon has called the gate since its configuration was changed."""
+    found = removing(way(There(OURS, doubt="its controller does not answer: scontrol show config")), force=True)
+    assert not found.plan.changes
+    assert "Slurm may still start the gate" in found.kept_off["node01"]
+
+
 def test_the_program_is_one_file_that_names_its_interpreter() -> None:
     text = program_text("/usr/libexec/platform-python")
     assert text.startswith("#!/usr/libexec/platform-python -IS\n# preflight-gate ")
@@ -211,9 +219,9 @@ def test_the_program_runs_as_it_stands_without_any_environment(tmp_path: Path) -
     assert done.returncode in (0, 1, 3)
 
 
-def look(**request: object) -> dict[str, object]:
+def look(text: str = "", **request: object) -> dict[str, object]:
     """What the program says that is sent to look where the gate would go."""
-    program = source("gate_look").encode()
+    program = (text or source("gate_look")).encode()
     loader = f"import sys; exec(compile(sys.stdin.buffer.read({len(program)}), 'look', 'exec'))"
     done = subprocess.run(
         [sys.executable, "-I", "-c", loader], input=program + json.dumps({"marker": "m", **request}).encode(),
@@ -221,6 +229,47 @@ def look(**request: object) -> dict[str, object]:
     )  # fmt: skip
     document: dict[str, object] = json.loads(done.stdout.split(b"\n", 2)[2])
     return document
+
+
+GATE = "/usr/local/sbin/preflight-gate"
+
+
+@pytest.mark.parametrize(
+    ("conf", "files", "named"),
+    [
+        (f"Prolog={GATE}", {}, f"CONF/slurm.conf:1: Prolog={GATE}"),
+        (f"  prOlog = {GATE} # ours", {}, f"CONF/slurm.conf:1: prOlog = {GATE}"),
+        (f"#Prolog={GATE}", {}, ""),
+        (f"Prolog=\\\n{GATE}", {}, f"CONF/slurm.conf:2: Prolog={GATE}"),
+        ("Prolog=/usr/local/lib/../sbin//preflight-gate", {}, "CONF/slurm.conf:1: Prolog=/usr/"),
+        ("Prolog=/usr/local/lib/preflight/gate", {}, "CONF/slurm.conf:1: Prolog=/usr/local/lib/preflight/gate"),
+        ("Prolog=CONF/link", {"link": None}, "CONF/slurm.conf:1: Prolog=CONF/link"),
+        ("Prolog=CONF/p.d/*", {"p.d/10": None}, "CONF/slurm.conf:1: Prolog=CONF/p.d/*"),
+        ("Include a.conf", {"a.conf": "include p.d/b", "p.d/b": f"Epilog={GATE}"}, f"CONF/p.d/b:1: Epilog={GATE}"),
+        ("Prolog=CONF/site", {"site": "#!/bin/sh\npreflight-gate || exit 1"}, "CONF/site:2: preflight-gate || exit 1"),
+        (
+            "Prolog=CONF/site",
+            {"site": '#!/bin/sh\nfor f in CONF/p.d/*; do "$f" || exit; done', "p.d/1": f"#!/bin/sh\nexec {GATE}"},
+            f"CONF/p.d/1:2: exec {GATE}",
+        ),
+        ("Prolog=CONF/site", {"site": "#!/bin/sh\nCONF/site\n/opt/preflight-gate-2"}, ""),
+    ],
+)
+def test_every_way_to_name_the_gate_is_found(
+    conf: str, files: dict[str, str | None], named: str, tmp_path: Path
+) -> None:
+    for name, text in {"slurm.conf": conf, **files}.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        if text is None:
+            path.symlink_to(GATE)
+        else:
+            path.write_text(text.replace("CONF", str(tmp_path)) + "\n")
+            path.chmod(0o755)
+    program = source("gate_look").replace("/etc/slurm/slurm.conf", str(tmp_path / "slurm.conf"))
+    found = look(program, paths=[], programs=[GATE, PROGRAM])
+    lines = [line.replace(str(tmp_path), "CONF") for line in found["named"]]  # type: ignore[attr-defined]
+    assert [line.startswith(named) for line in lines] == ([True] if named else [])
 
 
 def test_a_host_tells_what_stands_where_the_gate_goes_and_which_python_starts(tmp_path: Path) -> None:

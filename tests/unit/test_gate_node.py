@@ -578,6 +578,14 @@ def test_a_failure_holds_until_a_newer_run_takes_its_place(node: Node, changes: 
     assert node.ask().outcome == "pass"
 
 
+def test_a_failure_holds_also_where_the_inventory_has_changed(node: Node) -> None:
+    """A pass does not, of the same verdict."""
+    node.policy({"product": "cpu"})
+    node.verdict(node.look(("NPU117", "fail", 0)), node.look(), config="0ld")
+    assert says(node.ask()) == {("NPU117", "fail", 0), ("verdict", "unknown", None)}
+    assert not node.ask().open
+
+
 def test_an_old_failure_of_the_probe_holds_beside_a_new_check(node: Node) -> None:
     node.verdict(None, node.look(("PRB101", "fail", 0), time=NOW - 400 * HOUR))
     assert says(node.ask()) == {("PRB101", "fail", 0)}

@@ -271,8 +271,9 @@ def test_a_reason_is_one_short_line_of_ascii() -> None:
     assert len(said) == slurm_nodes.REASON
 
 
-def test_a_long_reason_keeps_its_age_and_what_clears_it() -> None:
-    age = " (found 26 h ago; once fixed: preflight gate clear --limit node02)"
+@pytest.mark.parametrize("host", ["node02", "node02.row4.pool-b.cluster.example.com"])
+def test_a_long_reason_keeps_its_age_and_what_clears_it(host: str) -> None:
+    age = f" (found 26 h ago; once fixed: preflight gate clear --limit {host})"
     said = slurm_nodes.reason("NPU117", "y" * 300 + age)
     assert said.startswith("preflight: NPU117 yyy")
     assert said.endswith("y" + age)
@@ -284,7 +285,7 @@ def test_an_unknown_that_the_policy_closes_is_a_reason_too(stand_in: Callable[[s
     scontrol = stand_in(f'case "$*" in *show*) cat {tmp_path}/nodes;; esac')
     answer = Answer("prolog", "node1", "unknown", [reason("verdict", "unknown", "nothing is published")], False)
     assert slurm.drained(answer, "node1", scontrol, LIMIT) == (1, "drained")
-    assert "reason=preflight: verdict nothing is published" in calls(tmp_path)[1]
+    assert "reason=preflight: [verdict] nothing is published" in calls(tmp_path)[1]
 
 
 GIVEN_BACK = {
@@ -294,6 +295,9 @@ GIVEN_BACK = {
     "": "",
     # An administrator's, which only begin as ours do.
     "preflight: keep out until Monday, jo": "",
+    "preflight: gate is off until Monday, jo": "",
+    "preflight: verdict of the vendor is open": "",
+    "preflight: [verdict] nothing is published on this host": "update nodename=node1 state=undrain",
     "preflight:": "",
     "preflight: NPU107": "",
     "preflight: NPU1070 is on order": "",

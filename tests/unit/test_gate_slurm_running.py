@@ -44,5 +44,15 @@ def test_a_call_before_its_start_is_none(tmp_path: Path, records: tuple[object, 
     assert sentence.endswith("scontrol reconfigure is not enough: systemctl restart slurmctld")
 
 
+def test_a_file_that_was_copied_here_with_its_time_is_a_change(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    assert found
+    conf = tmp_path / "slurm.conf"
+    os.utime(conf, (1_000_000_000, 1_000_000_000))
+    copied = running([str(conf)], str(tmp_path), str(tmp_path / "gate.jsonl"))
+    assert copied
+    assert copied.configured == conf.stat().st_ctime
+
+
 def test_one_that_was_started_after_the_last_change_calls_it() -> None:
     assert told(Controller(BOOT, BOOT - 1, None))[0]

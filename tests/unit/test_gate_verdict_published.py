@@ -63,7 +63,7 @@ def error(asked: dict[str, Any]) -> str:
 
 def published(root: Path) -> dict[str, Any]:
     """The looks that the gate believes."""
-    looks: dict[str, Any] = gate.load(Policy, str(root), os.geteuid())
+    looks: dict[str, Any] = gate.load_any(Policy, str(root), os.geteuid())[0]
     return looks
 
 
@@ -127,6 +127,16 @@ def test_a_damaged_verdict_is_not_kept(root: Path, spoil: Any) -> None:
 def test_a_verdict_of_another_inventory_or_host_is_not_kept(root: Path, other: dict[str, str]) -> None:
     assert error(request(root, "probe", **other)) == ""
     assert error(request(root)) == ""
+    assert set(published(root)) == {"check"}
+
+
+def test_a_failure_of_before_the_inventory_changed_is_kept_until_it_is_cleared(root: Path) -> None:
+    old = request(root, "probe", config="0ther")
+    old["looks"]["probe"] = look("r0", "fail")
+    assert error(old) == ""
+    assert error(request(root)) == ""
+    assert set(published(root)) == {"check", "probe"}
+    assert error(request(root, looks={}, clear=True)) == ""
     assert set(published(root)) == {"check"}
 
 
@@ -246,8 +256,8 @@ def test_an_operator_clears_failures_and_nothing_else(tmp_path: Path) -> None:
     assert error(clear) == ""
     assert error(request(tmp_path, "check", looks={"check": look("r1", "fail")})) == ""
     assert error(request(tmp_path, "probe", run="r2")) == ""
-    assert set(gate.load(Policy, str(tmp_path), os.getuid())) == {"check", "probe"}
+    assert set(gate.load_any(Policy, str(tmp_path), os.getuid())[0]) == {"check", "probe"}
     for _ in range(2):
         assert error(clear) == ""
-        (kept,) = gate.load(Policy, str(tmp_path), os.getuid()).items()
+        (kept,) = gate.load_any(Policy, str(tmp_path), os.getuid())[0].items()
         assert (kept[0], kept[1]["run"]) == ("probe", "r2")

@@ -1,8 +1,11 @@
 """What this machine knows of a run whose journal a host has lost. The hosts are those of tests/lab."""
 
-from preflight.model.change import Area, Change, Kind
+from preflight.model.change import Area, Change, Kind, Plan
+from preflight.provision.apply import Way
 from preflight.provision.journal import PastRun
-from preflight.provision.lost_journals import made_by
+from preflight.provision.lost_journals import made_by, what_is_left
+from preflight.provision.rollback import Undoing
+from preflight.transport.dispatch import Dispatch
 
 
 def change(host: str, target: str) -> Change:
@@ -30,3 +33,12 @@ def test_a_rollback_that_was_taken_back_itself_leaves_the_run_as_it_was() -> Non
 
 def test_a_run_of_another_machine_is_not_known_here() -> None:
     assert made_by("9", [past("1", A)]) == ()
+
+
+def test_what_a_damaged_journal_still_tells_is_not_called_missing() -> None:
+    """A device's address is told, and in no plan: no command takes it back."""
+    address = Change("node01", Area.ADDRESSES, Kind.DEVICE_ADDRESS, "0", None, "10.1.0.1/24", "NPU301")
+    undo = Undoing(Plan(()), damaged={"node01": 1}, told=(address,))
+    left = what_is_left("1", undo, [past("1", address)], Way([], Dispatch({})), "2")
+    assert left.away == ()
+    assert left.notes[0].endswith("no step that this machine knows of is missing")

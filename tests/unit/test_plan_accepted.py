@@ -139,6 +139,8 @@ TAMPERED: dict[str, tuple[int, dict[str, Any]]] = {
     "a rule for all": (9, {"after": "allow tcp 22 from any"}),
     "another line in nftables.conf": (10, {"after": 'flush ruleset\ninclude "/etc/shadow"\n'}),
     "a device and a command": (11, {"target": "0;"}),
+    "a device that the host does not have": (11, {"target": "55"}),
+    "a saved value of a device that the host does not have": (12, {"target": "55 address gateway"}),
     "a device in words": (11, {"target": "zero"}),
     "no device": (11, {"target": ""}),
     "a device of other digits": (11, {"target": "\u0663"}),
@@ -160,9 +162,15 @@ TAMPERED: dict[str, tuple[int, dict[str, Any]]] = {
     "a host with an escape": (0, {"host": "node01\x1b]0;x\x07"}),
     "a host that is not in the inventory": (0, {"host": "node77"}),
 }
-INVENTORY = (
-    '[cluster]\nname = "case"\nproduct = "atlas-a1"\n[[hosts]]\nname = "node[01-02]"\naddress = "127.0.0.[1-2]"\n'
-)
+INVENTORY = """\
+[cluster]
+name = "case"
+product = "atlas-a1"
+devices = 2
+[[hosts]]
+name = "node[01-02]"
+address = "127.0.0.[1-2]"
+"""
 
 Apply = Callable[[bytes], tuple[int, str]]
 

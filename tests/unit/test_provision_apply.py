@@ -16,6 +16,7 @@ from preflight.provision import host_run as module
 from preflight.provision.apply import Way, apply
 from preflight.provision.journal import RunJournal, past_run, require_directory
 from preflight.provision.rollout import Batch, Rollout
+from preflight.provision.this_network import network_id
 from preflight.transport.types import Answer, Channel, Program, TransportError, Trouble
 
 CLOSED = TransportError(Trouble.CLOSED, "node01: the connection broke", "see its log")
@@ -219,6 +220,21 @@ def test_a_person_confirms_the_firewall_of_this_machine(works: bool, ends: list[
 
     assert [result.state for result in this_machine(Scripted(answering), person)] == ends
     assert asked == [("node01", 1.0)]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_person_confirms_the_firewall_of_this_machine_that_is_reached_by_ssh(works: bool) -> None:
+    def reply(host: str, request: dict[str, Any]) -> dict[str, Any]:
+        return {**answering(host, request), **({"own": True} if request["action"] == "apply" else {})}
+
+    plan, journal, transport = Plan((rule(), kept())), RunJournal("r1"), Scripted(reply)
+    journal.start("configure", Path("hosts.toml"), plan)
+    way = Way(hosts("node01"), transport, confirm_seconds=1.0, person=lambda *_: works)
+    done = apply(plan, way, journal, Rollout()).results
+    assert [(request["caller"], request["person"]) for request in transport.requests[:1]] == [(network_id(), True)]
+    ends = [StepState.DONE] * 2 if works else [StepState.REVERTED, StepState.NOT_RUN]
+    assert [result.state for result in done] == ends
+    assert works or "no person confirmed it" in done[0].message
 
 
 def test_a_host_that_is_cut_off_is_asked_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:

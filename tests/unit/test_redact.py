@@ -28,7 +28,7 @@ def test_a_common_secret_is_taken_out(case: str) -> None:
     assert not leaks(case)
 
 
-@pytest.mark.parametrize("case", cases("hard") + cases("unseen") + cases("unseen-second"))
+@pytest.mark.parametrize("case", cases("hard") + cases("unseen") + cases("unseen-second") + cases("unseen-third"))
 def test_a_harder_secret_is_taken_out(case: str) -> None:
     assert "«" in case
     assert leaks(case) == any(known in case for known in LEAKS)

@@ -136,6 +136,21 @@ def test_a_support_bundle_with_another_part(
     read_back("x.zip", capsys)
 
 
+@SETTINGS
+@given(st.sampled_from(list(MEMBERS)), st.floats(0, 1), st.integers(0x80, 0xFF))
+def test_a_support_bundle_with_a_byte_that_is_no_utf_8(
+    capsys: pytest.CaptureFixture[str], name: str, share: float, byte: int
+) -> None:
+    """The sections of facts are decoded one at a time, each with its own bytes."""
+    with zipfile.ZipFile("x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, document in MEMBERS.items():
+            text = json.dumps(document).encode()
+            at = int(share * len(text))
+            archive.writestr(member, text[:at] + bytes([byte]) + text[at + 1 :] if member == name else text)
+        archive.writestr("inventory.toml", INVENTORY)
+    read_back("x.zip", capsys)
+
+
 def test_an_error_number_that_no_system_has_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     for code in (10**30, -(10**30), 5000):
         place = ("hosts", "node01", "sections", "connects", "value", 0, "code")

@@ -7,6 +7,7 @@ not have is left out; one that was not asked for is `{"skipped": "--basic"}`. Wi
 beside "value" or "error".
 """
 
+import errno
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -42,7 +43,8 @@ def text_of(path: Path) -> str:
     try:
         return read_bounded(path, LARGEST).decode()
     except OSError as error:
-        command = f"preflight facts --out {shlex.quote(str(path))}" if not path.exists() else KINDS[FACTS].command
+        is_missing = error.errno == errno.ENOENT
+        command = f"preflight facts --out {shlex.quote(str(path))}" if is_missing else KINDS[FACTS].command
         raise UsageError(f"{path}: {error.strerror}; to write facts: {command}") from error
     except UnicodeDecodeError as error:
         raise UsageError(refusal(str(path), FACTS, SCHEMA, b"", error)) from error
@@ -129,7 +131,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
             ):
                 found[section] = Missing(f"not in {source}")
         return HostFacts(**found)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         wrong = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
         raise UsageError(f"{wrong}; to write the facts again: {KINDS[FACTS].command}") from error
 
@@ -141,7 +143,7 @@ def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
     """
     try:
         document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(refusal(source, FACTS, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
         raise UsageError(refusal(source, FACTS, SCHEMA, text))

@@ -27,10 +27,10 @@ SUFFIXES = frozenset(
 # more, because `rc.local` and `java.io` are something else. No `info`, `sh`, `py`: files end in these.
 _ENDS = "com|org|cn|edu|gov"
 _ENDS_OF_LONGER = "net|io|ai|local|lan|internal|intranet|corp|cloud|xyz|jp|kr|hk|tw|sg|eu|uk|ru|de|fr|ch|nl|co|ca|au"
-_LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
+LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
 FULL_NAME = re.compile(
-    rf"(?<![\w.-])(?:{_LABEL}\.){{1,8}}(?:{_ENDS})(?![\w-]|\.\w)"
-    rf"|(?<![\w.-])(?:{_LABEL}\.){{2,8}}(?:{_ENDS_OF_LONGER})(?![\w-]|\.\w)",
+    rf"(?<![\w.-])(?:{LABEL}\.){{1,8}}(?:{_ENDS})(?![\w-]|\.\w)"
+    rf"|(?<![\w.-])(?:{LABEL}\.){{2,8}}(?:{_ENDS_OF_LONGER})(?![\w-]|\.\w)",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -56,6 +56,12 @@ COMMON = frozenset((
     "repo", "root", "router", "runner", "server", "service", "share", "shared", "slave", "slurm", "storage", "store",
     "svc", "switch", "sys", "system", "test", "tester", "tmp", "train", "trainer", "training", "true", "user", "users",
     "web", "work", "worker", "www", "yes",
+))  # fmt: skip
+
+# Services and namespaces that every Kubernetes has, or a well-known part of it makes.
+OF_KUBERNETES = frozenset((
+    "default", "kubernetes", "kube-system", "kube-public", "kube-dns", "coredns", "volcano-system", "monitoring",
+    "mindx-dl", "kubeflow", "training-operator", "gpu-operator", "ingress-nginx", "istio-system",
 ))  # fmt: skip
 
 # Words with a digit in them that are no machine's name.

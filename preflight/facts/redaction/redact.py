@@ -27,7 +27,7 @@ _LAST_KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{1,76}\s*")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _NAME_OF_FILE = re.compile(
-    r"^[/.~]|/.*\.\w{1,8}$|^[A-Za-z_]\w*(?:[./][A-Za-z_]\w*)+$|^\w+\.(?:py|json|log|txt|pt|so|cc|cpp|h|sh)$"
+    r"^[/.~]|/.*\.\w{1,8}$|^[A-Za-z_]\w*(?:[./](?:[A-Za-z_]\w*|\d{1,4}))+$|^\w+\.(?:py|json|log|txt|pt|so|cc|cpp|h|sh)$"
 )
 _ENTROPY = 3.0  # bits a character
 _KINDS = (ascii_lowercase, ascii_uppercase, digits)

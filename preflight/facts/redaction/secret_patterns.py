@@ -57,7 +57,7 @@ _HARMLESS = (
     rf"|[\w.-]{{1,60}}?{_SIGN}[\"']?(?:true|false|null|none|yes|no)[\"']?(?=[\s,;)}}\]]|\Z)"
     rf"|(?:pass|token|secret|credential)[\w.-]{{0,40}}?(?:name|algorithm|policy|authentication|types?|length|count"
     rf"|expir\w{{1,5}}|budget|limit){_SIGN}"
-    r"|passwd: password "
+    rf"|passwd: password |tokens(?:_map)?\.json{_SIGN}"
 )
 # WANDB_KEY; a key in small letters names a place. RSYNC_PW; model.conv_pw is a layer.
 _NAME = rf"(?:{_WORDS}|{_KEYS}|(?-i:[A-Z0-9]_KEY\b)|(?-i:(?<=_)PW\b))"
@@ -156,7 +156,11 @@ SECRETS = (
         rf"((?<![a-z0-9])(?:[a-z]{{1,20}}_){{0,3}}[as]k{_SIGN})([\"']?[\w/+=.-]{{12,}}[\"']?)",
     ),
     # Chinese: behind a sign; else where the value is no word.
-    _exact((), rf"({_HAN}[\"']?\s{{0,9}}(?:为|是)?{_EQUALS}\s{{0,9}})([\x21-\x7e]+)"),
+    _exact(
+        (),
+        rf"({_HAN}(?:[（(][\w \t]{{1,20}}[)）])?[\"']?\s{{0,9}}(?:为|是)?{_EQUALS}\s{{0,9}}[「『“‘【《]?)"
+        r"([\x21-\x7e]+)",
+    ),
     _exact(
         ("\0",),
         rf"({_HAN}(?:[ \t]{{0,9}}(?:已)?(?:改|设|重置)?(?:为|是)[ \t]{{0,9}}|[ \t]{{1,9}}))"
@@ -174,13 +178,37 @@ SECRETS = (
         ("sudo",), rf"(\becho[ \t]{{1,9}}(?:-n[ \t]{{1,9}})?)({_QUOTED}|[^\s|]+)(?=[ \t]*\|[ \t]*sudo\b[^\n|]*-\w*S)"
     ),
     _exact(
+        ("stdin",),
+        rf"(\becho[ \t]{{1,9}}(?:-n[ \t]{{1,9}})?)({_QUOTED}|[^\s|]+)(?=[ \t]*\|[^\n|]*-{{2}}password-stdin)",
+    ),
+    _exact(
+        ("cryptsetup",), rf"(\becho[ \t]{{1,9}}(?:-n[ \t]{{1,9}})?)({_QUOTED}|[^\s|]+)(?=[ \t]*\|[^\n|]*\bcryptsetup\b)"
+    ),
+    _exact(("wpa_passphrase",), rf"(\bwpa_passphrase[ \t]{{1,9}}\S{{1,80}}[ \t]{{1,9}})({_VALUE})"),
+    _exact(
+        ("login",),
+        r"(\b(?:wandb|swanlab|modelscope|hf)[ \t][^\n|;]{0,80}?login(?:[ \t]{1,9}-[\w-]{1,40})*[ \t]{1,9})"
+        r"([A-Za-z0-9_]{16,})",
+    ),
+    # A list of arguments; a variable of a container.
+    _secret(_NAMED, rf"([\"']--?[\w-]{{0,40}}?{LABEL}[\"'],[ \t]{{0,9}}(?![\"'](?:<|\d{{1,7}}[\"'])))({_QUOTED})"),
+    _secret(
+        ("value",),
+        rf"(\bname[\"']?:[ \t]{{0,9}}[\"']?\w{{0,60}}?{LABEL}[\"']?\s{{0,9}},?\s{{1,40}}"
+        r"[\"']?value[\"']?:[ \t]{0,9})"
+        r"(?![\"']?(?:\d{1,5}|true|false)\b)"
+        rf"({_QUOTED}|\S+)",
+    ),
+    _exact(("sudo",), rf"(\bsudo[ \t][^\n|;]{{0,80}}?-\w{{0,20}}S[^\n|;]{{0,200}}?<<<[ \t]{{0,9}})({_VALUE})"),
+    _exact(("obscure",), rf"(\brclone[ \t]{{1,9}}obscure[ \t]{{1,9}})({_VALUE})"),
+    _exact(
         ("chpasswd",), r"(\b(?:echo|printf)[ \t]{1,9}[\"']?[\w.-]{1,40}:)([^\n|\"']+)(?=[^|\n]{0,9}\|[^\n|]*chpasswd)"
     ),
     _exact(("htpasswd",), r"(\bhtpasswd[ \t]{1,9}-\w*b\w*[ \t]{1,9}\S{1,200}[ \t]{1,9}\S{1,80}[ \t]{1,9})(\S+)"),
     _secret(("net user",), r"(\bnet[ \t]{1,9}user[ \t]{1,9}[^\s/]{1,80}[ \t]{1,9})([^\s/]\S*)"),
     _exact(("alias set",), r"(\bmc[ \t]{1,9}alias[ \t]{1,9}set(?:[ \t]{1,9}\S{1,200}){2}[ \t]{1,9})(\S+[ \t]{1,9}\S+)"),
     _exact(("from-literal",), rf"(-{{2}}from-literal[= \t][\"']?[\w.-]{{1,80}}=)({_VALUE})"),
-    _exact(("password",), r"((?:\blogin\s{1,9}\S{1,200}\s{1,9}|^[ \t]{0,9})password\s{1,9})(\S+)"),  # .netrc
+    _exact(("password",), r"((?:\blogin\s{1,9}\S{1,200}\s{1,9}|^[ \t]{0,9})password\s{1,9}(?!is:?\s))(\S+)"),  # .netrc
     _secret(("identified",), rf"(\bidentified[ \t]{{1,9}}by[ \t]{{1,9}}(?:password[ \t]{{1,9}})?)({_VALUE})"),
     _secret(("auth",), rf"(\\?[\"']auth\\?[\"'][ \t]{{0,9}}:[ \t]{{0,9}})({_QUOTED})"),  # Docker's config.json
     _secret(("cookie",), r"(\bcookie2?[ \t]{0,9}:[ \t]{0,9})([^\n]+)"),
@@ -216,6 +244,9 @@ SECRETS = (
         rf"(\b(?:snmp-server|snmp-agent|snmp)[ \t][^\n]{{0,80}}?community[ \t]{{1,9}}"
         rf"(?:(?:read|write|cipher|simple)[ \t]{{1,9}}){{0,2}})({_VALUE})",
     ),
+    _secret(
+        ("community",), rf"(\b(?:\w{{0,20}}_)?community{_SIGN})(?![\"']?(?:https?:|[\d.]+:?\d*\b))({_QUOTED}|[^\s,;]+)"
+    ),
     _secret(("community", "com2sec"), rf"(^[ \t]{{0,9}}(?:r[ow]community6?|trapcommunity)[ \t]{{1,9}})({_VALUE})"),
     _exact(
         ("key", "pass", "secret"),
@@ -235,14 +266,16 @@ SECRETS = (
     ),
     # What a person wrote of a password.
     _secret(
-        ("pass",),
-        r"(\bpass(?:word|wd|phrase|code)(?:[ \t]{1,9}[a-z]{1,20}){0,3}[ \t]{1,9}(?:is|to|as)[ \t]{1,9})"
+        ("pass", "pw"),
+        r"(\b(?:pass(?:word|wd|phrase|code)|pw)(?:[ \t]{1,9}[a-z]{1,20}){0,3}[ \t]{1,9}(?:is|to|as):?[ \t]{1,9})"
         r"((?=\S{0,200}\d)(?=\S{0,200}[a-z])\S{6,200})",
     ),
     _secret(
         ("pass", "psk"),
         r"(\b(?:pass(?:word|wd|phrase|code)|psk)[ \t]{1,9})((?=\S{0,200}\d)(?=\S{0,200}[a-z])[^\s/:=]{8,200})(?!\S)",
     ),
+    # What a person typed at a prompt that showed it.
+    _secret(("pass",), r"((?:\benter|\[sudo\])[ \t]pass(?:word|phrase)[ \t]for[ \t][^:\n]{1,200}:[ \t]{0,9})(\S+)"),
     # A random word with a keyword near it.
     _secret(
         (*_NAMED, "login"),

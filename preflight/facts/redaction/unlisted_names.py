@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.facts.redaction.encodings import decoded
-from preflight.facts.redaction.public_names import COMMON, FULL_NAME, USERS, is_common, is_public
+from preflight.facts.redaction.public_names import COMMON, FULL_NAME, LABEL, OF_KUBERNETES, USERS, is_common, is_public
 
 _NAME = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
 _USER = r"[A-Za-z_][\w.-]{0,31}"
@@ -16,6 +16,12 @@ _MACHINES = (
 )
 # user@host:path, a shell's prompt, and a mail's address.
 _LOGIN = re.compile(rf"(?<![\w.@/-])({_USER})@({_NAME})(?=:|[ \t]+[~/])")
+# The same of a mail to a machine without a domain, in a comment.
+_LOCAL_MAIL = re.compile(rf"#[^\n]{{0,400}}?(?<![\w.@/-])({_USER})@({_NAME})(?![\w.-])")
+# A service or pod of Kubernetes with its namespace.
+_OF_KUBERNETES = re.compile(
+    rf"(?<![\w.-])((?:{LABEL}\.){{1,4}})(?:svc|pod)(?:\.cluster\.local)?(?![\w-]|\.\w)", re.ASCII
+)
 _MAIL = re.compile(rf"(?<![\w.@/-])({_USER})@({FULL_NAME.pattern})", re.IGNORECASE | re.ASCII)
 _MACHINE_VARIABLE = re.compile(
     r"(?:\w*_)?(?:ADDR|ADDRESS|HOST|HOSTS|HOSTNAME|SERVER|SERVERS|MASTER|ENDPOINT|NODELIST|NODENAME|NODE_NAME)"
@@ -82,7 +88,10 @@ def _machines(key: str, text: str) -> Iterator[str]:
     for pattern in _MACHINES:
         if pattern is not _MACHINES[0] or "://" in text:
             yield from (match[1].lower() for match in pattern.finditer(text))
-    yield from (match[2].lower() for match in _LOGIN.finditer(text))
+    if "@" in text:
+        yield from (match[2].lower() for match in (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text)))
+    for match in _OF_KUBERNETES.finditer(text):
+        yield from set(match[1].lower().split(".")) - OF_KUBERNETES - {""}
     if _MACHINE_VARIABLE.fullmatch(key):
         yield from _listed(text)
     for match in _VARIABLE.finditer(text):
@@ -103,7 +112,8 @@ def _users(key: str, text: str) -> Iterator[str]:
     if key in _USER_KEYS and re.fullmatch(_USER, text):
         yield text
     if "@" in text:
-        yield from (match[1] for match in _LOGIN.finditer(text) if not is_common(match[2].lower()))
+        logins = (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text))
+        yield from (match[1] for match in logins if not is_common(match[2].lower()))
         yield from (match[1] for match in _MAIL.finditer(text))
     for pattern in _USERS:
         yield from (match[1].rstrip(".") for match in pattern.finditer(text))

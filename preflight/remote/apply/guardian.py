@@ -22,7 +22,7 @@ from apply.kinds import kind_of
 from apply.limits import unbind
 from apply.lock import take_lock
 from apply.revert import take_back
-from apply.tools import KILL_SECONDS, MARK, StepError, must, sentence
+from apply.tools import KILL_SECONDS, MARK, GoneError, StepError, must, sentence
 from apply.watch import (
     claim,
     drop,
@@ -48,13 +48,7 @@ def post_guards(changes, request, journal):
     The deadline is absolute, so that a program that hangs does not put it off. The guardians inherit the host's lock
     and hold it until they are done.
     """
-    undo = []
-    for change in reversed(changes):
-        try:
-            found = kind_of(change["kind"]).read(change["target"])
-        except (StepError, OSError):
-            continue  # its step will fail on the same, before it writes
-        undo.append(dict(change, before=change["after"], after=found))
+    undo = way_back(changes)
     record = {name: request[name] for name in ("run", "watch", "journal", "lock", "seconds")}
     record.update(action="revert", marker="", limit=0, undo=undo, program=[os.getpid(), start_time(os.getpid())])
     record["deadline"] = time.monotonic() + request["guarded_seconds"] + request["seconds"]
@@ -69,6 +63,19 @@ def post_guards(changes, request, journal):
         raise
     finally:
         os.close(read_end)
+
+
+def way_back(changes):
+    """Return the changes that lead back from `changes`, last first. Raises where one cannot be read: a tool that fails
+    now may work a moment later, when the change is made, and nothing would lead back from it."""
+    undo = []
+    for change in reversed(changes):
+        try:
+            found = kind_of(change["kind"]).read(change["target"])
+        except GoneError:
+            continue  # one before it makes the chain, and takes it away again; or its step fails on the same
+        undo.append(dict(change, before=change["after"], after=found))
+    return undo
 
 
 def start_timer(record):

@@ -15,6 +15,8 @@ request, a JSON object:
     undoes     the run that this one takes back, or ""                                     (apply)
     seconds    how long the guardian waits for the confirmation                            (apply)
     guarded_seconds  how long the guarded changes may take                                 (apply)
+    caller     names the network of the machine that asks, see network.py; "" if not known  (apply)
+    person     whether a person there can log in anew and say that it works                (apply)
     heard      whether they are confirmed: off, they are taken back at once                (confirm)
     go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
     plain      [{"area", "kind", "target", "before", "after"}, …] in order                 (apply, compare)
@@ -29,7 +31,7 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
                 "open", "at_work": as undo-of}
     recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
     apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it;
-                a result may have "maybe", too (see steps.py)}
+                "own": whether this host asks for them itself; a result may have "maybe", too (see steps.py)}
     confirm    {"verdict": "confirmed" | "reverted", "results": of kept,
                 "left": [targets of guarded changes that were to be taken back and are still there],
                 "trying": whether the host is still at it}
@@ -52,6 +54,7 @@ from apply.guardian import post_guards, revert_by_timer
 from apply.journal import Journal, count_damaged, hold_journal, open_run, records
 from apply.limits import MEMORY, bind
 from apply.lock import AtWorkError, own_lock, take_lock, who_is_at_work
+from apply.network import is_own, require_person
 from apply.phases import by_phase
 from apply.recovery import guarded_of, recover, settle, undo_of, verdict_on
 from apply.revert import still_changed
@@ -85,6 +88,7 @@ def apply(request):
     stop = stops(results, go_on)
     if guarded and not stop:
         try:
+            require_person(request)
             post_guards(guarded, request, journal)
         except (StepError, OSError) as error:  # then the firewall is left alone
             results += [failed(sentence(error))] + [NOT_RUN] * (len(guarded) - 1)
@@ -92,7 +96,7 @@ def apply(request):
         else:
             bind(request["guarded_seconds"])
             results += run_steps(guarded, journal, "guarded", len(plain), go_on=go_on)
-            return {"results": results, "guarded": True}
+            return {"results": results, "guarded": True, "own": is_own(request)}
     elif guarded:
         results += [NOT_RUN] * len(guarded)
     results += [NOT_RUN] * len(kept) if stop else run_steps(kept, journal, "kept", len(plain + guarded), go_on=go_on)

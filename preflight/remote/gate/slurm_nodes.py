@@ -13,10 +13,11 @@ import time
 from gate.answer import FOUND
 
 MARK = "preflight:"
-# The form of our reasons: a check of ours, or what else an answer's reason may name. All others are left alone, also an
-# administrator's that begins with our mark.
-OURS = re.compile(MARK + r" ((?:ENV|FWL|GPU|HST|NIC|NPU|PNG|PRB|PRT|RDM|VER)[0-9]{3}|verdict|gate) \S")
+# The form of our reasons: a check of ours, or what else an answer's reason may name, in brackets, since these are words
+# that people write. All others are left alone, also an administrator's that begins with our mark.
+OURS = re.compile(MARK + r" ((?:ENV|FWL|GPU|HST|NIC|NPU|PNG|PRB|PRT|RDM|VER)[0-9]{3}|\[(?:verdict|gate)\]) \S")
 REASON = 160  # characters of a reason at most
+LEAST = 30  # characters of it that say what is broken
 CALL = 2.0  # seconds of one call at most
 ANSWER = 16 << 20  # characters read of an answer: 20,000 nodes with 800 each
 ANCESTORS = 8  # processes above us that may be Slurm's daemon
@@ -124,7 +125,7 @@ def is_ours(reason):
 def check_of(reason):
     """The check that a reason of ours names, "" of anybody else's."""
     match = OURS.match(reason)
-    return match.group(1) if match else ""
+    return match.group(1).strip("[]") if match else ""
 
 
 def most(limit, total):
@@ -187,9 +188,10 @@ def undone(scontrol, names):
 def reason(check, sentence):
     """As Slurm is given it: it goes through its log, sinfo and people's scripts, so in plain ASCII. Where it is too
     long, what says how old it is stays."""
-    words = one_line(("%s %s %s" % (MARK, check, sentence)).encode("ascii", "replace").decode())
+    name = "[%s]" % check if check in ("verdict", "gate") else check
+    words = one_line(("%s %s %s" % (MARK, name, sentence)).encode("ascii", "replace").decode())
     head, found, age = words.rpartition(FOUND)
-    if found and len(age) < REASON // 2:
+    if found and len(found + age) < REASON - LEAST:
         return head[: REASON - len(found + age)] + found + age
     return words[:REASON].rstrip(' "')  # scontrol takes a last " away
 

@@ -45,9 +45,11 @@ class Known:
 
 def known(policy, now, root="/", owner=0):
     try:
-        found = load(policy, root, owner)
+        found, trouble = load_any(policy, root, owner)
     except NotBelieved as error:
         return Known({}, [reason("verdict", "unknown", str(error))], True, {})
+    if trouble:
+        return Known({}, [reason("verdict", "unknown", trouble)], True, failures(found))
     here = state(root)
     looks, troubles, failed = {}, [], {}
     limits = {"check": policy.max_age, "probe": policy.probe_max_age}
@@ -91,8 +93,14 @@ def dated(problem, look, now, host):
     return dict(problem, summary=problem["summary"][: LONGEST - len(age)] + age)
 
 
-def load(policy, root="/", owner=0):
-    """{"check" or "probe": LOOK} of a whole verdict, of this host as it is configured. Raises NotBelieved."""
+def failures(looks):
+    """Return the looks that failed, which count whatever the inventory says by now."""
+    return {name: look for name, look in looks.items() if look["outcome"] == "fail"}
+
+
+def load_any(policy, root="/", owner=0):
+    """Return {"check" or "probe": LOOK} of a whole verdict of this host, and why no pass of it counts: "" where it is
+    of the host as it is configured. Raises NotBelieved."""
     path = os.path.join(root, PLACE)
     again = AGAIN["check"]
     found = parsed(path, LIMIT, owner)
@@ -107,14 +115,12 @@ def load(policy, root="/", owner=0):
     machine, own = found.get("machine"), text(root, "etc/machine-id")
     if machine and own and machine != own:
         raise NotBelieved("%s is of another machine (machine-id %.40r); %s" % (path, machine, again))
-    if found.get("config") != policy.config:
-        raise NotBelieved(
-            "the inventory says something else of this host by now; preflight gate install, then %s" % again
-        )
     looks = found.get("looks")
     if not isinstance(looks, dict) or not all(name in AGAIN and is_look(look) for name, look in looks.items()):
         raise NotBelieved("%s is of a form that this gate does not know; preflight gate install" % path)
-    return looks
+    if found.get("config") == policy.config:
+        return looks, ""
+    return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % again
 
 
 def digest(rest):

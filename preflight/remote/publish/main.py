@@ -24,7 +24,7 @@ import time
 
 from gate.files import NotBelieved, others_write, parsed
 from gate.state import state, text
-from gate.verdict import digest, load
+from gate.verdict import digest, failures, load_any
 
 POLICY, POLICY_LIMIT = "etc/preflight/gate.json", 256 * 1024  # bytes
 FOLDER = "var/lib/preflight"
@@ -102,12 +102,13 @@ def lock(folder):
 
 
 def published(request, root):
-    """The looks that are there, of this host and as the inventory has it now; what the gate would not believe is not
-    kept."""
+    """The looks that are there, of this host and as the inventory has it now, and those that failed before it changed;
+    what the gate would not believe is not kept."""
     try:
-        return load(Mine(request), root, os.geteuid())
+        looks, trouble = load_any(Mine(request), root, os.geteuid())
     except NotBelieved:
         return {}
+    return failures(looks) if trouble else looks
 
 
 def write(folder, content):

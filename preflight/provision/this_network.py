@@ -1,0 +1,17 @@
+"""The network of the machine that preflight runs on; a host compares it with its own.
+
+The other side: preflight/remote/apply/network.py.
+"""
+
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/net")
+
+
+def network_id() -> str:
+    """Return this boot and this network namespace as one text, empty where the kernel does not name them."""
+    try:
+        return f"{_BOOT_ID.read_text().strip()} {_NAMESPACE.readlink()}"
+    except OSError:
+        return ""

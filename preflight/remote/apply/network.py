@@ -1,0 +1,31 @@
+"""The network that this host is in: the same for the machine that runs preflight where that is this host."""
+
+import os
+
+from apply.tools import StepError
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+NO_PERSON = (
+    "the firewall is not changed: preflight runs on this host, so that a new connection does not show that others "
+    "still get in. Run the same command on a terminal and confirm it there, or run preflight on another machine"
+)
+
+
+def network_id():
+    """Return this boot and this network namespace as one text, empty where the kernel does not name them."""
+    try:
+        with open(BOOT_ID, encoding="ascii") as file:
+            return "%s %s" % (file.read().strip(), os.readlink("/proc/self/ns/net"))
+    except OSError:
+        return ""
+
+
+def is_own(request):
+    """Return whether the request comes from this host: its connections go over lo and pass every firewall."""
+    return bool(request["caller"]) and request["caller"] == network_id()
+
+
+def require_person(request):
+    """Raise StepError where no connection shows that others get in, and no person can say so."""
+    if is_own(request) and not request["person"]:
+        raise StepError(NO_PERSON)

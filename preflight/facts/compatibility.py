@@ -1,4 +1,4 @@
-"""Which releases of driver, firmware, CANN, torch_npu, torch, MindSpore and Python are made for each other.
+"""Releases of driver, firmware, CANN, torch_npu, torch, MindSpore and Python that are compatible.
 
 torch_npu's part is its project's public compatibility table (Ascend/pytorch, COMPATIBILITY; as of torch_npu 2.12.0),
 from CANN 5.1 on. The driver's, the firmware's and CANN's part is what their own version files say. A release that is
@@ -73,7 +73,7 @@ OLDEST_DRIVER = {"9.1.0": (25, 2), "8.5.0": (25, 0)}
 
 
 def release(version: str) -> str:
-    """The release a version stands for: 2.1.0 of 2.1.0+cpu, 2.1.0.post3 and 2.1.0rc1."""
+    """Return the release of a version: 2.1.0 of 2.1.0+cpu, 2.1.0.post3 and 2.1.0rc1."""
     match = re.match(r"[0-9]+(\.[0-9]+){0,2}", version)
     return match.group() if match else ""
 
@@ -107,7 +107,7 @@ def fitting(installed: Stack) -> Stack | None:
 
 
 def builds_of(torch: str) -> dict[str, str]:
-    """CANN → the torch_npu for this torch, newest CANN first."""
+    """Return CANN → the torch_npu for this torch, newest CANN first."""
     every = ((cann, build) for cann, builds in TORCH_NPU.items() for build in builds)
     return {cann: build for cann, build in every if release(build) == release(torch)}
 
@@ -123,46 +123,48 @@ def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
 
 
 def cann_of(torch_npu: str) -> str:
-    """The CANN that a torch_npu is made for, as the table names it; empty where the table does not have it."""
+    """Return the CANN that a torch_npu is made for, as the table names it; empty where the table does not have it."""
     # The table spells release candidates 2.1.0.rc1, a package's metadata 2.1.0rc1. Builds of a day are in no table.
     build = re.sub(r"(?<=[0-9])rc(?=[0-9])", ".rc", torch_npu.partition("+")[0])
     return next((name for name, builds in TORCH_NPU.items() if build in builds), "")
 
 
 def too_old(cann: str, made_for: str) -> bool:
-    """Whether a CANN lacks what a torch_npu for `made_for` calls; both as the table names them, newest first."""
+    """Return whether a CANN lacks what a torch_npu for `made_for` calls; both as the table names them, newest first."""
     newest_first = list(TORCH_NPU)
     return newest_first.index(cann) > newest_first.index(made_for)
 
 
 def torch_npu_for(torch: str, cann: str) -> str:
-    """The torch_npu for a torch and a CANN, else the nearest that runs with it; empty where the table has none."""
-    known, builds = known_cann(cann), builds_of(torch)
-    if known in builds or known not in CLOSE_CANN:
-        return builds.get(known, "")
-    place = CLOSE_CANN.index(known)
+    """Return the torch_npu for a torch and a CANN, else the nearest that runs with it; empty: the table has none."""
+    installed, builds = known_cann(cann), builds_of(torch)
+    if installed in builds or installed not in CLOSE_CANN:
+        return builds.get(installed, "")
+    place = CLOSE_CANN.index(installed)
     close = [(abs(CLOSE_CANN.index(name) - place), builds[name]) for name in _CLOSE_BUILDS if name in builds]
     return min(close)[1] if close else ""
 
 
 def mindspore_fits(mindspore: str, cann: str) -> tuple[str, ...]:
-    """The CANNs for this MindSpore, where the installed one is another; empty where that fits or is not known."""
-    wanted, known = MINDSPORE.get(release(mindspore), ()), known_cann(cann)
-    return wanted if known and known not in wanted else ()
+    """Return the CANNs for this MindSpore, where the installed one is another; empty where it fits or is unknown."""
+    wanted, installed = MINDSPORE.get(release(mindspore), ()), known_cann(cann)
+    return wanted if installed and installed not in wanted else ()
 
 
 def oldest_driver(cann: str) -> tuple[int, ...]:
-    """The oldest driver (25, 0) that a CANN is released with; empty where nothing is known."""
-    newest_first, known = list(TORCH_NPU), known_cann(cann)
+    """Return the oldest driver (25, 0) that a CANN is released with; empty where nothing is known."""
+    newest_first, installed = list(TORCH_NPU), known_cann(cann)
     for name, driver in OLDEST_DRIVER.items():
-        if known and newest_first.index(known) <= newest_first.index(name):
+        if installed and newest_first.index(installed) <= newest_first.index(name):
             return driver
     return ()
 
 
 def known_cann(version: str) -> str:
-    """The table's name of a CANN: of 8.1.rc1, of 8.1.RC1.beta1 (the community's build of the release) and of
-    8.0.RC2.2 (a patch of it). Empty for others, as for an alpha, which is older than the release."""
+    """Return the table's name of a CANN, as of 8.1.rc1, 8.1.RC1.beta1 (a community build) and 8.0.RC2.2 (a patch).
+
+    Empty for others, as for an alpha, which is older than the release.
+    """
     name = re.sub(r"\.BETA[0-9]+$", "", version.strip().upper())
     return name if name in TORCH_NPU else next((match.group() for match in _RC.finditer(name)), "")
 
@@ -179,8 +181,10 @@ def python_fits(torch_npu: str | None, python: str | None) -> str:
 
 
 def firmware_fits(driver: Package, firmware: str) -> bool | None:
-    """Whether the driver says that it takes this firmware; None where it does not tell. Compared are three numbers of
-    the firmware's five (7.1.0.11.220), as the ranges have them (7.0.0 to 7.1.99)."""
+    """Return whether the driver's version file lists this firmware; None where it has no list.
+
+    Compared are three numbers of the firmware's five (7.1.0.11.220), as the ranges have them (7.0.0 to 7.1.99).
+    """
     wanted = numbers(firmware)
     if not driver.takes_firmware or not wanted:
         return None
@@ -188,8 +192,11 @@ def firmware_fits(driver: Package, firmware: str) -> bool | None:
 
 
 def driver_fits(firmware: Package, driver: Package) -> bool | None:
-    """Whether the firmware says that it takes this driver. Its list names releases ("24.1" stands for every 24.1.…),
-    and leaves out patches of them; so False only where it names no release of that year and number at all."""
+    """Return whether the firmware's version file lists this driver; None where it has no list.
+
+    Its list has releases ("24.1" stands for every 24.1.…), without their patches. So False only where it has no release
+    of that year and number at all.
+    """
     if firmware.release and firmware.release == driver.release:
         return True
     named = [bounds[0].lower() for bounds in firmware.takes_driver]
@@ -202,21 +209,23 @@ def driver_fits(firmware: Package, driver: Package) -> bool | None:
 
 
 def cann_fits(driver: Package, cann: Package) -> bool | None:
-    """Whether driver and CANN know each other, by their inner versions (V100R001C19…): the later one names the earlier.
-    None where neither tells. That it is enough if one of them names the other is inferred from pairs that work."""
+    """Return whether driver and CANN list each other, by their inner versions (V100R001C19…); None: neither has a list.
+
+    The later one lists the earlier. That one of the lists is enough is inferred from pairs that work.
+    """
     if not (driver.inner and cann.takes) and not (cann.inner and driver.takes):
         return None
     return _named(driver.inner, cann.takes) or _named(cann.inner, driver.takes)
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """(7, 1, 0) of 7.1.0.11.220; empty where it begins with no number."""
+    """Return (7, 1, 0) of 7.1.0.11.220; empty where it begins with no number."""
     match = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,2}", version)
     return tuple(map(int, match.group().split("."))) if match else ()
 
 
 def _inner(version: str) -> tuple[int, ...]:
-    """(100, 1, 19) of V100R001C19SPC001B145."""
+    """Return (100, 1, 19) of V100R001C19SPC001B145."""
     match = re.match(r"V([0-9]{1,6})R([0-9]{1,6})C([0-9]{1,6})", version)
     return tuple(map(int, match.groups())) if match else ()
 

@@ -1,9 +1,11 @@
-"""Connections between the hosts: whom each one tries in the first round trip, and what came of it, told by the host at
-which they arrived. Pure; the trying is preflight/remote/collect's.
+"""Connections between the hosts in the first round trip: targets of each host, and outcomes by target. Pure.
+
+preflight/remote/collect makes the connections.
 """
 
 import errno
 import os
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -34,7 +36,7 @@ class Tried:
 
 
 def targets(cluster: Cluster, hosts: Sequence[Host], name: str) -> list[tuple[str, str]]:
-    """The hosts that `name` tries, with what to connect to."""
+    """Return the hosts that `name` tries, with the address to connect to."""
     position = [host.name for host in hosts].index(name)
     ring = [*hosts[position + 1 :], *hosts[:position]]
     chosen = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
@@ -42,7 +44,7 @@ def targets(cluster: Cluster, hosts: Sequence[Host], name: str) -> list[tuple[st
 
 
 def _place(cluster: Cluster, host: Host) -> str:
-    """The address in the cluster's networks where the inventory has one; else the name, which the hosts resolve."""
+    """Return the address in the cluster's networks where the inventory has one, else the name."""
     try:
         address = ip_address(host.address)
     except ValueError:
@@ -52,7 +54,7 @@ def _place(cluster: Cluster, host: Host) -> str:
 
 
 def ports(wanted: PortSet) -> list[int]:
-    """The first and the last of each range, as far as they are few; else some that are spread over all."""
+    """Return the first and last port of each range, where these are few; else some that are spread over all."""
     ends = sorted({port for ends in wanted.ranges for port in ends})
     if len(ends) <= _MOST_PORTS:
         return ends
@@ -60,17 +62,17 @@ def ports(wanted: PortSet) -> list[int]:
 
 
 def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, Sequence[str]]) -> dict[str, Arrivals]:
-    """Host → what arrived there. `tried`: by the host that tried; `asked`: the hosts that it was asked to try."""
-    found: dict[str, list[Arrival]] = {}
-    for source, tries in tried.items():
-        if isinstance(tries, Missing):
+    """Return host → the connections to it. `tried`: by their source; `asked`: the targets that each source had."""
+    connections: dict[str, list[Arrival]] = defaultdict(list)
+    for source, attempts in tried.items():
+        if isinstance(attempts, Missing):
             for target in asked[source]:
-                found.setdefault(target, []).append(Arrival(source, "error", error=tries.error))
+                connections[target].append(Arrival(source, "error", error=attempts.error))
             continue
-        for attempt in tries:
+        for attempt in attempts:
             if attempt.host in asked[source]:
-                found.setdefault(attempt.host, []).append(_arrival(source, attempt))
-    return {target: Arrivals(tuple(arrivals)) for target, arrivals in found.items()}
+                connections[attempt.host].append(_arrival(source, attempt))
+    return {target: Arrivals(tuple(arrivals)) for target, arrivals in connections.items()}
 
 
 def _arrival(source: str, one: Tried) -> Arrival:
@@ -79,7 +81,7 @@ def _arrival(source: str, one: Tried) -> Arrival:
 
 
 def _outcome(one: Tried) -> tuple[str, str]:
-    """What became of it, and the kernel's or the collector's own words for it."""
+    """Return the outcome, and the kernel's or the collector's own words for it."""
     if one.busy:
         return "in-use", ""
     if one.code is None or one.error:
@@ -94,7 +96,7 @@ def _outcome(one: Tried) -> tuple[str, str]:
 
 
 def _address(text: str | None) -> str | None:
-    """The text if it is an address; the answer is a stranger's."""
+    """Return the text if it is an address; the answer is untrusted."""
     try:
         return str(ip_address(text)) if text else None
     except ValueError:
@@ -102,5 +104,5 @@ def _address(text: str | None) -> str | None:
 
 
 def _message(code: int) -> str:
-    """The system's message of an error number; a number that no system has is told as it is."""
+    """Return the system's message of an error number; the number itself where there is no message."""
     return os.strerror(code) if 0 <= code < _NO_ERROR else f"error {code}"

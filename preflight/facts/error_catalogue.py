@@ -18,9 +18,9 @@ class Meaning:
 
 def meaning(text: str) -> Meaning | None:
     """Return the meaning of the first known error in `text`: a sentence before a code, HCCL's code before a number."""
-    for pattern, known in _SENTENCES:
+    for pattern, sentence_meaning in _SENTENCES:
         if re.search(pattern, text):
-            return known
+            return sentence_meaning
     for code in re.findall(r"\bE[IJ]\d{4}\b", text):
         if code in _CODES:
             return _CODES[code]

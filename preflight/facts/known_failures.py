@@ -6,9 +6,9 @@ All else that is said of an answer means that it was not understood: a parser th
 
 import re
 
-from preflight.facts.parsers.ascend.hccn_tool.words import failure
-from preflight.facts.parsers.ascend.npu_smi.trouble import explained
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known, lacks
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import failure
+from preflight.facts.parsers.ascend.npu_smi.error_messages import explained
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, lacks
 from preflight.facts.refusal import refused
 
 _KNOWN = tuple(

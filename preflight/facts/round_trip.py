@@ -36,7 +36,7 @@ class Seen:
 
     @property
     def raw(self) -> Sections | Missing:
-        """The tools' own output that the facts were read from."""
+        """Return the tools' own output that the facts were read from."""
         return self.answered.raw
 
 
@@ -48,18 +48,18 @@ def read(answered: Answered, product: Product, *, deep: bool) -> Seen:
 
 
 def targets(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
-    """Host → the others, and where, whose ports it is to try."""
+    """Return host → the other hosts, and their addresses, that it is to connect to."""
     return {host.name: list(connections.targets(cluster, hosts, host.name)) for host in hosts}
 
 
 def with_arrivals(
     seen: Mapping[str, Seen | Other], targets: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, Seen | Other]:
-    """What each host tried of the others, put where it arrived."""
-    tried = {name: host_answer.tried(it.raw) for name, it in seen.items() if isinstance(it, Seen)}
-    came = connections.arrived(tried, {name: [host for host, _ in attempts] for name, attempts in targets.items()})
+    """Return the hosts with the connections that other hosts made to them."""
+    tried = {name: host_answer.tried(host.raw) for name, host in seen.items() if isinstance(host, Seen)}
+    arrivals = connections.arrived(tried, {name: [host for host, _ in places] for name, places in targets.items()})
 
-    def whole(name: str, it: Seen) -> Seen:
-        return replace(it, facts=replace(it.facts, arrivals=came[name])) if name in came else it
+    def whole(name: str, host: Seen) -> Seen:
+        return replace(host, facts=replace(host.facts, arrivals=arrivals[name])) if name in arrivals else host
 
-    return {name: whole(name, it) if isinstance(it, Seen) else it for name, it in seen.items()}
+    return {name: whole(name, host) if isinstance(host, Seen) else host for name, host in seen.items()}

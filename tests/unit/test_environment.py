@@ -59,9 +59,9 @@ def test_a_shell_reads_the_profile_and_nothing_in_it_is_run(tmp_path: Path) -> N
 # The collector's look, on a tree of its own.
 
 
-def look(root: Path, **request: bool) -> environment.Raw:
+def look(root: Path, **request: bool) -> environment.RawEnvironment:
     look_environment = section("system", "environment", lambda text: text.replace('"/etc/', f'"{root}/etc/'))
-    found = environment.Raw(**look_environment({"hosts_file": False, "limits": False, **request}, 0))
+    found = environment.RawEnvironment(**look_environment({"hosts_file": False, "limits": False, **request}, 0))
     found.limits = {path.removeprefix(str(root)): text for path, text in found.limits.items()}
     return found
 
@@ -94,4 +94,4 @@ def test_a_file_that_nobody_asks_for_is_sent_only_if_we_have_been_there(tmp_path
     ("text", "number"), [("1048576\n", 1048576), (None, None), ("", None), ("x", None), ("9" * 30, None)]
 )
 def test_what_the_kernel_says_of_open_files_may_be_odd(text: str | None, number: int | None) -> None:
-    assert environment.environment(environment.Raw(None, {}, None, text)).nr_open == number
+    assert environment.environment(environment.RawEnvironment(None, {}, None, text)).nr_open == number

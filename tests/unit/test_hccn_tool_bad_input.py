@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from preflight.facts.parsers.ascend.hccn_tool.words import LONGEST_OUTPUT
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import LONGEST_OUTPUT
 from preflight.facts.parsers.registry import PARSERS
 
 CASES = Path(__file__).parents[1] / "cases" / "parsers"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.facts.parsers.nvidia.nvidia_logs.catalog import XIDS
+from preflight.facts.parsers.nvidia.nvidia_logs.xid_catalogue import XIDS
 from preflight.facts.parsers.nvidia.nvidia_smi import trouble
 from preflight.facts.parsers.registry import PARSERS
 from preflight.facts.quote import quote

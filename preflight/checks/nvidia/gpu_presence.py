@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.gpu import silent
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.cluster import Host

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import lacks
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import LinkErrors, NvLinkErrors
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import lacks
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -1,8 +1,10 @@
-"""From the collector's answer to typed facts. Pure. The answer is a stranger's: whatever it holds, every section ends
-as a value or as `Missing` with a sentence, never as an exception.
+"""The collector's answer to typed facts. Pure.
+
+The answer is untrusted: whatever it holds, every section ends as a value or as `Missing` with a sentence, never as an
+exception.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
@@ -128,7 +130,7 @@ _PRINTED = "printed"  # a section that the controller adds
 
 
 def sections(answer: Answer, marker: str) -> Sections | Missing:
-    """The framed document in `answer`, section by section and not yet looked into, and what was printed before it."""
+    """Return the framed document in `answer` by section, not decoded yet, and the last line printed before it."""
     try:
         found = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
     except answer_frame.NoAnswer as error:
@@ -141,13 +143,13 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
 
 
 def tried(found: Sections | Missing) -> list[Tried] | Missing:
-    """What the host's own connections to other hosts came to."""
+    """Return the outcomes of the host's own connections to other hosts."""
     tries: list[Tried] | Missing = section(found, "connects", list[Tried])
     return tries
 
 
 def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
-    """One section, decoded and checked against its type."""
+    """Return one section, decoded and checked against its type."""
     if isinstance(found, Missing):
         return found
     raw = found.get(name)
@@ -212,13 +214,13 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
 
 
 def _count(text: str | None) -> int:
-    """A small number of the kernel's; 0 where it is none."""
+    """Return a small number of the kernel's; 0 where it is none."""
     text = (text or "").strip()
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _many(text: str) -> int:
-    """As many as 64 bits count; 0 where it is no number."""
+    """Return a number of at most 64 bits; 0 where it is none."""
     return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
@@ -265,8 +267,11 @@ def _load(raw: Load) -> Load | Missing:
 
 
 def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
-    """The host's clock was read after `sent` and before `received` (both the controller's), which bounds the offset
-    from both sides; nothing is assumed about how the time in between divides."""
+    """Return the offset of the host's clock, and its uncertainty.
+
+    The clock was read after `sent` and before `received`, both the controller's: so the offset has two bounds. Nothing
+    is assumed about how the time in between divides.
+    """
     if not (0 <= raw.start < _FAR_FUTURE and 0 <= raw.end < _FAR_FUTURE):
         return Missing("the host's clock shows no time at all")
     low, high = raw.end - received, raw.start - sent
@@ -287,46 +292,61 @@ def host_facts(
     received: float,
     deep: bool = True,
 ) -> HostFacts:
-    """All sections of one host. `devices`: those asked for; `sent`, `received`: the controller's clock around it;
-    `deep`: also those that the basic set leaves out."""
-    made = partial(_made, found)
+    """Return all sections of one host. `devices`: those asked for; `deep`: more than the basic set.
+
+    `sent`, `received`: the controller's clock around the round trip.
+    """
+    read = partial(_made, found)
 
     def asked(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
-        """One of ON_REQUEST, that was asked for if there is an answer."""
-        return made(name, type_, make) if not isinstance(found, Missing) and name in found else None
+        """Return a section of ON_REQUEST, which was asked for if there is an answer."""
+        return read(name, type_, make) if not isinstance(found, Missing) and name in found else None
 
     def newer(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
-        """Return one that older collectors do not send."""
-        return made(name, type_, make) if isinstance(found, Missing) or name in found else None
+        """Return a section that older collectors do not send."""
+        return read(name, type_, make) if isinstance(found, Missing) or name in found else None
 
-    npu = product.is_npu
-    deep_npu = npu and deep
-    driver = section(found, "driver", RawDriver) if npu else None
+    driver = section(found, "driver", RawDriver) if product.is_npu else None
     printed = asked(_PRINTED, str, lambda raw: raw[:_LINE])
-    return HostFacts(
-        os=made("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
-        clock=made("clock", _Clock, lambda raw: _clock(raw, sent, received)),
-        sysctl=made("sysctl", _Sysctl, _sysctl),
-        sockets=made("sockets", Output, _sockets),
-        network=made("network", _Network, _network),
-        firewall=made("firewall", RawFirewall, firewall),
-        environment=made("environment", environment.Raw, environment.environment),
-        naming=made("naming", naming.RawNaming, naming.naming),
-        arrivals=made("connects", list[Tried], lambda _: Arrivals()),  # what the others' looks say is put in by `look`
+    basic = HostFacts(
+        os=read("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
+        clock=read("clock", _Clock, lambda raw: _clock(raw, sent, received)),
+        sysctl=read("sysctl", _Sysctl, _sysctl),
+        sockets=read("sockets", Output, _sockets),
+        network=read("network", _Network, _network),
+        firewall=read("firewall", RawFirewall, firewall),
+        environment=read("environment", environment.RawEnvironment, environment.environment),
+        naming=read("naming", naming.RawNaming, naming.naming),
+        arrivals=read("connects", list[Tried], lambda _: Arrivals()),  # `look` adds the connections of other hosts
         accelerators=newer("accelerators", RawAccelerators, accelerators),
-        names=made("names", _Names, _names),
-        limits=made("job", RawJob, limits),
-        versions=made("job", RawJob, lambda raw: found_versions(raw, driver)),
-        job=made("job", RawJob, job) if deep else None,
-        load=made("load", Load, _load) if deep else None,
+        names=read("names", _Names, _names),
+        limits=read("job", RawJob, limits),
+        versions=read("job", RawJob, lambda raw: found_versions(raw, driver)),
         shells=asked("shells", Shells, lambda raw: raw),
         neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
-        rdma=made("rdma", RawRdma, rdma) if product is Product.NVIDIA else None,
-        hccn=made("hccn", RawHccn, lambda raw: hccn(raw, devices)) if npu else None,
-        hccn_conf=made("hccn_conf", RawHccnConf, hccn_conf_file) if npu else None,
-        npu_smi=made("npu_smi", RawNpuSmi, npu_smi_table) if npu else None,
-        nic=made("hccn", RawHccn, lambda raw: nic(raw, devices)) if deep_npu else None,
-        chips=made("chips", RawChips, chips) if deep_npu else None,
-        device_nodes=made("device_nodes", RawDeviceNodes, device_nodes) if deep_npu else None,
-        nvidia=made("nvidia", RawNvidia, nvidia) if product is Product.NVIDIA else None,
     )
+    return replace(basic, **dict(_of_product(read, product, devices, deep=deep)))
+
+
+def _of_product(
+    read: Callable[[str, type[Any], Callable[[Any], Any]], Any],
+    product: Product,
+    devices: tuple[int, ...],
+    *,
+    deep: bool,
+) -> Iterator[tuple[str, Any]]:
+    """Yield the sections that a product or a deep look alone has, by name."""
+    if deep:
+        yield "job", read("job", RawJob, job)
+        yield "load", read("load", Load, _load)
+    if product is Product.NVIDIA:
+        yield "rdma", read("rdma", RawRdma, rdma)
+        yield "nvidia", read("nvidia", RawNvidia, nvidia)
+    if product.is_npu:
+        yield "hccn", read("hccn", RawHccn, lambda raw: hccn(raw, devices))
+        yield "hccn_conf", read("hccn_conf", RawHccnConf, hccn_conf_file)
+        yield "npu_smi", read("npu_smi", RawNpuSmi, npu_smi_table)
+    if product.is_npu and deep:
+        yield "nic", read("hccn", RawHccn, lambda raw: nic(raw, devices))
+        yield "chips", read("chips", RawChips, chips)
+        yield "device_nodes", read("device_nodes", RawDeviceNodes, device_nodes)

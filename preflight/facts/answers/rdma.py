@@ -48,14 +48,12 @@ class RawRdma:
 
 
 def rdma(raw: RawRdma) -> Rdma | Missing:
-    """A host without RDMA NICs has no ports; one whose ports cannot be read is `Missing`."""
+    """Return the section. A host without RDMA NICs has no ports; one with unreadable ports is `Missing`."""
     sysfs = infiniband(raw.infiniband) if raw.infiniband.strip() else SysfsPorts((), (), ())
     if isinstance(sysfs, Missing):
         return sysfs
     later = infiniband(raw.later) if raw.later.strip() else SysfsPorts((), (), ())
-    paths = [address for function in raw.functions for address in function.path]
-    names = [function.name for function in raw.functions]
-    if not (all(map(_ADDRESS.fullmatch, [*paths, *raw.acs])) and all(map(_NAME.fullmatch, names))):
+    if not _has_pci_addresses(raw):
         return Missing("the PCI addresses or names of GPUs and RDMA NICs are none")
     unread = [Missing(f"{name} did not answer in time, as with firmware that hangs") for name in raw.silent]
     if raw.left_out:
@@ -67,24 +65,27 @@ def rdma(raw: RawRdma) -> Rdma | Missing:
         counters=sysfs.counters,
         later=() if isinstance(later, Missing) else later.counters,
         seconds=raw.seconds,
-        functions=tuple(
-            PciFunction(one.name, one.kind, tuple(one.path), _node(one.numa_node), one.iommu[:20])
-            for one in raw.functions
-        ),
+        functions=tuple(map(_pci_function, raw.functions)),
         acs=raw.acs,
         uverbs=raw.uverbs,
         peermem=raw.peermem,
         open_driver=_is_open(raw.driver),
         iommus=tuple(raw.iommus),
         iommu_arguments=tuple(raw.iommu_arguments),
-        virtual=raw.hypervisor or any(word in text for text in raw.dmi for word in _HYPERVISORS),
+        virtual=raw.hypervisor or _names_hypervisor(raw.dmi),
         unread=(*unread, *sysfs.unread),
         mtu_unread=devinfo.error if isinstance(devinfo, Missing) else "",
     )
 
 
+def _has_pci_addresses(raw: RawRdma) -> bool:
+    paths = [address for function in raw.functions for address in function.path]
+    names = [function.name for function in raw.functions]
+    return all(map(_ADDRESS.fullmatch, [*paths, *raw.acs])) and all(map(_NAME.fullmatch, names))
+
+
 def _devinfo(said: Output | None) -> RdmaPorts | Missing | None:
-    """What ibv_devinfo tells of ports; None where it was not asked."""
+    """Return the ports of ibv_devinfo; None where it was not asked."""
     if said is None:
         return None
     if said.trouble:
@@ -93,7 +94,7 @@ def _devinfo(said: Output | None) -> RdmaPorts | Missing | None:
 
 
 def _with_mtu(ports: tuple[RdmaPort, ...], told: RdmaPorts | Missing | None) -> tuple[RdmaPort, ...]:
-    """What sysfs does not tell of InfiniBand. Where ibv_devinfo is no help the MTU stays unknown."""
+    """Return the ports with the MTU of InfiniBand, which sysfs lacks. Without ibv_devinfo it stays unknown."""
     mtus = {(port.device, port.port): port.mtu for port in told.ports} if isinstance(told, RdmaPorts) else {}
     return tuple(
         replace(port, mtu=mtus.get((port.device, port.port))) if port.link_layer == "InfiniBand" else port
@@ -101,13 +102,21 @@ def _with_mtu(ports: tuple[RdmaPort, ...], told: RdmaPorts | Missing | None) -> 
     )
 
 
+def _names_hypervisor(dmi: list[str]) -> bool:
+    return any(word in text for text in dmi for word in _HYPERVISORS)
+
+
+def _pci_function(raw: RawFunction) -> PciFunction:
+    return PciFunction(raw.name, raw.kind, tuple(raw.path), _node(raw.numa_node), raw.iommu[:20])
+
+
 def _node(text: str) -> int | None:
-    """The kernel says -1 where it does not know."""
+    """Return the NUMA node. The kernel has -1 for an unknown one."""
     return int(text) if text.isdecimal() and len(text) < 5 else None
 
 
 def _is_open(version: str) -> bool | None:
-    """/proc/driver/nvidia/version: `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15 …`"""
+    """Parse /proc/driver/nvidia/version: `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15 …`"""
     first, _, _ = version.partition("\n")
     if not first.startswith("NVRM version:"):
         return None

@@ -1,4 +1,4 @@
-"""What is otherwise in the facts of two looks at the same hosts. Pure.
+"""Differences in the facts of two runs over the same hosts. Pure.
 
 A difference has a name as in the JSON of the facts, without places in lists: `versions.driver`, `hccn.devices.mtu`,
 `network.interfaces.mtu`, `job.variables.HCCL_IF_IP`. Which device or interface it is is part of where it was seen.
@@ -112,7 +112,7 @@ def _reached(host: HostFacts | Unreachable) -> str:
 
 @cache
 def _steady_fields(type_: type) -> tuple[str, ...]:
-    """Of a dataclass."""
+    """Return the names of the compared fields of a dataclass."""
     return tuple(field.name for field in fields(type_) if field.name not in RESTLESS.get(type_, ()))
 
 
@@ -148,7 +148,7 @@ def _readings(name: str, element: str, was: Found[Any], now: Any) -> Iterator[_F
 
 
 def _pair(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
-    """Of what one of them may not have at all."""
+    """Yield the differences of values that one of the runs may lack."""
     if ABSENT in (was, now):
         yield from _leaf(name, element, _text(was), _text(now))
     else:
@@ -170,12 +170,12 @@ def _is_secret(text: str) -> bool:
 
 
 def _alike_redacted(was: str, now: str) -> tuple[str, str]:
-    """Where one of them was redacted, as in a support bundle, the other is, too: a secret is no difference."""
+    """Return both redacted where one of them is, as in a support bundle: a secret is no difference."""
     return (clean(was), clean(now)) if REDACTED in was or REDACTED in now else (was, now)
 
 
 def cut(was: str, now: str, most: int) -> tuple[str, str]:
-    """At most so many characters of each, around where they begin to differ."""
+    """Return at most so many characters of each, around the first difference."""
     both = zip(was, now, strict=False)
     same = next((at for at, (old, new) in enumerate(both) if old != new), min(len(was), len(now)))
     begin = max(0, same - most // 4) if same > most // 2 and max(len(was), len(now)) > most else 0
@@ -184,8 +184,8 @@ def cut(was: str, now: str, most: int) -> tuple[str, str]:
 
 def _part(text: str, begin: int, most: int) -> str:
     head = "… " if begin else ""
-    rest = head + text[begin:]
-    return rest if len(rest) <= most else rest[: most - 2] + " …"
+    part = head + text[begin:]
+    return part if len(part) <= most else part[: most - 2] + " …"
 
 
 def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[_Found]:
@@ -193,7 +193,7 @@ def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) 
     keyed = [_by_identity(items) for items in (was, now)]
     first, second = keyed
     if first is None or second is None:
-        pairs = _alike_lists([_text(it) for it in was], [_text(it) for it in now])
+        pairs = _alike_lists([*map(_text, was)], [*map(_text, now)])
         yield from _sequences(name, element, *pairs)
         return
     for key in dict.fromkeys(chain(first, second)):
@@ -201,7 +201,7 @@ def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) 
 
 
 def _by_identity(items: Sequence[Any]) -> dict[str, Any] | None:
-    """Elements by their number or name; None where they have none, or share one."""
+    """Return the elements by their number or name; None where they have none, or share one."""
     elements = {}
     for item in items:
         if (parts := KNOWN_BY.get(type(item))) is not None:
@@ -210,7 +210,7 @@ def _by_identity(items: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) -> Iterator[_Found]:
-    """What only one of them has."""
+    """Yield the lines that only one of the runs has."""
     was, now = ([steady_text(line) for line in lines] for lines in (was, now))
     if name.startswith(UNORDERED):
         was, now = sorted(was), sorted(now)
@@ -225,7 +225,7 @@ def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) 
 
 
 def _joined(lines: Sequence[str]) -> str:
-    """As many of them as can be shown."""
+    """Return as many lines as can be shown."""
     return ", ".join(map(redact, lines[:LONGEST])) or ABSENT
 
 
@@ -235,7 +235,7 @@ def _alike_lists(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _text(value: Any) -> str:
-    """One line for whatever facts hold."""
+    """Return one line for any value of the facts."""
     if value in (ABSENT, UNSEEN):
         return str(value)
     if isinstance(value, Found):

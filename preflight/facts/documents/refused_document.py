@@ -18,7 +18,7 @@ _LONGEST = 120  # characters of a decoder's own sentence
 
 
 @dataclass(frozen=True)
-class Kind:
+class DocumentKind:
     """A kind of document. `name`: with its article, as a sentence has it; `command`: what writes one."""
 
     name: str
@@ -27,14 +27,14 @@ class Kind:
 
 FACTS, CAPTURE, REPORT, PLAN = "preflight.facts", "preflight.capture", "preflight.report", "preflight.plan"
 KINDS = {
-    FACTS: Kind("a facts document", "preflight facts --out facts.json"),
-    CAPTURE: Kind("a capture", "preflight capture --out site.json"),
-    REPORT: Kind("a report", "preflight check --save report.json"),
-    PLAN: Kind("a plan", "preflight plan --out plan.json"),
-    "preflight.diagnosis": Kind("a diagnosis", "preflight diagnose -o json LOG"),
-    "preflight.diff": Kind("a comparison of runs", "preflight diff -o json"),
-    "preflight.history": Kind("a list of runs", "preflight history -o json"),
-    "preflight.run": Kind("an account of changes", "preflight configure -o json"),
+    FACTS: DocumentKind("a facts document", "preflight facts --out facts.json"),
+    CAPTURE: DocumentKind("a capture", "preflight capture --out site.json"),
+    REPORT: DocumentKind("a report", "preflight check --save report.json"),
+    PLAN: DocumentKind("a plan", "preflight plan --out plan.json"),
+    "preflight.diagnosis": DocumentKind("a diagnosis", "preflight diagnose -o json LOG"),
+    "preflight.diff": DocumentKind("a comparison of runs", "preflight diff -o json"),
+    "preflight.history": DocumentKind("a list of runs", "preflight history -o json"),
+    "preflight.run": DocumentKind("an account of changes", "preflight configure -o json"),
 }
 
 

@@ -89,9 +89,9 @@ class Rails:
         """
         leaves, seat = self._behind[port.device], self._seat[port.name]
         own = self._number[port.device][port.leaf]
-        others = len(leaves) - 1
-        for visit in range(min(most, others)):
-            leaf = leaves[(own + 1 + (seat * most + visit) % others) % len(leaves)]
+        other_leaves = len(leaves) - 1
+        for visit in range(min(most, other_leaves)):
+            leaf = leaves[(own + 1 + (seat * most + visit) % other_leaves) % len(leaves)]
             yield leaf[seat % len(leaf)]
 
     def other_rails_of_the_next_host(self, port: Port) -> Iterator[Port]:

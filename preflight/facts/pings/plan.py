@@ -187,7 +187,7 @@ def _over_hccs(facts: ClusterFacts) -> Iterator[Ping]:
     """From every device to the other die of its chip."""
     for name, host in facts.hosts.items():
         if isinstance(host, HostFacts) and isinstance(host.nic, Nic):
-            addresses = {it.index: it.vnic.value.address for it in host.nic.devices if it.vnic.value}
+            addresses = {nic.index: nic.vnic.value.address for nic in host.nic.devices if nic.vnic.value}
             for device, address in addresses.items():
                 sibling = device ^ 1
                 if address and addresses.get(sibling):

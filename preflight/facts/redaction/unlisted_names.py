@@ -38,7 +38,7 @@ _USER_KEYS = frozenset(("user", "group", "owner", "username"))
 
 
 @dataclass(frozen=True)
-class Found:
+class UnlistedNames:
     """In lower case. `full_names`: of machines or domains; `machines`: a word each."""
 
     full_names: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Found:
     users: frozenset[str] = frozenset()
 
 
-def search(documents: Iterable[Any]) -> Found:
+def search(documents: Iterable[Any]) -> UnlistedNames:
     """Return the names in JSON values: also those that are only in comments, variables and addresses of services."""
     full: set[str] = set()
     machines: set[str] = set()
@@ -57,7 +57,7 @@ def search(documents: Iterable[Any]) -> Found:
             for name in _machines(key, text):
                 (full if FULL_NAME.fullmatch(name) else machines).add(name)
             users.update(name.lower() for name in _users(key, text))
-    return Found(
+    return UnlistedNames(
         frozenset(name for name in full if not is_public(name)),
         frozenset(name for name in machines if _is_telling(name)),
         frozenset(users - USERS),

@@ -14,7 +14,7 @@ class Environment:
 
 
 @dataclass
-class Raw:
+class RawEnvironment:
     """What the collector sends: see preflight/remote/collect."""
 
     hosts: str | None
@@ -23,7 +23,7 @@ class Raw:
     nr_open: str | None
 
 
-def environment(raw: Raw) -> Environment:
+def environment(raw: RawEnvironment) -> Environment:
     limit = (raw.nr_open or "").strip()
     return Environment(
         raw.hosts, raw.limits, raw.profile, int(limit) if limit.isdecimal() and len(limit) < 20 else None

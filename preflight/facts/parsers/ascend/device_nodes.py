@@ -1,6 +1,7 @@
 """Device nodes below /dev and accelerators on the PCI bus: the kernel's view, beside npu-smi's."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from preflight.facts.parsers.ascend.packages import DriverInstall
@@ -62,42 +63,45 @@ _NODE = re.compile(r"(?:/dev/)?(davinci[0-9]{1,4}|davinci_manager(?:_docker)?|hi
 def lspci(text: str) -> Found[tuple[Accelerator, ...]]:
     """Parse `lspci`, of all devices or some, with or without `-D` and `-nn`. Only Huawei's accelerators are kept."""
     accelerators = []
-    for line in text[:_LONGEST].splitlines():
-        if not line.strip():
-            continue
+    for line in filter(str.strip, text[:_LONGEST].splitlines()):
         entry = _BUS.fullmatch(line.strip()[:340])
         if entry is None:
             return Found(error=f"lspci said {quote(line)}")
-        if not entry.group(2).startswith("Processing accelerators") or "Huawei" not in entry.group(2):
+        bus, name = entry.groups()
+        if not name.startswith("Processing accelerators") or "Huawei" not in name:
             continue
-        id_ = _IDS.search(entry.group(2)) or _UNNAMED.search(entry.group(2))
-        if id_ is None:
+        device = _IDS.search(name) or _UNNAMED.search(name)
+        if device is None:
             return Found(error=f"lspci: {quote(line)} has no PCI device id: ask with -nn")
-        bus = entry.group(1).lower()
-        accelerators.append(Accelerator(bus if bus.count(":") == 2 else f"0000:{bus}", id_.group(1).lower()))
+        accelerators.append(Accelerator(_with_domain(bus.lower()), device.group(1).lower()))
     if len({accelerator.bus for accelerator in accelerators}) < len(accelerators):
         return Found(error="lspci lists a bus id twice")
-    return Found(tuple(accelerators)) if accelerators or text.strip() else Found(error="lspci said nothing")
+    return Found(tuple(accelerators)) if text.strip() else Found(error="lspci said nothing")
+
+
+def _with_domain(bus: str) -> str:
+    return bus if bus.count(":") == 2 else f"0000:{bus}"
 
 
 def listed_nodes(text: str) -> Found[tuple[ListedNode, ...]]:
     """Parse `ls` of the NPUs' nodes, long or short, with full paths or as /dev has them."""
-    found: list[ListedNode] = []
-    for line in map(str.strip, text[:_LONGEST].splitlines()):
-        words = line.split()
-        long = _LONG.fullmatch(line[:400])
-        name = _NODE.fullmatch(long.group(5)) if long else None
-        if long and name:
-            kind, mode, user, group = long.group(1, 2, 3, 4)
-            found.append(ListedNode(f"/dev/{name.group(1)}", kind == "c", _mode(mode), user, group))
-        elif line and not long and not re.fullmatch(r"total [0-9]{1,9}", line):
-            nodes = [_NODE.fullmatch(word) for word in words]
-            if not all(nodes):
+    nodes: list[ListedNode] = []
+    for line in filter(None, map(str.strip, text[:_LONGEST].splitlines())):
+        if long := _LONG.fullmatch(line[:400]):
+            nodes += _long_node(long)
+        elif not re.fullmatch(r"total [0-9]{1,9}", line):
+            names = [_NODE.fullmatch(word) for word in line.split()]
+            if not all(names):
                 return Found(error=f"ls said {quote(line)}")
-            found += [ListedNode(f"/dev/{node.group(1)}") for node in nodes if node]
-    if not found:
-        return Found(error=f"ls said {quote(text)}")
-    return Found(tuple(found))
+            nodes += [ListedNode(f"/dev/{name.group(1)}") for name in names if name]
+    return Found(tuple(nodes)) if nodes else Found(error=f"ls said {quote(text)}")
+
+
+def _long_node(line: re.Match[str]) -> Iterator[ListedNode]:
+    """Yield the node of a line of `ls -l`; nothing where it is another file."""
+    kind, mode, user, group, name = line.groups()
+    if match := _NODE.fullmatch(name):
+        yield ListedNode(f"/dev/{match.group(1)}", kind == "c", _mode(mode), user, group)
 
 
 def _mode(letters: str) -> int:

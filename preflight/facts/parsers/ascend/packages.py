@@ -65,11 +65,13 @@ def package(text: str) -> Found[Package]:
     if not _WORD.fullmatch(version) or not all(_WORD.fullmatch(word) for word in (release, inner) if word):
         return Found(error=f"{quote(text)} is not a version file")
     keys = ("compatible_version", "compatible_version_fw", "compatible_version_drv")
-    takes = [_ranges(values.get(key, "")) for key in keys]
-    for key, ranges in zip(keys, takes, strict=True):
+    compatible: list[Ranges] = []
+    for key in keys:
+        ranges = _ranges(values.get(key, ""))
         if ranges is None:
             return Found(error=f"version file: {quote(f'{key}={values[key]}')} is not understood")
-    return Found(Package(version, release, inner, *(ranges or () for ranges in takes)))
+        compatible.append(ranges)
+    return Found(Package(version, release, inner, *compatible))
 
 
 def driver_install(text: str) -> Found[DriverInstall]:

@@ -48,15 +48,22 @@ def _depth(line: str) -> int:
     return bare.count("{") - bare.count("}")
 
 
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their depth in braces. Raises ValueError where a brace is still open at the end."""
+    depth = 0
+    for line in map(str.strip, text.splitlines()):
+        if line and not line.startswith("#"):
+            yield depth, line
+            depth += _depth(line)
+    if depth != 0:
+        raise ValueError("the listing is cut")
+
+
 def _chains(text: str) -> Iterator[_Chain]:
     """Yield every chain. Raises ValueError with a sentence for what nft does not print."""
     table = ("", "")
     chain: _Chain | None = None
-    depth = 0
-    for raw in text.splitlines():
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
+    for depth, line in _lines(text):
         if depth == 0:
             match = _TABLE.fullmatch(line)
             if not match:
@@ -72,9 +79,6 @@ def _chains(text: str) -> Iterator[_Chain]:
                 chain.hook, chain.policy = match.group(1), match.group(2) or "accept"
             else:
                 chain.rules.append(line)
-        depth += _depth(line)
-    if depth != 0:
-        raise ValueError("the listing is cut")
 
 
 def is_ours(rule: str) -> bool:

@@ -1,5 +1,5 @@
 """What `hccn_tool` prints (Ascend; the query commands of 910A, 910B and 910_93 drivers, formats as in the driver's
-source and in field pastes): a parser a query, `text -> tuple`, an entry a device. `words` holds what they share.
+source and in field pastes): a parser a query, `text -> tuple`, an entry a device. `tool_output` holds what they share.
 """
 
 from preflight.facts.parsers.ascend.hccn_tool.address import Address, ip

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from preflight.facts.parsers.ascend.hccn_tool.words import (
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     NotUnderstoodError,
     as_address,
     blocks,

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 
 from preflight.facts.parsers.ascend.hccn_tool import tables
-from preflight.facts.parsers.ascend.hccn_tool.words import NotUnderstoodError, blocks, fields
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks, fields
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import LinkChange, LinkHistory

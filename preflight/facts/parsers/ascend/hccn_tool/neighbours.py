@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TypeVar
 
-from preflight.facts.parsers.ascend.hccn_tool.words import (
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     LONGEST_OUTPUT,
     NotUnderstoodError,
     as_address,

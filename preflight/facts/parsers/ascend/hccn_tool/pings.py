@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
-from preflight.facts.parsers.ascend.hccn_tool.words import failure, lines, not_understood, too_long
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import failure, lines, not_understood, too_long
 from preflight.facts.quote import quote
 
 
@@ -27,7 +27,7 @@ class HccsPingResult(PingResult):
 
 
 @dataclass
-class _Run:
+class _PingRun:
     """One ping as it is being read."""
 
     times: dict[str, float] = field(default_factory=dict)  # milliseconds, by sequence number
@@ -94,8 +94,8 @@ _NO_SUMMARY = "hccn_tool's answer ends before it says how many replies came"
 _TOO_LONG = "Message too long"  # longer than the device's own MTU: it never left
 
 
-def _runs(text: str) -> Iterator[_Run]:
-    run, last = _Run(), _Run()
+def _runs(text: str) -> Iterator[_PingRun]:
+    run, last = _PingRun(), _PingRun()
     for line in lines(text):
         if run.read(line.text):
             continue
@@ -103,23 +103,23 @@ def _runs(text: str) -> Iterator[_Run]:
         if match := _SUMMARY.fullmatch(line.text):
             run.summed_up(int(match.group(1)), int(match.group(2)))
             yield run
-            run, last = _Run(), run
+            run, last = _PingRun(), run
         elif run.begun and (error or _HEADING.fullmatch(line.text)):
             run.broken_off(error or _NO_SUMMARY)
             yield run
-            run, last = _Run(), run if error else _Run()
+            run, last = _PingRun(), run if error else _PingRun()
         elif error and last.sent == last.received and not last.error:  # after a loss, the tool fails at the end
-            yield _Run(error=error)
-            last = _Run()
+            yield _PingRun(error=error)
+            last = _PingRun()
     if run.begun:
         run.broken_off(_NO_SUMMARY)
         yield run
 
 
-def _read(text: str) -> list[_Run]:
+def _read(text: str) -> list[_PingRun]:
     if error := too_long(text):
-        return [_Run(error=error)]
-    return list(_runs(text)) or [_Run(error=not_understood(text))]
+        return [_PingRun(error=error)]
+    return list(_runs(text)) or [_PingRun(error=not_understood(text))]
 
 
 def ping(text: str) -> tuple[PingResult, ...]:

@@ -3,7 +3,7 @@
 import re
 
 from preflight.facts.parsers.ascend.hccn_tool.tables import each_row, has_table
-from preflight.facts.parsers.ascend.hccn_tool.words import NotUnderstoodError, each_line, readings
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, each_line, readings
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.types import Reading

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from preflight.facts.parsers.ascend.hccn_tool.words import NotUnderstoodError, blocks
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 

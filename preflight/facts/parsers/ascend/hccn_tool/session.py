@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from io import StringIO
 
 from preflight.facts.parsers.ascend.hccn_tool.queries import QUERIES
-from preflight.facts.parsers.ascend.hccn_tool.words import not_understood, too_long
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import not_understood, too_long
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 
@@ -46,11 +46,11 @@ def echoed(text: str) -> Iterator[Echoed]:
     command: str | None = None
     output: list[str] = []
     for line in StringIO(text):
-        said = line.strip()
-        if len(said) <= _LONGEST_COMMAND and not said.startswith("hccn_tool is busy") and _COMMAND.fullmatch(said):
+        bare = line.strip()
+        if len(bare) <= _LONGEST_COMMAND and not bare.startswith("hccn_tool is busy") and _COMMAND.fullmatch(bare):
             if command is not None:
                 yield Echoed(command, "".join(output))
-            command, output = said, []
+            command, output = bare, []
         else:
             output.append(line)
     if command is not None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from preflight.facts.parsers.ascend.hccn_tool.words import NotUnderstoodError, blocks
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 

@@ -5,7 +5,7 @@ All known from the driver's source only.
 
 import re
 
-from preflight.facts.parsers.ascend.hccn_tool.words import LONGEST_OUTPUT, NotUnderstoodError, blocks, fields
+from preflight.facts.parsers.ascend.hccn_tool.tool_output import LONGEST_OUTPUT, NotUnderstoodError, blocks, fields
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import UdpPorts
@@ -15,9 +15,9 @@ _PRIORITIES = [str(priority) for priority in range(8)]
 
 
 def _pfc(block: list[str]) -> tuple[bool, ...]:
-    found = {name: values.split() for name, values in fields(block, _PFC).items()}
-    enabled = found.get("enabled", [])
-    if found.get("priority") != _PRIORITIES or len(enabled) != 8 or not set(enabled) <= {"0", "1"}:
+    rows = {name: values.split() for name, values in fields(block, _PFC).items()}
+    enabled = rows.get("enabled", [])
+    if rows.get("priority") != _PRIORITIES or len(enabled) != 8 or not set(enabled) <= {"0", "1"}:
         raise NotUnderstoodError(f"hccn_tool's PFC table ends with {quote(block[-1])}, which is not understood")
     return tuple(value == "1" for value in enabled)
 

@@ -11,10 +11,10 @@ from preflight.facts.parsers.ascend.npu_smi.chip import (
     usages,
 )
 from preflight.facts.parsers.ascend.npu_smi.combined import combined, physical, product_of
+from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.parsers.ascend.npu_smi.mapping import Card, ChipId, listing, mapping
 from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, ProcessRow, Table, info
 from preflight.facts.parsers.ascend.npu_smi.topology import by_device, topology
-from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
 
 __all__ = (
     "Card",

@@ -7,8 +7,8 @@ tells the driver's version.
 import re
 from dataclasses import dataclass
 
-from preflight.facts.parsers.ascend.npu_smi.pairs import pairs
-from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
+from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
+from preflight.facts.parsers.ascend.npu_smi.key_values import pairs
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.chips import Board, Hccs, Health, SuperPod, Usages
@@ -33,7 +33,7 @@ class ChipProcess:
     chip: int | None = None
 
 
-class _NotUnderstoodError(Exception):
+class _UnknownAnswerError(Exception):
     pass
 
 
@@ -44,10 +44,10 @@ def _fields(text: str, query: str, *needed: str) -> dict[str, str]:
         if key == "Chip Name" and value.lower() == "mcu":
             break
         if key in values:
-            raise _NotUnderstoodError(f"npu-smi info -t {query} answers for several chips at once: ask with -c")
+            raise _UnknownAnswerError(f"npu-smi info -t {query} answers for several chips at once: ask with -c")
         values[key] = "" if value == "NA" else value
     if not any(key in values for key in needed):
-        raise _NotUnderstoodError(trouble(text, f"info -t {query}"))
+        raise _UnknownAnswerError(trouble(text, f"info -t {query}"))
     return values
 
 
@@ -56,7 +56,7 @@ def _number(found: dict[str, str], key: str, query: str, most: int = 1 << 32) ->
     if not value:
         return None
     if not _NUMBER.fullmatch(value) or int(value) > most:
-        raise _NotUnderstoodError(f"npu-smi info -t {query}: {quote(f'{key} : {value}')} is not understood")
+        raise _UnknownAnswerError(f"npu-smi info -t {query}: {quote(f'{key} : {value}')} is not understood")
     return int(value)
 
 
@@ -64,7 +64,7 @@ def health(text: str) -> Found[Health]:
     """Parse `-t health`. Newer tools write `Health` for `Health Status`. Alarm codes are eight hexadecimal digits."""
     try:
         values = _fields(text, "health", "Health Status", "Health")
-    except _NotUnderstoodError as error:
+    except _UnknownAnswerError as error:
         return Found(error=str(error))
     status = values.get("Health Status", values.get("Health")) or "NA"
     codes = tuple(code for code in re.split(r"[\s,;]+", values.get("Error Code", "")) if code)
@@ -78,7 +78,7 @@ def board(text: str) -> Found[Board]:
     try:
         values = _fields(text, "board", "Software Version", "Firmware Version", "Board ID")
         chips = _number(values, "Chip Count", "board", 64)
-    except _NotUnderstoodError as error:
+    except _UnknownAnswerError as error:
         return Found(error=str(error))
     return Found(
         Board(
@@ -103,7 +103,7 @@ def _used(text: str, query: str) -> Found[Usages]:
                 aicore=_number(values, "Aicore Usage Rate(%)", query, 100),
             )
         )
-    except _NotUnderstoodError as error:
+    except _UnknownAnswerError as error:
         return Found(error=str(error))
 
 
@@ -123,7 +123,7 @@ def superpod(text: str) -> Found[SuperPod]:
     try:
         values = _fields(text, "spod-info", *keys)
         sdid, pod, server, size = (_number(values, key, "spod-info") for key in keys)
-    except _NotUnderstoodError as error:
+    except _UnknownAnswerError as error:
         return Found(error=str(error))
     if sdid is None or pod is None or server is None or size is None:
         return Found(error=f"npu-smi info -t spod-info said only {', '.join(key for key in keys if values.get(key))}")
@@ -136,7 +136,7 @@ def hccs(text: str) -> Found[Hccs]:
         values = _fields(text, "hccs", "hccs health status")
         status = values["hccs health status"]
         if status not in ("OK", "NOK"):
-            raise _NotUnderstoodError(
+            raise _UnknownAnswerError(
                 f"npu-smi info -t hccs: {quote(f'hccs health status : {status}')} is not understood"
             )
         lanes, speeds, retries, errors = (
@@ -152,7 +152,7 @@ def hccs(text: str) -> Found[Hccs]:
                 _number(values, "hccs first error lane", "hccs", 255),
             )
         )
-    except _NotUnderstoodError as error:
+    except _UnknownAnswerError as error:
         return Found(error=str(error))
 
 
@@ -160,7 +160,7 @@ def _links(found: dict[str, str], key: str) -> tuple[str, ...]:
     value = found.get(key, "[]")
     match = _LANES.fullmatch(value)
     if match is None or not all(len(word) <= 20 for word in match.group(1).split()):
-        raise _NotUnderstoodError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not understood")
+        raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not understood")
     return tuple(match.group(1).split())
 
 

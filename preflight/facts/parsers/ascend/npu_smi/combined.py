@@ -27,10 +27,14 @@ def physical(table: Table, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[i
     devices = [row.device for row in table.chips if row.device is not None]
     if len(devices) == len(chips):
         return dict(zip(chips, devices, strict=True))
-    if isinstance(ids, Missing):
-        if chips == [(number, 0) for number in range(len(chips))]:
-            return {(npu, chip): npu for npu, chip in chips}
-        return Missing(f"which chip is which device is not known: {ids.error}")
+    if not isinstance(ids, Missing):
+        return _by_ids(chips, ids)
+    if chips == [(number, 0) for number in range(len(chips))]:
+        return {(npu, chip): npu for npu, chip in chips}
+    return Missing(f"which chip is which device is not known: {ids.error}")
+
+
+def _by_ids(chips: list[tuple[int, int]], ids: tuple[ChipId, ...]) -> Mapping[tuple[int, int], int] | Missing:
     device_of = {(row.npu, row.chip): row.device for row in ids}
     missing = [f"NPU {npu} chip {chip}" for npu, chip in chips if (npu, chip) not in device_of]
     return Missing(f"npu-smi info -m does not list {', '.join(missing[:4])}") if missing else device_of

@@ -6,8 +6,8 @@
 import re
 from dataclasses import dataclass
 
-from preflight.facts.parsers.ascend.npu_smi.pairs import pairs
-from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
+from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
+from preflight.facts.parsers.ascend.npu_smi.key_values import pairs
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 

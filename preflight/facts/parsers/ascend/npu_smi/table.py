@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.npu_smi.columns import Columns, cells, columns
-from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
+from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
@@ -54,7 +54,7 @@ class Table:
     untold: tuple[int, ...] = ()
 
 
-class _NotUnderstoodError(Exception):
+class _UnknownRowError(Exception):
     """A line that no known table has in its place."""
 
     def __init__(self, line: str) -> None:
@@ -79,7 +79,7 @@ def info(text: str) -> Table | Missing:
     version, *rows = (line for line in drawn[title:] if not _RULE.fullmatch(line))
     try:
         return _table(_VERSION.findall(version)[0], rows)
-    except _NotUnderstoodError as error:
+    except _UnknownRowError as error:
         return Missing(str(error))
 
 
@@ -103,7 +103,7 @@ def _table(release: str, rows: list[str]) -> Table | Missing:
 def _cells(line: str) -> list[str]:
     row = cells(line)
     if row is None:
-        raise _NotUnderstoodError(line)
+        raise _UnknownRowError(line)
     return row
 
 
@@ -121,9 +121,9 @@ def _headings(rows: list[str]) -> tuple[Columns, Columns]:
     """Return the columns of a card's line and of a chip's line."""
     card, chip = columns(_cells(rows[0])), columns(_cells(rows[1]) if len(rows) > 1 else [])
     if card is None or not {"npu", "name", "health"} <= set(card.fields):
-        raise _NotUnderstoodError(rows[0])
+        raise _UnknownRowError(rows[0])
     if chip is None or not {"busy", "utilisation"} & set(chip.fields) or set(card.fields) & set(chip.fields):
-        raise _NotUnderstoodError(rows[1] if len(rows) > 1 else rows[0])
+        raise _UnknownRowError(rows[1] if len(rows) > 1 else rows[0])
     return card, chip
 
 
@@ -135,11 +135,11 @@ def _chips(rows: list[str]) -> tuple[ChipRow, ...]:
     for line, fields in _chip_lines(rows):
         row = _chip(fields)
         if (row.npu, row.chip) in chips or (row.busy_percent or 0) > 100:
-            raise _NotUnderstoodError(line)
+            raise _UnknownRowError(line)
         chips[row.npu, row.chip] = row
     devices = [row.device for row in chips.values() if row.device is not None]
     if len(set(devices)) != len(devices):
-        raise _NotUnderstoodError(rows[-1])
+        raise _UnknownRowError(rows[-1])
     return tuple(chips.values())
 
 
@@ -154,15 +154,15 @@ def _chip_lines(rows: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
         if chip is None:
             card = card_columns.read(values)
             if card_without_chip or card is None:
-                raise _NotUnderstoodError(card_without_chip or line)
+                raise _UnknownRowError(card_without_chip or line)
             card_without_chip = line
         elif card is None:
-            raise _NotUnderstoodError(line)
+            raise _UnknownRowError(line)
         else:
             card_without_chip = ""
             yield line, card | chip
     if card_without_chip:
-        raise _NotUnderstoodError(card_without_chip)
+        raise _UnknownRowError(card_without_chip)
 
 
 def _chip(fields: dict[str, str]) -> ChipRow:
@@ -188,9 +188,9 @@ def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...],
     """Return the processes, and those of `npus` that have no row. `rows`: the heading, then the rest."""
     process_columns = columns(_cells(rows[0]))
     if process_columns is None or not {"npu", "pid"} <= set(process_columns.fields):
-        raise _NotUnderstoodError(rows[0])
+        raise _UnknownRowError(rows[0])
     if len({"megabytes", "bytes"} & set(process_columns.fields)) != 1:
-        raise _NotUnderstoodError(rows[0])
+        raise _UnknownRowError(rows[0])
     processes, unlisted = [], set(npus)
     for line in rows[1:]:
         values = _cells(line)
@@ -199,7 +199,7 @@ def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...],
             continue
         fields = process_columns.read(values)
         if fields is None:
-            raise _NotUnderstoodError(line)
+            raise _UnknownRowError(line)
         processes.append(_process(fields))
         unlisted.discard(int(fields["npu"]))
     return tuple(processes), unlisted

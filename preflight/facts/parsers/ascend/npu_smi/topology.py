@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.facts.parsers.ascend.npu_smi.trouble import trouble
+from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.chips import Topology

@@ -8,7 +8,7 @@ an Xid reports.
 import re
 from dataclasses import dataclass, field
 
-from preflight.facts.parsers.nvidia.nvidia_logs.catalog import RECOVERIES, XIDS, Action
+from preflight.facts.parsers.nvidia.nvidia_logs.xid_catalogue import RECOVERIES, XIDS, Action
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing

@@ -1,12 +1,12 @@
 """What nvidia-smi prints (drivers 418 to 610 seen), a module a kind of output."""
 
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import trouble
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu, Gpus
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks, nvlink
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import NvLinkErrors, nvlink_errors
 from preflight.facts.parsers.nvidia.nvidia_smi.query import FEW, few, query
 from preflight.facts.parsers.nvidia.nvidia_smi.table import Table, table
 from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology, topology
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import trouble
 
 __all__ = (
     "FEW",

@@ -6,7 +6,7 @@ A healthy A100 has 12 of 25 GB/s, a healthy H100 18 of 26.562 GB/s.
 import re
 from dataclasses import dataclass, field
 
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known, lacks, trouble
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, lacks, trouble
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known, lacks, trouble
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, lacks, trouble
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 

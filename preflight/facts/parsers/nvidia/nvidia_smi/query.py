@@ -6,8 +6,9 @@ Fields that drivers have renamed are looked for under each of their names.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     NAMES_ALONE,
     TEXT_ENDS,
@@ -25,7 +26,6 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     RetiredPages,
 )
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import MOST, Block, Tree, bus_of, tree
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known, trouble
 from preflight.facts.parsers.nvidia.nvidia_smi.xml import xml_begins, xml_tree
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
@@ -168,36 +168,38 @@ def few(text: str) -> Gpus | Missing:
     return _gpus(tree_, text)
 
 
-def _gpus(found: Tree, text: str) -> Gpus | Missing:
-    if not found.gpus:
-        nothing = "Attached GPUs" in found.host.fields and not known(text)
-        return Missing("nvidia-smi -q tells of no GPU" if nothing else trouble(text, "-q"))
-    if len(found.gpus) > MOST:
+def _gpus(tree: Tree, text: str) -> Gpus | Missing:
+    if not tree.gpus:
+        is_empty = "Attached GPUs" in tree.host.fields and not known(text)
+        return Missing("nvidia-smi -q tells of no GPU" if is_empty else trouble(text, "-q"))
+    if len(tree.gpus) > MOST:
         return Missing(f"nvidia-smi -q tells of more than {MOST} GPUs")
-    if repeated := [bus for bus, count in Counter(bus for bus, _ in found.gpus).items() if count > 1]:
+    if repeated := [bus for bus, count in Counter(bus for bus, _ in tree.gpus).items() if count > 1]:
         return Missing(
             f"nvidia-smi -q tells of GPU {repeated[0]} twice: the answers of several hosts or calls are mixed"
         )
-    host = _Answers("the host", found.host)
+    host = _Answers("the host", tree.host)
     driver = host.text(_WORDS, "KMD Version", "Driver Version")
     cuda = host.text(_WORDS, "CUDA UMD Version", "CUDA Version")
     attached = host.number(_COUNT, "Attached GPUs")
-    gpus, unread = [], [*map(Missing, found.messages), *host.unread]
-    for bus, block in found.gpus:
+    gpus, unread = [], [*map(Missing, tree.messages), *host.unread]
+    for bus, block in tree.gpus:
         answers = _Answers(f"GPU {bus}", block)
         gpus.append(_gpu(bus, answers, block.processes))
         unread += answers.unread
-    if found.cut:
-        unread.append(Missing(f"nvidia-smi -q: {TEXT_ENDS} {quote(found.cut)}"))
-    if attached is not None and attached != len(gpus):
-        unread.append(
-            Missing(
-                f"nvidia-smi -q counts {attached} GPUs and tells of {len(gpus)}: it was cut, or a GPU did not answer"
-            )
-        )
+    unread += map(Missing, _missing_parts(tree, attached))
     if len(unread) > MOST_UNREAD:
         unread[MOST_UNREAD:] = [Missing(f"nvidia-smi -q: {len(unread) - MOST_UNREAD} more values are not understood")]
     return Gpus(driver, cuda, attached, tuple(gpus), tuple(unread))
+
+
+def _missing_parts(tree: Tree, attached: int | None) -> Iterator[str]:
+    """Yield a sentence for each sign that the text was cut, or that a GPU did not answer."""
+    if tree.cut:
+        yield f"nvidia-smi -q: {TEXT_ENDS} {quote(tree.cut)}"
+    count = len(tree.gpus)
+    if attached is not None and attached != count:
+        yield f"nvidia-smi -q counts {attached} GPUs and tells of {count}: it was cut, or a GPU did not answer"
 
 
 def _gpu(bus: str, answers: _Answers, processes: Sequence[tuple[str, str]] | None) -> Gpu:

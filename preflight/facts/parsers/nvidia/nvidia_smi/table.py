@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known, trouble
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
@@ -67,7 +67,7 @@ class Table:
     unread: tuple[Missing, ...] = ()
 
 
-class _NotUnderstoodError(Exception):
+class _UnknownLineError(Exception):
     def __init__(self, line: str) -> None:
         super().__init__(f"nvidia-smi: {quote(line)} is not understood")
 
@@ -124,7 +124,7 @@ def table(text: str) -> Table | Missing:
     unread = [Missing(message) for message in _messages(lines)]
     try:
         return _table(title, drawn, unread)
-    except _NotUnderstoodError as error:
+    except _UnknownLineError as error:
         return Missing(str(error))
 
 
@@ -159,7 +159,7 @@ def _versions(title: str, unread: list[Missing]) -> tuple[str | None, str | None
     """Return the versions of the driver and of CUDA. Drivers before 410 do not name the second."""
     driver, cuda = _DRIVER.search(title), _CUDA.search(title)
     if driver is None:
-        raise _NotUnderstoodError(title)
+        raise _UnknownLineError(title)
     versions = []
     for name, match in (("the driver's version", driver), ("CUDA's version", cuda)):
         value = match.group(1) if match else "N/A"
@@ -175,17 +175,17 @@ def _gpus(rows: list[str], unread: list[Missing]) -> tuple[GpuRow, ...]:
     for line, (first, *titles) in zip(rows, _HEADINGS[:height], strict=False):
         cells = _cells(line)
         if not first.fullmatch(cells[0]) or [" ".join(cell.split()) for cell in cells[1:]] != titles:
-            raise _NotUnderstoodError(line)
+            raise _UnknownLineError(line)
     body = rows[height:]
     if len(body) % height:
-        raise _NotUnderstoodError(body[-1])
+        raise _UnknownLineError(body[-1])
     return tuple(_gpu(body[at : at + height], unread) for at in range(0, len(body), height))
 
 
 def _cells(line: str) -> list[str]:
     cells = [cell.strip() for cell in line[1:-1].split("|")]
     if len(line) < 2 or line[-1] != "|" or len(cells) != 3:
-        raise _NotUnderstoodError(line)
+        raise _UnknownLineError(line)
     return cells
 
 
@@ -235,11 +235,11 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
     first, bus = _FIRST.fullmatch(rows[0][0]), _BUS.fullmatch(rows[0][1])
     second, busy = _SECOND.fullmatch(rows[1][0]), _BUSY.fullmatch(rows[1][2])
     if first is None or bus is None:
-        raise _NotUnderstoodError(lines[0])
+        raise _UnknownLineError(lines[0])
     if rows[2][:2] != ["", ""]:
-        raise _NotUnderstoodError(lines[2])
+        raise _UnknownLineError(lines[2])
     if second is None or busy is None or not (_MEMORY.fullmatch(rows[1][1]) or _NO_MEMORY.fullmatch(rows[1][1])):
-        raise _NotUnderstoodError(lines[1])
+        raise _UnknownLineError(lines[1])
     index, mig = int(first.group(1)), rows[2][2]
     cells = _Cells(index, unread)
     state = cells.words("the performance state", second.group(3))
@@ -273,7 +273,7 @@ def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...]
     cells = [" ".join(line.strip("|").split()) for line in rows]
     heading = next((words for words in _PROCESSES if tuple(cells[: len(words)]) == words), None)
     if heading is None:
-        raise _NotUnderstoodError(rows[0] if rows else "| Processes:")
+        raise _UnknownLineError(rows[0] if rows else "| Processes:")
     processes: list[ProcessRow] = []
     is_silent = False
     for line, words in zip(rows[len(heading) :], cells[len(heading) :], strict=True):
@@ -288,7 +288,7 @@ def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...]
 def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:
     match = pattern.fullmatch(line[1:-1].strip() if line.endswith("|") else "")
     if match is None:
-        raise _NotUnderstoodError(line)
+        raise _UnknownLineError(line)
     gpu, pid, kind, name, used = match.groups()
     memory = _MIB.fullmatch(used)
     shown = "" if name in (None, *_NO_NAME) else name

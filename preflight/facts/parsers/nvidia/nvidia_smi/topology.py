@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from itertools import takewhile
 
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import trouble
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import trouble
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 

@@ -7,7 +7,7 @@ NVIDIA calls this text unstable: sections come and go with the driver. So fields
 import re
 from dataclasses import dataclass, field
 
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
 
 LONGEST = 4 << 20  # characters; a host of 16 GPUs prints 150 thousand
 MOST = 128  # GPUs

@@ -9,9 +9,9 @@ and told of.
 import re
 from xml.parsers import expat
 
+from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import XML_BREAKS, XML_ENDS
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import LONGEST, MOST, Block, Tree, bus_of
-from preflight.facts.parsers.nvidia.nvidia_smi.trouble import known
 
 _END = "</nvidia_smi_log>"
 _DEEPEST = 20  # elements in each other; the deepest of nvidia-smi is 6
@@ -134,7 +134,7 @@ class _RefusedError(Exception):
     """The end of a sentence on what nvidia-smi does not print."""
 
 
-class _Reader:
+class _XmlReader:
     """Handlers for expat, element by element. An element is added at its end."""
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ def xml_tree(text: str, begin: int) -> Tree:
     Declarations of entities, which can expand to any size, are refused. expat alone reads the host's answer: it opens
     no file and no connection.
     """
-    reader, parser = _Reader(), expat.ParserCreate("utf-8")
+    reader, parser = _XmlReader(), expat.ParserCreate("utf-8")
     parser.buffer_text = True
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end

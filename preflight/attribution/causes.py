@@ -183,10 +183,12 @@ def why(
 def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
     failures = [cause for cause in same if cause.outcome is Outcome.FAIL and (_nearness(cause, members) or 0) < 2]
     named = {
-        (cause.culprit.kind, cause.culprit.members) if cause.culprit
+        (cause.culprit.kind, cause.culprit.members)
+        if cause.culprit
         else ("host" if cause.device is None else "device", (_place(cause),))
-        for cause in failures if cause.culprit or cause.host
-    }  # fmt: skip
+        for cause in failures
+        if cause.culprit or cause.host
+    }
     return named.pop() if len(named) == 1 else None
 
 

@@ -66,8 +66,18 @@ class _Count:
         )
 
     def causes(self) -> list[Cause]:
-        steps = (self._gateways, self._partitions, self._gateways_of_some, self._fabric, self._rails, self._hosts,
-                 self._devices, self._between_leaves, self._between_hosts, self._links)  # fmt: skip
+        steps = (
+            self._gateways,
+            self._partitions,
+            self._gateways_of_some,
+            self._fabric,
+            self._rails,
+            self._hosts,
+            self._devices,
+            self._between_leaves,
+            self._between_hosts,
+            self._links,
+        )
         found: list[Cause] = []
         for step in steps:
             if self._bad & self._left.keys():
@@ -116,12 +126,16 @@ class _Count:
         its pairs: the trouble may be its own."""
         by_end = self._by_end()
         found = [
-            (gateway.host, [
-                users[it] for it in unheard
-                if self._reaches_somebody(it, by_end) and not self._cut_off([it], by_end, least=1)
-            ])
+            (
+                gateway.host,
+                [
+                    users[it]
+                    for it in unheard
+                    if self._reaches_somebody(it, by_end) and not self._cut_off([it], by_end, least=1)
+                ],
+            )
             for gateway, users, unheard in self._unheard(by_end)
-        ]  # fmt: skip
+        ]
         for address, pairs in found:
             if pairs:
                 yield self._cause("silent", pairs, address)
@@ -156,9 +170,10 @@ class _Count:
     def _well(self) -> set[PingEnd]:
         """Devices that reach another one."""
         return {
-            one for one, pairs in self._by_end().items()
+            one
+            for one, pairs in self._by_end().items()
             if not one.is_gateway and any(is_direct(pair) and self._reached(pair) for pair in pairs)
-        }  # fmt: skip
+        }
 
     def _reached(self, pair: Pair) -> bool:
         """Some packet came back."""

@@ -93,8 +93,14 @@ def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[Ste
     moved = [result for result in met if result.state is StepState.MOVED]
     if moved:
         s.progress.clear()
-        raise PreflightError("\n".join((f"{args.plan} is stale; nothing was changed", *map(stale, moved),
-                                        f"next: {plan_anew(args)}",
-                                        )))  # fmt: skip
+        raise PreflightError(
+            "\n".join(
+                (
+                    f"{args.plan} is stale; nothing was changed",
+                    *map(stale, moved),
+                    f"next: {plan_anew(args)}",
+                )
+            )
+        )
     failed = {result.change.host for result in met if result.state is StepState.FAILED}
     return tuple(result for result in met if result.change.host in failed)

@@ -57,10 +57,15 @@ class FactsOfHosts:
         self._news = threading.Condition()
         self._all = in_background(
             lambda: collect(
-                s.cluster, s.hosts, s.transport, progress=None, ports=s.cluster.ports, sections=sections,
+                s.cluster,
+                s.hosts,
+                s.transport,
+                progress=None,
+                ports=s.cluster.ports,
+                sections=sections,
                 heard=self._hear,
             )
-        )  # fmt: skip
+        )
         self._all.add_done_callback(lambda _: self._wake())
 
     def _hear(self, host: str, facts: HostFacts) -> None:

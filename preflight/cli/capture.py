@@ -71,9 +71,15 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable
     from preflight.facts.collect import all_sections, look
 
     return look(
-        s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
-        sections=all_sections(s.cluster), deep=True,
-    )  # fmt: skip
+        s.cluster,
+        s.hosts,
+        s.transport,
+        progress=s.progress,
+        ports=s.cluster.ports,
+        pool=args.pool,
+        sections=all_sections(s.cluster),
+        deep=True,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,9 +104,13 @@ def run(args: argparse.Namespace) -> int:
         pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts, [inventory, *documents(hosts)]))
     strange = unknown(facts)
     capture = Capture(
-        __version__, taken.isoformat(timespec="seconds"), args.anonymous,
-        dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory), hosts, strange,
-    )  # fmt: skip
+        __version__,
+        taken.isoformat(timespec="seconds"),
+        args.anonymous,
+        dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory),
+        hosts,
+        strange,
+    )
     text = dump(capture, secrets.token_hex(16), pseudonyms)
     if pseudonyms:
         _reads_as_before(text, strange)

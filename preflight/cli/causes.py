@@ -71,8 +71,9 @@ def _look(
     plan = plan_pings(s.cluster, facts).pings  # all of them: who lost pings have in common is counted
     rounds = {
         "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
-        "observations": seen.observations, "rehearsal": rehearsal,
-    }  # fmt: skip
+        "observations": seen.observations,
+        "rehearsal": rehearsal,
+    }
     later = set(ROUNDS) - {"pings"}
     checks = [check for id_, check in all_checks().items() if id_ in _OF_PROBE or not later & set(check.needs)]
     return run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)

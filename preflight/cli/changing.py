@@ -33,17 +33,23 @@ def add_rollout_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=_batch, default=Batch(), metavar="N", help="then so many at a time: 25%% or 16 (default: 100%%)"
     )
     parser.add_argument(
-        "--max-fail", type=_count, default=0, metavar="N",
+        "--max-fail",
+        type=_count,
+        default=0,
+        metavar="N",
         help="begin no other batch once more than N hosts have failed (default: 0)",
-    )  # fmt: skip
+    )
 
 
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     add_rollout_arguments(parser)
     parser.add_argument(
-        "--confirm-within", type=_seconds, default=30.0, metavar="SECONDS",
+        "--confirm-within",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
         help="how long a host waits for a new connection before it takes its firewall changes back (default: 30)",
-    )  # fmt: skip
+    )
     add_permission_arguments(parser)
 
 

@@ -42,9 +42,13 @@ class NoPartnerError(PreflightError):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     parser.add_argument(
-        "--also", action="append", default=[], type=Path, metavar="FILE",
+        "--also",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
         help="a second inventory, of hosts of another kind: looked at by its own rules, in the same report",
-    )  # fmt: skip
+    )
     add_basic_argument(parser)
     parser.add_argument(
         "--from",
@@ -184,14 +188,22 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
     candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
     s.progress.say(f"looking for partners among {len(candidates)} hosts")
     facts = collect(
-        s.cluster, candidates, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+        s.cluster,
+        candidates,
+        s.transport,
+        progress=s.progress,
+        ports=s.cluster.ports,
+        pool=args.pool,
         deep=not args.basic,
-    )  # fmt: skip
+    )
     later = NotRun("only the facts of a partner are looked at")
     findings = run_checks(
-        s.cluster, facts, checks=all_checks().values(), hosts=candidates,
+        s.cluster,
+        facts,
+        checks=all_checks().values(),
+        hosts=candidates,
         rounds={"pings": later, "observations": later},
-    )  # fmt: skip
+    )
     bad = {finding.host for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)}
     bad |= {host for host, _ in may_probe(s.cluster, facts, candidates, asked_idle=args.idle)}
     if None in bad:  # something is wrong between them, and nobody can say whose fault it is
@@ -301,9 +313,14 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
         if not rounds.why_no_ping():
             refuse_too_many(planned_devices(hosts), wanted)  # before anybody is contacted
         facts = collect(
-            s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+            s.cluster,
+            hosts,
+            s.transport,
+            progress=s.progress,
+            ports=s.cluster.ports,
+            pool=args.pool,
             deep=not args.basic,
-        )  # fmt: skip
+        )
 
         pings: object = NotRun(rounds.why_no_ping())
         if not rounds.why_no_ping():
@@ -322,9 +339,13 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
         else:
             rehearsal = rehearse_ports(s, s.cluster.probe.backend, lambda: reached(hosts, facts))
             hooks = Hooks(
-                s.progress, s.progress.note, rounds.notes.append, ports_free=rehearsal.exception,
-                unreached=lambda: unreached(rehearsal), leaves=lambda: leaves(facts),
-            )  # fmt: skip
+                s.progress,
+                s.progress.note,
+                rounds.notes.append,
+                ports_free=rehearsal.exception,
+                unreached=lambda: unreached(rehearsal),
+                leaves=lambda: leaves(facts),
+            )
             proof = probe(s.cluster, hosts, s.transport, hooks=hooks)
             left_out = tuple(LeftOut(host, why) for host, why in {**proof.busy, **proof.alone}.items())
             counts: LinkCounts | NotRun = NotRun("--basic" if args.basic else "no check that needs it was asked for")
@@ -334,13 +355,21 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             rounds.notes += filter(None, (rehearsal.result().note, counted))
             rounds.observations = with_line_rates(proof.observations, port_speeds(facts))
             seen |= {
-                "rehearsal": rehearsal.result(), "observations": rounds.observations, "located": proof.located,
+                "rehearsal": rehearsal.result(),
+                "observations": rounds.observations,
+                "located": proof.located,
                 "link_counts": counts,
                 "causes": causes(
-                    s, hosts, proof, facts, rehearsal.result(), ignored=rounds.ignored, pool=args.pool,
+                    s,
+                    hosts,
+                    proof,
+                    facts,
+                    rehearsal.result(),
+                    ignored=rounds.ignored,
+                    pool=args.pool,
                     deep=not args.basic,
                 ),
-            }  # fmt: skip
+            }
         rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
         return _end(
             args, rounds, started, left_out, facts, s.progress.timeline.phases(started), publisher(args, s, facts)

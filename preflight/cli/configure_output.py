@@ -171,8 +171,14 @@ def _run_document(command: str, run: str, exit_code: int, results: Sequence[Step
     import msgspec
 
     changes = [_changed(result.change, result) for result in results]
-    body = {"schema": "preflight.run/1", "run": run, "command": command, "exit": exit_code, "changes": changes,
-            "notes": notes}  # fmt: skip
+    body = {
+        "schema": "preflight.run/1",
+        "run": run,
+        "command": command,
+        "exit": exit_code,
+        "changes": changes,
+        "notes": notes,
+    }
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 

@@ -59,10 +59,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
-    parser.add_argument("--since", type=_age, metavar="AGE", help="of --fetch: only logs that "
-                        "were changed in the last 24h (default), 90m, 7d …")  # fmt: skip
-    parser.add_argument("--most", type=_mebibytes, metavar="MIB", help="of --fetch: MiB from a host "
-                        "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file")  # fmt: skip
+    parser.add_argument(
+        "--since",
+        type=_age,
+        metavar="AGE",
+        help="of --fetch: only logs that were changed in the last 24h (default), 90m, 7d …",
+    )
+    parser.add_argument(
+        "--most",
+        type=_mebibytes,
+        metavar="MIB",
+        help="of --fetch: MiB from a host "
+        "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file",
+    )
 
 
 def _age(text: str) -> int:
@@ -185,10 +194,13 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
     """Quoted lines are cut where they are too long for a terminal, all else is wrapped at blanks."""
     quoted = indent.endswith("| ")
     return textwrap.wrap(
-        printable(text), columns, initial_indent=indent,
-        subsequent_indent=indent if quoted else " " * max(len(indent), 2), break_long_words=quoted,
+        printable(text),
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent if quoted else " " * max(len(indent), 2),
+        break_long_words=quoted,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def document(
@@ -217,8 +229,14 @@ def document(
 
 def _group(group: Group) -> dict[str, Any]:
     sign = group.sign
-    return {"error": sign.id, "kind": sign.role.value, "cause": sign.cause, "next": sign.step,
-            "checks": list(sign.checks), "seen": [_seen(seen) for seen in group.seen]}  # fmt: skip
+    return {
+        "error": sign.id,
+        "kind": sign.role.value,
+        "cause": sign.cause,
+        "next": sign.step,
+        "checks": list(sign.checks),
+        "seen": [_seen(seen) for seen in group.seen],
+    }
 
 
 def _last(last: LastLines) -> dict[str, Any]:
@@ -237,6 +255,14 @@ def _last(last: LastLines) -> dict[str, Any]:
 
 def _seen(seen: Seen) -> dict[str, Any]:
     who = seen.who
-    return {"rank": who.rank, "host": who.host or None, "device": who.device or None, "pid": who.pid,
-            "time": told.when(seen.time) if seen.time is not None else None, "file": seen.file, "line": seen.number,
-            "text": seen.text, "count": seen.count}  # fmt: skip
+    return {
+        "rank": who.rank,
+        "host": who.host or None,
+        "device": who.device or None,
+        "pid": who.pid,
+        "time": told.when(seen.time) if seen.time is not None else None,
+        "file": seen.file,
+        "line": seen.number,
+        "text": seen.text,
+        "count": seen.count,
+    }

@@ -23,9 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("runs", metavar="RUN", nargs="*", help="a run of preflight history, or a file that it left")
     parser.add_argument(
-        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE",
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY,
+        metavar="FILE",
         help="whose runs are meant by last and passed (default: hosts.toml, or of any where there is none)",
-    )  # fmt: skip
+    )
     parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
 
 

@@ -189,24 +189,43 @@ def document(found: Diff, changing: Sequence[PastRun]) -> str:
         for one in found.facts.differences
     ]
     findings = [
-        {"check": it.check, "host": it.host, "device": it.device, "rail": it.rail, "peer": it.peer,
-         "before": one.before, "after": one.after, "summary": it.summary}
-        for one in found.findings for it in (one.finding,)
-    ]  # fmt: skip
+        {
+            "check": it.check,
+            "host": it.host,
+            "device": it.device,
+            "rail": it.rail,
+            "peer": it.peer,
+            "before": one.before,
+            "after": one.after,
+            "summary": it.summary,
+        }
+        for one in found.findings
+        for it in (one.finding,)
+    ]
     figures = [
         {**figure_row(one.now), "before_GBps": one.was.busbw, "ratio": round(one.share, 4), "differs": moved(one)}
         for one in found.figures
     ]
     body = {
-        "schema": "preflight.diff/1", "exit": found.exit_code, "before": _side(found.before),
-        "after": _side(found.after), "facts": facts, "findings": findings, "figures": figures,
-        "changed_by": [past.run for past in changing], "not_compared": list(_not_compared(found)),
-    }  # fmt: skip
+        "schema": "preflight.diff/1",
+        "exit": found.exit_code,
+        "before": _side(found.before),
+        "after": _side(found.after),
+        "facts": facts,
+        "findings": findings,
+        "figures": figures,
+        "changed_by": [past.run for past in changing],
+        "not_compared": list(_not_compared(found)),
+    }
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 
 def _side(side: Side) -> dict[str, Any]:
     return {
-        "name": side.name, "run": side.run, "command": side.command, "started": side.started,
-        "verdict": side.verdict, "hosts": side.hosts,
-    }  # fmt: skip
+        "name": side.name,
+        "run": side.run,
+        "command": side.command,
+        "started": side.started,
+        "verdict": side.verdict,
+        "hosts": side.hosts,
+    }

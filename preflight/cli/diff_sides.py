@@ -48,10 +48,18 @@ def of_run(look: CheckRun) -> Side:
     if report:  # whom each has skipped stands there alone
         checks |= of_report(report, f"the report of run {look.run}").checks
     return Side(
-        f"run {look.run}", look.run, look.command, look.started, look.verdict, look.hosts,
+        f"run {look.run}",
+        look.run,
+        look.command,
+        look.started,
+        look.verdict,
+        look.hosts,
         facts=document.load(text, f"the facts of run {look.run}") if text else None,
-        findings=look.findings, checks=checks, figures=look.figures, next_step=look.next_step,
-    )  # fmt: skip
+        findings=look.findings,
+        checks=checks,
+        figures=look.figures,
+        next_step=look.next_step,
+    )
 
 
 class _Host(msgspec.Struct):
@@ -127,10 +135,16 @@ def of_report(text: str | bytes, source: str) -> Side:
     if report.schema != SCHEMA:
         raise UsageError(refusal(source, refused_document.REPORT, SCHEMA, text))
     return Side(
-        source, report.run, report.command, report.started, report.verdict,
+        source,
+        report.run,
+        report.command,
+        report.started,
+        report.verdict,
         tuple(host.name for host in report.hosts),
-        findings=report.findings, checks=_named(report.findings) | report.checks, figures=figures(report.tests),
-    )  # fmt: skip
+        findings=report.findings,
+        checks=_named(report.findings) | report.checks,
+        figures=figures(report.tests),
+    )
 
 
 def _named(findings: tuple[Finding, ...]) -> dict[str, frozenset[str]]:

@@ -277,9 +277,14 @@ def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]"
     known = None
     if must_look(s.hosts) or wants_addresses(s.cluster, Launcher.SPAWN):
         known = collect(
-            s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+            s.cluster,
+            s.hosts,
+            s.transport,
+            progress=s.progress,
+            ports=s.cluster.ports,
+            pool=args.pool,
             sections=("network",),
-        )  # fmt: skip
+        )
     return _job(args, s.cluster, s.hosts, known, ""), None
 
 

@@ -72,9 +72,14 @@ def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, b
 
     with this_machine() if args.local else session(args) as s:
         seen = look(
-            s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool,
+            s.cluster,
+            s.hosts,
+            s.transport,
+            progress=s.progress,
+            ports=s.cluster.ports,
+            pool=args.pool,
             deep=not args.basic,
-        )  # fmt: skip
+        )
     facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
     raw = {
         name: {section: bytes(part) for section, part in it.raw.items()}

@@ -22,23 +22,52 @@ def document(runs: Iterable[PastRun | CheckRun], *, whole: bool) -> str:
 
 def _changes(past: PastRun) -> dict[str, Any]:
     return {
-        "run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
-        "inventory": past.inventory, "undoes": past.undoes, "hosts": past.hosts, "begun": past.begun,
-        "changes": len(past.changes), "states": past.states, "not_begun": past.not_begun, "unknown": past.unheard,
-        "exit": past.exit, "finished": None, "verdict": None, "cluster": None, "backend": None, "asked": "",
+        "run": past.run,
+        "command": past.command,
+        "started": past.started,
+        "owner": past.owner,
+        "inventory": past.inventory,
+        "undoes": past.undoes,
+        "hosts": past.hosts,
+        "begun": past.begun,
+        "changes": len(past.changes),
+        "states": past.states,
+        "not_begun": past.not_begun,
+        "unknown": past.unheard,
+        "exit": past.exit,
+        "finished": None,
+        "verdict": None,
+        "cluster": None,
+        "backend": None,
+        "asked": "",
         "outcomes": {},
-    }  # fmt: skip
+    }
 
 
 def _look(past: CheckRun, whole: bool) -> dict[str, Any]:
     lists = {"findings": list(map(_finding, past.findings)), "figures": list(map(figure_row, past.figures))}
     return {
-        "run": past.run, "command": past.command, "started": past.started, "owner": past.owner,
-        "inventory": past.inventory, "undoes": "", "hosts": past.hosts, "begun": (), "changes": 0, "states": {},
-        "not_begun": 0, "unknown": 0, "exit": past.exit, "finished": past.finished, "verdict": past.verdict,
-        "cluster": past.setting.cluster, "backend": past.setting.backend, "asked": past.asked,
-        "outcomes": dict(Counter(finding.outcome.value for finding in past.findings)), **(lists if whole else {}),
-    }  # fmt: skip
+        "run": past.run,
+        "command": past.command,
+        "started": past.started,
+        "owner": past.owner,
+        "inventory": past.inventory,
+        "undoes": "",
+        "hosts": past.hosts,
+        "begun": (),
+        "changes": 0,
+        "states": {},
+        "not_begun": 0,
+        "unknown": 0,
+        "exit": past.exit,
+        "finished": past.finished,
+        "verdict": past.verdict,
+        "cluster": past.setting.cluster,
+        "backend": past.setting.backend,
+        "asked": past.asked,
+        "outcomes": dict(Counter(finding.outcome.value for finding in past.findings)),
+        **(lists if whole else {}),
+    }
 
 
 def figure_row(figure: Figure) -> dict[str, Any]:
@@ -50,7 +79,15 @@ def figure_row(figure: Figure) -> dict[str, Any]:
 def _finding(one: Finding) -> dict[str, Any]:
     """As in the report, without what is not remembered."""
     return {
-        "check": one.check, "outcome": one.outcome, "host": one.host, "device": one.device, "rail": one.rail,
-        "peer": one.peer, "summary": one.summary, "expected": one.expected, "found": one.found, "cause": one.cause,
+        "check": one.check,
+        "outcome": one.outcome,
+        "host": one.host,
+        "device": one.device,
+        "rail": one.rail,
+        "peer": one.peer,
+        "summary": one.summary,
+        "expected": one.expected,
+        "found": one.found,
+        "cause": one.cause,
         "remedy": one.remedy,
-    }  # fmt: skip
+    }

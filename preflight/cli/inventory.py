@@ -43,8 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("--product", default="", type=product_name, metavar="PRODUCT", help=", ".join(Product))
     taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
     taking.add_argument("--devices", type=_devices, metavar="N", help="of every host, whatever the list's slots are")
-    taking.add_argument("--device-prefix", type=_prefix, metavar="LENGTH", dest="prefix",
-                        help="netmask of the addresses in a rank table, such as 24; 0: leave them out")  # fmt: skip
+    taking.add_argument(
+        "--device-prefix",
+        type=_prefix,
+        metavar="LENGTH",
+        dest="prefix",
+        help="netmask of the addresses in a rank table, such as 24; 0: leave them out",
+    )
     taking.add_argument("-o", "--out", type=Path, metavar="FILE", help="the inventory to write (stdout)")
     taking.add_argument("--force", action="store_true", help="write FILE even if it is there already")
     taking.set_defaults(act=_import)

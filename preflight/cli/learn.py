@@ -53,8 +53,15 @@ def run(args: argparse.Namespace) -> int:
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
     with session(args, cluster) as s:
-        facts = collect(s.cluster, asked(base, s.hosts), s.transport, progress=s.progress, ports=s.cluster.ports,
-                        pool=args.pool, sections=_SECTIONS)  # fmt: skip
+        facts = collect(
+            s.cluster,
+            asked(base, s.hosts),
+            s.transport,
+            progress=s.progress,
+            ports=s.cluster.ports,
+            pool=args.pool,
+            sections=_SECTIONS,
+        )
         learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
     text, findings = _text(learned, facts, args.out)
     write_whole(args.out, text, "the inventory")

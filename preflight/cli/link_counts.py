@@ -56,6 +56,13 @@ def after_tests(
 
 def _read(s: Session, hosts: Sequence[Host], asked: str, readings: Sequence[str], pool: int = POOL) -> ClusterFacts:
     return collect(
-        s.cluster, hosts, s.transport, progress=None, ports=s.cluster.ports, pool=pool, sections=(asked,),
-        readings=readings, deep=True,
-    )  # fmt: skip
+        s.cluster,
+        hosts,
+        s.transport,
+        progress=None,
+        ports=s.cluster.ports,
+        pool=pool,
+        sections=(asked,),
+        readings=readings,
+        deep=True,
+    )

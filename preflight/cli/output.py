@@ -37,9 +37,14 @@ class Output(NamedTuple):
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--output", dest="outputs", type=_output, action="append", metavar="FORMAT[=FILE]",
+        "-o",
+        "--output",
+        dest="outputs",
+        type=_output,
+        action="append",
+        metavar="FORMAT[=FILE]",
         help=f"{', '.join(FORMATS)}; to stdout, or into a file. May be given several times (default: console)",
-    )  # fmt: skip
+    )
     add_save_argument(parser)
     parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
 

@@ -166,5 +166,13 @@ def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFa
     if not names:
         return ClusterFacts({})
     hosts = [host for host in s.hosts if host.name in names]
-    return collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool,
-                   sections=("hccn", "npu_smi"), readings=("ip", "link"))  # fmt: skip
+    return collect(
+        s.cluster,
+        hosts,
+        s.transport,
+        progress=s.progress,
+        ports=s.cluster.ports,
+        pool=pool,
+        sections=("hccn", "npu_smi"),
+        readings=("ip", "link"),
+    )

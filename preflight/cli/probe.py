@@ -194,10 +194,14 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
     nics = in_background(lambda: before_tests(s, request.backend))
     end = share(1)
     hooks = Hooks(
-        s.progress, s.progress.note, notes.append, idle,
-        ports_free=lambda: rehearsal.exception(left(share(1 / 3))), unreached=lambda: unreached(rehearsal),
+        s.progress,
+        s.progress.note,
+        notes.append,
+        idle,
+        ports_free=lambda: rehearsal.exception(left(share(1 / 3))),
+        unreached=lambda: unreached(rehearsal),
         leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
-    )  # fmt: skip
+    )
     proof = probe(s.cluster, s.hosts, s.transport, request, hooks)
     _stop_without_engine(s)
     refused.update(proof.busy)
@@ -217,9 +221,14 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
         notes.append(f"the same pairs again: --seed {proof.seed}")
     baseline = baseline_of(setting_of(s.cluster, request.backend))
     rounds = {
-        "rehearsal": rehearsed, "observations": observations, "baseline": baseline, "located": proof.located,
-        "link_counts": counts, "limit": proof.limit, "causes": causes(s, tested, proof, before, rehearsed, until=end),
-    }  # fmt: skip
+        "rehearsal": rehearsed,
+        "observations": observations,
+        "baseline": baseline,
+        "located": proof.located,
+        "link_counts": counts,
+        "limit": proof.limit,
+        "causes": causes(s, tested, proof, before, rehearsed, until=end),
+    }
     return Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone)
 
 

@@ -29,9 +29,13 @@ def refuse_partial_check(args: argparse.Namespace) -> None:
     if not args.publish:
         return
     partial = {
-        "--from": args.source, "--only": args.only, "--skip": args.skip, "--basic": args.basic,
-        "--no-ping": args.no_ping, "--ignore": args.ignore,
-    }  # fmt: skip
+        "--from": args.source,
+        "--only": args.only,
+        "--skip": args.skip,
+        "--basic": args.basic,
+        "--no-ping": args.no_ping,
+        "--ignore": args.ignore,
+    }
     _refuse([option for option, given in partial.items() if given], "a look at everything, as the inventory has it")
 
 

@@ -50,13 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="write over what is there already")
     parser.add_argument("--devices", type=devices, default=(), metavar="IDS", help="of every host: 0-3, or 0,1")
     parser.add_argument(
-        "--order", choices=("mindspore", "inventory"), default="mindspore",
+        "--order",
+        choices=("mindspore", "inventory"),
+        default="mindspore",
         help="of servers: lexical by server_id (the default), or as the inventory has them",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--format", choices=("1.0", "1.2"), default="",
+        "--format",
+        choices=("1.0", "1.2"),
+        default="",
         help="default: 1.2 where the inventory says superpod = true, else 1.0",
-    )  # fmt: skip
+    )
     parser.add_argument("--push", metavar="PATH", help="put the table there on every host, at this absolute path")
     parser.add_argument("--dry-run", action="store_true", help="with --push: only show what would be changed")
     parser.add_argument(

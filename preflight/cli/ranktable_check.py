@@ -180,12 +180,22 @@ def _ending(
 def _entry(problem: TableProblem, place: tuple[int, int]) -> dict[str, object]:
     line, column = place
     entry: dict[str, object] = {
-        "rule": problem.rule, "severity": "warning" if problem.warning else "error", "text": problem.text,
-        "line": line, "column": column, "path": format_path(problem.path) if problem.path else "", "rank": problem.rank,
-    }  # fmt: skip
+        "rule": problem.rule,
+        "severity": "warning" if problem.warning else "error",
+        "text": problem.text,
+        "line": line,
+        "column": column,
+        "path": format_path(problem.path) if problem.path else "",
+        "rank": problem.rank,
+    }
     if isinstance(problem, HostDifference):
-        entry |= {"host": problem.host, "server": problem.server, "device": problem.device,
-                  "listed": problem.listed, "live": problem.live}  # fmt: skip
+        entry |= {
+            "host": problem.host,
+            "server": problem.server,
+            "device": problem.device,
+            "listed": problem.listed,
+            "live": problem.live,
+        }
     return entry
 
 
@@ -195,9 +205,15 @@ def _document(
     """`preflight.ranktable/1`, as docs/contracts.md has it."""
     held = table.reading.table
     body = {
-        "schema": SCHEMA, "file": str(table.path), "sha256": digest(table.text),
-        "version": held.version if held else None, "servers": len(held.servers) if held else None,
-        "ranks": held.size if held else None, "exit": exit_code, "compared": found is not None,
-        "problems": list(problems), "unseen": list(found.unseen) if found else [],
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "file": str(table.path),
+        "sha256": digest(table.text),
+        "version": held.version if held else None,
+        "servers": len(held.servers) if held else None,
+        "ranks": held.size if held else None,
+        "exit": exit_code,
+        "compared": found is not None,
+        "problems": list(problems),
+        "unseen": list(found.unseen) if found else [],
+    }
     return json.dumps(body, indent=2, ensure_ascii=False)

@@ -14,5 +14,14 @@ def look(s: Session, pool: int, version: str, *, of_jobs: bool = False) -> "Clus
     from preflight.facts.collect import collect
 
     sections = ("os", "network", "hccn", *(("chips",) if version == "1.2" else ()), *(("job",) if of_jobs else ()))
-    return collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool,
-                   sections=sections, readings=("ip",), deep=version == "1.2" or of_jobs)  # fmt: skip
+    return collect(
+        s.cluster,
+        s.hosts,
+        s.transport,
+        progress=s.progress,
+        ports=s.cluster.ports,
+        pool=pool,
+        sections=sections,
+        readings=("ip",),
+        deep=version == "1.2" or of_jobs,
+    )

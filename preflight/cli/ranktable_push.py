@@ -121,8 +121,16 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
 
     here = replace(s.cluster.probe, setup="", wrapper=(), user="")
     cluster = replace(s.cluster, probe=here, job=JobInputs(requirements=(args.push,)))
-    facts = collect(cluster, s.hosts, s.transport, progress=s.progress, ports=cluster.ports, pool=args.pool,
-                    sections=("os", "job"), deep=True)  # fmt: skip
+    facts = collect(
+        cluster,
+        s.hosts,
+        s.transport,
+        progress=s.progress,
+        ports=cluster.ports,
+        pool=args.pool,
+        sections=("os", "job"),
+        deep=True,
+    )
     seen: dict[str, tuple[str, str]] = {}
     for host, found in facts.hosts.items():
         if isinstance(found, Unreachable):

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         way = Way(hosts, s.transport, args.pool, s.progress, args.confirm_within)
         undo = (undoing if args.dry_run else undoing_in_order)(
             args.run_id, way, new_run_id(started), past.changes if past else ()
-        )  # fmt: skip
+        )
         allowed, started_by = undoing_allowed(undo.plan, way)
         plan, held, more = safe(s, allowed, device_facts(s, allowed.changes, args.pool), args)
         held += started_by

@@ -72,9 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
     parser.add_argument(
-        "--log", action="append", default=[], metavar="LOG",
+        "--log",
+        action="append",
+        default=[],
+        metavar="LOG",
         help="a file of logs, or a folder of them; with --fetch: on the hosts, * and ? may stand",
-    )  # fmt: skip
+    )
     add_fetch_arguments(parser)
     add_inventory_arguments(parser)
 
@@ -100,11 +103,15 @@ def run(args: argparse.Namespace) -> int:
             _add_log(made, log)
         made.lacking += [f"{one.name}: {one.why}" for one in unread]
     about = {
-        "schema": bundle_file.SCHEMA, "preflight": __version__, "python": platform.python_version(),
+        "schema": bundle_file.SCHEMA,
+        "preflight": __version__,
+        "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "taken": taken.isoformat(timespec="seconds"), "run": look.run,
-        "files": {name: len(content) for name, content in made.members.items()}, "lacking": clean(made.lacking),
-    }  # fmt: skip
+        "taken": taken.isoformat(timespec="seconds"),
+        "run": look.run,
+        "files": {name: len(content) for name, content in made.members.items()},
+        "lacking": clean(made.lacking),
+    }
     members = {ABOUT: msgspec.json.format(msgspec.json.encode(about), indent=1), **made.members}
     bundle_file.write(path, members)
     print("\n".join(_said(path, look, made)))

@@ -49,11 +49,16 @@ class Timeline:
         with self._lock:
             return tuple(
                 Phase(
-                    one.name.removesuffix(", tests"), _seconds(started, one.begin), _seconds(one.begin, one.end),
-                    one.total, one.failed, one.longest, round(one.waited, 1),
+                    one.name.removesuffix(", tests"),
+                    _seconds(started, one.begin),
+                    _seconds(one.begin, one.end),
+                    one.total,
+                    one.failed,
+                    one.longest,
+                    round(one.waited, 1),
                 )
                 for one in sorted(self._phases, key=lambda one: one.begin)
-            )  # fmt: skip
+            )
 
 
 def _seconds(begin: datetime, end: datetime) -> float:

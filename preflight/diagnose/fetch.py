@@ -127,9 +127,16 @@ def _program(wanted: Wanted, share: int, marker: str) -> Program:
     text, probe = source("fetch_logs", "collect.tools"), wanted.probe
     most = share // 2 if probe.wrapper else share
     words = {
-        "marker": marker, "globs": wanted.globs, "user": probe.user, "age": wanted.age, "most": most,
-        "each": max(1, most // _EACH), "passed": NO_LOGS, "kernel": True, "inside": None,
-    }  # fmt: skip
+        "marker": marker,
+        "globs": wanted.globs,
+        "user": probe.user,
+        "age": wanted.age,
+        "most": most,
+        "each": max(1, most // _EACH),
+        "passed": NO_LOGS,
+        "kernel": True,
+        "inside": None,
+    }
     if not probe.wrapper:
         return Program(text, json.dumps(words).encode(), setup=probe.setup)
     there = Program(

@@ -46,9 +46,11 @@ _PLACE = re.compile(r"(\[ERROR\] ?[A-Z]{2,12}\(\d+,)[^)]{0,80}\):[\d.: -]{20,30}
 _WRITER = re.compile(
     r"\[ERROR\] ?[A-Z]{2,12}\(\d+,|\[(?:rank|default)\d+\]|[\w.-]+:\d+:\d+ \[\d+\] |\[\d+(?:,\d+)?\]| *\d+: "
 )
-_WORLD = re.compile(r"\bnranks (\d{1,6})\b|\brankSize\[(\d{1,6})\]|:ranks\[(\d{1,6})\]|world_size[=:] ?(\d{1,6})"
-                    r"|rank num\[(\d{1,6})\]|rankNum is \[(\d{1,6})\]|\d{1,6}/(\d{1,6}) clients joined"
-                    r"|\brankNum\[(\d{1,6})\]|totalRanks\[(\d{1,6})\]")  # fmt: skip
+_WORLD = re.compile(
+    r"\bnranks (\d{1,6})\b|\brankSize\[(\d{1,6})\]|:ranks\[(\d{1,6})\]|world_size[=:] ?(\d{1,6})"
+    r"|rank num\[(\d{1,6})\]|rankNum is \[(\d{1,6})\]|\d{1,6}/(\d{1,6}) clients joined"
+    r"|\brankNum\[(\d{1,6})\]|totalRanks\[(\d{1,6})\]"
+)
 _ENTRY = re.compile(r"Entry-HcclCommInitRootInfo\w*:ranks\[\d+\], rank\[(\d{1,6})\].*identifier\[[^\]]*?_(\d{1,20})\]")
 _MET = re.compile(r"connected rankinfo\[LINE \d+\]: ((?:\[\d{1,16}\][,;]?){1,64})")
 _TLS = re.compile(r"TLS SWITCH \((\d)\)")

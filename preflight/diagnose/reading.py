@@ -37,9 +37,35 @@ _PACKED = {
 }
 # In a folder these are programs, data and documents, which quote errors that nobody had.
 NO_LOGS = (
-    ".py", ".pyc", ".sh", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".md", ".html", ".csv", ".tsv", ".c", ".cc",
-    ".cpp", ".h", ".cu", ".so", ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".pkl", ".png", ".jpg", ".pdf",
-)  # fmt: skip
+    ".py",
+    ".pyc",
+    ".sh",
+    ".json",
+    ".jsonl",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".md",
+    ".html",
+    ".csv",
+    ".tsv",
+    ".c",
+    ".cc",
+    ".cpp",
+    ".h",
+    ".cu",
+    ".so",
+    ".pt",
+    ".pth",
+    ".bin",
+    ".safetensors",
+    ".npy",
+    ".npz",
+    ".pkl",
+    ".png",
+    ".jpg",
+    ".pdf",
+)
 
 
 @dataclass(frozen=True)

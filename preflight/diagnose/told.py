@@ -48,8 +48,14 @@ def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
     told += [("", "", text) for text in _silent(found)]
     told += [("dim", "", text) for text in _named(found)]
     for group in found.hints:
-        told.append(("dim", "", f"note: {group.sign.cause} ({group.sign.id}, {_place(group.first)}"
-                     f"{_times(sum(seen.count for seen in group.seen))})"))  # fmt: skip
+        told.append(
+            (
+                "dim",
+                "",
+                f"note: {group.sign.cause} ({group.sign.id}, {_place(group.first)}"
+                f"{_times(sum(seen.count for seen in group.seen))})",
+            )
+        )
     told += [("dim", "", f"note: {note}") for note in found.notes]
     return told
 

@@ -49,10 +49,15 @@ def _told(job: Job, launch: HostLaunch) -> HostLaunch:
     known = {it.name: it.value for it in launch.variables}
     place = next(place for place in job.places if place.name == launch.host)
     torchrun = {
-        "NNODES": str(len(job.places)), "NODE_RANK": str(job.places.index(place)),
-        "NPROC_PER_NODE": str(len(place.devices)), "MASTER_ADDR": job.master, "MASTER_PORT": str(job.port),
-        "RDZV_BACKEND": "static", "RDZV_ENDPOINT": f"{job.master}:{job.port}", "STANDALONE": "0",
-    }  # fmt: skip
+        "NNODES": str(len(job.places)),
+        "NODE_RANK": str(job.places.index(place)),
+        "NPROC_PER_NODE": str(len(place.devices)),
+        "MASTER_ADDR": job.master,
+        "MASTER_PORT": str(job.port),
+        "RDZV_BACKEND": "static",
+        "RDZV_ENDPOINT": f"{job.master}:{job.port}",
+        "STANDALONE": "0",
+    }
     more = [Variable("NNODES", str(len(job.places)), "hosts of the job")]
     more += [Variable(name, torchrun[name], "as torchrun gets it") for name in ("NODE_RANK", "NPROC_PER_NODE")]
     why = "an option of torchrun, where the command does not give it"
@@ -78,10 +83,26 @@ def by_srun(here: Allocation, nodes: Sequence[str], told: Mapping[str, str], env
     """`nodes`: as Slurm calls them, in any order: each learns by its own name what is its own."""
     count = len(nodes)
     argv = (
-        here.srun, f"--jobid={here.number}", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
-        f"--nodelist={','.join(nodes)}", *here.overlap, "--export=ALL", "--mpi=none", "--input=none", "--cpu-bind=none",
-        "--wait=0", "--kill-on-bad-exit=1", "--quit-on-interrupt", "--quiet", "python3", "-I", "-c", _PROGRAM,
-    )  # fmt: skip
+        here.srun,
+        f"--jobid={here.number}",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        f"--nodelist={','.join(nodes)}",
+        *here.overlap,
+        "--export=ALL",
+        "--mpi=none",
+        "--input=none",
+        "--cpu-bind=none",
+        "--wait=0",
+        "--kill-on-bad-exit=1",
+        "--quit-on-interrupt",
+        "--quiet",
+        "python3",
+        "-I",
+        "-c",
+        _PROGRAM,
+    )
     inherited = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
     return Start(argv, {**inherited, **told})
 

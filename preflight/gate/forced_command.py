@@ -27,11 +27,15 @@ def allowed(cluster: Cluster, host: Host) -> str:
         )
     programs = [
         Program(
-            source(*parts), python=probe.python, setup=probe.setup, wrapper=probe.wrapper, user=probe.user,
+            source(*parts),
+            python=probe.python,
+            setup=probe.setup,
+            wrapper=probe.wrapper,
+            user=probe.user,
             isolated=False,
         )
         for parts in _PROGRAMS
-    ]  # fmt: skip
+    ]
     return json.dumps({"schema": SCHEMA, "programs": [_listed(program, host) for program in programs]}, indent=2) + "\n"
 
 

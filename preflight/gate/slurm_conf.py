@@ -124,10 +124,13 @@ def _with_included(file: str, text: str, files: Files, found: list[Problem], dep
         elif not inner.strip():
             found.append(
                 Problem(
-                    file, setting.line, f"Include {setting.value} is empty",
-                    "every Slurm command warns of it on stderr; put a comment into it", severe=False,
+                    file,
+                    setting.line,
+                    f"Include {setting.value} is empty",
+                    "every Slurm command warns of it on stderr; put a comment into it",
+                    severe=False,
                 )
-            )  # fmt: skip
+            )
         else:
             yield from _with_included(path, inner, files, found, depth + 1)
 
@@ -140,46 +143,56 @@ def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
         role, before = roles[setting.key], seen.get(setting.key)
         if before:
             yield Problem(
-                setting.file, setting.line, f"{role} was set in line {before.line}, to {before.value}",
+                setting.file,
+                setting.line,
+                f"{role} was set in line {before.line}, to {before.value}",
                 "Slurm 22.05 runs the last one alone; call both from one script",
-            )  # fmt: skip
+            )
         seen[setting.key] = setting
         if not _OURS.search(setting.value):
             continue
         if " " in setting.value:
             yield Problem(
-                setting.file, setting.line, f"{role} has options: a parse error, or all of it is the path",
+                setting.file,
+                setting.line,
+                f"{role} has options: a parse error, or all of it is the path",
                 f"the role is told by SLURM_SCRIPT_CONTEXT; {role}={GATE}",
-            )  # fmt: skip
+            )
         elif why := files.why_not_run(setting.value):
             yield Problem(
-                setting.file, setting.line, f"{role}: {setting.value} {why}",
+                setting.file,
+                setting.line,
+                f"{role}: {setting.value} {why}",
                 "then it fails on every node, and Slurm drains them all; preflight gate install first",
-            )  # fmt: skip
+            )
         elif setting.value == GATE and (why := files.why_not_run(PROGRAM)):
             yield Problem(
-                setting.file, setting.line, f"{role}: {PROGRAM}, which it runs, {why}",
+                setting.file,
+                setting.line,
+                f"{role}: {PROGRAM}, which it runs, {why}",
                 "then it opens on every node; preflight gate install",
-            )  # fmt: skip
+            )
         if role in ("EpilogSlurmctld", "TaskEpilog"):
             yield Problem(
                 setting.file, setting.line, f"{role} is none of the gate's roles", "leave it out", severe=False
-            )  # fmt: skip
+            )
     file = said[0].file if said else ""
     gates = {key for key, setting in seen.items() if _OURS.search(setting.value)}
     if "taskprolog" in gates and "prolog" not in gates:
         yield Problem(
-            seen["taskprolog"].file, seen["taskprolog"].line,
+            seen["taskprolog"].file,
+            seen["taskprolog"].line,
             "TaskProlog alone: it runs as the job's user when the job has begun, fails one task, and drains nobody",
             f"Prolog={GATE}",
-        )  # fmt: skip
+        )
     if not gates & {"prolog", "prologslurmctld", "taskprolog"}:
         other = seen.get("prolog")
         yield Problem(
-            other.file if other else file, other.line if other else 0,
+            other.file if other else file,
+            other.line if other else 0,
             f"Prolog is {other.value}, which is not the gate" if other else "no Prolog: nothing stands before a job",
             f"call {GATE} in it and end with its exit code" if other else f"Prolog={GATE}",
-        )  # fmt: skip
+        )
 
 
 def _words(last: Mapping[str, Setting], key: str) -> set[str]:
@@ -192,14 +205,16 @@ def _flags(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
     has_prolog = "prolog" in last
     if has_prolog and not flags & {"alloc", "contain", "x11"}:  # the latter two imply Alloc
         yield Problem(
-            *place, "without PrologFlags=Alloc a Prolog runs with the first step on its node: the script has begun",
+            *place,
+            "without PrologFlags=Alloc a Prolog runs with the first step on its node: the script has begun",
             "PrologFlags=Alloc,DeferBatch",
-        )  # fmt: skip
+        )
     elif has_prolog and "deferbatch" not in flags:
         yield Problem(
-            *place, "PrologFlags without DeferBatch: the script begins as soon as the first node's Prolog has ended",
+            *place,
+            "PrologFlags without DeferBatch: the script begins as soon as the first node's Prolog has ended",
             "PrologFlags=Alloc,DeferBatch",
-        )  # fmt: skip
+        )
     if "nohold" in flags:
         yield Problem(
             *place, "PrologFlags=NoHold: salloc does not wait for the Prologs", "leave NoHold out", severe=False
@@ -207,10 +222,11 @@ def _flags(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
     if has_prolog and "nohold_on_prolog_fail" not in _words(last, "schedulerparameters"):
         parameters = last.get("schedulerparameters")
         yield Problem(
-            parameters.file if parameters else file, parameters.line if parameters else 0,
+            parameters.file if parameters else file,
+            parameters.line if parameters else 0,
             "a job whose Prolog failed is requeued and held (launch_failed_requeued_held): nobody runs it again",
             "SchedulerParameters=nohold_on_prolog_fail",
-        )  # fmt: skip
+        )
 
 
 def _times(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
@@ -218,30 +234,37 @@ def _times(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
     limit, seconds = last.get("prologepilogtimeout"), _seconds(last, "PrologEpilogTimeout")
     if seconds is None:
         yield Problem(
-            file, 0, "no PrologEpilogTimeout: a script that hangs holds its nodes for ever",
+            file,
+            0,
+            "no PrologEpilogTimeout: a script that hangs holds its nodes for ever",
             f"PrologEpilogTimeout={120 if needed > NODE_SECONDS else 30}",
-        )  # fmt: skip
+        )
     elif limit and seconds < needed:
         yield Problem(
-            limit.file, limit.line,
+            limit.file,
+            limit.line,
             f"PrologEpilogTimeout={seconds} is less than the gate may take ({needed} s): it is killed, and a Prolog "
             "that is killed drains its node",
             f"PrologEpilogTimeout={2 * needed if needed > 60 else 30}",
-        )  # fmt: skip
+        )
     for name, default in _DEFAULTS.items():
         at, value = last.get(name.lower()), _seconds(last, name)
         if "prolog" in last and (value if value is not None else default) <= NODE_SECONDS:
             yield Problem(
-                at.file if at else file, at.line if at else 0,
-                f"{name}={value} is not more than a Prolog may take ({NODE_SECONDS} s)", f"{name}={default} or more",
-            )  # fmt: skip
+                at.file if at else file,
+                at.line if at else 0,
+                f"{name}={value} is not more than a Prolog may take ({NODE_SECONDS} s)",
+                f"{name}={default} or more",
+            )
     expire = re.search(r"cred_expire=(\d+)", last["authinfo"].value) if "authinfo" in last else None
     if expire and int(expire[1]) < 30:
         yield Problem(
-            last["authinfo"].file, last["authinfo"].line,
+            last["authinfo"].file,
+            last["authinfo"].line,
             f"cred_expire={expire[1]}: jobs fail on nodes whose clock is wrong by {expire[1]} s",
-            "30 or more, but in tests", severe=False,
-        )  # fmt: skip
+            "30 or more, but in tests",
+            severe=False,
+        )
 
 
 def _health(last: Mapping[str, Setting]) -> Iterator[Problem]:
@@ -250,15 +273,21 @@ def _health(last: Mapping[str, Setting]) -> Iterator[Problem]:
         return
     if not _seconds(last, "HealthCheckInterval"):
         yield Problem(
-            program.file, program.line, "HealthCheckProgram without HealthCheckInterval runs at slurmd's start alone",
-            "HealthCheckInterval=300", severe=False,
-        )  # fmt: skip
+            program.file,
+            program.line,
+            "HealthCheckProgram without HealthCheckInterval runs at slurmd's start alone",
+            "HealthCheckInterval=300",
+            severe=False,
+        )
     if "idle" not in last["healthchecknodestate"].value.lower() if "healthchecknodestate" in last else True:
         at = last.get("healthchecknodestate", program)
         yield Problem(
-            at.file, at.line, "HealthCheckNodeState is not IDLE: the gate looks at nodes on which jobs run",
-            "HealthCheckNodeState=IDLE", severe=False,
-        )  # fmt: skip
+            at.file,
+            at.line,
+            "HealthCheckNodeState is not IDLE: the gate looks at nodes on which jobs run",
+            "HealthCheckNodeState=IDLE",
+            severe=False,
+        )
 
 
 def _seconds(last: Mapping[str, Setting], name: str) -> int | None:

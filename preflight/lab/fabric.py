@@ -23,8 +23,19 @@ _HOST_FAULTS = {
     "one-way": GroupOutcome.SLOW,
     "wrong-data": GroupOutcome.WRONG_DATA,
 }
-_COUNTS = (*_HOST_FAULTS, "flaky", "device", "rail", "link", "slow-link", "hidden-link", "uplink", "slow-uplink",
-           "scale", "combination")  # fmt: skip
+_COUNTS = (
+    *_HOST_FAULTS,
+    "flaky",
+    "device",
+    "rail",
+    "link",
+    "slow-link",
+    "hidden-link",
+    "uplink",
+    "slow-uplink",
+    "scale",
+    "combination",
+)
 
 Host = str
 Pair = frozenset[Host]

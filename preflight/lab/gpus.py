@@ -42,8 +42,12 @@ def prepare(directory: Path, host: int, spec: Spec) -> None:
     for place in [*map(bus, range(spec.devices)), *SWITCHES]:
         folder = state / "pci" / place
         folder.mkdir(parents=True)
-        words = {"vendor": "0x10de", "class": _SWITCH if place in SWITCHES else _GPU,
-                 "current_link_width": "16", "max_link_width": "16"}  # fmt: skip
+        words = {
+            "vendor": "0x10de",
+            "class": _SWITCH if place in SWITCHES else _GPU,
+            "current_link_width": "16",
+            "max_link_width": "16",
+        }
         for name, word in words.items():
             (folder / name).write_text(f"{word}\n")
     for index in range(spec.devices):

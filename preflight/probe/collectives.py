@@ -71,13 +71,18 @@ def collectives(
     """
     measured = [
         Operation(
-            op, "float32", _whole(op, "float32", size, ranks), root=0 if op in _ROOTED else None,
-            reduction="sum" if op in _REDUCING else "", iterations=iterations, warmup=warmup,
+            op,
+            "float32",
+            _whole(op, "float32", size, ranks),
+            root=0 if op in _ROOTED else None,
+            reduction="sum" if op in _REDUCING else "",
+            iterations=iterations,
+            warmup=warmup,
         )
         for op in _MEASURED
         for size in sorted(sizes)
         if not crowded or op == "all_reduce" or size <= _CROWDED_BYTES
-    ]  # fmt: skip
+    ]
     values = _quick() if quick else _values(product, backend)
     if backend == "gloo" and ranks > _RANKS_IN_LISTS:
         values = (test for test in values if (test.op, test.form) != ("reduce_scatter", "list"))

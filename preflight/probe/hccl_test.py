@@ -164,8 +164,14 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
     if devices != list(range(len(devices))):
         variables["HCCL_TEST_USE_DEVS"] = ",".join(map(str, devices))
     options = {
-        "-p": len(devices), "-b": sizes[0], "-e": sizes[-1], "-f": 2, "-d": "fp32", "-o": "sum", "-c": 1,
-    }  # fmt: skip
+        "-p": len(devices),
+        "-b": sizes[0],
+        "-e": sizes[-1],
+        "-f": 2,
+        "-d": "fp32",
+        "-o": "sum",
+        "-c": 1,
+    }
     return {
         "marker": "preflight-" + secrets.token_hex(8),
         "test": test,
@@ -182,9 +188,14 @@ def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport
     """Raises TransportError, NoAnswer, or msgspec's errors."""
     probe = cluster.probe
     program = Program(
-        source("hccl_test"), json.dumps(request).encode(), probe.python, probe.setup, probe.wrapper, probe.user,
+        source("hccl_test"),
+        json.dumps(request).encode(),
+        probe.python,
+        probe.setup,
+        probe.wrapper,
+        probe.user,
         isolated=False,
-    )  # fmt: skip
+    )
     document = framed.document(transport.run(first, program, timeout=timeout), str(request["marker"]))
     return decode(document, Answer)
 

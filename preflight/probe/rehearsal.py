@@ -200,9 +200,14 @@ class _Stage:
                 "ephemeral": ephemeral,
             }
             program = Program(
-                text, json.dumps(hello).encode() + b"\n", probe.python, probe.setup, probe.wrapper, probe.user,
+                text,
+                json.dumps(hello).encode() + b"\n",
+                probe.python,
+                probe.setup,
+                probe.wrapper,
+                probe.user,
                 isolated=False,
-            )  # fmt: skip
+            )
             programs.append((host, program))
         self._speakers: Speakers[_Message] = Speakers(
             transport, programs, lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT

@@ -89,6 +89,11 @@ class RollCall:
             host = next((host for host in waiting if host not in self._running), waiting[0] if waiting else "")
             what = "torch" if host in self._running else "python"
         return Progress(
-            done=len(self.ready), total=len(self._hosts), failed=len(self.gone), slowest=host,
-            seconds=now - self._running.get(host, self._begin), waiting_for=what, phase="agents",
-        )  # fmt: skip
+            done=len(self.ready),
+            total=len(self._hosts),
+            failed=len(self.gone),
+            slowest=host,
+            seconds=now - self._running.get(host, self._begin),
+            waiting_for=what,
+            phase="agents",
+        )

@@ -145,10 +145,15 @@ class Plan:
     def _collectives(self, ranks: int) -> tuple[Operation, ...]:
         iterations, warmup = (1, 0) if self.crowded else (5, 1)
         return collectives(
-            self.cluster.product, ranks, self.request.sizes,
-            backend=self.request.backend, iterations=iterations, warmup=warmup, quick=self.request.quick,
+            self.cluster.product,
+            ranks,
+            self.request.sizes,
+            backend=self.request.backend,
+            iterations=iterations,
+            warmup=warmup,
+            quick=self.request.quick,
             crowded=self.crowded,
-        )  # fmt: skip
+        )
 
     def places(self) -> list[Place]:
         return [place for host in self.hosts for place in self._places(host)]
@@ -173,10 +178,12 @@ class Plan:
         return [
             [
                 pair_of((of_rail[names[a]], of_rail[names[b]]))
-                for a, b in edges for of_rail in rails if {names[a], names[b]} <= of_rail.keys()
+                for a, b in edges
+                for of_rail in rails
+                if {names[a], names[b]} <= of_rail.keys()
             ]
             for edges in _ring(len(names))
-        ]  # fmt: skip
+        ]
 
     def pair_round(self, number: int, pairs: Iterable[Pair], *, each_way: bool = False) -> Round:
         """One test a pair; on crowded hosts several short ones, so that what else the machine does hits all alike.

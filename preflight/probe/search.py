@@ -131,10 +131,10 @@ class Search:
             own = {test: of_pair[pair] for (of, test), pair in asked.items() if of == rail}
             if fields is not self._failing:
                 own = {
-                    test: those for test, those in own.items()
-                    if not test.members & self._out[rail]
-                    and not any(one.test.outcome in _FAILED for one in those)
-                }  # fmt: skip
+                    test: those
+                    for test, those in own.items()
+                    if not test.members & self._out[rail] and not any(one.test.outcome in _FAILED for one in those)
+                }
             one_field.add(own)
 
     @property

@@ -81,8 +81,11 @@ def is_mtu(text: str) -> bool:
 
 
 SETTINGS: Mapping[str, Callable[[str], bool]] = {
-    "address": is_interface, "gateway": is_address, "netdetect": is_address, "mtu": is_mtu,
-}  # fmt: skip
+    "address": is_interface,
+    "gateway": is_address,
+    "netdetect": is_address,
+    "mtu": is_mtu,
+}
 
 
 def is_network(text: str) -> bool:

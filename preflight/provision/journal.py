@@ -75,8 +75,16 @@ class RunJournal:
         """Raises PreflightError where there is no room for the plan: then nothing is to be begun."""
         changes = msgspec.to_builtins(plan.changes)
         try:
-            self._note("start", run=self.run, command=command, inventory=str(inventory.absolute()), owner=owner(),
-                       undoes=undoes, asked=asked, changes=changes)  # fmt: skip
+            self._note(
+                "start",
+                run=self.run,
+                command=command,
+                inventory=str(inventory.absolute()),
+                owner=owner(),
+                undoes=undoes,
+                asked=asked,
+                changes=changes,
+            )
         except PreflightError as error:
             self.path.unlink(missing_ok=True)
             raise PreflightError(f"{error}; nothing was changed") from None
@@ -87,9 +95,17 @@ class RunJournal:
     def end(self, results: Sequence[StepResult]) -> None:
         for number, result in enumerate(results):
             change, found = result.change, result.found
-            self._note("end", host=change.host, step=number, kind=change.kind, target=change.target,
-                       state=result.state, found=found and found[:_LONGEST], message=result.message,
-                       maybe=result.maybe)  # fmt: skip
+            self._note(
+                "end",
+                host=change.host,
+                step=number,
+                kind=change.kind,
+                target=change.target,
+                state=result.state,
+                found=found and found[:_LONGEST],
+                message=result.message,
+                maybe=result.maybe,
+            )
 
     def stopped(self, why: str) -> None:
         self._note("stopped", why=why)

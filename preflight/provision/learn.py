@@ -173,8 +173,10 @@ def _own_nic(host: Host, found: object) -> tuple[str, IPv4Interface | None]:
     routed = {route.interface for route in network.routes if route.destination == "default"}
     addresses = [
         (interface.name, IPv4Interface(text))
-        for interface in network.interfaces for text in interface.addresses if ":" not in text
-    ]  # fmt: skip
+        for interface in network.interfaces
+        for text in interface.addresses
+        if ":" not in text
+    ]
     named = [(name, address) for name, address in addresses if str(address.ip) == host.address]
     behind = [(name, address) for name, address in addresses if name in routed]
     return next(iter((*named, *behind)), ("", None))

@@ -19,8 +19,12 @@ _DEVICE_COLUMNS = {
     Kind.DEVICE_MTU: "MTU",
 }
 _HOW = {Kind.DEVICE_SAVED: "only the file", Kind.DEVICE_RECOVERY: "restored"}  # else the device is set
-_COLUMN_OF = {"address": Kind.DEVICE_ADDRESS, "gateway": Kind.DEVICE_GATEWAY, "netdetect": Kind.DEVICE_DETECT,
-              "mtu": Kind.DEVICE_MTU}  # fmt: skip
+_COLUMN_OF = {
+    "address": Kind.DEVICE_ADDRESS,
+    "gateway": Kind.DEVICE_GATEWAY,
+    "netdetect": Kind.DEVICE_DETECT,
+    "mtu": Kind.DEVICE_MTU,
+}
 
 # File → what every host has its own of in it.
 _OWN = {

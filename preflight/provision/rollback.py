@@ -66,8 +66,10 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
             unfinished[name] = answer.unfinished
         if answer.damaged:
             damaged[name] = answer.damaged
-    notes = [f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
-              for host, file in left]  # fmt: skip
+    notes = [
+        f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
+        for host, file in left
+    ]
     plan, keeps = plan_of(changes)
     known = len(strangers) + len(away) < len(told)
     return Undoing(

@@ -35,9 +35,14 @@ VERSION_SECONDS = 20
 FAREWELL = 5  # seconds for mpirun to end its ranks on all hosts
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 PLACES = (
-    "/usr/local/mpich/bin", "/usr/local/openmpi/bin", "/usr/local/mpi/bin", "/opt/mpich/bin", "/opt/openmpi/bin",
-    "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin",
-)  # fmt: skip
+    "/usr/local/mpich/bin",
+    "/usr/local/openmpi/bin",
+    "/usr/local/mpi/bin",
+    "/opt/mpich/bin",
+    "/opt/openmpi/bin",
+    "/usr/lib64/openmpi/bin",
+    "/usr/lib64/mpich/bin",
+)
 # Of the environment, what ranks of other hosts need; Open MPI passes on nothing by itself.
 PASSED = ("HCCL_", "ASCEND_", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TOOLCHAIN_HOME")
 
@@ -120,9 +125,13 @@ def run(words, seconds):
     """(the first LIMIT bytes that it and its ranks print, its exit code or None). Whatever ends this, ends them."""
     others = set(children())
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         preexec_fn=die_with_parent,
-    )  # fmt: skip
+    )
     kept = []
 
     def read():

@@ -42,9 +42,13 @@ td, th { padding: .15rem .5rem; text-align: left; } td.n, th.n { text-align: rig
 )
 _SHOWN = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 _TESTS = {
-    TestOutcome.PASS: Outcome.PASS, TestOutcome.UNCHECKED: Outcome.PASS, TestOutcome.SLOW: Outcome.WARN,
-    TestOutcome.FAIL: Outcome.FAIL, TestOutcome.HANG: Outcome.FAIL, TestOutcome.WRONG_DATA: Outcome.FAIL,
-}  # fmt: skip
+    TestOutcome.PASS: Outcome.PASS,
+    TestOutcome.UNCHECKED: Outcome.PASS,
+    TestOutcome.SLOW: Outcome.WARN,
+    TestOutcome.FAIL: Outcome.FAIL,
+    TestOutcome.HANG: Outcome.FAIL,
+    TestOutcome.WRONG_DATA: Outcome.FAIL,
+}
 MOST_GROUPS = 50  # more of one check that can be unfolded; the JSON has them all
 MOST_IN_A_MATRIX = 64  # devices; beyond, the slowest pairs are a list
 MOST_PAIRS = 50

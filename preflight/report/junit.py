@@ -27,9 +27,13 @@ def junit(report: Report, titles: Mapping[str, str], areas: Mapping[str, str]) -
     root = ElementTree.Element("testsuites", name=f"preflight {report.command}", time=f"{report.seconds:.0f}")
     for name in dict.fromkeys([*suites, *why]):
         suite = ElementTree.SubElement(
-            root, "testsuite", name=printable(name), hostname=printable(name), timestamp=report.started.rstrip("Z"),
+            root,
+            "testsuite",
+            name=printable(name),
+            hostname=printable(name),
+            timestamp=report.started.rstrip("Z"),
             time="0",
-        )  # fmt: skip
+        )
         outcomes = [
             _case(suite, titles.get(check, ""), areas.get(check, ""), findings)
             for check, findings in sorted(suites.get(name, {}).items())

@@ -33,7 +33,7 @@ def prometheus(report: Report) -> str:
         ("hosts_left_out", "Hosts that were not looked at, unasked.", [({}, len(report.left_out))]),
         ("check_status", "0 pass, 1 warn, 2 fail, 3 unknown; no host: of the cluster.", _status(report.findings)),
         ("busbw_bytes_per_second", "Of the slowest group, as nccl-tests defines it.", _busbw(report.tests)),
-    )  # fmt: skip
+    )
     return "".join(line for name, help_, samples in metrics for line in _metric(f"preflight_{name}", help_, samples))
 
 

@@ -121,9 +121,13 @@ def _severity(findings: Iterable[Finding]) -> int:
 
 def _wrap(text: str, indent: str, width: int) -> list[str]:
     return textwrap.wrap(
-        printable(text), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        printable(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def _group_lines(group: Group, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:

@@ -58,10 +58,11 @@ def limits_file(setup: HostSetup) -> str | None:
     values = [("memlock", setup.memlock), ("nofile", str(setup.nofile or ""))]
     rows = [
         f"{domain} {kind} {item} {value}\n"
-        for item, value in values if value
+        for item, value in values
+        if value
         for domain in ("*", "root")
         for kind in ("soft", "hard")
-    ]  # fmt: skip
+    ]
     return f"{MARK}: what training jobs need. It counts from the next login on.\n" + "".join(rows) if rows else None
 
 

@@ -49,16 +49,24 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
             change = None
             if planned and (before or not wrong):
                 change = device_change(
-                    here, here.host, Kind.DEVICE_ADDRESS, device.index, str(before) if before else None, planned,
+                    here,
+                    here.host,
+                    Kind.DEVICE_ADDRESS,
+                    device.index,
+                    str(before) if before else None,
+                    planned,
                     risk=Risk.DISTURBING if moved else Risk.SAFE,
                     note=_PLAN_MOVED if moved else "" if wrong else _CANNOT_UNSET,
-                )  # fmt: skip
+                )
             yield here.bad(
                 f"{here.host.name}: device {device.index}: " + (f"address {found}" if wrong else "no address"),
-                device=device.index, expected=str(planned or "an address"), found=found or "none",
+                device=device.index,
+                expected=str(planned or "an address"),
+                found=found or "none",
                 remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
-                cause=_PLAN_MOVED if moved else "", change=change,
-            )  # fmt: skip
+                cause=_PLAN_MOVED if moved else "",
+                change=change,
+            )
 
 
 def _plan_moved(here: Here, hccn: Hccn) -> bool:
@@ -183,13 +191,17 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     for host in all_.hosts:
         for device in hccn[host.name].devices:
             if device.address.value and device.netmask.error:
-                yield all_.unknown(f"{host.name}: device {device.index}: the mask could not be read: "
-                                   f"{device.netmask.error}", host=host.name, device=device.index)  # fmt: skip
+                yield all_.unknown(
+                    f"{host.name}: device {device.index}: the mask could not be read: {device.netmask.error}",
+                    host=host.name,
+                    device=device.index,
+                )
             interface = interface_of(device)
             if interface is None and device.address.value and not device.netmask.error:
                 found = device.netmask.value or "nothing"
-                yield all_.unknown(f"{host.name}: device {device.index}: {found} is no mask", host=host.name,
-                                   device=device.index)  # fmt: skip
+                yield all_.unknown(
+                    f"{host.name}: device {device.index}: {found} is no mask", host=host.name, device=device.index
+                )
             if interface and has_planned_address(host, device):
                 rails[device.index].append((host, interface))
     for index, rail in rails.items():
@@ -202,13 +214,20 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             if str(interface.netmask) != wanted:
                 other = next((one.name for one, its in rail if its.netmask != interface.netmask), None)
                 yield all_.bad(
-                    f"{host.name}: device {index}: mask {interface.netmask}", host=host.name, device=index,
-                    rail=index, peer=None if planned else other, expected=wanted, found=str(interface.netmask),
-                    remedy="preflight configure-device-ips" if planned else
-                    f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask",
+                    f"{host.name}: device {index}: mask {interface.netmask}",
+                    host=host.name,
+                    device=index,
+                    rail=index,
+                    peer=None if planned else other,
+                    expected=wanted,
+                    found=str(interface.netmask),
+                    remedy="preflight configure-device-ips"
+                    if planned
+                    else f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask",
                     change=device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
-                    if planned else None,
-                )  # fmt: skip
+                    if planned
+                    else None,
+                )
 
 
 def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:
@@ -259,9 +278,10 @@ def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> It
     tie = any(count == most for _, count in others)
     for host, index, interface in position:
         apart = (
-            (other.name, f"{other.name}/{device} ({there})") for other, device, there in position
+            (other.name, f"{other.name}/{device} ({there})")
+            for other, device, there in position
             if (tie or there.network == usual) and not _on_one_wire(interface, there)
-        )  # fmt: skip
+        )
         if (tie or interface.network != usual) and (one := next(apart, None)):
             peer, where = one
             yield _off_rule(
@@ -273,9 +293,13 @@ def _off_rule(
     all_: All, host: Host, device: int, interface: IPv4Interface, rule: str, peer: str | None = None
 ) -> Finding:
     return all_.bad(
-        f"{host.name}: device {device}: {interface} should {rule}", host=host.name, device=device, peer=peer,
-        found=str(interface), remedy="correct the plan in the inventory, then preflight configure-device-ips",
-    )  # fmt: skip
+        f"{host.name}: device {device}: {interface} should {rule}",
+        host=host.name,
+        device=device,
+        peer=peer,
+        found=str(interface),
+        remedy="correct the plan in the inventory, then preflight configure-device-ips",
+    )
 
 
 @host_check(
@@ -297,9 +321,11 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
         if range_:
             yield here.bad(
                 f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
-                device=device.index, expected=f"an address outside {range_}", found=str(address),
+                device=device.index,
+                expected=f"an address outside {range_}",
+                found=str(address),
                 remedy="plan addresses in another range: under [device_addresses] in the inventory",
-            )  # fmt: skip
+            )
 
 
 @host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
@@ -321,7 +347,10 @@ def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
                 )
         elif planned and found != str(planned):
             yield here.bad(
-                f"{name}: " + (f"gateway {found}" if found else "no gateway"), device=device.index,
-                expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
+                f"{name}: " + (f"gateway {found}" if found else "no gateway"),
+                device=device.index,
+                expected=str(planned),
+                found=found or "none",
+                remedy="preflight configure-device-ips",
                 change=device_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, found, planned),
-            )  # fmt: skip
+            )

@@ -75,9 +75,11 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
     if unplaced and here_ != on_pci:
         yield here.unknown(
             f"{here.host.name}: {here_} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell where "
-            f"device {_numbers(unplaced)} is on it", expected=f"{on_pci} chips", found=str(here_),
+            f"device {_numbers(unplaced)} is on it",
+            expected=f"{on_pci} chips",
+            found=str(here_),
             remedy=f"compare npu-smi info with lspci -D -d 19e5: on {here.host.name}",
-        )  # fmt: skip
+        )
         return
     seen = lost(npu_smi, device_nodes)
     numbers = seen.devices or (None,) * len(seen.on_pci)
@@ -85,16 +87,23 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
     for bus, device in zip(seen.on_pci, numbers, strict=True):
         subject = f"the card at {bus}" if device is None else f"device {device}"
         yield here.bad(
-            f"{here.host.name}: {subject}: on the PCI bus, but not in npu-smi", device=device,
-            expected=f"{len(npu_smi.chips) + len(seen.on_pci)} chips in npu-smi", found=str(len(npu_smi.chips)),
-            cause="the card is lost to the driver; its PCIe link is alive", remedy=remedy,
-        )  # fmt: skip
+            f"{here.host.name}: {subject}: on the PCI bus, but not in npu-smi",
+            device=device,
+            expected=f"{len(npu_smi.chips) + len(seen.on_pci)} chips in npu-smi",
+            found=str(len(npu_smi.chips)),
+            cause="the card is lost to the driver; its PCIe link is alive",
+            remedy=remedy,
+        )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
     for bus in seen.in_npu_smi:
         yield here.bad(
-            f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus", device=at[bus],
-            expected=f"a card at {bus}", found="none", cause="its PCIe link is lost", remedy=remedy,
-        )  # fmt: skip
+            f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
+            device=at[bus],
+            expected=f"a card at {bus}",
+            found="none",
+            cause="its PCIe link is lost",
+            remedy=remedy,
+        )
 
 
 def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
@@ -123,24 +132,31 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
     if len(orphans) == len(strays):  # each chip is there, by another number
         for device, other in zip(orphans, strays, strict=True):
             yield here.bad(
-                f"{here.host.name}: device {device}: npu-smi has it as device {other}", device=device,
-                expected=f"/dev/davinci{device} is device {device} of npu-smi", found=f"chips {_numbers(chips)}",
+                f"{here.host.name}: device {device}: npu-smi has it as device {other}",
+                device=device,
+                expected=f"/dev/davinci{device} is device {device} of npu-smi",
+                found=f"chips {_numbers(chips)}",
                 remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
-            )  # fmt: skip
+            )
         return
     for device in strays:
         has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
         yield here.bad(
             f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
-            "for it", device=device, expected=f"/dev/davinci{device}{_numbered(chips[device])}", found=has,
+            "for it",
+            device=device,
+            expected=f"/dev/davinci{device}{_numbered(chips[device])}",
+            found=has,
             remedy=f"ls -l /dev/davinci* on {here.host.name}; load the driver again",
-        )  # fmt: skip
+        )
     for device in orphans:
         yield here.bad(
-            f"{here.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi", device=device,
-            expected="a chip for every node", found=f"chips {_numbers(chips)}",
+            f"{here.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi",
+            device=device,
+            expected="a chip for every node",
+            found=f"chips {_numbers(chips)}",
             remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
-        )  # fmt: skip
+        )
 
 
 def _numbered(chip: NpuChip) -> str:

@@ -29,14 +29,16 @@ def product(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
         if _INFERENCE.fullmatch(name):
             yield here.bad(
                 f"{told}: these have no device NIC, and HCCL takes one server of them at most",
-                expected=here.cluster.product.value, found=name,
+                expected=here.cluster.product.value,
+                found=name,
                 remedy="take the host out of the inventory: preflight is for Atlas A1, A2 and A3",
-            )  # fmt: skip
+            )
         elif found is None:
             yield here.unknown(f"{told}, a name that preflight does not know: of which product is not clear")
         elif found is not here.cluster.product:
             yield here.bad(
-                f"{told}, of {found}; the inventory says {here.cluster.product}", found=f"{name}, {found}",
+                f"{told}, of {found}; the inventory says {here.cluster.product}",
+                found=f"{name}, {found}",
                 expected=here.cluster.product.value,
                 remedy=f'set product = "{found}" under [cluster] of the inventory, or move {here.host.name} to another',
-            )  # fmt: skip
+            )

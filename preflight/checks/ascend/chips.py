@@ -37,11 +37,13 @@ def alarms(here: Here, chips: Chips) -> Iterator[Finding]:
         if health.status not in ("OK", "Warning", "Alarm", "Critical"):
             say = here.unknown
         yield say(
-            f"{name}: health is {health.status}" + _codes(health), device=chip.device, expected="OK",
+            f"{name}: health is {health.status}" + _codes(health),
+            device=chip.device,
+            expected="OK",
             found=quote(health.words) if health.words else health.status,
             remedy=f"look {' and '.join(health.codes[:4]) or 'it'} up in the vendor's fault list; npu-smi info -t "
             f"health -i {chip.npu} -c {chip.chip} on {here.host.name}",
-        )  # fmt: skip
+        )
 
 
 def _codes(health: Health) -> str:
@@ -72,10 +74,12 @@ def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[
         if board and board.compatible not in ("", "OK"):
             yield here.bad(
                 f"{here.host.name}: device {chip.device}: npu-smi calls driver {board.driver} and firmware "
-                f"{board.firmware} incompatible", device=chip.device, expected="Compatibility: OK",
+                f"{board.firmware} incompatible",
+                device=chip.device,
+                expected="Compatibility: OK",
                 found=quote(board.compatible),
                 remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {here.host.name}",
-            )  # fmt: skip
+            )
     packages = versions.packages if versions else {}
     driver, firmware = packages.get("driver"), packages.get("firmware")
     by_file = driver and firmware and (firmware_fits(driver, firmware.version), driver_fits(firmware, driver))
@@ -93,13 +97,17 @@ def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: 
     if firmware_fits(driver, firmware.version) is False:
         yield (here.warn if says_ok else here.bad)(
             f"{here.host.name}: driver {driver.version} does not take firmware {firmware.version}",
-            expected=f"firmware {_ranges(driver.takes_firmware)}", found=firmware.version, remedy=remedy,
-        )  # fmt: skip
+            expected=f"firmware {_ranges(driver.takes_firmware)}",
+            found=firmware.version,
+            remedy=remedy,
+        )
     elif driver_fits(firmware, driver) is False:
         yield here.warn(
             f"{here.host.name}: firmware {firmware.version} does not name driver {driver.version}",
-            expected=f"driver {_ranges(firmware.takes_driver)}", found=driver.version, remedy=remedy,
-        )  # fmt: skip
+            expected=f"driver {_ranges(firmware.takes_driver)}",
+            found=driver.version,
+            remedy=remedy,
+        )
 
 
 def _ranges(ranges: Ranges) -> str:
@@ -138,9 +146,12 @@ def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
             most = any(2 * usual[pair].fast.total() > usual[pair].hosts for pair in pairs)
             yield (all_.bad if most or has_hccs else all_.warn)(
                 f"{host.name}: device {device}: reaches {_devices(peers)} by {words}; by {expected} on other hosts",
-                host=host.name, device=device, expected=expected, found=words,
+                host=host.name,
+                device=device,
+                expected=expected,
+                found=words,
                 remedy=f"npu-smi info -t hccs on {host.name}; reset the device, else power the host off and on",
-            )  # fmt: skip
+            )
 
 
 @dataclass
@@ -164,8 +175,9 @@ def _links(topology: Topology) -> _Links:
     return {
         (device, peer): link
         for device, row in zip(topology.devices, topology.links, strict=False)
-        for peer, link in zip(topology.devices, row, strict=False) if device < peer
-    }  # fmt: skip
+        for peer, link in zip(topology.devices, row, strict=False)
+        if device < peer
+    }
 
 
 def _by_culprit(pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:

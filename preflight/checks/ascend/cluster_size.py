@@ -29,26 +29,31 @@ def counts(all_: All) -> Iterator[Finding]:
             yield all_.skip("the inventory names no devices", host=host.name)
         elif a1 and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
             yield all_.bad(
-                f"{host.name}: HCCL builds no ring over its devices {_listed(own)}", host=host.name,
-                expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7", found=f"{len(own)} devices",
+                f"{host.name}: HCCL builds no ring over its devices {_listed(own)}",
+                host=host.name,
+                expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7",
+                found=f"{len(own)} devices",
                 remedy="correct the devices of the host in the inventory, or plan jobs for fitting ones",
-            )  # fmt: skip
+            )
         elif all_.cluster.product is Product.ATLAS_A2 and _unequal_modules(own):
             yield all_.warn(
                 f"{host.name}: its devices {_listed(own)} are in other places of one module than of the other",
-                host=host.name, expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
+                host=host.name,
+                expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
                 remedy="choose the same places in both modules, or HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
-            )  # fmt: skip
+            )
     usual = Counter(map(len, devices.values())).most_common(1)
     for host in all_.hosts:
         number = len(devices.get(host.name, ()))
         if number and number != usual[0][0]:
             yield all_.finding(
                 Outcome.FAIL if a1 else Outcome.WARN,
-                f"{host.name}: {number} devices; most servers have {usual[0][0]}", host=host.name,
-                expected="the same number on every server", found=str(number),
+                f"{host.name}: {number} devices; most servers have {usual[0][0]}",
+                host=host.name,
+                expected="the same number on every server",
+                found=str(number),
                 remedy="plan jobs with the same number of devices on every server",
-            )  # fmt: skip
+            )
 
 
 def _unequal_modules(own: set[int]) -> bool:

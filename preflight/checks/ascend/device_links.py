@@ -40,10 +40,11 @@ def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
         summary = f"{here.host.name}: device {device.index}: its link was lost "
         last = next((at for at in losses if at is not None), None)
         more = {
-            "device": device.index, "expected": "a link that stays up",
+            "device": device.index,
+            "expected": "a link that stays up",
             "found": f"last on {_date(last)} of its own clock" if last is not None else "",
             "remedy": f"clean or change optics and cable of device {device.index}, read its switch port's log",
-        }  # fmt: skip
+        }
         if hour >= 2:
             yield here.bad(f"{summary}{hour} times in the last hour", **more)
         elif day:
@@ -63,9 +64,10 @@ def _losses(history: LinkHistory) -> Sequence[float | None]:
     complete = sum(change.up for change in history.changes) == history.ups
     born = _born(history) if begins and complete else None
     losses = [
-        change.at for change in history.changes
+        change.at
+        for change in history.changes
         if not change.up and (born is None or change.at is None or change.at > born + SETTLING)
-    ]  # fmt: skip
+    ]
     return losses if history.changes or not history.downs else [None] * history.downs
 
 
@@ -103,10 +105,13 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
             port = f"set RS-FEC on the switch port of device {device.index}"
             a1 = all_.cluster.product is Product.ATLAS_A1
             yield (all_.bad if others > modes["no"] else all_.warn)(
-                f"{host.name}: device {device.index}: its link has no error correction", host=host.name,
-                device=device.index, expected="rs", found="no FEC mode",
+                f"{host.name}: device {device.index}: its link has no error correction",
+                host=host.name,
+                device=device.index,
+                expected="rs",
+                found="no FEC mode",
                 remedy=f"hccn_tool -i {device.index} -fec -s encoding rs; {port}" if a1 else port,
-            )  # fmt: skip
+            )
 
 
 @cluster_check("NIC104", "Every device's link has its product's speed, in full duplex", products=NPU, several=False)
@@ -130,16 +135,23 @@ def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
         name, index, found = f"{host.name}: device {device.index}", device.index, device.speed.value
         if device.duplex.value == "Half":
             yield all_.bad(
-                f"{name}: its link is half duplex", host=host.name, device=index, expected="Full", found="Half",
+                f"{name}: its link is half duplex",
+                host=host.name,
+                device=index,
+                expected="Full",
+                found="Half",
                 remedy=f"set the switch port of device {index} to full duplex",
-            )  # fmt: skip
+            )
         elif found and found < wanted:
             yield (all_.bad if found < usual else all_.warn)(
-                f"{name}: its link has {found // 1000} Gb/s", host=host.name, device=index,
-                expected=f"{wanted // 1000} Gb/s", found=f"{found} Mb/s",
+                f"{name}: its link has {found // 1000} Gb/s",
+                host=host.name,
+                device=index,
+                expected=f"{wanted // 1000} Gb/s",
+                found=f"{found} Mb/s",
                 remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
                 "/etc/hccn.conf",
-            )  # fmt: skip
+            )
         elif found is None and not device.speed.error and (host.name, index) in told_up:
             yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
 

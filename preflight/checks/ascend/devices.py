@@ -37,10 +37,13 @@ def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
             continue
         if device.link.value == "DOWN":
             yield here.bad(
-                f"{here.host.name}: device {device.index}: link is DOWN", device=device.index, expected="UP",
-                found="DOWN", cause=cause_of_no_link(deep.get(device.index)),
+                f"{here.host.name}: device {device.index}: link is DOWN",
+                device=device.index,
+                expected="UP",
+                found="DOWN",
+                cause=cause_of_no_link(deep.get(device.index)),
                 remedy=f"look at cable, optical module and switch port of device {device.index}",
-            )  # fmt: skip
+            )
         else:
             yield here.unknown(
                 f"{here.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
@@ -72,15 +75,20 @@ def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         name = f"{host.name}: device {device.index}"
         wanted = str(planned) if planned else usual[0][0] if usual else None
         if device.mtu.error and planned:
-            yield all_.unknown(f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name,
-                               device=device.index)  # fmt: skip
+            yield all_.unknown(
+                f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name, device=device.index
+            )
         elif has and has != wanted:
             change = device_change(all_, host, Kind.DEVICE_MTU, device.index, has, planned) if planned else None
             yield all_.bad(
-                f"{name}: MTU {has}" + ("" if planned else f"; most have {wanted}"), host=host.name,
-                device=device.index, expected=str(wanted), found=has, change=change,
+                f"{name}: MTU {has}" + ("" if planned else f"; most have {wanted}"),
+                host=host.name,
+                device=device.index,
+                expected=str(wanted),
+                found=has,
+                change=change,
                 remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
-            )  # fmt: skip
+            )
 
 
 @cluster_check(
@@ -99,30 +107,41 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     for name, seen in hccn.items():
         for device in seen.devices:
             if device.tls.error:
-                yield all_.unknown(f"{name}: device {device.index}: the TLS switch could not be read: "
-                                   f"{device.tls.error}", host=name, device=device.index)  # fmt: skip
+                yield all_.unknown(
+                    f"{name}: device {device.index}: the TLS switch could not be read: {device.tls.error}",
+                    host=name,
+                    device=device.index,
+                )
             elif device.tls.value in switches:
                 switches[device.tls.value].append((name, device.index))
             else:
                 no_certificate.append((name, device.index))
     for name, index in no_certificate if switches["1"] else ():
-        yield all_.unknown(f"{name}: device {index}: no certificate, so its TLS switch is not told; on on "
-                           f"{len(switches['1'])} others", host=name, device=index)  # fmt: skip
+        yield all_.unknown(
+            f"{name}: device {index}: no certificate, so its TLS switch is not told; on on {len(switches['1'])} others",
+            host=name,
+            device=index,
+        )
     minority = min(switches, key=lambda value: len(switches[value]))
     other = "1" if minority == "0" else "0"
     word = {"0": "off", "1": "on"}
     if len(switches["0"]) == len(switches["1"]) > 0:
         yield all_.bad(
-            f"TLS is on on {_list(switches['1'])} and off on {_list(switches['0'])}", host=None,
-            expected="the same everywhere", remedy="decide which is right; hccn_tool -i N -tls -s enable 0|1",
-        )  # fmt: skip
+            f"TLS is on on {_list(switches['1'])} and off on {_list(switches['0'])}",
+            host=None,
+            expected="the same everywhere",
+            remedy="decide which is right; hccn_tool -i N -tls -s enable 0|1",
+        )
         return
     for name, index in switches[minority]:
         yield all_.bad(
             f"{name}: device {index}: TLS is {word[minority]}; {word[other]} on {len(switches[other])} others",
-            host=name, device=index, expected=other, found=minority,
+            host=name,
+            device=index,
+            expected=other,
+            found=minority,
             remedy=f"hccn_tool -i {index} -tls -s enable {other}, if the majority is right",
-        )  # fmt: skip
+        )
 
 
 def _list(places: Sequence[tuple[str, int]]) -> str:
@@ -160,10 +179,12 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
         ):
             for index in sorted(difference - explained):
                 yield here.bad(
-                    f"{here.host.name}: device {index}: {word} {tool}", device=index,
-                    expected=f"{len(wanted)} devices", found=f"{len(found)} devices",
+                    f"{here.host.name}: device {index}: {word} {tool}",
+                    device=index,
+                    expected=f"{len(wanted)} devices",
+                    found=f"{len(found)} devices",
                     remedy="compare npu-smi info -l with lspci; correct the inventory if it is wrong",
-                )  # fmt: skip
+                )
 
 
 @host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
@@ -180,10 +201,13 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
         planned, found, health = planned_device(here.host, index).detect, device.detect.value, device.net_health.value
         if planned and found != str(planned) and not device.detect.error:
             yield here.warn(
-                f"{name}: " + (f"detect address {found}" if found else "no detect address"), device=index,
-                expected=str(planned), found=found or "none", remedy="preflight configure-device-ips",
+                f"{name}: " + (f"detect address {found}" if found else "no detect address"),
+                device=index,
+                expected=str(planned),
+                found=found or "none",
+                remedy="preflight configure-device-ips",
                 change=device_change(here, here.host, Kind.DEVICE_DETECT, index, found, planned),
-            )  # fmt: skip
+            )
         elif device.address.value is None or device.link.value == "DOWN" or health == "Success":
             continue
         elif device.detect.error or device.net_health.error:
@@ -191,10 +215,13 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
             yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
         elif health in _UNHEALTHY:
             yield here.bad(
-                f"{name}: net health is {health}", device=index, expected="Success", found=health,
+                f"{name}: net health is {health}",
+                device=index,
+                expected="Success",
+                found=health,
                 cause=f"the device does not reach {found or 'its detect address'}",
                 remedy=f"hccn_tool -i {index} -ping -g address {found or 'A'}; look at link, switch and peer",
-            )  # fmt: skip
+            )
         elif health == "Init":
             why = "the probe of its detect address has only started" if found else "it has no detect address"
             key = 'detect = "gateway" or "next-host" under [device_addresses] in the inventory'
@@ -227,15 +254,18 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
         if device.config_status.value in ("FAIL", "FAULT"):
             yield here.bad(
                 f"{here.host.name}: device {device.index}: restoring its settings at boot ended in "
-                f"{device.config_status.value} (format unconfirmed)", device=device.index, expected="SUCCESS or NONE",
+                f"{device.config_status.value} (format unconfirmed)",
+                device=device.index,
+                expected="SUCCESS or NONE",
                 found=device.config_status.value,
                 remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
-            )  # fmt: skip
+            )
         elif device.config_status.value == "START":
             yield here.unknown(
                 f"{here.host.name}: device {device.index}: its settings are still being restored (format unconfirmed)",
-                device=device.index, remedy=f"look again in a minute; if it stays so, {_LOG} says more",
-            )  # fmt: skip
+                device=device.index,
+                remedy=f"look again in a minute; if it stays so, {_LOG} says more",
+            )
 
 
 @host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
@@ -274,8 +304,10 @@ def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     Mend: wait for the job, or end what is left of it: kill PID
     """
     if not npu_smi.processes_listed:
-        yield here.unknown(f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
-                           remedy=f"on {here.host.name}: fuser -v /dev/davinci*")  # fmt: skip
+        yield here.unknown(
+            f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
+            remedy=f"on {here.host.name}: fuser -v /dev/davinci*",
+        )
     for process in npu_smi.processes:
         holder = owner(os, process.pid, process.name)
         if holder is Owner.THIS_RUN:
@@ -283,9 +315,12 @@ def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         another = holder is Owner.OTHER_RUN
         yield here.bad(
             f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
-            + (f" of {process.user}" if process.user else "") + (", of another preflight run" if another else ""),
-            device=process.device, expected="no process",
+            + (f" of {process.user}" if process.user else "")
+            + (", of another preflight run" if another else ""),
+            device=process.device,
+            expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
-            remedy=wait(here.host.name, process.pid) if another
+            remedy=wait(here.host.name, process.pid)
+            if another
             else f"wait for the job, or {end(here.host.name, process.pid)}",
-        )  # fmt: skip
+        )

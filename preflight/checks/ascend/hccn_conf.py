@@ -29,17 +29,21 @@ class _Settings:
         """Keys of which the device has the right value and the file another. Without a plan the device's counts; an
         MTU, which every device has, needs no line."""
         return [
-            key for key, has in self.has.items()
-            if has and has != self.says[key] and has == (self.plan[key] or has)
+            key
+            for key, has in self.has.items()
+            if has
+            and has != self.says[key]
+            and has == (self.plan[key] or has)
             and (key != "mtu" or self.plan[key] or self.says[key])
-        ]  # fmt: skip
+        ]
 
     def lost(self) -> list[str]:
         """Keys of which the file has the right value and the device another, or none."""
         return [
-            key for key, has in self.has.items()
+            key
+            for key, has in self.has.items()
             if (says := self.says[key]) and has != says and (says == self.plan[key] if self.plan[key] else not has)
-        ]  # fmt: skip
+        ]
 
     def may_be_restored(self) -> bool:
         """Whether the plan wants what the file has lost, and the file says nothing else that the plan does not want."""
@@ -70,23 +74,30 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
             known = [key for key in stale if settings.plan[key]]
             yield _speaker(here, stale)(
                 f"{name}: {PATH} " + ("says something else of it" if hccn_conf.present else "is missing"),
-                device=device.index, expected=_spelled(settings.has, stale), found=_spelled(settings.says, stale),
+                device=device.index,
+                expected=_spelled(settings.has, stale),
+                found=_spelled(settings.says, stale),
                 cause="after a reboot the device would have the file's values",
-                remedy="preflight configure-device-ips" if known else
-                "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
+                remedy="preflight configure-device-ips"
+                if known
+                else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
                 change=_change(here, Kind.DEVICE_SAVED, device, known, settings.says, settings.has) if known else None,
-            )  # fmt: skip
+            )
         if lost := settings.lost():
             restore = settings.may_be_restored()
             yield _speaker(here, lost)(
-                f"{name}: it does not have what {PATH} says of it", device=device.index,
-                expected=_spelled(settings.says, lost), found=_spelled(settings.has, lost),
+                f"{name}: it does not have what {PATH} says of it",
+                device=device.index,
+                expected=_spelled(settings.says, lost),
+                found=_spelled(settings.has, lost),
                 cause="it was not restored at boot, or something else than hccn_tool has changed it",
-                remedy="preflight configure-device-ips --allow-disturbing" if restore else
-                f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
+                remedy="preflight configure-device-ips --allow-disturbing"
+                if restore
+                else f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
                 change=_change(here, Kind.DEVICE_RECOVERY, device, settings.named(), settings.has, settings.says)
-                if restore else None,
-            )  # fmt: skip
+                if restore
+                else None,
+            )
 
 
 def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
@@ -120,12 +131,23 @@ def _spelled(values: Mapping[str, str | None], keys: list[str]) -> str:
 
 
 def _change(
-    here: Here, kind: Kind, device: HccnDevice, keys: list[str],
-    before: Mapping[str, str | None], after: Mapping[str, str | None],
-) -> Change:  # fmt: skip
+    here: Here,
+    kind: Kind,
+    device: HccnDevice,
+    keys: list[str],
+    before: Mapping[str, str | None],
+    after: Mapping[str, str | None],
+) -> Change:
     target = " ".join((str(device.index), *keys))
     recovery = kind is Kind.DEVICE_RECOVERY
     return Change(
-        here.host.name, Area.ADDRESSES, kind, target, _spelled(before, keys), _spelled(after, keys), here.check.id,
-        Risk.DISTURBING if recovery else Risk.SAFE, _RECOVERY if recovery else "",
-    )  # fmt: skip
+        here.host.name,
+        Area.ADDRESSES,
+        kind,
+        target,
+        _spelled(before, keys),
+        _spelled(after, keys),
+        here.check.id,
+        Risk.DISTURBING if recovery else Risk.SAFE,
+        _RECOVERY if recovery else "",
+    )

@@ -9,8 +9,13 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 
-@cluster_check("PNG103", "The dies of a chip reach each other over HCCS", severity=Outcome.WARN,
-               products=frozenset({Product.ATLAS_A3}), several=False)  # fmt: skip
+@cluster_check(
+    "PNG103",
+    "The dies of a chip reach each other over HCCS",
+    severity=Outcome.WARN,
+    products=frozenset({Product.ATLAS_A3}),
+    several=False,
+)
 def hccs(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     """Why: two dies of Atlas A3 share a chip and speak over HCCS alone; hccn_tool says "successfully" also where every
     packet of -hccs_ping was lost. What it prints is known from the driver's source only: this never fails.
@@ -27,11 +32,21 @@ def hccs(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     for ping in mine:
         name, found = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
         if ping.error or not ping.sent:
-            yield all_.unknown(f"{name} could not be tried: {ping.error or 'no ping was sent'}", host=ping.host,
-                               device=ping.device, peer=ping.peer)  # fmt: skip
+            yield all_.unknown(
+                f"{name} could not be tried: {ping.error or 'no ping was sent'}",
+                host=ping.host,
+                device=ping.device,
+                peer=ping.peer,
+            )
         elif ping.received < ping.sent or ping.plane_faults:
             bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
-            yield all_.bad(f"{name} answers {found} pings{bad}", host=ping.host, device=ping.device, peer=ping.peer,
-                           expected=f"{ping.sent} of {ping.sent}", found=found,
-                           remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
-                           "npu-smi info -m")  # fmt: skip
+            yield all_.bad(
+                f"{name} answers {found} pings{bad}",
+                host=ping.host,
+                device=ping.device,
+                peer=ping.peer,
+                expected=f"{ping.sent} of {ping.sent}",
+                found=found,
+                remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
+                "npu-smi info -m",
+            )

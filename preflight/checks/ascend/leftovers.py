@@ -48,13 +48,19 @@ def held(here: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Findi
             yield (here.warn if another else here.bad)(
                 f"{here.host.name}: device {device.index}: an HCCP process "
                 + ("is there while another preflight run probes" if another else "is left, though no job runs on it"),
-                device=device.index, expected="not exist", found=f"exist, {pairs} queue pairs", remedy=remedy,
-            )  # fmt: skip
+                device=device.index,
+                expected="not exist",
+                found=f"exist, {pairs} queue pairs",
+                remedy=remedy,
+            )
         elif pairs:
             yield here.warn(
                 f"{here.host.name}: device {device.index}: queue pairs are left, though no job runs on it",
-                device=device.index, expected="no queue pair of a job", found=f"{pairs} queue pairs", remedy=remedy,
-            )  # fmt: skip
+                device=device.index,
+                expected="no queue pair of a job",
+                found=f"{pairs} queue pairs",
+                remedy=remedy,
+            )
 
 
 def _queue_pairs(device: NicDevice) -> int:
@@ -92,11 +98,13 @@ def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         if stray > IDLE_SHARE * chip.hbm_total:
             yield here.bad(
                 f"{here.host.name}: device {chip.device}: {100 * stray // chip.hbm_total} % of its memory is in use by "
-                "no process that npu-smi lists", device=chip.device,
+                "no process that npu-smi lists",
+                device=chip.device,
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB, {known[chip.device]} MB of listed processes",
-                remedy=wait(here.host.name) if probing is Owner.OTHER_RUN
+                remedy=wait(here.host.name)
+                if probing is Owner.OTHER_RUN
                 else f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
-            )  # fmt: skip
+            )
 
 
 @cluster_check("PRB105", "Workers that the probe had to kill have left their devices", products=NPU, several=False)
@@ -114,10 +122,13 @@ def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
     views = [view for seen in observations for view in seen.ranks]
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
         yield all_.bad(
-            f"{host}: device {device} is still held by a worker that was killed", host=host, device=device,
-            expected="not exist", found="exist",
+            f"{host}: device {device} is still held by a worker that was killed",
+            host=host,
+            device=device,
+            expected="not exist",
+            found="exist",
             remedy=f"on {host}: fuser -v /dev/davinci{device}; then reset the device",
-        )  # fmt: skip
+        )
     unseen = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
     for host, error in sorted(unseen.items()):
         yield all_.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)

@@ -39,10 +39,11 @@ def optics(here: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
         if found:
             yield (here.bad if any(one.dark for one in found) else here.warn)(
                 f"{here.host.name}: device {device.index}: its optical module {' and '.join(t.what for t in found)}",
-                device=device.index, found="; ".join(one.seen for one in found),
+                device=device.index,
+                found="; ".join(one.seen for one in found),
                 evidence=tuple(filter(None, (_named(device.optics.value),))),
                 remedy=f"clean and reseat the fibre of device {device.index} at both ends, then change the module",
-            )  # fmt: skip
+            )
 
 
 def cause_of_no_link(device: NicDevice | None) -> str:
@@ -83,9 +84,10 @@ def troubles(optics: Optics) -> list[OpticsFault]:
 
 def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too_low: bool) -> Iterator[OpticsFault]:
     lanes = {
-        lane: power for lane, power in enumerate(powers)
+        lane: power
+        for lane, power in enumerate(powers)
         if power is not None and band and (power < band.low if too_low else power > band.high)
-    }  # fmt: skip
+    }
     if lanes and band:
         limit = f"at least {band.low:g}" if too_low else f"at most {band.high:g}"
         values = ", ".join(f"{power:g}" for power in lanes.values())

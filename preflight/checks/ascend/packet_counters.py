@@ -26,13 +26,15 @@ def counters(here: Here, nic: Nic) -> Iterator[Finding]:
     for device in nic.devices:
         counts = device.packets.value or {}
         seen = {
-            key: (number, total) for key, of in WATCHED.items()
+            key: (number, total)
+            for key, of in WATCHED.items()
             if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(of, 0)))
-        }  # fmt: skip
+        }
         if seen:
             yield here.bad(
-                f"{here.host.name}: device {device.index}: {', '.join(seen)} count errors", device=device.index,
+                f"{here.host.name}: device {device.index}: {', '.join(seen)} count errors",
+                device=device.index,
                 expected="at most one in a million",
                 found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in seen.values()),
                 remedy=f"hccn_tool -i {device.index} -stat -g; if they still rise, clean or change optics and cable",
-            )  # fmt: skip
+            )

@@ -42,9 +42,11 @@ def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | No
             planned = planned_device(here.host, ranked.device_id).address
             yield here.bad(
                 f"{here.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, the device {has}",
-                device=ranked.device_id, expected=has + (", as planned" if planned else ""),
-                found=f"{ranked.device_ip} in {path}", remedy=f"write {path} again from what the devices have",
-            )  # fmt: skip
+                device=ranked.device_id,
+                expected=has + (", as planned" if planned else ""),
+                found=f"{ranked.device_ip} in {path}",
+                remedy=f"write {path} again from what the devices have",
+            )
 
 
 @host_check("NPU127", "The rank table gives every rank its own device", products=NPU, optional=("network",))
@@ -67,19 +69,27 @@ def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator
     path = job.variables[_VARIABLE]
     for device in shared(own.value.server):
         yield here.bad(
-            f"{here.host.name}: device {device}: the rank table gives it to several ranks", device=device,
-            expected="a rank a device", found=path, remedy=f"write {path} again, or give each a device_port of its own",
-        )  # fmt: skip
+            f"{here.host.name}: device {device}: the rank table gives it to several ranks",
+            device=device,
+            expected="a rank a device",
+            found=path,
+            remedy=f"write {path} again, or give each a device_port of its own",
+        )
     for rule in (host_ips_of_job, addresses_of_job):
         for problem in islice(rule(own.value.table, (own.value.server,), job.variables, "where jobs run"), 1):
-            yield here.bad(f"{here.host.name}: the rank table: {problem.text}", found=path,
-                           remedy=f"write {path} again from the hosts: preflight ranktable")  # fmt: skip
+            yield here.bad(
+                f"{here.host.name}: the rank table: {problem.text}",
+                found=path,
+                remedy=f"write {path} again from the hosts: preflight ranktable",
+            )
     if own.value.table.version == "1.2" and (without := without_sdid(own.value.server)):
         listed = ", ".join(str(device.device_id) for device in without[:16])
         yield here.bad(
-            f"{here.host.name}: the rank table has no super_device_id of device {listed}", found=path,
-            expected="a super_device_id for each, in a table of version 1.2", remedy=f"write {path} again, with SDIDs",
-        )  # fmt: skip
+            f"{here.host.name}: the rank table has no super_device_id of device {listed}",
+            found=path,
+            expected="a super_device_id for each, in a table of version 1.2",
+            remedy=f"write {path} again, with SDIDs",
+        )
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,12 @@ from preflight.model.outcome import Outcome
 _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
 
 
-@host_check("NPU122", "The NPUs are in the mode that the inventory plans", severity=Outcome.WARN,
-            products=frozenset({Product.ATLAS_A1}))  # fmt: skip
+@host_check(
+    "NPU122",
+    "The NPUs are in the mode that the inventory plans",
+    severity=Outcome.WARN,
+    products=frozenset({Product.ATLAS_A1}),
+)
 def smp(here: Here, nic: Nic) -> Iterator[Finding]:
     """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects them) or in AMP mode (one subnet
     for all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3, in AMP mode its own;
@@ -33,15 +37,17 @@ def smp(here: Here, nic: Nic) -> Iterator[Finding]:
         if here.cluster.amp and len(ports) > 1:
             yield here.bad(
                 f"{here.host.name}: the NPUs are in SMP mode: device {device.index} sees {', '.join(sorted(ports))}",
-                expected="AMP mode", found="SMP mode",
+                expected="AMP mode",
+                found="SMP mode",
                 remedy='set AMP mode in the BMC, or plan = "four-subnets" under [device_addresses] in the inventory',
-            )  # fmt: skip
+            )
         elif not here.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
             yield here.bad(
                 f"{here.host.name}: the NPUs seem to be in AMP mode: device {device.index} sees its own port only",
-                expected="SMP mode", found="AMP mode",
+                expected="SMP mode",
+                found="AMP mode",
                 remedy='set SMP mode in the BMC, or plan = "one-subnet" under [device_addresses] in the inventory',
-            )  # fmt: skip
+            )
 
 
 def _ports(device: NicDevice) -> set[str]:
@@ -54,8 +60,12 @@ def _addressed(nic: Nic) -> int:
     return sum(bool(_ports(device)) for device in nic.devices if device.index < _MODULE)
 
 
-@cluster_check("NPU123", "The servers stand in one super-pod, and every device has an id of its own there",
-               severity=Outcome.WARN, products=frozenset({Product.ATLAS_A3}))  # fmt: skip
+@cluster_check(
+    "NPU123",
+    "The servers stand in one super-pod, and every device has an id of its own there",
+    severity=Outcome.WARN,
+    products=frozenset({Product.ATLAS_A3}),
+)
 def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: in a super-pod devices find each other by their SDID. Two with the same one take each other's packets, and
     servers of different super-pods reach each other over RoCE only. Only a warning: the format is known from the
@@ -79,13 +89,19 @@ def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     for odd in odd_ones(pods):
         yield all_.bad(
             f"{odd.host}: in super-pod {odd.value}, but {odd.elsewhere} in {odd.usual} (format unconfirmed)",
-            host=odd.host, expected=f"super-pod {odd.usual}", found=f"super-pod {odd.value}",
+            host=odd.host,
+            expected=f"super-pod {odd.usual}",
+            found=f"super-pod {odd.value}",
             remedy="use servers of one super-pod, or take superpod out of the inventory",
-        )  # fmt: skip
+        )
     for (_, sdid), same in places.items():
         for name, device in same[1:]:
             yield all_.bad(
                 f"{name}: device {device}: SDID {sdid} is also that of {same[0][0]}/{same[0][1]} (format unconfirmed)",
-                host=name, device=device, peer=f"{same[0][0]}/{same[0][1]}", expected="an SDID of its own",
-                found=str(sdid), remedy=f"correct the server number of {name} in its super-pod",
-            )  # fmt: skip
+                host=name,
+                device=device,
+                peer=f"{same[0][0]}/{same[0][1]}",
+                expected="an SDID of its own",
+                found=str(sdid),
+                remedy=f"correct the server number of {name} in its super-pod",
+            )

@@ -32,19 +32,23 @@ def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
             bitmap = ",".join("1" if enabled or priority == level else "0" for priority, enabled in on)
             yield here.bad(
                 f"{here.host.name}: device {device.index}: PFC is off for priority {level}, which jobs send with "
-                "(format unconfirmed)", device=device.index, expected=f"PFC for priority {level}", found=reason,
+                "(format unconfirmed)",
+                device=device.index,
+                expected=f"PFC for priority {level}",
+                found=reason,
                 remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {bitmap} (adds priority {level} to those on), "
                 f"and priority {level} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
-            )  # fmt: skip
+            )
         classes = device.dscp_to_tc.value or {}
         if class_ is not None and class_ and 0 in classes and classes.get(class_ // 4) in (None, classes[0]):
             yield here.bad(
                 f"{here.host.name}: device {device.index}: DSCP {class_ // 4}, which jobs send with, is not kept apart "
-                "from unmarked traffic (format unconfirmed)", device=device.index,
+                "from unmarked traffic (format unconfirmed)",
+                device=device.index,
                 found=f"traffic class {classes[0]} for both",
                 remedy=f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {class_ // 4} tc 1, and the same on its "
                 "switch port; or HCCL_RDMA_TC in the jobs' environment",
-            )  # fmt: skip
+            )
 
 
 def _number(variables: Mapping[str, str], name: str, default: int, allowed: range) -> int | None:

@@ -66,11 +66,19 @@ def _ask() -> dict[str, CheckEntry]:
 
     return {
         check.id: CheckEntry(
-            check.id, check.area, check.title, check.scope, check.severity.value, sorted(check.products),
-            for_whom(check), check.several, list(check.needs), check.explanation,
+            check.id,
+            check.area,
+            check.title,
+            check.scope,
+            check.severity.value,
+            sorted(check.products),
+            for_whom(check),
+            check.several,
+            list(check.needs),
+            check.explanation,
         )
         for check in all_checks().values()
-    }  # fmt: skip
+    }
 
 
 def _keep(path: Path, document: dict[str, Any]) -> None:

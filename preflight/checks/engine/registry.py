@@ -108,9 +108,21 @@ class Scribe:
         if change and change.area is not self.check.configures:
             raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
         return Finding(
-            self.check.id, outcome, summary, host, device, rail, peer, expected, found, cause, remedy, evidence, change,
+            self.check.id,
+            outcome,
+            summary,
+            host,
+            device,
+            rail,
+            peer,
+            expected,
+            found,
+            cause,
+            remedy,
+            evidence,
+            change,
             culprit,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,13 @@ def _run(
 def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
     first = inputs[all_.hosts[0].name]
     findings = _call(
-        check, all_, {name: first[name] if name in (*ROUNDS, KNOWN) else {host: inputs[host][name] for host in inputs}
-                      for name in check.needs}
-    )  # fmt: skip
+        check,
+        all_,
+        {
+            name: first[name] if name in (*ROUNDS, KNOWN) else {host: inputs[host][name] for host in inputs}
+            for name in check.needs
+        },
+    )
     yield from findings
     spoken_of = {finding.host for finding in findings}
     if None not in spoken_of:

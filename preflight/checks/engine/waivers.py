@@ -46,6 +46,9 @@ def _waived(finding: Finding, waivers: Sequence[Waiver], ignored: set[str], toda
 def _as_warning(finding: Finding, why: str) -> Finding:
     """Without its change: what a person has accepted is to stay as it is."""
     return replace(
-        finding, outcome=Outcome.WARN, summary=f"{finding.summary} ({finding.outcome} {why})",
-        evidence=(*finding.evidence, why), change=None,
-    )  # fmt: skip
+        finding,
+        outcome=Outcome.WARN,
+        summary=f"{finding.summary} ({finding.outcome} {why})",
+        evidence=(*finding.evidence, why),
+        change=None,
+    )

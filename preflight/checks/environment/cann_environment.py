@@ -36,21 +36,27 @@ def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
         yield here.unknown(f"{told}, and where jobs run no /dev/davinciN is seen")
     elif beyond or not numbers:
         yield here.bad(
-            f"{told}, and where jobs run the devices are 0 to {there - 1}", found=value, expected=f"0 to {there - 1}",
+            f"{told}, and where jobs run the devices are 0 to {there - 1}",
+            found=value,
+            expected=f"0 to {there - 1}",
             cause="in a container the devices are counted anew, from 0" if job.contained and beyond else "",
             remedy=f"name devices from 0 to {there - 1}, or unset {_VISIBLE}",
-        )  # fmt: skip
+        )
     elif (read and read.end() < len(value)) or numbers != sorted(set(numbers)):
         yield here.warn(
-            f"{told}, which is no list of rising numbers: not all of it counts", found=value,
-            expected="such as 0,1,2,3", remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(numbers))))}",
-        )  # fmt: skip
+            f"{told}, which is no list of rising numbers: not all of it counts",
+            found=value,
+            expected="such as 0,1,2,3",
+            remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(numbers))))}",
+        )
     elif len(numbers) < len(here.host.devices):
         planned = len(here.host.devices)
         yield here.warn(
-            f"{told}: jobs see {len(numbers)} of the inventory's {planned} devices", found=value,
-            expected=f"{planned} devices", remedy=f"unset {_VISIBLE}, or take the others out of the inventory",
-        )  # fmt: skip
+            f"{told}: jobs see {len(numbers)} of the inventory's {planned} devices",
+            found=value,
+            expected=f"{planned} devices",
+            remedy=f"unset {_VISIBLE}, or take the others out of the inventory",
+        )
 
 
 @host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU, optional=("versions",))
@@ -79,11 +85,15 @@ def cann_is_set_up(here: Here, job: Job, versions: Versions | None) -> Iterator[
         yield report(
             f"{here.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run: "
             "set_env.sh of CANN is not sourced",
-            expected="set", found="not set", remedy=remedy,
-        )  # fmt: skip
+            expected="set",
+            found="not set",
+            remedy=remedy,
+        )
     elif not linked:
         yield here.warn(
             f"{here.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}): libhccl.so is "
             "found only if ld.so.conf names it",
-            found=job.variables.get("LD_LIBRARY_PATH", "not set"), expected=f"{home}/lib64", remedy=remedy,
-        )  # fmt: skip
+            found=job.variables.get("LD_LIBRARY_PATH", "not set"),
+            expected=f"{home}/lib64",
+            remedy=remedy,
+        )

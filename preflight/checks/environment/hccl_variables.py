@@ -57,28 +57,35 @@ def valid(here: Here, job: Job) -> Iterator[Finding]:
         slip = meant(name)
         if slip:
             yield here.warn(
-                f"{here.host.name}: {name} is no variable of HCCL; did you mean {slip}?", found=name, expected=slip,
+                f"{here.host.name}: {name} is no variable of HCCL; did you mean {slip}?",
+                found=name,
+                expected=slip,
                 remedy=f"export {slip} instead of {name}",
-            )  # fmt: skip
+            )
         if name not in RULES:
             continue
         allowed = rule(name, here.cluster.product)
         if allowed is None:
             yield here.warn(
-                f"{here.host.name}: {name} has no effect on {here.cluster.product}", found=quote(value),
+                f"{here.host.name}: {name} has no effect on {here.cluster.product}",
+                found=quote(value),
                 remedy=f"unset {name}",
-            )  # fmt: skip
+            )
         elif not allowed.allows(value):
             yield here.bad(
-                f"{here.host.name}: {name} is {quote(value)}; it takes {allowed.wants}", expected=allowed.wants,
-                found=value, remedy=f"correct {name}, or unset it",
-            )  # fmt: skip
+                f"{here.host.name}: {name} is {quote(value)}; it takes {allowed.wants}",
+                expected=allowed.wants,
+                found=value,
+                remedy=f"correct {name}, or unset it",
+            )
         elif allowed.advised and int(value) > allowed.advised:
             yield here.warn(
                 f"{here.host.name}: {name} is {quote(value)}; the vendor advises at most {allowed.advised}",
-                found=value, expected=f"at most {allowed.advised}",
-                cause="every connection takes as many queue pairs (EI0007)", remedy=f"lower {name}, or unset it",
-            )  # fmt: skip
+                found=value,
+                expected=f"at most {allowed.advised}",
+                cause="every connection takes as many queue pairs (EI0007)",
+                remedy=f"lower {name}, or unset it",
+            )
 
 
 @host_check("ENV105", "The jobs' variables of HCCL go together", products=NPU)
@@ -178,10 +185,14 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 job[host].variables.get(name, allowed.default) or "not set" for host in (odd.host, odd.others[0])
             )
             yield all_.finding(
-                allowed.unequal, f"{odd.host}: {name} is {quote(here)}, but {quote(there)} on {odd.elsewhere}",
-                host=odd.host, peer=odd.others[0], expected="the same everywhere", found=here,
+                allowed.unequal,
+                f"{odd.host}: {name} is {quote(here)}, but {quote(there)} on {odd.elsewhere}",
+                host=odd.host,
+                peer=odd.others[0],
+                expected="the same everywhere",
+                found=here,
                 remedy=f"give {name} one value on all hosts",
-            )  # fmt: skip
+            )
     yield from _own_address(all_, job)
 
 
@@ -191,9 +202,13 @@ def _own_address(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         address = seen.variables.get("HCCL_IF_IP")
         if address and (other := first.setdefault(address, host)) != host:
             yield all_.bad(
-                f"{host}: HCCL_IF_IP is {quote(address)}, as on {other}: it is copied", host=host, peer=other,
-                expected="the host's own address", found=address, remedy="unset HCCL_IF_IP, or give each host its own",
-            )  # fmt: skip
+                f"{host}: HCCL_IF_IP is {quote(address)}, as on {other}: it is copied",
+                host=host,
+                peer=other,
+                expected="the host's own address",
+                found=address,
+                remedy="unset HCCL_IF_IP, or give each host its own",
+            )
 
 
 @host_check("ENV109", "The ports that jobs give HCCL are those of the inventory", products=NPU, severity=Outcome.WARN)
@@ -221,5 +236,7 @@ def inventory_ports(here: Here, job: Job) -> Iterator[Finding]:
         wanted = here.cluster.hccl_host_range or str(planned)
         yield here.bad(
             f"{here.host.name}: jobs have {quote(what)}, and the inventory's ports of HCCL are {wanted}",
-            expected=wanted, found=what, remedy="make the two the same: [ports] of the inventory, or the variable",
-        )  # fmt: skip
+            expected=wanted,
+            found=what,
+            remedy="make the two the same: [ports] of the inventory, or the variable",
+        )

@@ -46,10 +46,12 @@ def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network])
             yield all_.bad(
                 f"{host}: the whitelist {quote(path)} lacks "
                 + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
-                host=host, peer=wanted[missing[0]], expected=f"{len(wanted)} addresses",
+                host=host,
+                peer=wanted[missing[0]],
+                expected=f"{len(wanted)} addresses",
                 found=f"{len(wanted) - len(missing)} of them",
                 remedy=f"add to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
-            )  # fmt: skip
+            )
 
 
 @lru_cache(maxsize=4)  # all hosts of a cluster have the same text

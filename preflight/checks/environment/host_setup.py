@@ -58,8 +58,10 @@ def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
         found = "our block is out of date" if ours(text) else "our block is not there"
         yield here.bad(
             f"{name}: {HOSTS_FILE} does not hold the cluster's names: {found}",
-            found=found, remedy="preflight configure-environment", change=_change(here, HOSTS_FILE, text, after),
-        )  # fmt: skip
+            found=found,
+            remedy="preflight configure-environment",
+            change=_change(here, HOSTS_FILE, text, after),
+        )
     else:
         yield _left_behind(here, f"our block in {HOSTS_FILE}", _change(here, HOSTS_FILE, text, after))
 
@@ -81,17 +83,19 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
         yield here.bad(
             f"{name}: nofile = {setup.nofile} is more than the kernel allows a process, {environment.nr_open}: "
             "pam_limits would refuse every login, so it is not written",
-            expected=f"at most {environment.nr_open}", found=str(setup.nofile),
+            expected=f"at most {environment.nr_open}",
+            found=str(setup.nofile),
             remedy=f"nofile = {environment.nr_open} in [host_setup], or sysctl -w fs.nr_open={setup.nofile}, for good",
-        )  # fmt: skip
+        )
         return
     found = environment.limits_files.get(LIMITS_FILE)
     yield from _own_file(here, LIMITS_FILE, found, with_others(found, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
         yield here.warn(
-            f"{name}: {path} sets a lower limit, which counts before ours: {line}", found=line,
+            f"{name}: {path} sets a lower limit, which counts before ours: {line}",
+            found=line,
             remedy=f"take the line out of {path}, if jobs are to have the limits of the inventory",
-        )  # fmt: skip
+        )
 
 
 @host_check(
@@ -131,9 +135,11 @@ def _own_file(here: Here, path: str, found: str | None, wanted: str | None) -> I
     elif found != wanted:
         state = "does not exist" if found is None else "is not what the inventory asks for"
         yield here.bad(
-            f"{here.host.name}: {path} {state}", found=state, remedy="preflight configure-environment",
+            f"{here.host.name}: {path} {state}",
+            found=state,
+            remedy="preflight configure-environment",
             change=_change(here, path, found, wanted),
-        )  # fmt: skip
+        )
 
 
 def _left_behind(here: Here, what: str, change: Change) -> Finding:

@@ -33,10 +33,13 @@ def same_inputs(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             continue
         for odd in odd_ones(there):
             yield all_.bad(
-                f"{odd.host}: {path} {_told(odd)}", host=odd.host, peer=odd.others[0],
-                expected="the same on every host", found=odd.value[:16] or "missing",
+                f"{odd.host}: {path} {_told(odd)}",
+                host=odd.host,
+                peer=odd.others[0],
+                expected="the same on every host",
+                found=odd.value[:16] or "missing",
                 remedy=f"copy {path} again, from a host where it is right",
-            )  # fmt: skip
+            )
 
 
 def _told(odd: Odd[str]) -> str:
@@ -46,8 +49,25 @@ def _told(odd: Odd[str]) -> str:
 
 
 # Types of file systems that are one host's own; all others are shared (nfs4, lustre, gpfs, ceph, fuse.glusterfs …).
-_OWN = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "overlay",
-                  "aufs", "squashfs", "rootfs", "vfat"})  # fmt: skip
+_OWN = frozenset(
+    {
+        "ext2",
+        "ext3",
+        "ext4",
+        "xfs",
+        "btrfs",
+        "zfs",
+        "f2fs",
+        "bcachefs",
+        "tmpfs",
+        "ramfs",
+        "overlay",
+        "aufs",
+        "squashfs",
+        "rootfs",
+        "vfat",
+    }
+)
 _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 
 
@@ -68,24 +88,31 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             yield all_.unknown(f"{host}: {wanted} was not looked at", host=host)
         elif seen.project and seen.project.error:
             yield all_.bad(
-                f"{host}: the project's folder {wanted} cannot be used where jobs run: {seen.project.error}", host=host,
+                f"{host}: the project's folder {wanted} cannot be used where jobs run: {seen.project.error}",
+                host=host,
                 cause="its mount is missing" if _unmounted(seen.project) else "",
                 remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
-            )  # fmt: skip
+            )
         elif seen.project:
             there[host] = _place(seen.project)
     for odd in odd_ones(there):
         yield all_.bad(
             f"{odd.host}: the project's folder {wanted} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
-            host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+            host=odd.host,
+            peer=odd.others[0],
+            expected=odd.usual,
+            found=odd.value,
             remedy=f"findmnt -T {wanted}; mount the same file system on every host",
-        )  # fmt: skip
+        )
     for odd in odd_ones({host: _place(seen.environment) for host, seen in job.items() if seen.environment}):
         yield all_.warn(
             f"{odd.host}: the jobs' Python is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
-            host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+            host=odd.host,
+            peer=odd.others[0],
+            expected=odd.usual,
+            found=odd.value,
             remedy="probe.python of the inventory names one; install it in the same way on every host",
-        )  # fmt: skip
+        )
 
 
 def _unmounted(folder: SeenFolder) -> bool:
@@ -115,6 +142,7 @@ def imports(here: Here, job: Job) -> Iterator[Finding]:
     if missing:
         prefix = f" in {job.environment.path}" if job.environment else ""
         yield here.bad(
-            f"{here.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}", found="missing",
+            f"{here.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}",
+            found="missing",
             remedy=f"install {' '.join(missing)} for the Python of the jobs, or correct [probe] of the inventory",
-        )  # fmt: skip
+        )

@@ -142,21 +142,26 @@ def left_over(here: Here, job: Job) -> Iterator[Finding]:
         outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
         there = f", and there are {len(job.rdma.devices)} RDMA devices" if job.rdma and job.rdma.devices else ""
         yield here.finding(
-            outcome, f"{here.host.name}: {job.told(name)} keeps NCCL on sockets{there}", host=here.host.name,
-            expected=wanted or "RDMA", found=variables[name],
+            outcome,
+            f"{here.host.name}: {job.told(name)} keeps NCCL on sockets{there}",
+            host=here.host.name,
+            expected=wanted or "RDMA",
+            found=variables[name],
             remedy=f'unset {name}, or set transport = "socket" under [probe] of the inventory',
-        )  # fmt: skip
+        )
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
         if is_on(variables, name):
             yield here.bad(
                 f"{here.host.name}: {job.told(name)}: GPUs of one host send to each other by a slower way",
-                found=variables[name], remedy=f"unset {name}, unless this machine cannot do without",
-            )  # fmt: skip
+                found=variables[name],
+                remedy=f"unset {name}, unless this machine cannot do without",
+            )
     if variables.get("NCCL_COMM_ID"):
         yield here.bad(
             f"{here.host.name}: {job.told('NCCL_COMM_ID')}: every communicator meets at this one port",
-            found=variables["NCCL_COMM_ID"], remedy="unset NCCL_COMM_ID: torch and MPI tell the ranks where to meet",
-        )  # fmt: skip
+            found=variables["NCCL_COMM_ID"],
+            remedy="unset NCCL_COMM_ID: torch and MPI tell the ranks where to meet",
+        )
 
 
 @host_check("ENV116", "NCCL gets at the RDMA devices that it is to use", products=NVIDIA)
@@ -180,22 +185,30 @@ def devices(here: Here, job: Job) -> Iterator[Finding]:
     if not rdma.devices:
         if wanted == "ib":
             yield here.bad(
-                f"{name}: there is no RDMA device where jobs run", expected="ib", found="none",
+                f"{name}: there is no RDMA device where jobs run",
+                expected="ib",
+                found="none",
                 remedy="ls /sys/class/infiniband on the host: load its driver, or give the container the devices",
-            )  # fmt: skip
+            )
         return
     if not rdma.nodes:
         yield here.finding(
-            outcome, f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes "
-            "sockets", host=name, expected="/dev/infiniband/uverbs0 …", found="none",
+            outcome,
+            f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes sockets",
+            host=name,
+            expected="/dev/infiniband/uverbs0 …",
+            found="none",
             remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
-        )  # fmt: skip
+        )
     if rdma.libibverbs:
         yield here.finding(
-            outcome, f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
-            host=name, expected="libibverbs.so.1", found=rdma.libibverbs,
+            outcome,
+            f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
+            host=name,
+            expected="libibverbs.so.1",
+            found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",
-        )  # fmt: skip
+        )
     yield from _by_name(here, job, rdma.devices)
 
 
@@ -205,15 +218,18 @@ def _by_name(here: Here, job: Job, there: tuple[str, ...]) -> Iterator[Finding]:
     if not hcas(patterns, there):
         yield here.bad(
             f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(there[:16])}",
-            found=patterns, remedy="correct NCCL_IB_HCA, or unset it to have all",
-        )  # fmt: skip
+            found=patterns,
+            remedy="correct NCCL_IB_HCA, or unset it to have all",
+        )
     elif more:
         word, others = more
         yield here.warn(
             f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(others[:16])} beside {word}: NCCL takes "
             "names by their beginning",
-            expected=exactly(patterns), found=patterns, remedy=f"export NCCL_IB_HCA={exactly(patterns)}",
-        )  # fmt: skip
+            expected=exactly(patterns),
+            found=patterns,
+            remedy=f"export NCCL_IB_HCA={exactly(patterns)}",
+        )
 
 
 @cluster_check("ENV117", "The jobs' variables of NCCL are the same on every host", products=NVIDIA)
@@ -237,7 +253,11 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 job[host].told(name) if name in job[host].variables else "not set" for host in (odd.host, odd.others[0])
             )
             yield all_.finding(
-                outcome, f"{odd.host}: {name} differs: {here}, and on {odd.elsewhere} {there}", host=odd.host,
-                peer=odd.others[0], expected="the same everywhere",
-                found=job[odd.host].variables.get(name, "not set"), remedy=f"give {name} one value on all hosts",
-            )  # fmt: skip
+                outcome,
+                f"{odd.host}: {name} differs: {here}, and on {odd.elsewhere} {there}",
+                host=odd.host,
+                peer=odd.others[0],
+                expected="the same everywhere",
+                found=job[odd.host].variables.get(name, "not set"),
+                remedy=f"give {name} one value on all hosts",
+            )

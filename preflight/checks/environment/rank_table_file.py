@@ -39,19 +39,29 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 tables[host] = file.digest or file.text
                 if file.kind == "link":
                     yield all_.warn(
-                        f"{host}: {_VARIABLE}: {quote(path)} is a link, which HCCL's guide does not allow", host=host,
-                        expected="a plain file", found="link", remedy=f'export {_VARIABLE}="$(realpath {path})"',
-                    )  # fmt: skip
+                        f"{host}: {_VARIABLE}: {quote(path)} is a link, which HCCL's guide does not allow",
+                        host=host,
+                        expected="a plain file",
+                        found="link",
+                        remedy=f'export {_VARIABLE}="$(realpath {path})"',
+                    )
         elif other:
             yield all_.bad(
-                f"{host}: {_VARIABLE} is not set, but on {other} it is", host=host, peer=other, expected=told[other],
-                found="not set", remedy=f"export {_VARIABLE}={told[other]}, or unset it on all hosts",
-            )  # fmt: skip
+                f"{host}: {_VARIABLE} is not set, but on {other} it is",
+                host=host,
+                peer=other,
+                expected=told[other],
+                found="not set",
+                remedy=f"export {_VARIABLE}={told[other]}, or unset it on all hosts",
+            )
     for odd in odd_ones(tables):
         yield all_.bad(
-            f"{odd.host}: its rank table is another one than that of {odd.elsewhere}", host=odd.host,
-            peer=odd.others[0], expected="the same bytes on every host", remedy="copy one table to all hosts",
-        )  # fmt: skip
+            f"{odd.host}: its rank table is another one than that of {odd.elsewhere}",
+            host=odd.host,
+            peer=odd.others[0],
+            expected="the same bytes on every host",
+            remedy="copy one table to all hosts",
+        )
 
 
 def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:

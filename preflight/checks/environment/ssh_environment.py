@@ -32,23 +32,31 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             at = seen.login.programs.get("mpirun") if seen.login else ""
             yield all_.bad(
                 f"{host}: mpirun is not on the PATH of what ssh starts" + (f"; a login finds {at}" if at else ""),
-                host=host, found="not on PATH", cause=_NOT_READ if at else "",
+                host=host,
+                found="not on PATH",
+                cause=_NOT_READ if at else "",
                 remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix" if at else "install it there",
-            )  # fmt: skip
+            )
     for odd in odd_ones({host: way.mpi for host, way in found.items()}):
         yield all_.bad(
             f"{odd.host}: mpirun --version says {quote(odd.value)}, and {quote(odd.usual)} on {odd.elsewhere}",
-            host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+            host=odd.host,
+            peer=odd.others[0],
+            expected=odd.usual,
+            found=odd.value,
             remedy="install the same Open MPI on every host",
-        )  # fmt: skip
+        )
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in found.items()}):
         if found[odd.host].mpi == found[odd.others[0]].mpi:
             yield all_.warn(
                 f"{odd.host}: mpirun is {odd.value}, and {odd.usual} on {odd.elsewhere}: started by its whole path, it "
                 "looks for its daemon in the same folder on all hosts",
-                host=odd.host, peer=odd.others[0], expected=odd.usual, found=odd.value,
+                host=odd.host,
+                peer=odd.others[0],
+                expected=odd.usual,
+                found=odd.value,
                 remedy="install it in the same folder, or start it as mpirun without a path",
-            )  # fmt: skip
+            )
 
 
 @host_check("ENV112", "What ssh starts finds the programs and variables of a login", severity=Outcome.WARN)
@@ -70,8 +78,10 @@ def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
         yield here.bad(
             f"{here.host.name}: what ssh starts as {shells.user} finds less than a login: {lost[0]}"
             + (f", and {len(lost) - 1} more" if len(lost) > 1 else ""),
-            evidence=tuple(lost), cause=_NOT_READ, remedy="set it at the top of ~/.bashrc, or in /etc/environment",
-        )  # fmt: skip
+            evidence=tuple(lost),
+            cause=_NOT_READ,
+            remedy="set it at the top of ~/.bashrc, or in /etc/environment",
+        )
 
 
 def _programs(over_ssh: Way, login: Way) -> Iterator[str]:

@@ -38,8 +38,10 @@ def _not_judged(here: Here, place: GateInputs) -> Finding | None:
     if len(here.cluster.hosts) == 1:
         return here.skip("a single host: nothing has to come in from other hosts")
     if not place.sources and any(True for _ in disabling.still_on(place.firewall)):
-        return here.unknown(f"{name}: the inventory does not say from where the firewall should let the cluster in",
-                            remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]')  # fmt: skip
+        return here.unknown(
+            f"{name}: the inventory does not say from where the firewall should let the cluster in",
+            remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]',
+        )
     return _strangers(here, place.network)
 
 
@@ -57,7 +59,7 @@ def _strangers(here: Here, network: Network) -> Finding | None:
         expected=f"an address in {named}",
         found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
         remedy="correct cidrs under [cluster] in the inventory",
-    )  # fmt: skip
+    )
 
 
 def _rules_change(here: Here, gate: Gate) -> Change | None:
@@ -115,12 +117,21 @@ def _closed(here: Here, gate: Gate) -> Finding:
         remedy = _not_by_us(gate) or f"our rules are there, but another comes first: {_order(gate)}"
     if not seen.closed or (not gate.written_here and not proved):
         word = "may close" if not seen.closed else "seems to close"
-        return here.unknown(f"{where} {word} ports {seen.objects} to {network}: {seen.by[:120]}",
-                            expected=expected, remedy=remedy, evidence=evidence, change=change)  # fmt: skip
+        return here.unknown(
+            f"{where} {word} ports {seen.objects} to {network}: {seen.by[:120]}",
+            expected=expected,
+            remedy=remedy,
+            evidence=evidence,
+            change=change,
+        )
     return here.bad(
-        f"{where} closes ports {seen.closed} to {network}: {seen.by[:120]}", expected=expected, found=seen.by[:120],
-        remedy=remedy, evidence=evidence, change=change,
-    )  # fmt: skip
+        f"{where} closes ports {seen.closed} to {network}: {seen.by[:120]}",
+        expected=expected,
+        found=seen.by[:120],
+        remedy=remedy,
+        evidence=evidence,
+        change=change,
+    )
 
 
 def _not_by_us(gate: Gate) -> str:
@@ -157,11 +168,19 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
             )
         elif switch.kind is not None:
             change = Change(
-                here.host.name, Area.FIREWALL, switch.kind, switch.target, switch.before, switch.after, here.check.id,
-                Risk.DISTURBING, "everything on this host can be reached from everywhere then",
-            )  # fmt: skip
-        yield here.bad(f"{here.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy,
-                       change=change)  # fmt: skip
+                here.host.name,
+                Area.FIREWALL,
+                switch.kind,
+                switch.target,
+                switch.before,
+                switch.after,
+                here.check.id,
+                Risk.DISTURBING,
+                "everything on this host can be reached from everywhere then",
+            )
+        yield here.bad(
+            f"{here.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy, change=change
+        )
 
 
 @host_check(
@@ -193,8 +212,11 @@ def after_reboot(
             yield here.warn(f"{name}: our rules in {gate.name} are gone after a reboot", remedy=remedy)
         for file in persistent_rules.boot_files(place):
             if file.lacks:
-                yield here.bad(f"{name}: after a reboot the cluster's ports are closed: {file.path} {file.says}",
-                               remedy=_CONFIGURE, change=_file_change(here, file))  # fmt: skip
+                yield here.bad(
+                    f"{name}: after a reboot the cluster's ports are closed: {file.path} {file.says}",
+                    remedy=_CONFIGURE,
+                    change=_file_change(here, file),
+                )
 
 
 def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
@@ -202,12 +224,22 @@ def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
     for service, which in disabling.back_at_boot(firewall):
         summary = f"{here.host.name}: {which} filters incoming connections again after a reboot"
         if here.cluster.firewall_off_at_boot and not firewall.translating:
-            change = Change(here.host.name, Area.FIREWALL, Kind.SERVICE_AT_BOOT, service, "enabled", "disabled",
-                            here.check.id, Risk.DISTURBING)  # fmt: skip
+            change = Change(
+                here.host.name,
+                Area.FIREWALL,
+                Kind.SERVICE_AT_BOOT,
+                service,
+                "enabled",
+                "disabled",
+                here.check.id,
+                Risk.DISTURBING,
+            )
             yield here.bad(summary, expected="disabled", found="enabled", remedy=_CONFIGURE, change=change)
         else:
-            yield here.warn(summary, remedy="disable_at_boot = true under [firewall] in the inventory, or: "
-                            f"systemctl disable {service}")  # fmt: skip
+            yield here.warn(
+                summary,
+                remedy=f"disable_at_boot = true under [firewall] in the inventory, or: systemctl disable {service}",
+            )
 
 
 @host_check(
@@ -241,9 +273,11 @@ def no_leftovers(
             yield here.bad(
                 f"{name}: our rules in {gate.name} are not those that the inventory wants",
                 expected=_some([rule.text for rule in gate.wanted]) or "none",
-                found=_some([rule.text for rule in gate.ours]) or "none", remedy=_not_by_us(gate) or _CONFIGURE,
-                change=change, evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
-            )  # fmt: skip
+                found=_some([rule.text for rule in gate.ours]) or "none",
+                remedy=_not_by_us(gate) or _CONFIGURE,
+                change=change,
+                evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
+            )
     for file in persistent_rules.boot_files(place):
         if not file.lacks:
             yield here.bad(f"{name}: {file.path} {file.says}", remedy=_CONFIGURE, change=_file_change(here, file))
@@ -280,8 +314,13 @@ def connections_come_through(
         losses += blocked_connections.losses(host.name, tries, place)
     cut_off = blocked_connections.senders_cut_off(losses, {host.name: arrivals[host.name].tries for host in all_.hosts})
     for source, own in cut_off.items():
-        yield _lost(all_, source, own, f"{source}: its connections reach none of {len(own)} other hosts",
-                    f"these are reached from elsewhere, so the way out of {source} is the place to look")  # fmt: skip
+        yield _lost(
+            all_,
+            source,
+            own,
+            f"{source}: its connections reach none of {len(own)} other hosts",
+            f"these are reached from elsewhere, so the way out of {source} is the place to look",
+        )
     for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
         senders = _some(sorted({loss.source for loss in own}))
         yield _lost(all_, target, own, f"{target}: connections from {senders} do not come through", own[0].why)
@@ -300,8 +339,12 @@ def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str
     senders = _some(sorted({loss.source for loss in losses}))
     look = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
     return all_.bad(
-        summary, host=host, peer=losses[0].source if losses[0].target == host else losses[0].target,
-        expected="accepted, or refused by the port itself", found=blocked_connections.told(losses[0].dead), cause=cause,
+        summary,
+        host=host,
+        peer=losses[0].source if losses[0].target == host else losses[0].target,
+        expected="accepted, or refused by the port itself",
+        found=blocked_connections.told(losses[0].dead),
+        cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
         remedy=f"{look}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
-    )  # fmt: skip
+    )

@@ -54,6 +54,8 @@ def root_by_sudo(here: Here, os: Os) -> Iterator[Finding]:
     """
     if os.refused:
         yield here.bad(
-            f"{os.refused.summary}; it was looked at without root", expected="root", found=os.user,
+            f"{os.refused.summary}; it was looked at without root",
+            expected="root",
+            found=os.user,
             remedy=os.refused.remedy,
-        )  # fmt: skip
+        )

@@ -41,7 +41,7 @@ def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterato
             cause="root without CAP_DAC_OVERRIDE is a user like any other" if job.uid == 0 else "",
             evidence=tuple(f"{one.path} {one.mode:04o} {one.user}:{one.group} ({one.uid}:{one.gid})" for one in closed),
             remedy=_way_in(node, job),
-        )  # fmt: skip
+        )
 
 
 def _way_in(node: DeviceNode, job: Job) -> str:
@@ -93,16 +93,20 @@ def driver_is_there(here: Here, job: Job, device_nodes: DeviceNodes | None) -> I
     if missing:
         binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
         yield here.bad(
-            f"{name}: there is no {', no '.join(missing)} {_where(job)}", found="missing", expected="what the host has",
+            f"{name}: there is no {', no '.join(missing)} {_where(job)}",
+            found="missing",
+            expected="what the host has",
             remedy=binds if job.contained else "is the driver installed?",
-        )  # fmt: skip
+        )
     for path in (_INSTALL_INFO, _HCCN_CONF):
         if kinds.get(path) == "folder":
             yield here.bad(
-                f"{name}: {path} is a folder {_where(job)}", found="folder", expected="file",
+                f"{name}: {path} is a folder {_where(job)}",
+                found="folder",
+                expected="file",
                 cause="it was not on the host when the container was made" if job.contained else "",
                 remedy=f"remove it, put the file {path} there, and make the container anew",
-            )  # fmt: skip
+            )
 
 
 def _parent(path: str) -> str:
@@ -126,13 +130,16 @@ def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
     size = limits.shm_bytes
     if size < SHM_ENOUGH:
         yield here.bad(
-            f"{here.host.name}: /dev/shm has {size >> 20} MiB where jobs run", expected="1 GiB or more",
-            found=f"{size} bytes", cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
+            f"{here.host.name}: /dev/shm has {size >> 20} MiB where jobs run",
+            expected="1 GiB or more",
+            found=f"{size} bytes",
+            cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
             remedy="docker run --shm-size=64g, or --ipc=host; elsewhere: mount -o remount,size=50% /dev/shm",
-        )  # fmt: skip
+        )
     elif limits.shm and limits.shm.free < SHM_ENOUGH:
         yield here.bad(
             f"{here.host.name}: /dev/shm is full: {limits.shm.free >> 20} MiB of {size >> 20} are left",
-            expected="1 GiB or more", found=f"{limits.shm.free} bytes", remedy="ls -l /dev/shm; remove what nobody has "
-            "open",
-        )  # fmt: skip
+            expected="1 GiB or more",
+            found=f"{limits.shm.free} bytes",
+            remedy="ls -l /dev/shm; remove what nobody has open",
+        )

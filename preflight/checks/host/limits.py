@@ -23,9 +23,10 @@ def open_files(here: Here, limits: Limits) -> Iterator[Finding]:
     if 0 <= limits.nofile_soft < OPEN_FILES:
         yield here.bad(
             f"{here.host.name}: a process may open only {limits.nofile_soft} files",
-            expected=f"{OPEN_FILES} or more", found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
+            expected=f"{OPEN_FILES} or more",
+            found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
             remedy=f"ulimit -n {OPEN_FILES} in the job's script, or a line in /etc/security/limits.d",
-        )  # fmt: skip
+        )
 
 
 @host_check("HST133", "The stack of a process has a limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
@@ -39,9 +40,11 @@ def stack(here: Here, limits: Limits) -> Iterator[Finding]:
     """
     if limits.stack_soft == -1:
         yield here.bad(
-            f"{here.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB", expected="8 MiB",
-            found="unlimited", remedy="ulimit -s 8192 in the job's script",
-        )  # fmt: skip
+            f"{here.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB",
+            expected="8 MiB",
+            found="unlimited",
+            remedy="ulimit -s 8192 in the job's script",
+        )
 
 
 @host_check("HST134", "The host's table of open files has room for a job", severity=Outcome.WARN)
@@ -58,6 +61,7 @@ def file_table(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     if sysctl.most_files and free < wanted:
         yield here.bad(
             f"{here.host.name}: {free} more files can be opened on the host, and its ranks may want {wanted}",
-            expected=f"{wanted} or more", found=f"{sysctl.open_files} of {sysctl.most_files} are open",
+            expected=f"{wanted} or more",
+            found=f"{sysctl.open_files} of {sysctl.most_files} are open",
             remedy="sysctl -w fs.file-max=9223372036854775807, and the same in a file of /etc/sysctl.d",
-        )  # fmt: skip
+        )

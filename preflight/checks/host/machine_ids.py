@@ -26,10 +26,14 @@ def own_machine(all_: All, os: Mapping[str, Os]) -> Iterator[Finding]:
         if other != name and os[other].hostname == seen.hostname:
             yield all_.bad(
                 f"{name}: is the same machine as {other}: host name {seen.hostname}, machine id {seen.machine_id}",
-                host=name, peer=other, remedy="take one of the two names out of the inventory",
-            )  # fmt: skip
+                host=name,
+                peer=other,
+                remedy="take one of the two names out of the inventory",
+            )
         elif other != name:
             yield all_.warn(
-                f"{name}: has the machine id of {other}, as copies of one image do", host=name, peer=other,
+                f"{name}: has the machine id of {other}, as copies of one image do",
+                host=name,
+                peer=other,
                 remedy="rm /etc/machine-id && systemd-machine-id-setup, then reboot",
-            )  # fmt: skip
+            )

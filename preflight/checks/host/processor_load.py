@@ -34,10 +34,12 @@ def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) 
     ours = [one.pid for one in load.busiest if owner(os, one.pid, one.name) is not Owner.JOB]
     yield (here.bad if share >= FAIL and not may_be_a_job else here.warn)(
         f"{name}: {_wanted(load)}{_who(load)}",
-        expected=f"less than {_number(WARN * load.available)}", found=_number(load.wanted), cause=may_be_a_job,
+        expected=f"less than {_number(WARN * load.available)}",
+        found=_number(load.wanted),
+        cause=may_be_a_job,
         remedy=wait(name, ours[0]) if ours else f"on {name}: top; end what is left over, or wait for it",
         evidence=tuple(map(_in_depth, load.busiest)),
-    )  # fmt: skip
+    )
 
 
 def _may_be_a_job(here: Here, npu_smi: NpuSmi | None) -> str:

@@ -39,15 +39,21 @@ def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator
         ((described, line),) = hosts
         yield all_.bad(
             f"the product looks wrong: {_folded(hosts[described, line])}: {described}; the inventory says {product}",
-            host=None, expected=product.value, found=described, remedy=f"set {line} under [cluster] of the inventory",
-        )  # fmt: skip
+            host=None,
+            expected=product.value,
+            found=described,
+            remedy=f"set {line} under [cluster] of the inventory",
+        )
         return
     for (described, line), names in hosts.items():
         for name in names:
             yield all_.bad(
-                f"{name}: the product looks wrong: {described}; the inventory says {product}", host=name,
-                expected=product.value, found=described, remedy=f"move {name} to an inventory with {line}",
-            )  # fmt: skip
+                f"{name}: the product looks wrong: {described}; the inventory says {product}",
+                host=name,
+                expected=product.value,
+                found=described,
+                remedy=f"move {name} to an inventory with {line}",
+            )
 
 
 def _fits(product: Product, seen: Accelerators) -> bool:

@@ -30,10 +30,11 @@ def kept_at_logout(here: Here, os: Os, job: Job) -> Iterator[Finding]:
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
         yield here.bad(
             f"{here.host.name}: logind removes what {job.user} has in /dev/shm when it logs out",
-            expected="RemoveIPC=no", found="RemoveIPC=yes",
+            expected="RemoveIPC=no",
+            found="RemoveIPC=yes",
             remedy="RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, then systemctl restart "
             "systemd-logind",
-        )  # fmt: skip
+        )
 
 
 @host_check("HST131", "Everybody may make files in /dev/shm, and nobody remove another's")
@@ -50,9 +51,11 @@ def shared_by_all(here: Here, limits: Limits, job: Job) -> Iterator[Finding]:
     closed = mode & _EVERYBODY != _EVERYBODY
     if closed or not mode & _STICKY:
         yield (here.bad if closed and job.uid else here.warn)(
-            f"{here.host.name}: /dev/shm has mode {mode:o} where jobs run", expected="1777", found=f"{mode:o}",
+            f"{here.host.name}: /dev/shm has mode {mode:o} where jobs run",
+            expected="1777",
+            found=f"{mode:o}",
             remedy="chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab",
-        )  # fmt: skip
+        )
 
 
 @host_check("HST132", "No shared memory is left from an earlier job", severity=Outcome.WARN, products=NVIDIA)
@@ -69,5 +72,6 @@ def left_in_memory(here: Here, limits: Limits) -> Iterator[Finding]:
         yield here.bad(
             f"{here.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and no "
             "process has them open",
-            found=f"{shm.left_bytes} bytes", remedy=f"when no job runs, on {here.host.name}: rm /dev/shm/nccl-*",
-        )  # fmt: skip
+            found=f"{shm.left_bytes} bytes",
+            remedy=f"when no job runs, on {here.host.name}: rm /dev/shm/nccl-*",
+        )

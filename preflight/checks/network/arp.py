@@ -39,9 +39,11 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
     for mac, addresses in switches.items():
         yield all_.warn(
             f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
-            host=None, expected="every device answers for itself", found=mac,
+            host=None,
+            expected="every device answers for itself",
+            found=mac,
             remedy=f"find {mac} on the switches; turn proxy ARP off there, if it is not meant so",
-        )  # fmt: skip
+        )
     for address, macs in seen.items():
         holders = owners.get(address, [])
         for holder in holders if len(holders) == 1 else ():
@@ -49,16 +51,21 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
                 if holder.mac and mac != holder.mac and mac not in switches:
                     yield all_.bad(
                         f"{holder.host}: device {holder.device}: another one answers to its address {address}: {mac}",
-                        host=holder.host, device=holder.device, expected=holder.mac, found=f"{mac}, for {_some(seers)}",
+                        host=holder.host,
+                        device=holder.device,
+                        expected=holder.mac,
+                        found=f"{mac}, for {_some(seers)}",
                         remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i "
                         f"{holder.device} -send_arp -s enable 1 on {holder.host}",
-                    )  # fmt: skip
+                    )
         if not holders and len(macs) > 1:
             each = "; ".join(f"{mac} for {_some(seers)}" for mac, seers in sorted(macs.items())[:4])
             yield all_.warn(
-                f"{address} has {len(macs)} MACs: {each}", host=None, expected="one MAC for an address",
+                f"{address} has {len(macs)} MACs: {each}",
+                host=None,
+                expected="one MAC for an address",
                 remedy=f"if {address} is not an address that several switches share, find out who else has it",
-            )  # fmt: skip
+            )
 
 
 def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, list[_Owner]]:

@@ -49,8 +49,9 @@ class _Fabric:
         """Who has at least half of the host's leaves in common with it, whichever devices are on them."""
         common = [
             self.with_devices[leaf, at_least]
-            for leaf, devices in Counter(own.values()).items() for at_least in range(1, devices + 1)
-        ]  # fmt: skip
+            for leaf, devices in Counter(own.values()).items()
+            for at_least in range(1, devices + 1)
+        ]
         kin = _in_at_least((len(own) + 1) // 2, common) & ~(1 << number)
         home = {device: leaf for device in own if (leaf := self._home(device, kin))}
         return _Group(home, kin)
@@ -115,18 +116,21 @@ def _odd(all_: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> I
             told.add(other)
             yield all_.bad(
                 f"{name}: device {device}: its cable and that of device {other} are swapped: on {leaf} and {home}",
-                remedy=f"swap the cables of devices {device} and {other} of {name}", **more,
-            )  # fmt: skip
+                remedy=f"swap the cables of devices {device} and {other} of {name}",
+                **more,
+            )
         elif there is not None:
             yield all_.bad(
                 f"{name}: device {device}: on {leaf}, where the other hosts have device {there}",
-                remedy=f"put the cable of device {device} of {name} into {home}", **more,
-            )  # fmt: skip
+                remedy=f"put the cable of device {device} of {name} into {home}",
+                **more,
+            )
         elif not group.hosts & fabric.on[device][leaf]:
             yield all_.warn(
                 f"{name}: device {device}: on {leaf}; that of nearly all other hosts is on {home}",
-                remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so", **more,
-            )  # fmt: skip
+                remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so",
+                **more,
+            )
 
 
 def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
@@ -136,12 +140,19 @@ def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Find
     for device, leaf in own.items():
         for second in range(device + 1, max(own) + 1):
             if (
-                second in own and leaf != own[second] and not told & {device, second}
+                second in own
+                and leaf != own[second]
+                and not told & {device, second}
                 and (other.get(device), other.get(second)) == (own[second], leaf)
-            ):  # fmt: skip
+            ):
                 told |= {device, second}
                 yield all_.warn(
                     f"{name}: device {device}: its cable and that of device {second} are swapped, here or on {peer}",
-                    host=name, device=device, rail=device, peer=f"{peer}/{device}", expected=own[second], found=leaf,
+                    host=name,
+                    device=device,
+                    rail=device,
+                    peer=f"{peer}/{device}",
+                    expected=own[second],
+                    found=leaf,
                     remedy=f"look which of {name} and {peer} is cabled as planned, swap the two cables of the other",
-                )  # fmt: skip
+                )

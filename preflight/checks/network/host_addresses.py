@@ -32,9 +32,11 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
             yield here.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
         elif sum(len(routable(interface)) for interface in usable) > 1:
             yield here.warn(
-                f"{name}: several interfaces could be the host NIC: {found}", found=found, expected="one address",
+                f"{name}: several interfaces could be the host NIC: {found}",
+                found=found,
+                expected="one address",
                 remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
-            )  # fmt: skip
+            )
         return
     interfaces = named_by(nic, network)
     if len(interfaces) != 1:
@@ -93,5 +95,6 @@ def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
     if others:
         yield here.bad(
             f"{here.host.name}: {len(others)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
-            evidence=tuple(wrong), remedy="use addresses in the job, or correct /etc/hosts or DNS",
-        )  # fmt: skip
+            evidence=tuple(wrong),
+            remedy="use addresses in the job, or correct /etc/hosts or DNS",
+        )

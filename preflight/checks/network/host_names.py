@@ -31,14 +31,18 @@ def no_number(here: Here, os: Os) -> Iterator[Finding]:
     host = here.host
     if (address := _as_number(os.hostname)) is not None:
         yield here.bad(
-            f"{host.name}: the name {os.hostname} is read as the address {address}", expected="a name with a letter",
-            found=address, remedy=f"hostnamectl set-hostname node-{os.hostname}, and the same in the inventory",
-        )  # fmt: skip
+            f"{host.name}: the name {os.hostname} is read as the address {address}",
+            expected="a name with a letter",
+            found=address,
+            remedy=f"hostnamectl set-hostname node-{os.hostname}, and the same in the inventory",
+        )
     if host.name != os.hostname and (address := _as_number(host.name)) is not None:
         yield here.warn(
-            f"{host.name}: the inventory's name is read as the address {address}", expected="a name with a letter",
-            found=address, remedy="call it in the inventory as the host calls itself, where jobs use that name",
-        )  # fmt: skip
+            f"{host.name}: the inventory's name is read as the address {address}",
+            expected="a name with a letter",
+            found=address,
+            remedy="call it in the inventory as the host calls itself, where jobs use that name",
+        )
 
 
 def _as_number(name: str) -> str | None:
@@ -67,8 +71,10 @@ def localhost(here: Here, naming: Naming) -> Iterator[Finding]:
     if others or not naming.localhost:
         yield here.bad(
             f"{here.host.name}: localhost " + (f"is {', '.join(others)}" if others else "does not resolve"),
-            expected="127.0.0.1", found=", ".join(naming.localhost), remedy="127.0.0.1 localhost in /etc/hosts",
-        )  # fmt: skip
+            expected="127.0.0.1",
+            found=", ".join(naming.localhost),
+            remedy="127.0.0.1 localhost in /etc/hosts",
+        )
 
 
 def _is_loopback(text: str) -> bool:
@@ -92,10 +98,12 @@ def reverse(here: Here, naming: Naming) -> Iterator[Finding]:
         if seconds is None or seconds >= SLOW:
             took = f"more than {naming.seconds:g} s" if seconds is None else f"{seconds:.1f} s"
             yield here.bad(
-                f"{here.host.name}: the name of {address} takes {took}", expected=f"less than {SLOW:g} s", found=took,
+                f"{here.host.name}: the name of {address} takes {took}",
+                expected=f"less than {SLOW:g} s",
+                found=took,
                 cause="a name server of /etc/resolv.conf does not answer",
                 remedy="the hosts in /etc/hosts (hosts_file = true under [host_setup]), or another name server",
-            )  # fmt: skip
+            )
             return
 
 
@@ -124,16 +132,21 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                 yield all_.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
             elif its and host != first.name:
                 yield (all_.bad if strict else all_.warn)(
-                    f"{host}: takes {name} for its own, which is {first.name}", host=host, peer=first.name, found=name,
+                    f"{host}: takes {name} for its own, which is {first.name}",
+                    host=host,
+                    peer=first.name,
+                    found=name,
                     remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
-                )  # fmt: skip
+                )
         if said.get(first.name) is False:
             yield (all_.bad if strict and not served else all_.warn)(
                 f"{first.name}: does not take {name} for its own, so no torchrun serves the store there",
-                host=first.name, expected="yes", found="no",
+                host=first.name,
+                expected="yes",
+                found="no",
                 remedy=(f"give torchrun {served[0]} as the endpoint; or else " if served else "")
                 + f"in /etc/hosts on {first.name}, put {first.address} in front of the host name",
-            )  # fmt: skip
+            )
 
 
 @cluster_check("HST128", "The hosts know each other by their full names", severity=Outcome.WARN)
@@ -158,14 +171,19 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
         own = seen.full_name.name
         if own.lower() in _NO_NAMES:
             yield all_.bad(
-                f"{name}: its full name is {own or 'empty'}, which every host takes for itself", host=name, found=own,
+                f"{name}: its full name is {own or 'empty'}, which every host takes for itself",
+                host=name,
+                found=own,
                 remedy=f"in /etc/hosts, {name} and its full name behind its own address, not behind 127.x",
-            )  # fmt: skip
+            )
         elif own in strangers:
             yield all_.bad(
-                f"{name}: its full name {own} does not resolve on {', '.join(strangers[own][:3])}", host=name,
-                peer=strangers[own][0], found=own, remedy="full names in /etc/hosts or DNS, or torchrun --local-addr",
-            )  # fmt: skip
+                f"{name}: its full name {own} does not resolve on {', '.join(strangers[own][:3])}",
+                host=name,
+                peer=strangers[own][0],
+                found=own,
+                remedy="full names in /etc/hosts or DNS, or torchrun --local-addr",
+            )
 
 
 @cluster_check("HST129", "All hosts have IPv6, or none", severity=Outcome.WARN, products=_NO_NPU)
@@ -185,6 +203,8 @@ def families(all_: All, network: Mapping[str, Network]) -> Iterator[Finding]:
         yield all_.bad(
             f"{odd.host}: has {'an' if odd.value else 'no'} IPv6 address, {odd.elsewhere} "
             + ("has none" if odd.value else "has one"),
-            host=odd.host, peer=odd.others[0], found="IPv6" if odd.value else "no IPv6",
+            host=odd.host,
+            peer=odd.others[0],
+            found="IPv6" if odd.value else "no IPv6",
             remedy="NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or IPv6 alike on all hosts",
-        )  # fmt: skip
+        )

@@ -23,8 +23,13 @@ MPI = Library(
 _ArrivalsOf = Mapping[str, Arrivals | None]
 
 
-@cluster_check("HST110", "HCCL chooses a host NIC that every other host reaches", products=NPU, several=False,
-               optional=("arrivals",))  # fmt: skip
+@cluster_check(
+    "HST110",
+    "HCCL chooses a host NIC that every other host reaches",
+    products=NPU,
+    several=False,
+    optional=("arrivals",),
+)
 def reached(
     all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
@@ -41,8 +46,13 @@ def reached(
     yield from judged(all_, HCCL, _not_alone(chosen), network, arrivals)
 
 
-@cluster_check("HST117", "NCCL chooses a host NIC that every other host reaches", products=frozenset({Product.NVIDIA}),
-               several=False, optional=("arrivals",))  # fmt: skip
+@cluster_check(
+    "HST117",
+    "NCCL chooses a host NIC that every other host reaches",
+    products=frozenset({Product.NVIDIA}),
+    several=False,
+    optional=("arrivals",),
+)
 def reached_by_nccl(
     all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
@@ -71,8 +81,11 @@ def reached_by_nccl(
             yield all_.warn(
                 f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(others)} beside {word}: NCCL takes "
                 "names by their beginning, and spreads its traffic over all that fit",
-                host=host.name, expected=f"={word}", found=names, remedy=NCCL.remedy.replace("NIC", word, 1),
-            )  # fmt: skip
+                host=host.name,
+                expected=f"={word}",
+                found=names,
+                remedy=NCCL.remedy.replace("NIC", word, 1),
+            )
 
 
 @cluster_check("HST118", "gloo chooses a host NIC that every other host reaches", several=False, optional=("arrivals",))
@@ -100,8 +113,9 @@ def reached_by_gloo(
     yield from judged(all_, GLOO, chosen, network, arrivals)
 
 
-@cluster_check("HST119", "Open MPI is told a host NIC that every other host reaches", several=False,
-               optional=("arrivals",))  # fmt: skip
+@cluster_check(
+    "HST119", "Open MPI is told a host NIC that every other host reaches", several=False, optional=("arrivals",)
+)
 def reached_by_mpi(
     all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
@@ -128,8 +142,11 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
 
     Mend: name one NIC to each in its own way: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
     """
-    libraries = {"HCCL": choose(job.variables, network), "NCCL": library_nics.nccl(job.variables, network),
-                 "gloo": library_nics.gloo(job.variables, network, names.hostname)}  # fmt: skip
+    libraries = {
+        "HCCL": choose(job.variables, network),
+        "NCCL": library_nics.nccl(job.variables, network),
+        "gloo": library_nics.gloo(job.variables, network, names.hostname),
+    }
     told = {
         library: choice
         for library, choice in libraries.items()
@@ -138,9 +155,11 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
     if len({choice.nic for choice in told.values()}) > 1:
         nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in told.items())
         yield here.bad(
-            f"{here.host.name}: {nics}", found=", ".join(choice.nic for choice in told.values()), expected="one NIC",
+            f"{here.host.name}: {nics}",
+            found=", ".join(choice.nic for choice in told.values()),
+            expected="one NIC",
             remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
-        )  # fmt: skip
+        )
 
 
 def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:

@@ -26,6 +26,9 @@ def backlog(all_: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     for key, value in kept.items():
         if 0 < value < ranks:
             yield all_.bad(
-                f"{host}: {key} is {value}, and the cluster has {ranks} ranks", host=host, expected=f"at least {ranks}",
-                found=str(value), remedy=f"sysctl -w {key}=65535, and the same line in a file of /etc/sysctl.d",
-            )  # fmt: skip
+                f"{host}: {key} is {value}, and the cluster has {ranks} ranks",
+                host=host,
+                expected=f"at least {ranks}",
+                found=str(value),
+                remedy=f"sysctl -w {key}=65535, and the same line in a file of /etc/sysctl.d",
+            )

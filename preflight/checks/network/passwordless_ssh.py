@@ -83,7 +83,9 @@ def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Find
     port = f"-p {first.visit.port} " if first.visit.port else ""
     key = f"'[{place}]:{first.visit.port}'" if port else place
     return all_.bad(
-        f"{what} over ssh: {entry}", host=host, peer=None if several else first.target,
+        f"{what} over ssh: {entry}",
+        host=host,
+        peer=None if several else first.target,
         remedy=_REMEDY.get(entry, "").format(source=source, target=target, place=place, port=port, key=key),
         evidence=tuple(f"{one.source}: ssh {port}{one.visit.place} true: {one.visit.said}" for one in group[:_SHOWN]),
-    )  # fmt: skip
+    )

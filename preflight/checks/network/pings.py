@@ -52,8 +52,9 @@ def reach(
             yield _explained(shared, cause.lost, known)
 
 
-@cluster_check("PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False,
-               optional=("hccn",))  # fmt: skip
+@cluster_check(
+    "PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False, optional=("hccn",)
+)
 def path_mtu(
     all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
@@ -70,8 +71,9 @@ def path_mtu(
     asked = {ping.host for ping in large}
     for host in all_.hosts:
         if host.name not in asked:
-            yield all_.skip("no large ping was sent: a size was asked for, no MTU is known, or small ones are lost",
-                            host=host.name)  # fmt: skip
+            yield all_.skip(
+                "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost", host=host.name
+            )
     yield from _not_made(all_, large)
     words = LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
@@ -99,9 +101,10 @@ def _is_silent(ping: Ping) -> bool:
 def _places(hccn: Mapping[str, Hccn | None]) -> dict[tuple[str, int], Attachment]:
     return {
         (host, device.index): Attachment(device.leaf.value or "", _subnet(device), device.link.value == "DOWN")
-        for host, found in hccn.items() if found
+        for host, found in hccn.items()
+        if found
         for device in found.devices
-    }  # fmt: skip
+    }
 
 
 def _subnet(device: HccnDevice) -> tuple[int, int] | None:
@@ -136,8 +139,9 @@ def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
         one = those[0] if len(those) == 1 else None
         whose = f"{host}: device {device}" if device is not None else f"{host}: {len(devices)} devices"
         what = f"{one.peer} ({one.address})" if one else f"{len(those)} of the host's {of_host[host]} pings"
-        yield all_.unknown(f"{whose}: {what} could not be tried: {why}", host=host, device=device,
-                           peer=one.peer if one else None)  # fmt: skip
+        yield all_.unknown(
+            f"{whose}: {what} could not be tried: {why}", host=host, device=device, peer=one.peer if one else None
+        )
 
 
 def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding:
@@ -147,11 +151,17 @@ def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding
         ((host, device),) = alone
     summary, why = said(cause, words.pings)
     return tell(
-        summary, host=host, device=device if host else None, rail=cause.device, cause=why,
+        summary,
+        host=host,
+        device=device if host else None,
+        rail=cause.device,
+        cause=why,
         expected=f"{sum(ping.sent for ping in cause.lost)} answers",
-        found=f"{sum(ping.received for ping in cause.lost)}", evidence=_evidence(cause.lost),
-        remedy=mend(cause, words), culprit=_culprit(cause, words),
-    )  # fmt: skip
+        found=f"{sum(ping.received for ping in cause.lost)}",
+        evidence=_evidence(cause.lost),
+        remedy=mend(cause, words),
+        culprit=_culprit(cause, words),
+    )
 
 
 def _culprit(cause: Cause, words: Words) -> Culprit | None:
@@ -183,24 +193,34 @@ def _culprit(cause: Cause, words: Words) -> Culprit | None:
 
 def _link(all_: All, ping: Ping, cause: Cause, words: Words) -> Finding:
     return all_.bad(
-        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}", host=ping.host,
-        device=ping.device, rail=_rail(ping), peer=ping.peer, expected=f"{ping.sent} of {ping.sent}",
+        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}",
+        host=ping.host,
+        device=ping.device,
+        rail=_rail(ping),
+        peer=ping.peer,
+        expected=f"{ping.sent} of {ping.sent}",
         found=f"{ping.received} of {ping.sent}",
         cause=said(cause, words.pings)[1],
         remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then {mend(cause, words)}",
         culprit=_culprit(cause, words),
-    )  # fmt: skip
+    )
 
 
 def _large_link(ping: Ping, words: Words, tell: Callable[..., Finding], cause: Cause | None = None) -> Finding:
     return tell(
         f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) answers small pings, and {ping.received} of "
-        f"{ping.sent} with {ping.size} bytes", host=ping.host, device=ping.device, rail=_rail(ping), peer=ping.peer,
-        expected=f"{ping.sent} of {ping.sent}", found=f"{ping.received} of {ping.sent}",
+        f"{ping.sent} with {ping.size} bytes",
+        host=ping.host,
+        device=ping.device,
+        rail=_rail(ping),
+        peer=ping.peer,
+        expected=f"{ping.sent} of {ping.sent}",
+        found=f"{ping.received} of {ping.sent}",
         remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address} pkt {ping.size}; then "
-        f"{mend(cause, words) if cause else words.mend['link']}", cause=said(cause, words.pings)[1] if cause else "",
+        f"{mend(cause, words) if cause else words.mend['link']}",
+        cause=said(cause, words.pings)[1] if cause else "",
         culprit=_culprit(cause, words) if cause else None,
-    )  # fmt: skip
+    )
 
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:

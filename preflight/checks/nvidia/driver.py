@@ -26,14 +26,19 @@ def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for version in dict.fromkeys(versions.values()):
         kinds = {
             name: "open" if seen.module.is_open else "proprietary"
-            for name, seen in nvidia.items() if seen.module and seen.module.version == version
-        }  # fmt: skip
+            for name, seen in nvidia.items()
+            if seen.module and seen.module.version == version
+        }
         for odd in odd_ones(kinds):
             yield all_.warn(
                 f"{odd.host}: the kernel module of the NVIDIA driver is the {odd.value} one, but the {odd.usual} one "
-                f"on {odd.elsewhere}", host=odd.host, peer=odd.others[0], expected="the same everywhere",
-                found=odd.value, remedy=f"install one kind of module, open or proprietary, of {version} on every host",
-            )  # fmt: skip
+                f"on {odd.elsewhere}",
+                host=odd.host,
+                peer=odd.others[0],
+                expected="the same everywhere",
+                found=odd.value,
+                remedy=f"install one kind of module, open or proprietary, of {version} on every host",
+            )
 
 
 @cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
@@ -77,7 +82,10 @@ def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         speak = here.warn if answers else here.bad
         yield speak(
             f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
-            f"{', '.join(nvidia.libraries)}", expected=nvidia.module.version, found=", ".join(nvidia.libraries),
-            remedy="remove the libraries that no driver uses, or reboot if the driver was updated" if answers
+            f"{', '.join(nvidia.libraries)}",
+            expected=nvidia.module.version,
+            found=", ".join(nvidia.libraries),
+            remedy="remove the libraries that no driver uses, or reboot if the driver was updated"
+            if answers
             else f"reboot {here.host.name}, or load its nvidia modules anew",
-        )  # fmt: skip
+        )

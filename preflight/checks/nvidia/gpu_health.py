@@ -35,14 +35,20 @@ def memory_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         name = called(here.host, index, gpu)
         if told:
             yield here.bad(
-                f"{name}: errors that could not be corrected: {told}", device=index, expected="0", found=told,
+                f"{name}: errors that could not be corrected: {told}",
+                device=index,
+                expected="0",
+                found=told,
                 remedy=f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}",
-            )  # fmt: skip
+            )
         if gpu.ecc.sram_threshold_exceeded:
             yield here.bad(
-                f"{name}: its SRAM has had more errors than the driver's threshold allows", device=index,
-                expected="SRAM Threshold Exceeded: No", found="Yes", remedy="have the GPU replaced",
-            )  # fmt: skip
+                f"{name}: its SRAM has had more errors than the driver's threshold allows",
+                device=index,
+                expected="SRAM Threshold Exceeded: No",
+                found="Yes",
+                remedy="have the GPU replaced",
+            )
 
 
 @host_check("GPU104", "No GPU waits for a reset or a replacement", products=GPU)
@@ -59,15 +65,24 @@ def waits(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         name = called(here.host, index, gpu)
         if gpu.remapped_rows.failed:
             yield here.bad(
-                f"{name}: a bad row of its memory could not be remapped", device=index,
-                expected="Remapping Failure Occurred: No", found="Yes", remedy="have the GPU replaced",
-            )  # fmt: skip
+                f"{name}: a bad row of its memory could not be remapped",
+                device=index,
+                expected="Remapping Failure Occurred: No",
+                found="Yes",
+                remedy="have the GPU replaced",
+            )
         elif reason := _pending(gpu):
-            yield here.bad(f"{name}: {reason}", device=index, expected="nothing pending", found="pending",
-                           remedy=_reset(here, gpu))  # fmt: skip
+            yield here.bad(
+                f"{name}: {reason}", device=index, expected="nothing pending", found="pending", remedy=_reset(here, gpu)
+            )
         elif reason := _pending_of_new_drivers(gpu):
-            yield here.warn(f"{name}: {reason} (format unconfirmed)", device=index, expected="nothing pending",
-                            found="pending", remedy=_reset(here, gpu))  # fmt: skip
+            yield here.warn(
+                f"{name}: {reason} (format unconfirmed)",
+                device=index,
+                expected="nothing pending",
+                found="pending",
+                remedy=_reset(here, gpu),
+            )
 
 
 def _reset(here: Here, gpu: Gpu) -> str:
@@ -110,11 +125,21 @@ def slowed(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         heat = f", at {gpu.temperature} °C" if gpu.temperature is not None else ""
         remedy = f"cooling and power supplies of {here.host.name}: read the BMC's log"
         if reason:
-            yield here.bad(f"{called(here.host, index, gpu)}: slowed down: {reason}{heat}", device=index,
-                           expected="Not Active", found=reason, remedy=remedy)  # fmt: skip
+            yield here.bad(
+                f"{called(here.host, index, gpu)}: slowed down: {reason}{heat}",
+                device=index,
+                expected="Not Active",
+                found=reason,
+                remedy=remedy,
+            )
         elif _SLOW_BY_HEAT in reasons:
-            yield here.warn(f"{called(here.host, index, gpu)}: slowed down: {_SLOW_BY_HEAT}{heat}", device=index,
-                            expected="Not Active", found=_SLOW_BY_HEAT, remedy=remedy)  # fmt: skip
+            yield here.warn(
+                f"{called(here.host, index, gpu)}: slowed down: {_SLOW_BY_HEAT}{heat}",
+                device=index,
+                expected="Not Active",
+                found=_SLOW_BY_HEAT,
+                remedy=remedy,
+            )
 
 
 @host_check("GPU107", "No GPU needs help after an Xid", products=GPU)
@@ -152,12 +177,16 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         name = called(here.host, *place) if place else f"{here.host.name}: GPU at {xid.bus}"
         yield speak(
             f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{_times(xid)}",
-            device=place[0] if place else None, expected="no Xid", found=f"Xid {xid.code}",
-            remedy="none: the driver says that the GPU needs nothing any more" if well
-            else f"{xid.action}; if that was done since, the log does not tell" if xid.action in _URGENT
+            device=place[0] if place else None,
+            expected="no Xid",
+            found=f"Xid {xid.code}",
+            remedy="none: the driver says that the GPU needs nothing any more"
+            if well
+            else f"{xid.action}; if that was done since, the log does not tell"
+            if xid.action in _URGENT
             else f"look Xid {xid.code} up in NVIDIA's catalogue",
             evidence=(line(xid),),
-        )  # fmt: skip
+        )
 
 
 def _times(xid: Xid) -> str:

@@ -38,23 +38,29 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
     elif nvidia.hung:
         stuck = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
         yield here.bad(
-            f"{host}: nvidia-smi hangs: {error}", expected="an answer within 25 s",
-            cause=f"the system processor (GSP) of GPU {', '.join(stuck)} does not answer the driver (Xid 119)" if stuck
+            f"{host}: nvidia-smi hangs: {error}",
+            expected="an answer within 25 s",
+            cause=f"the system processor (GSP) of GPU {', '.join(stuck)} does not answer the driver (Xid 119)"
+            if stuck
             else "the driver waits for a GPU; Xid 119 in dmesg names it",
-            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {stuck[0]}), else reboot {host}" if stuck
+            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {stuck[0]}), else reboot {host}"
+            if stuck
             else f"dmesg | grep Xid on {host}; reboot it",
-        )  # fmt: skip
+        )
     elif not nvidia.pci and nvidia.module is None:
         yield here.bad(
-            f"{host}: there is no NVIDIA GPU here: none on the PCI bus, and no driver", expected="GPUs", found="none",
+            f"{host}: there is no NVIDIA GPU here: none on the PCI bus, and no driver",
+            expected="GPUs",
+            found="none",
             remedy="give the container or virtual machine its GPUs; or the product in the inventory is another one",
-        )  # fmt: skip
+        )
     elif nvidia.module is None:
         yield here.bad(
-            f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, and no NVIDIA driver is loaded", expected="a driver",
+            f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, and no NVIDIA driver is loaded",
+            expected="a driver",
             found="no /proc/driver/nvidia/version",
             remedy=f"modprobe nvidia on {host}; after a new kernel the driver has to be built for it first",
-        )  # fmt: skip
+        )
     elif known(error):
         yield here.bad(f"{host}: {error}", expected="an answer")
     else:
@@ -96,16 +102,20 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         for bus, why in missing.items():
             fell = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(seen))
             yield all_.bad(
-                f"{host.name}: the GPU at {bus} {why}", host=host.name, expected="in nvidia-smi", found="lost",
+                f"{host.name}: the GPU at {bus} {why}",
+                host=host.name,
+                expected="in nvidia-smi",
+                found="lost",
                 cause="Xid 79: it fell off the PCIe bus" if fell else "",
                 remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
-            )  # fmt: skip
+            )
         if host.name not in counts:
             if seen.gpus.value:
                 yield all_.unknown(
                     f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
-                    host=host.name, remedy=f"run nvidia-smi -L on {host.name}",
-                )  # fmt: skip
+                    host=host.name,
+                    remedy=f"run nvidia-smi -L on {host.name}",
+                )
             elif not missing:
                 yield from silent(all_, host, seen)
             continue
@@ -119,18 +129,30 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: 
     plan = profile(model)
     remedy = "compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong"
     if planned and found != planned:
-        yield all_.bad(f"{host.name}: {_gpus(found)}; the inventory plans {planned}", host=host.name,
-                       expected=f"{planned} GPUs", found=str(found), remedy=remedy)  # fmt: skip
+        yield all_.bad(
+            f"{host.name}: {_gpus(found)}; the inventory plans {planned}",
+            host=host.name,
+            expected=f"{planned} GPUs",
+            found=str(found),
+            remedy=remedy,
+        )
     elif not planned and found < usual:
-        yield all_.bad(f"{host.name}: {_gpus(found)}; {whose} have {usual}", host=host.name,
-                       expected=f"{usual} GPUs", found=str(found), remedy=remedy)  # fmt: skip
+        yield all_.bad(
+            f"{host.name}: {_gpus(found)}; {whose} have {usual}",
+            host=host.name,
+            expected=f"{usual} GPUs",
+            found=str(found),
+            remedy=remedy,
+        )
     elif not planned and plan and found not in plan.gpus and not seen.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield all_.warn(
-            f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}", host=host.name,
-            expected=f"{numbers} GPUs", found=str(found),
+            f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}",
+            host=host.name,
+            expected=f"{numbers} GPUs",
+            found=str(found),
             remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
-        )  # fmt: skip
+        )
 
 
 def _gpus(number: int) -> str:
@@ -150,8 +172,9 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """
     found = {
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
-        for host in all_.hosts for index, gpu in numbered(nvidia[host.name])
-    }  # fmt: skip
+        for host in all_.hosts
+        for index, gpu in numbered(nvidia[host.name])
+    }
     widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # of a name; of a name and number
     for (_, index), (gpu, width, _) in found.items():
         if width is not None:
@@ -166,11 +189,15 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
         speak = all_.bad if fewer else all_.warn
         yield speak(
-            f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}", host=name, device=index,
-            expected=f"{most} lanes", found=str(width),
-            remedy=f"power {name} off and on; then look at the board's seat and riser" if fewer
+            f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}",
+            host=name,
+            device=index,
+            expected=f"{most} lanes",
+            found=str(width),
+            remedy=f"power {name} off and on; then look at the board's seat and riser"
+            if fewer
             else "none, where the server's slots have no more lanes",
-        )  # fmt: skip
+        )
 
 
 def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:

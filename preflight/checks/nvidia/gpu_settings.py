@@ -37,11 +37,14 @@ def idle(here: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             another = holder is Owner.OTHER_RUN
             yield here.bad(
                 f"{called(here.host, index, gpu)}: used by {process.name or 'a process'}"
-                + (", of another preflight run" if another else ""), device=index, expected="no process",
+                + (", of another preflight run" if another else ""),
+                device=index,
+                expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
-                remedy=wait(here.host.name, process.pid) if another
+                remedy=wait(here.host.name, process.pid)
+                if another
                 else f"wait for the job, or {end(here.host.name, process.pid)}",
-            )  # fmt: skip
+            )
 
 
 @host_check("GPU109", "The driver stays awake while no program uses a GPU", severity=Outcome.WARN, products=GPU)
@@ -58,9 +61,11 @@ def persistence(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
     if off and not nvidia.persistence_daemon:
         yield here.bad(
-            f"{here.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}", expected="Enabled",
-            found="Disabled", remedy=f"systemctl enable --now nvidia-persistenced on {here.host.name}",
-        )  # fmt: skip
+            f"{here.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}",
+            expected="Enabled",
+            found="Disabled",
+            remedy=f"systemctl enable --now nvidia-persistenced on {here.host.name}",
+        )
 
 
 @host_check("GPU110", "Every GPU takes any number of programs", products=GPU)
@@ -78,10 +83,12 @@ def compute_mode(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if gpu.compute_mode in (_NOBODY, _ONE_PROCESS):
             speak = here.bad if gpu.compute_mode == _NOBODY else here.warn
             yield speak(
-                f"{called(here.host, index, gpu)}: compute mode is {gpu.compute_mode}", device=index,
-                expected="Default", found=gpu.compute_mode,
+                f"{called(here.host, index, gpu)}: compute mode is {gpu.compute_mode}",
+                device=index,
+                expected="Default",
+                found=gpu.compute_mode,
                 remedy=f"on {here.host.name}: nvidia-smi -i {gpu.bus} -c DEFAULT",
-            )  # fmt: skip
+            )
 
 
 @cluster_check("GPU111", "MIG is as planned on every GPU", products=GPU, several=False)
@@ -104,17 +111,23 @@ def mig(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         if mode is not None and mode is not wanted:
             speak = all_.warn if len(modes) == 1 and not wanted else all_.bad
             yield speak(
-                f"{name}: MIG is {_word(mode)}", host=host.name, device=index, expected=_word(wanted),
+                f"{name}: MIG is {_word(mode)}",
+                host=host.name,
+                device=index,
+                expected=_word(wanted),
                 found=_word(mode),
                 remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}, then reset the GPU"
                 + ("; or mig = true under [machine]" if mode else ""),
-            )  # fmt: skip
+            )
         elif None not in (mode, gpu.mig.pending) and gpu.mig.pending is not mode:
             yield all_.warn(
-                f"{name}: MIG is {_word(mode)}, and {_word(gpu.mig.pending)} after the next reset", host=host.name,
-                device=index, expected=_word(wanted), found=f"pending: {_word(gpu.mig.pending)}",
+                f"{name}: MIG is {_word(mode)}, and {_word(gpu.mig.pending)} after the next reset",
+                host=host.name,
+                device=index,
+                expected=_word(wanted),
+                found=f"pending: {_word(gpu.mig.pending)}",
                 remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}",
-            )  # fmt: skip
+            )
 
 
 def _word(mode: bool | None) -> str:

@@ -40,12 +40,14 @@ def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
             first = next(iter(bad))
             more = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
             yield here.bad(
-                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}", device=gpu.index,
-                expected="no errors", found=bad[first],
+                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}",
+                device=gpu.index,
+                expected="no errors",
+                found=bad[first],
                 evidence=tuple(f"link {number}: {words}" for number, words in bad.items()),
                 remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
                 "together, then look at the board",
-            )  # fmt: skip
+            )
 
 
 def _silent(here: Here, nvidia: Nvidia) -> Finding:
@@ -56,8 +58,9 @@ def _silent(here: Here, nvidia: Nvidia) -> Finding:
     missed = answers and up and _NOT_ASKED not in error and not lacks(error)
     return here.finding(
         Outcome.UNKNOWN if missed else Outcome.SKIP,
-        f"{here.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}", host=here.host.name,
-    )  # fmt: skip
+        f"{here.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}",
+        host=here.host.name,
+    )
 
 
 def _uncounted(here: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Finding]:
@@ -76,7 +79,7 @@ def _uncounted(here: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Findi
             Outcome.SKIP if does_not_count else Outcome.UNKNOWN,
             f"{here.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{more}",
             host=here.host.name,
-        )  # fmt: skip
+        )
 
 
 def _up(nvidia: Nvidia) -> set[Place]:

@@ -31,20 +31,24 @@ def fabric_manager(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     elif not manager.running:
         yield here.bad(
             f"{here.host.name}: fabric manager does not run, and there are {len(nvidia.switches)} NVSwitches",
-            expected="nv-fabricmanager runs", found="no such process",
+            expected="nv-fabricmanager runs",
+            found="no such process",
             remedy=_start(here, nvidia),
-        )  # fmt: skip
+        )
     elif manager.at_boot is False and manager.unit:
         yield here.warn(
-            f"{here.host.name}: fabric manager runs, but does not start at boot", expected="enabled", found="disabled",
+            f"{here.host.name}: fabric manager runs, but does not start at boot",
+            expected="enabled",
+            found="disabled",
             remedy=f"systemctl enable nvidia-fabricmanager on {here.host.name}",
-        )  # fmt: skip
+        )
     elif manager.at_boot is False:
         yield here.warn(
             f"{here.host.name}: fabric manager runs, but systemd has no unit that starts it at boot",
-            expected="enabled", found="no nvidia-fabricmanager.service",
+            expected="enabled",
+            found="no nvidia-fabricmanager.service",
             remedy=f"see that what started it does so after a boot of {here.host.name}; its package has a unit",
-        )  # fmt: skip
+        )
 
 
 def _start(here: Here, nvidia: Nvidia) -> str:
@@ -71,10 +75,12 @@ def manager_version(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.skip("the version of fabric manager, or of the driver, is not known (known of Debian packages)")
     elif nvidia.switches and manager != module.version:
         yield here.bad(
-            f"{here.host.name}: fabric manager {manager}, and the driver is {module.version}", expected=module.version,
-            found=manager, remedy=f"install nvidia-fabricmanager {module.version} on {here.host.name}, end its jobs, "
+            f"{here.host.name}: fabric manager {manager}, and the driver is {module.version}",
+            expected=module.version,
+            found=manager,
+            remedy=f"install nvidia-fabricmanager {module.version} on {here.host.name}, end its jobs, "
             "then systemctl restart nvidia-fabricmanager",
-        )  # fmt: skip
+        )
 
 
 @host_check("GPU114", "Every GPU has joined the NVLink fabric", products=GPU)
@@ -92,11 +98,13 @@ def joined(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if state is not None and (state != _READY or status not in (None, _FINE)):
             found = state if state != _READY else f"{state}, {status}"
             yield here.bad(
-                f"{called(here.host, index, gpu)}: its NVLink fabric is {found}", device=index,
-                expected=f"{_READY}, {_FINE}", found=found,
+                f"{called(here.host, index, gpu)}: its NVLink fabric is {found}",
+                device=index,
+                expected=f"{_READY}, {_FINE}",
+                found=found,
                 remedy=f"end the jobs of {here.host.name}, then systemctl restart nvidia-fabricmanager; "
                 "/var/log/fabricmanager.log",
-            )  # fmt: skip
+            )
 
 
 @host_check("GPU116", "No NVSwitch reports a fatal error", severity=Outcome.WARN, products=GPU)
@@ -118,7 +126,10 @@ def switch_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if error.fatal is not False:
             yield here.bad(
                 f"{here.host.name}: {error.switch} ({error.bus}): SXid {error.code}"
-                + (f", {error.count} times" if error.count > 1 else "") + " (format unconfirmed)",
-                expected="no SXid", found=f"SXid {error.code}", evidence=(line(error),),
+                + (f", {error.count} times" if error.count > 1 else "")
+                + " (format unconfirmed)",
+                expected="no SXid",
+                found=f"SXid {error.code}",
+                evidence=(line(error),),
                 remedy=f"reset all GPUs of {here.host.name} together, or reboot it",
-            )  # fmt: skip
+            )

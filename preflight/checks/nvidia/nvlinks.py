@@ -39,8 +39,9 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             )
             yield all_.finding(
                 Outcome.SKIP if nothing else Outcome.UNKNOWN,
-                f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}", host=host.name,
-            )  # fmt: skip
+                f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
+                host=host.name,
+            )
             continue
         if seen.nvlinks.value.unread:  # what is not understood may have been a link
             yield all_.unknown(f"{host.name}: {seen.nvlinks.value.unread[0].error}", host=host.name)
@@ -76,17 +77,26 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
         down = ", ".join(str(link.number) for link in links.links if link.speed is None)
         yield all_.bad(
             f"{name}: {len(up)} of {number} NVLinks are up" + (f"; link {down} is inactive" if down else ""),
-            host=host.name, device=links.index, expected=f"{number} NVLinks", found=str(len(up)), remedy=remedy,
-        )  # fmt: skip
+            host=host.name,
+            device=links.index,
+            expected=f"{number} NVLinks",
+            found=str(len(up)),
+            remedy=remedy,
+        )
     if slow := [one for one in up if one < speed * (1 - _TOLERANCE)]:
         yield all_.bad(
-            f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s", host=host.name, device=links.index,
-            expected=f"{speed:g} GB/s", found=f"{min(slow):g} GB/s", remedy=remedy,
-        )  # fmt: skip
+            f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s",
+            host=host.name,
+            device=links.index,
+            expected=f"{speed:g} GB/s",
+            found=f"{min(slow):g} GB/s",
+            remedy=remedy,
+        )
 
 
-@cluster_check("GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU,
-               several=False)  # fmt: skip
+@cluster_check(
+    "GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU, several=False
+)
 def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
@@ -107,18 +117,22 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         yield from _untold(all_, host, said) if gpus(said) else silent(all_, host, said)
         switched = bool(gpus(said)) and all(profile(gpu.product) for gpu in gpus(said))
         without = {
-            pair: link for pair, link in links[host.name].items()
+            pair: link
+            for pair, link in links[host.name].items()
             if not link.startswith("NV") and (switched or pair in others)
-        }  # fmt: skip
+        }
         if without:
             yield _without_nvlink(all_, host, without, None if switched else others[next(iter(without))])
         elif others and not switched:
             pair, peer = next(iter(others.items()))
             yield all_.bad(
                 f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
-                host=host.name, peer=peer, expected="the same everywhere", found=links[host.name][pair],
+                host=host.name,
+                peer=peer,
+                expected="the same everywhere",
+                found=links[host.name][pair],
                 remedy=f"look for the bridge between the two GPUs of {peer}; nvidia-smi topo -m on both",
-            )  # fmt: skip
+            )
 
 
 def _judged(said: Nvidia) -> dict[Pair, str]:
@@ -155,10 +169,14 @@ def _without_nvlink(all_: All, host: Host, without: Mapping[Pair, str], peer: st
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
     more = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
     return all_.bad(
-        f"{host.name}: {one} and {other} reach each other over {link}, not over NVLink{more}", host=host.name,
-        peer=peer, device=int(common.pop()[3:]) if len(common) == 1 else None, expected="NV and a number", found=link,
+        f"{host.name}: {one} and {other} reach each other over {link}, not over NVLink{more}",
+        host=host.name,
+        peer=peer,
+        device=int(common.pop()[3:]) if len(common) == 1 else None,
+        expected="NV and a number",
+        found=link,
         remedy=f"reset all GPUs of {host.name} together, or reboot it; nvidia-smi topo -m",
-    )  # fmt: skip
+    )
 
 
 def _links(topology: GpuTopology | None) -> dict[Pair, str]:
@@ -169,14 +187,20 @@ def _links(topology: GpuTopology | None) -> dict[Pair, str]:
     rows = {row.device: dict(zip(topology.devices, row.links, strict=True)) for row in topology.rows}
     return {
         (one, other): rows[one][other]
-        for at, one in enumerate(names) if one in rows for other in names[at + 1 :] if rows[one][other] != "N/A"
-    }  # fmt: skip
+        for at, one in enumerate(names)
+        if one in rows
+        for other in names[at + 1 :]
+        if rows[one][other] != "N/A"
+    }
 
 
 def _untold(all_: All, host: Host, said: Nvidia) -> Iterator[Finding]:
     if said.topology.value is None:
-        yield all_.finding(Outcome.SKIP if said.gpus.value is None else Outcome.UNKNOWN,
-                           f"{host.name}: {said.topology.error}", host=host.name)  # fmt: skip
+        yield all_.finding(
+            Outcome.SKIP if said.gpus.value is None else Outcome.UNKNOWN,
+            f"{host.name}: {said.topology.error}",
+            host=host.name,
+        )
     else:
         for missing in said.topology.value.unread[:1]:
             yield all_.unknown(f"{host.name}: {missing.error}", host=host.name)
@@ -200,9 +224,13 @@ def near_nics(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             if place > usual:
                 yield all_.bad(
                     f"{host.name}: the nearest NIC of {gpu} is {_NEAR_TO_FAR[place]} away; on most other hosts "
-                    f"{_NEAR_TO_FAR[usual]}", host=host.name, device=int(gpu[3:]), expected=_NEAR_TO_FAR[usual],
-                    found=_NEAR_TO_FAR[place], remedy=f"compare nvidia-smi topo -m of {host.name} with another host's",
-                )  # fmt: skip
+                    f"{_NEAR_TO_FAR[usual]}",
+                    host=host.name,
+                    device=int(gpu[3:]),
+                    expected=_NEAR_TO_FAR[usual],
+                    found=_NEAR_TO_FAR[place],
+                    remedy=f"compare nvidia-smi topo -m of {host.name} with another host's",
+                )
 
 
 def _nearest(topology: GpuTopology | None) -> dict[str, int]:
@@ -211,8 +239,11 @@ def _nearest(topology: GpuTopology | None) -> dict[str, int]:
     for row in topology.rows if topology else ():
         if row.device.startswith("GPU"):
             links = zip(topology.devices, row.links, strict=True) if topology else ()
-            places = [_NEAR_TO_FAR.index(link) for device, link in links
-                      if not device.startswith("GPU") and link in _NEAR_TO_FAR]  # fmt: skip
+            places = [
+                _NEAR_TO_FAR.index(link)
+                for device, link in links
+                if not device.startswith("GPU") and link in _NEAR_TO_FAR
+            ]
             if places:
                 found[row.device] = min(places)
     return found

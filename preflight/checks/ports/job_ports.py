@@ -44,19 +44,21 @@ def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield here.unknown(
             f"{here.host.name}: {said(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as in a "
             "container: nothing can be set from inside",
-            expected=str(here.cluster.ports), found=before or "nothing reserved",
+            expected=str(here.cluster.ports),
+            found=before or "nothing reserved",
             remedy=f"docker run --sysctl {KEY}={united}; a pod: securityContext.sysctls; with the host's network: "
             "preflight configure-ports for the host itself",
-        )  # fmt: skip
+        )
     elif missing and len(str(united)) > LONGEST:
         yield _too_long(here, united)
     elif missing:
         yield here.bad(
             f"{here.host.name}: {said(missing, 'not reserved')}",
-            expected=str(here.cluster.ports), found=before or "nothing reserved",
+            expected=str(here.cluster.ports),
+            found=before or "nothing reserved",
             remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
             change=Change(here.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), here.check.id),
-        )  # fmt: skip
+        )
 
 
 @host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too", configures=Area.PORTS)
@@ -85,9 +87,10 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield here.bad(
             f"{here.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
             "refuses: no file is changed",
-            expected="a list like 8080,60000-60031", found=quote(value),
+            expected="a list like 8080,60000-60031",
+            found=quote(value),
             remedy=f"correct that line of {path}, then: preflight configure-ports",
-        )  # fmt: skip
+        )
     if unknown or odd:
         return
     mending = repair(sysctl, wanted)
@@ -102,8 +105,10 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield here.bad(
             f"{here.host.name}: after {_any(ways)} {said(mending.left[ways[0]], 'not reserved')}, and no file "
             f"that preflight may write changes that: {path} decides",
-            expected=str(wanted), found=path, remedy=remedy,
-        )  # fmt: skip
+            expected=str(wanted),
+            found=path,
+            remedy=remedy,
+        )
 
 
 def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
@@ -116,8 +121,11 @@ def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
     missing = PortSet.of(part for ports in mending.short.values() for part in ports.ranges)
     return here.bad(
         f"{here.host.name}: after {_any(mending.short)} {said(missing, 'not reserved')}: {edit.path} {edit.found}",
-        expected=str(here.cluster.ports), found=edit.found, remedy=remedy, change=change,
-    )  # fmt: skip
+        expected=str(here.cluster.ports),
+        found=edit.found,
+        remedy=remedy,
+        change=change,
+    )
 
 
 def _any(ways: Iterable[LoadPath]) -> str:
@@ -142,9 +150,10 @@ def _too_long(here: Here, ports: PortSet) -> Finding:
     return here.bad(
         f"{here.host.name}: the ports to reserve, with those reserved already, make a list of {len(str(ports))} "
         f"characters, and the kernel takes {LONGEST} in one write: nothing is changed",
-        expected=f"at most {LONGEST} characters", found=f"{len(ports.ranges)} ranges",
+        expected=f"at most {LONGEST} characters",
+        found=f"{len(ports.ranges)} ranges",
         remedy="let the jobs use fewer and larger ranges, or take out of the files what nobody needs any more",
-    )  # fmt: skip
+    )
 
 
 @host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
@@ -174,29 +183,37 @@ def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
         elif holder is Owner.OTHER_RUN:
             of_other_run.add(port)
             yield here.warn(
-                f"{here.host.name}: {port} is taken by another preflight run: {who}", expected="free", found=who,
+                f"{here.host.name}: {port} is taken by another preflight run: {who}",
+                expected="free",
+                found=who,
                 remedy=wait(here.host.name, socket.pid),
-            )  # fmt: skip
+            )
         elif socket.state == "LISTEN":
             yield here.bad(
-                f"{here.host.name}: {port} is taken by {who}", expected="free", found=who,
-                remedy=end(here.host.name, socket.pid, "stop its service") if socket.pid
+                f"{here.host.name}: {port} is taken by {who}",
+                expected="free",
+                found=who,
+                remedy=end(here.host.name, socket.pid, "stop its service")
+                if socket.pid
                 else f"on {here.host.name}, as root: ss -tlnp",
-            )  # fmt: skip
+            )
         else:
             yield here.bad(
                 f"{here.host.name}: {port} is the local end of a connection ({who})",
-                expected="free", found=who, cause="it blocks a bind, and no list of listeners shows it",
+                expected="free",
+                found=who,
+                cause="it blocks a bind, and no list of listeners shows it",
                 remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
                 + "; reserve the ports so that it does not happen again (PRT101)",
-            )  # fmt: skip
+            )
     for port, (first, *more) in dead.items():
         found = f"{first} and {len(more)} more" if more else first
         yield here.warn(
             f"{here.host.name}: {port} is still held by {'finished connections' if more else 'a finished connection'} "
             f"({found})",
-            found=found, remedy=f"wait a minute, then on {here.host.name}: ss -tan",
-        )  # fmt: skip
+            found=found,
+            remedy=f"wait a minute, then on {here.host.name}: ss -tan",
+        )
 
 
 def _who(socket: Socket) -> str:
@@ -225,6 +242,7 @@ def enough_left(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield here.bad(
             f"{here.host.name}: with the job's ports reserved, {left} of the {len(whole)} ports of {low}-{high} are "
             "left for outgoing connections",
-            expected=f"at least {(len(whole) + 1) // 2}", found=str(left),
+            expected=f"at least {(len(whole) + 1) // 2}",
+            found=str(left),
             remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",
-        )  # fmt: skip
+        )

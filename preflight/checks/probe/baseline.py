@@ -45,8 +45,9 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
         yield all_.unknown(
             f"run {baseline.run}, the baseline, has figures of {', '.join(missing)} that this one lacks: it measured "
             "fewer ranks, or not those sizes",
-            host=None, remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
-        )  # fmt: skip
+            host=None,
+            remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
+        )
     elif other:
         of = f" of {', '.join(other)}" if compared else ""
         yield all_.skip(
@@ -54,9 +55,11 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
             f"figures{of} are no measure"
         )
     yield from spoken(
-        all_, map(_judged, compared), "something has changed since the baseline was saved",
+        all_,
+        map(_judged, compared),
+        "something has changed since the baseline was saved",
         "preflight history lists what was done since; preflight baseline compare shows all figures",
-    )  # fmt: skip
+    )
 
 
 def _due(baseline: Baseline, tests: list[TestResult], hosts: set[str]) -> set[Scope]:

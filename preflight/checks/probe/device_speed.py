@@ -47,8 +47,9 @@ def computes(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
     yield from _judge(all_, observations, (_COMPUTE,), "computes", _COOL)
 
 
-@cluster_check("PRB112", "Memory of every device, and copies to and from it, are right and as fast as the others'",
-               several=False)  # fmt: skip
+@cluster_check(
+    "PRB112", "Memory of every device, and copies to and from it, are right and as fast as the others'", several=False
+)
 def copies(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: a device whose PCIe link came up with half its lanes loads its data at half the speed, one whose memory is
     slow or loses bits spoils every job; none of that shows on the network. Every value is compared; the time with the
@@ -90,13 +91,15 @@ def _wrong(all_: All, member: Member, seen: Sequence[Observation], verb: str) ->
     ids = tuple(one.test.id for one in bad)
     return all_.bad(
         f"{member.host}: device {member.device} {verb} wrongly: {len(bad)} of {len(seen)} tests brought wrong values",
-        host=member.host, device=member.device, expected="0 wrong values",
+        host=member.host,
+        device=member.device,
+        expected="0 wrong values",
         found=f"{sum(one.test.wrong_values for one in bad)} wrong values",
         evidence=tuple(f"{one.test.op} {one.test.dtype}: {one.ranks[0].first_wrong[:120]}" for one in bad),
         remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC; to "
         f"see it again: {command(all_, [member.host], Scope.DEVICE)}",
         culprit=Culprit("device", (member.place,), ids, f"{verb} wrongly"),
-    )  # fmt: skip
+    )
 
 
 _Speeds = dict[Member, list[float]]  # every measurement of a device, in the kind's unit
@@ -160,10 +163,13 @@ def _told(
             ids = tuple(one.test.id for one in done if one.test.op == kind.op and one.ranks[0].member in members)
             named = ("host", (host,)) if everyone else ("device", (worst.member.place,))
             yield (all_.bad if far else all_.warn)(
-                f"{host}: {whom}: {kind.words} are slow: {worst.words}", host=host, device=device,
-                expected=f"{1 / kind.warn:.0%} of the median or more", found=f"{worst.share:.0%}",
+                f"{host}: {whom}: {kind.words} are slow: {worst.words}",
+                host=host,
+                device=device,
+                expected=f"{1 / kind.warn:.0%} of the median or more",
+                found=f"{worst.share:.0%}",
                 cause="what its devices share: power, cooling, memory and processor of the host" if everyone else "",
                 evidence=tuple(f"{found.member.place}: {found.words}" for found in group),
                 remedy=f"{remedy}; to see it again: {command(all_, [host], Scope.DEVICE)}",
                 culprit=Culprit(*named, ids, f"slow {kind.words}") if far else None,
-            )  # fmt: skip
+            )

@@ -30,9 +30,12 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     again = {"remedy": f"run it by hand: {hccl_test.command}"} if hccl_test.command else {}
     if hccl_test.exit is None:
         yield all_.bad(
-            f"HCCL Test did not end within {hccl_test.seconds:.0f} s, and was stopped", host=None, expected="an end",
-            cause="a rank waits for another one", remedy="look at the ranks' plog: ~/ascend/log/debug/plog",
-        )  # fmt: skip
+            f"HCCL Test did not end within {hccl_test.seconds:.0f} s, and was stopped",
+            host=None,
+            expected="an end",
+            cause="a rank waits for another one",
+            remedy="look at the ranks' plog: ~/ascend/log/debug/plog",
+        )
     if isinstance(said, Missing):
         if hccl_test.exit is not None:
             yield all_.unknown(f"HCCL Test did not run: {said.error}", host=None, **again)
@@ -45,15 +48,18 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         given = sorted({row.size for row in said.rows})
         yield all_.unknown(
             f"HCCL Test's table is another one than was asked for: {len(said.rows)} rows, of {given[0]} to {given[-1]} "
-            f"bytes, instead of {len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}", host=None,
+            f"bytes, instead of {len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}",
+            host=None,
             cause="mpirun of another MPI than the one it was built with starts every rank as a job of its own, each "
-            "with a table; or something else prints into it", **again,
-        )  # fmt: skip
+            "with a table; or something else prints into it",
+            **again,
+        )
     elif not (said.codes or said.trouble) and hccl_test.exit == 0 and len(said.rows) < len(hccl_test.sizes):
         yield all_.unknown(
             f"HCCL Test's table ends after {len(said.rows)} of {len(hccl_test.sizes)} sizes, and it does not say why",
-            host=None, **again,
-        )  # fmt: skip
+            host=None,
+            **again,
+        )
     if said.wrong_ranks or any(row.check == "failed" for row in said.rows):
         yield _wrong(all_, hccl_test.members, said)
     elif any(row.check == "NULL" for row in said.rows):
@@ -79,9 +85,11 @@ def _wrong(all_: All, members: Sequence[Member], said: HcclTest) -> Finding:
     who = ", ".join(f"{member.host}/{member.device}" for member in wrong[:8])
     alone = wrong[0] if len(wrong) == 1 else None
     return all_.bad(
-        f"HCCL Test: wrong results{f' on {who}' if who else ''}", host=alone.host if alone else None,
-        device=alone.device if alone else None, expected="success",
+        f"HCCL Test: wrong results{f' on {who}' if who else ''}",
+        host=alone.host if alone else None,
+        device=alone.device if alone else None,
+        expected="success",
         found=f"failed at {', '.join(sizes[:8])} bytes" if sizes else "check result failed",
         cause="who received wrong values is known, who sent them is not",
         remedy="halve the hosts (--limit) until one device is alone in it",
-    )  # fmt: skip
+    )

@@ -30,12 +30,14 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
         own = [seen for seen in done if seen.test.members[0].host == host]
         wrong = [seen for seen in own if seen.test.wrong_values]
         yield all_.bad(
-            f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values", host=host,
-            expected="0 wrong values", found=f"{sum(seen.test.wrong_values for seen in wrong)} wrong values",
+            f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
+            host=host,
+            expected="0 wrong values",
+            found=f"{sum(seen.test.wrong_values for seen in wrong)} wrong values",
             evidence=tuple(seen.ranks[0].first_wrong[:120] for seen in wrong),
             remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
             culprit=Culprit("host", (host,), tuple(seen.test.id for seen in wrong), "processors compute wrongly"),
-        )  # fmt: skip
+        )
     ranks, steady = _ranks(done)
     peers = usual(list(ranks.values()))
     if peers is None:
@@ -54,12 +56,14 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
         yield (all_.bad if far else all_.warn)(
             f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
             f"has {_gflops(peers.median)}",
-            host=host, expected=f"{WARN:.0%} of the median or more", found=f"{speed / peers.median:.0%}",
+            host=host,
+            expected=f"{WARN:.0%} of the median or more",
+            found=f"{speed / peers.median:.0%}",
             cause="another job, a limit on what it may use, or a low clock",
             remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
             + command(all_, [host], Scope.DEVICE),
             culprit=Culprit("host", (host,), ids, "processors slow or busy") if far else None,
-        )  # fmt: skip
+        )
 
 
 def _ranks(done: Sequence[Observation]) -> tuple[Mapping[str, float], float]:

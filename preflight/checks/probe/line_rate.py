@@ -54,8 +54,9 @@ def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseli
     if len(known) < len(large):
         yield all_.unknown(
             f"of {len(large) - len(known)} of {len(large)} measurements it is not known how fast the ports are",
-            host=None, remedy="hccn_tool -i N -speed -g on both hosts",
-        )  # fmt: skip
+            host=None,
+            remedy="hccn_tool -i N -speed -g on both hosts",
+        )
     best = {shape(test): test for test in sorted(known, key=lambda test: test.line_rate or 0.0)}
     judged = []
     for which, test in best.items():
@@ -114,12 +115,16 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
         largest = max((figure.shape.bytes for figure in found), default=0)
         judged += [
             Judged(
-                figure.shape, figure.busbw, share := figure.busbw / least,
-                Outcome.FAIL if share < 1 else Outcome.PASS, 1.0, f"the {least:g} GB/s that the inventory expects",
+                figure.shape,
+                figure.busbw,
+                share := figure.busbw / least,
+                Outcome.FAIL if share < 1 else Outcome.PASS,
+                1.0,
+                f"the {least:g} GB/s that the inventory expects",
             )
             for figure in found
             if figure.shape.bytes == largest
-        ]  # fmt: skip
+        ]
     yield from spoken(
         all_, judged, "", "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
     )

@@ -58,17 +58,26 @@ def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Ite
         yield all_.bad(
             f"{host}: NCCL sends over {way.between_hosts}, and jobs are to use {wanted} ({len(wrong)} of {len(views)} "
             "ranks)",
-            host=host, expected=wanted, found=way.between_hosts, evidence=way.lines,
+            host=host,
+            expected=wanted,
+            found=way.between_hosts,
+            evidence=way.lines,
             remedy="see ENV115 and ENV116: a variable, devices that the container was not given, or no libibverbs"
-            if wanted == "ib" else 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
-        )  # fmt: skip
+            if wanted == "ib"
+            else 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
+        )
     elif wanted == "ib" and missing:
         yield all_.bad(
-            f"{host}: NCCL finds no RDMA device", host=host, expected="ib", found="none", evidence=tuple(missing[:3]),
+            f"{host}: NCCL finds no RDMA device",
+            host=host,
+            expected="ib",
+            found="none",
+            evidence=tuple(missing[:3]),
             remedy="see ENV116; ls /sys/class/infiniband /dev/infiniband where jobs run",
-        )  # fmt: skip
+        )
     elif not known:
         yield all_.unknown(
-            f"{host}: NCCL's log does not say by what it sends", host=host,
+            f"{host}: NCCL's log does not say by what it sends",
+            host=host,
             remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE where jobs run; ranks that never connected: PRB101",
-        )  # fmt: skip
+        )

@@ -47,12 +47,15 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
         bad = [port for port in ports if _are_many(port)]
         for port in bad:
             yield all_.bad(
-                f"{host}: {port.port}: {told_of(port.errors)} during the tests", host=host, device=port.device,
-                expected="none", found=told_of(port.errors),
+                f"{host}: {port.port}: {told_of(port.errors)} during the tests",
+                host=host,
+                device=port.device,
+                expected="none",
+                found=told_of(port.errors),
                 evidence=() if port.packets is None else (f"{port.packets} packets during the tests",),
                 remedy=f"probe again: if they rise again on {port.port}, clean or change optics and cable of it and of "
                 "its port of the switch",
-            )  # fmt: skip
+            )
         if not bad:
             packets = sum(port.packets or 0 for port in ports)
             few = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)

@@ -69,12 +69,17 @@ def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[
         ports, first = [taken.port for taken in all_taken], all_taken[0]
         ours = owner(None, first.pid, first.process) is Owner.OTHER_RUN
         yield (all_.warn if ours else all_.bad)(
-            f"{one.host}: {_named(all_, ports)} held by {holder}", host=one.host, expected="free", found=holder,
+            f"{one.host}: {_named(all_, ports)} held by {holder}",
+            host=one.host,
+            expected="free",
+            found=holder,
             culprit=None if ours else _culprit("port held", one.host),
-            remedy=wait(one.host, first.pid) if ours
-            else end(one.host, first.pid, "stop its service") if first.pid
+            remedy=wait(one.host, first.pid)
+            if ours
+            else end(one.host, first.pid, "stop its service")
+            if first.pid
             else f"on {one.host}, as root: ss -tanp",
-        )  # fmt: skip
+        )
 
 
 def _holder(taken: Taken) -> str:
@@ -89,13 +94,16 @@ def _culprit(cause: str, *hosts: str) -> Culprit:
 def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
     nor = ", and none comes in" if both_ways else ""
     return all_.bad(
-        f"{source}: its connections reach none of {len(visits)} other hosts{nor}", host=source,
-        expected="connected", found=told(visits), evidence=_evidence(visits),
+        f"{source}: its connections reach none of {len(visits)} other hosts{nor}",
+        host=source,
+        expected="connected",
+        found=told(visits),
+        evidence=_evidence(visits),
         cause=f"these are reached from elsewhere, so {source} itself is the place to look",
         culprit=_culprit("its connections come to nobody", source),
         remedy=f"on {source} the address and route, then the output chain: nft list ruleset, iptables -S OUTPUT; "
         f"then {BETWEEN}",
-    )  # fmt: skip
+    )
 
 
 def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
@@ -104,11 +112,16 @@ def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
     who = "the other host does" if hosts == 2 else "other hosts do"
     what = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
     return all_.bad(
-        f"{wall.target.host}: {who} not reach {what}", host=wall.target.host, peer=wall.visits[0].source,
-        expected="connected", found=told(wall.visits, wall.ports), evidence=_evidence(wall.visits, wall.ports),
-        cause=_cause(wall.target, wall.visits), remedy=_remedy(all_, wall.ephemeral),
+        f"{wall.target.host}: {who} not reach {what}",
+        host=wall.target.host,
+        peer=wall.visits[0].source,
+        expected="connected",
+        found=told(wall.visits, wall.ports),
+        evidence=_evidence(wall.visits, wall.ports),
+        cause=_cause(wall.target, wall.visits),
+        remedy=_remedy(all_, wall.ephemeral),
         culprit=_culprit("port blocked", wall.target.host, *either),
-    )  # fmt: skip
+    )
 
 
 def _path(all_: All, path: Path) -> Finding:
@@ -117,16 +130,22 @@ def _path(all_: All, path: Path) -> Finding:
     host = path.target.host
     senders = [visit.source for visit in path.visits if visit.target == host]
     sources = fold(senders)
-    which = f"between it and {sources} do not come through, either way" if path.both_ways else (
-        f"from {sources} do not come through"
-    )  # fmt: skip
+    which = (
+        f"between it and {sources} do not come through, either way"
+        if path.both_ways
+        else (f"from {sources} do not come through")
+    )
     return all_.bad(
-        f"{host}: connections {which}, others do", host=host,
-        peer=path.visits[0].source, expected="connected", found=told(path.visits), evidence=_evidence(path.visits),
+        f"{host}: connections {which}, others do",
+        host=host,
+        peer=path.visits[0].source,
+        expected="connected",
+        found=told(path.visits),
+        evidence=_evidence(path.visits),
         cause=_by_strangers(path.visits) or "the path between them, or a rule about these senders",
         remedy=f"{BETWEEN}; on {sources} the route and the output chain",
         culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
-    )  # fmt: skip
+    )
 
 
 def _ports(all_: All, wall: Wall) -> str:

@@ -60,16 +60,20 @@ def all_arrive(
     for host, view in unheard.items():
         yield all_.unknown(
             f"{host}: it came as far as {view.stage} in the time that there was for it: {view.error}",
-            host=host, evidence=view.logs, remedy="probe without --budget, or with more: it has a minute for this then",
-        )  # fmt: skip
+            host=host,
+            evidence=view.logs,
+            remedy="probe without --budget, or with more: it has a minute for this then",
+        )
     not_run = [seen for seen in observations if seen.test.outcome is TestOutcome.NOT_RUN]
     left = [seen.test.id for seen in not_run if not any(map(_not_waited_for, seen.ranks))]
     if left and not any(seen.test.outcome in TROUBLE for seen in observations):  # else they follow from those
         spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
         yield all_.unknown(
-            f"{len(left)} tests did not run{spent}", host=None, remedy=short_budget.remedy(limit) if limit else "",
+            f"{len(left)} tests did not run{spent}",
+            host=None,
+            remedy=short_budget.remedy(limit) if limit else "",
             evidence=(f"tests {', '.join(left[:8])}",),
-        )  # fmt: skip
+        )
     objects = None if located is None else named(located, *TROUBLE)
     others = {test for one in located or () if one.outcome not in TROUBLE for test in one.tests}
     slow = named(located, TestOutcome.SLOW)
@@ -126,9 +130,10 @@ def _stopped(
     left = [stop for stop in left if not (stop.moving and any(it.explains(stop.places) for it in slow))]
     compared = [it for it in objects if it.kind not in ("system", "scale")]  # with tests that passed
     slow_or_hung = [
-        stop for stop in left
+        stop
+        for stop in left
         if short_budget.is_slow_or_hung(stop, run.limit) and not any(it.explains(stop.places) for it in compared)
-    ]  # fmt: skip
+    ]
     yield from _too_short(run, unsure, slow_or_hung)
     left = [stop for stop in left if stop not in slow_or_hung]
     known = {place for suspect in suspects for place in suspect.own.places}
@@ -155,9 +160,11 @@ def _too_short(run: _HangInputs, alone: Sequence[Behind], stops: Sequence[Stop])
     told += [stop.told for stop in stops]
     if run.limit and told:
         yield run.all_.unknown(
-            short_budget.sentence(run.limit, told[0]), host=None, remedy=short_budget.remedy(run.limit),
+            short_budget.sentence(run.limit, told[0]),
+            host=None,
+            remedy=short_budget.remedy(run.limit),
             evidence=tuple(told[:_SHOWN]),
-        )  # fmt: skip
+        )
 
 
 def _suspects(run: _HangInputs, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:
@@ -211,14 +218,25 @@ def _blamed(run: _HangInputs, suspect: _Suspect, follows: Iterable[str]) -> Find
     said = [*(view.error for view in views), *(line for view in views for line in view.logs)]
     known = _meaning(run.all_, first, stage, said, views[0].state)
     return tell(
-        run.all_, suspect.it, run.observations, run.causes, summary="; ".join(filter(None, (summary, apart))),
-        trouble=_trouble(views[0]), likely=known.cause, remedy=known.remedy,
+        run.all_,
+        suspect.it,
+        run.observations,
+        run.causes,
+        summary="; ".join(filter(None, (summary, apart))),
+        trouble=_trouble(views[0]),
+        likely=known.cause,
+        remedy=known.remedy,
         details=(
-            *evidence(run.all_.cluster, first, views), _tests(own), *suspect.more, *follows,
+            *evidence(run.all_.cluster, first, views),
+            _tests(own),
+            *suspect.more,
+            *follows,
             *others_do_well(suspect.it, run.observations),
         ),
-        expected="closed", found=_found(first, stage), alone=by_itself(views[0]) and views[0].state != "D",
-    )  # fmt: skip
+        expected="closed",
+        found=_found(first, stage),
+        alone=by_itself(views[0]) and views[0].state != "D",
+    )
 
 
 def _between(run: _HangInputs, it: Named, follows: Sequence[Stop]) -> Finding:
@@ -229,13 +247,20 @@ def _between(run: _HangInputs, it: Named, follows: Sequence[Stop]) -> Finding:
     first, stage = seen[0], seen[0].test.stage
     known = _meaning(run.all_, first, stage, [view.error for one in seen for view in one.ranks if view.error])
     return tell(
-        run.all_, it, run.observations, run.causes, trouble=_trouble(first.ranks[0]), likely=known.cause,
-        remedy=known.remedy, expected="closed", found=stage,
+        run.all_,
+        it,
+        run.observations,
+        run.causes,
+        trouble=_trouble(first.ranks[0]),
+        likely=known.cause,
+        remedy=known.remedy,
+        expected="closed",
+        found=stage,
         details=(
             *evidence(run.all_.cluster, first, first.ranks),
             *(stop.told for stop in follows if not {one.test.id for one in seen}.issuperset(stop.ids)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _many_pairs(run: _HangInputs, stops: Sequence[Stop]) -> Finding:
@@ -246,13 +271,18 @@ def _many_pairs(run: _HangInputs, stops: Sequence[Stop]) -> Finding:
     members = tuple(sorted({place for stop in stops for place in stop.places}))
     ids = tuple(id_ for stop in stops for id_ in stop.ids)
     return tell(
-        run.all_, Named(Located("group", members, ids, first.seen[0].test.outcome), proven=False), run.observations,
+        run.all_,
+        Named(Located("group", members, ids, first.seen[0].test.outcome), proven=False),
+        run.observations,
         run.causes,
         summary=f"{len(stops)} pairs of devices stopped together, and nobody can be named",
-        trouble=_trouble(first.seen[0].ranks[0]), likely=known.cause, remedy=known.remedy, expected="closed",
+        trouble=_trouble(first.seen[0].ranks[0]),
+        likely=known.cause,
+        remedy=known.remedy,
+        expected="closed",
         found=", ".join(dict.fromkeys(stop.stage for stop in stops)),
         details=[f"{' with '.join(sorted(stop.places))}: {stop.told}" for stop in stops],
-    )  # fmt: skip
+    )
 
 
 def _all_stopped(run: _HangInputs, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
@@ -268,24 +298,40 @@ def _all_stopped(run: _HangInputs, stop: Stop, others: Sequence[str]) -> Iterato
     if len(stop.members) == 2:
         both = [
             tell(
-                all_, _group("link", stop, (one.place, peer.place)), run.observations, run.causes,
+                all_,
+                _group("link", stop, (one.place, peer.place)),
+                run.observations,
+                run.causes,
                 summary=f"{one.host}: device {one.device} and {peer.place} stopped together after {stage}{once}",
-                likely=known.cause or "either end, or the path between them", remedy=known.remedy, details=details,
-                report=all_.warn if later else all_.bad, trouble=trouble, expected="closed", found=stage,
+                likely=known.cause or "either end, or the path between them",
+                remedy=known.remedy,
+                details=details,
+                report=all_.warn if later else all_.bad,
+                trouble=trouble,
+                expected="closed",
+                found=stage,
             )
             for one, peer in (stop.members, stop.members[::-1])
-        ]  # fmt: skip
+        ]
         blamed = [told for told in both if told.culprit and {told.host, _place(told)} & set(told.culprit.members)]
         apart = len({member.host for member in stop.members}) == 2 and not later
         yield from blamed or (both if apart else both[:1])
         return
     common = "common to all ranks"
     yield tell(
-        all_, _group("group", stop, tuple(sorted(stop.places))), run.observations, run.causes,
+        all_,
+        _group("group", stop, tuple(sorted(stop.places))),
+        run.observations,
+        run.causes,
         summary=f"all {len(stop.members)} ranks stopped after {stage}: they waited for one another "
-        f"{found_at(first.ranks[0])}{once}", likely=f"{common}: {known.cause}" if known.cause else common,
-        remedy=known.remedy, details=details, trouble=trouble, expected="closed", found=stage,
-    )  # fmt: skip
+        f"{found_at(first.ranks[0])}{once}",
+        likely=f"{common}: {known.cause}" if known.cause else common,
+        remedy=known.remedy,
+        details=details,
+        trouble=trouble,
+        expected="closed",
+        found=stage,
+    )
 
 
 def _place(finding: Finding) -> str:

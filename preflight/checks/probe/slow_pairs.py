@@ -157,10 +157,11 @@ def _slow_together(all_: All, together: Observation, observations: Sequence[Obse
     least = f", the slowest pair that is well has {slowest:.2f}" if slowest else ""
     return all_.warn(
         f"all {len(together.test.members)} ranks together are slow: {together.test.busbw_GBps or 0:.2f} GB/s{least}",
-        host=None, cause="what only all of them use: uplinks and spines, or what HCCL or NCCL makes of so many ranks",
+        host=None,
+        cause="what only all of them use: uplinks and spines, or what HCCL or NCCL makes of so many ranks",
         evidence=(f"test {together.test.id}",),
         remedy="load and errors of the uplinks; the same with half of the hosts: preflight probe --limit HOSTS",
-    )  # fmt: skip
+    )
 
 
 def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_Pair, float]) -> Iterator[Finding]:
@@ -176,11 +177,13 @@ def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and pairs differ as much from themselves
         yield all_.warn(
             f"pairs along the rails have from {lowest:.2f} to {highest:.2f} GB/s: no median tells who of them is slow",
-            host=None, expected="pairs that are alike", found=f"{lowest:.2f} to {highest:.2f} GB/s",
+            host=None,
+            expected="pairs that are alike",
+            found=f"{lowest:.2f} to {highest:.2f} GB/s",
             evidence=tuple(f"{one} with {other}: {speed:.2f} GB/s" for (one, other), speed in ranked),
             cause="several of them are slow, or the rails are not of one kind",
             remedy="begin with the slowest: cable, optical module, switch port; hccn_tool -i N -speed -g at both ends",
-        )  # fmt: skip
+        )
 
 
 def _unproven(observations: Sequence[Observation], kind: str, *pairs: _Pair) -> Named:
@@ -241,17 +244,27 @@ def _slow(run: _SpeedInputs, it: Named, values: Mapping[_Pair, float], *, again:
     usual_ = f", the median pair has {peers.median:.2f}" if peers else ""
     figures = f"{worst:.2f} GB/s{usual_}" if worst is not None else ""
     together = _together(run.observations)
-    with_all = [
-        f"{together.test.id}: all {len(together.test.members)} ranks together: {together.test.busbw_GBps or 0:.2f} GB/s"
-    ] if together and it.explains({member.place for member in together.test.members}) else []  # fmt: skip
+    with_all = (
+        [
+            f"{together.test.id}: all {len(together.test.members)} ranks together: "
+            f"{together.test.busbw_GBps or 0:.2f} GB/s"
+        ]
+        if together and it.explains({member.place for member in together.test.members})
+        else []
+    )
     far = worst is not None and run.far(worst)
     summary = "; ".join(filter(None, (": ".join(filter(None, (what, figures))), _directions(run.observations, it))))
     return tell(
-        all_, it, run.observations, run.causes, summary=summary,
+        all_,
+        it,
+        run.observations,
+        run.causes,
+        summary=summary,
         report=all_.bad if again and far and not it.intermittent else all_.warn,
-        trouble={"sends": "sends slowly", "receives": "receives slowly"}.get(it.one.direction, "slow"), likely=likely,
+        trouble={"sends": "sends slowly", "receives": "receives slowly"}.get(it.one.direction, "slow"),
+        likely=likely,
         expected=f"about {peers.median:.2f} GB/s" if peers else "",
         found=f"{worst:.2f} GB/s" if worst is not None else "",
         details=(*(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())), *with_all),
         remedy="cable, optical module and switch port; counters: hccn_tool -i N -stat -g",
-    )  # fmt: skip
+    )

@@ -63,12 +63,16 @@ def _wrong(
     for place, found in sources.items():
         (member, first), *_ = found
         yield all_.bad(
-            f"{member.host}: device {member.device} (rank {member.rank}) trains wrongly", host=member.host,
-            device=member.device, expected="the parameters of all others", found=f"seen by {len(_bad(first))} ranks",
-            evidence=_evidence(_bad(first)), remedy="take the device out of jobs, then test it alone: preflight probe "
+            f"{member.host}: device {member.device} (rank {member.rank}) trains wrongly",
+            host=member.host,
+            device=member.device,
+            expected="the parameters of all others",
+            found=f"seen by {len(_bad(first))} ranks",
+            evidence=_evidence(_bad(first)),
+            remedy="take the device out of jobs, then test it alone: preflight probe "
             f"--limit {member.host} --scope device",
             culprit=Culprit("device", (place,), tuple(seen.test.id for _, seen in found), _TROUBLE),
-        )  # fmt: skip
+        )
     if sources or not wrong:
         return
     bad, ids = _bad(wrong[0]), {seen.test.id for seen in wrong}
@@ -78,9 +82,12 @@ def _wrong(
         yield tell(all_, it, wrong, causes, trouble=_TROUBLE, remedy=remedy, details=(summary, *_evidence(bad)))
     if not objects:
         yield all_.bad(
-            f"{summary} on {len(bad)} of {len(wrong[0].ranks)} ranks", host=None, expected="those of one process",
-            evidence=_evidence(bad), remedy=remedy,
-        )  # fmt: skip
+            f"{summary} on {len(bad)} of {len(wrong[0].ranks)} ranks",
+            host=None,
+            expected="those of one process",
+            evidence=_evidence(bad),
+            remedy=remedy,
+        )
 
 
 def _drifting(all_: All, steps: Iterable[Observation]) -> Iterator[Finding]:
@@ -89,9 +96,11 @@ def _drifting(all_: All, steps: Iterable[Observation]) -> Iterator[Finding]:
         if drifting:
             yield all_.warn(
                 f"after a training step {len(drifting)} of {len(seen.ranks)} ranks differ from the others in the last "
-                "bits", host=None, expected="the same bits on all ranks",
+                "bits",
+                host=None,
+                expected="the same bits on all ranks",
                 cause="all_reduce adds up in another order on each rank",
                 evidence=tuple(view.member.place for view in drifting[:5]),
                 remedy="export HCCL_DETERMINISTIC=true for jobs whose replicas may not drift apart",
-            )  # fmt: skip
+            )
             return

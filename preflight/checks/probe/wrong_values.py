@@ -51,19 +51,38 @@ def values_exact(
     yield from _unknown_sources(all_, left)
     for it in objects:
         details = [word for member, words in sources.items() if it.part([member.place]) for word in words]
-        yield tell(all_, it, observations, causes, trouble=_TROUBLE, expected="0 wrong values", remedy=_REMEDY,
-                   report=all_.bad, details=details[:_SHOWN])  # fmt: skip
+        yield tell(
+            all_,
+            it,
+            observations,
+            causes,
+            trouble=_TROUBLE,
+            expected="0 wrong values",
+            remedy=_REMEDY,
+            report=all_.bad,
+            details=details[:_SHOWN],
+        )
     for member, words in sources.items():
         if member.place not in alone and not any(it.part([member.place]) for it in objects if it.single):
             yield tell(
-                all_, _by_pattern(member, wrong), observations, causes, trouble=_TROUBLE, remedy=_REMEDY,
+                all_,
+                _by_pattern(member, wrong),
+                observations,
+                causes,
+                trouble=_TROUBLE,
+                remedy=_REMEDY,
                 summary=f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong",
-                expected="0 wrong values", found=f"wrong in {len(words)} results", details=words[:_SHOWN],
-            )  # fmt: skip
+                expected="0 wrong values",
+                found=f"wrong in {len(words)} results",
+                details=words[:_SHOWN],
+            )
     if unfinished and not wrong:
         evidence = [_word(seen, view) for seen in unfinished for view in _receivers(seen)]
-        yield all_.unknown("wrong values were seen, but only in tests that failed or hung (PRB101)", host=None,
-                           evidence=tuple(evidence[:_SHOWN]))  # fmt: skip
+        yield all_.unknown(
+            "wrong values were seen, but only in tests that failed or hung (PRB101)",
+            host=None,
+            evidence=tuple(evidence[:_SHOWN]),
+        )
 
 
 def _by_pattern(member: Member, wrong: Sequence[Observation]) -> Named:
@@ -110,13 +129,20 @@ def _unknown_sources(all_: All, unexplained: Sequence[Observation]) -> Iterator[
             by_receiver[view.member.host, view.member.device].append(_word(seen, view))
     if everywhere:
         yield all_.bad(
-            "all ranks of a test received wrong values, of an unknown one", host=None, expected="0 wrong values",
-            found=f"wrong for all in {len(everywhere)} tests", evidence=tuple(everywhere[:_SHOWN]),
+            "all ranks of a test received wrong values, of an unknown one",
+            host=None,
+            expected="0 wrong values",
+            found=f"wrong for all in {len(everywhere)} tests",
+            evidence=tuple(everywhere[:_SHOWN]),
             remedy="see who is wrong in pairs: preflight probe --scope pair; compare versions on all hosts",
-        )  # fmt: skip
+        )
     for (host, device), evidence in by_receiver.items():
         yield all_.bad(
-            f"{host}: device {device} received wrong values of an unknown rank", host=host, device=device,
-            expected="0 wrong values", found=f"wrong in {len(evidence)} results", evidence=tuple(evidence[:_SHOWN]),
+            f"{host}: device {device} received wrong values of an unknown rank",
+            host=host,
+            device=device,
+            expected="0 wrong values",
+            found=f"wrong in {len(evidence)} results",
+            evidence=tuple(evidence[:_SHOWN]),
             remedy="probe again: a device that is alone in this receives wrong; if all are, look at what they share",
-        )  # fmt: skip
+        )

@@ -60,9 +60,12 @@ def _taken(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
 
 
 @cluster_check(
-    "RDM104", "NCCL finds a GID that other hosts reach on every RoCE port", products=NVIDIA, several=False,
+    "RDM104",
+    "NCCL finds a GID that other hosts reach on every RoCE port",
+    products=NVIDIA,
+    several=False,
     optional=("job",),
-)  # fmt: skip
+)
 def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
     """Why: a RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
     NCCL_IB_GID_INDEX NCCL takes the one of that slot, whatever it is: one that begins with fe80 ends in "Call to
@@ -87,15 +90,20 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
             yield all_.unknown(f"{name}: {port.device}: its GIDs could not be read", host=name)
         elif gid is None and wanted is not None:
             yield all_.bad(
-                f"{name}: {port.device}: {told} is an empty slot; there are {_slots(there)}", found="empty",
-                remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there", **more,
-            )  # fmt: skip
+                f"{name}: {port.device}: {told} is an empty slot; there are {_slots(there)}",
+                found="empty",
+                remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there",
+                **more,
+            )
         elif gid is not None and is_link_local(gid):
             why, remedy = _of_the_link(gid, there, wanted)
             yield all_.bad(
                 f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link{why}",
-                found=gid.gid, expected="a GID of an address", remedy=remedy, **more,
-            )  # fmt: skip
+                found=gid.gid,
+                expected="a GID of an address",
+                remedy=remedy,
+                **more,
+            )
 
 
 def _of_the_link(gid: Gid, there: list[Gid], wanted: int | None) -> tuple[str, str]:
@@ -136,16 +144,22 @@ def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
     odd = list(odd_ones(words))
     for one in odd:
         yield all_.bad(
-            f"{one.host}: NCCL takes GIDs of {one.value}, {one.elsewhere} of {one.usual}", host=one.host,
-            peer=one.others[0], expected=one.usual, found=one.value,
+            f"{one.host}: NCCL takes GIDs of {one.value}, {one.elsewhere} of {one.usual}",
+            host=one.host,
+            peer=one.others[0],
+            expected=one.usual,
+            found=one.value,
             remedy="unset NCCL_IB_GID_INDEX on all hosts, or set it to a slot that is RoCE v2 on all",
-        )  # fmt: skip
+        )
     if not odd and any("v1" in word for word in words.values()):
         for name, word in words.items():
             yield all_.warn(
-                f"{name}: NCCL takes GIDs of {word}, which is not routed", host=name, expected="RoCE v2", found=word,
+                f"{name}: NCCL takes GIDs of {word}, which is not routed",
+                host=name,
+                expected="RoCE v2",
+                found=word,
                 remedy="unset NCCL_IB_GID_INDEX and NCCL_IB_ROCE_VERSION_NUM",
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True)
@@ -197,9 +211,12 @@ def packets(
             yield all_.bad(
                 f"{one.host}: {place[0]} sends packets of {one.value} bytes, {one.elsewhere} of {one.usual}: "
                 f"{by_host[one.host].said}",
-                host=one.host, peer=one.others[0], expected=f"{one.usual} bytes", found=f"{one.value} bytes",
+                host=one.host,
+                peer=one.others[0],
+                expected=f"{one.usual} bytes",
+                found=f"{one.value} bytes",
                 remedy="the same MTU on all hosts, and on the switches between them",
-            )  # fmt: skip
+            )
         if not odd:
             small = {name: packets for name, packets in by_host.items() if packets.size < LARGEST} | small
         told |= {one.host for one in odd}
@@ -209,11 +226,14 @@ def packets(
     yield from taken.skipped(all_, [name for name in rdma if name not in compared | told | set(small) | set(unread)])
     for name, packets in sorted(small.items()):
         yield all_.warn(
-            f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.said}", host=name,
-            expected="MTU 4192 or more" if packets.is_roce else f"an active MTU of {LARGEST}", found=packets.said,
-            remedy="ip link set NIC mtu 9000 on all hosts, and as much on the switches" if packets.is_roce
+            f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.said}",
+            host=name,
+            expected="MTU 4192 or more" if packets.is_roce else f"an active MTU of {LARGEST}",
+            found=packets.said,
+            remedy="ip link set NIC mtu 9000 on all hosts, and as much on the switches"
+            if packets.is_roce
             else "ibv_devinfo | grep mtu; set HCA, switches and the subnet manager's partitions to 4096",
-        )  # fmt: skip
+        )
 
 
 def _infiniband(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[tuple[str, RdmaPort]]:
@@ -270,8 +290,10 @@ def same_rails(
             moved = [(device, place) for device, place in one.value if usual.get(device) != place]
             device, place = moved[0] if moved else one.value[0]
             yield all_.bad(
-                f"{one.host}: {device} is in {place}, on {one.elsewhere} in {usual.get(device, 'none')}", host=one.host,
-                peer=one.others[0], expected=", ".join(map(" ".join, one.usual)),
+                f"{one.host}: {device} is in {place}, on {one.elsewhere} in {usual.get(device, 'none')}",
+                host=one.host,
+                peer=one.others[0],
+                expected=", ".join(map(" ".join, one.usual)),
                 found=", ".join(map(" ".join, one.value)),
                 remedy="the same device in the same rail on every host: addresses, cables, or names of devices",
-            )  # fmt: skip
+            )

@@ -41,9 +41,10 @@ def gpu_direct(here: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Find
         yield here.bad(
             f"{here.host.name}: nvidia_peermem is not loaded, and the {module} kernel module on Linux {os.kernel} has "
             "no DMA-BUF for RDMA",
-            expected="nvidia_peermem, or the open module on Linux 5.12", found=f"{module} module, Linux {os.kernel}",
+            expected="nvidia_peermem, or the open module on Linux 5.12",
+            found=f"{module} module, Linux {os.kernel}",
             remedy="modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia-peermem.conf",
-        )  # fmt: skip
+        )
 
 
 def _version(kernel: str) -> tuple[int, ...]:
@@ -80,17 +81,18 @@ def redirected(here: Here, rdma: Rdma) -> Iterator[Finding]:
         yield here.unknown(
             f"{here.host.name}: the ACS bits of {len(hidden)} bridges are not shown: only root may see them",
             remedy="sudo = true under [ssh], or look as root",
-        )  # fmt: skip
+        )
     redirecting = [bridge for bridge in between if (rdma.acs.get(bridge) or 0) & REDIRECT]
     if redirecting:
         first = redirecting[0]
         others = f" and {len(redirecting) - 1} more" if len(redirecting) > 1 else ""
         yield here.bad(
             f"{here.host.name}: bridge {first}{others} redirects what goes between {' and '.join(between[first])}",
-            expected="ReqRedir- CmpltRedir-", found=f"ACS control 0x{rdma.acs[first]:04x}",
+            expected="ReqRedir- CmpltRedir-",
+            found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
             remedy=f"setpci -s {first} ECAP_ACS+0x6.w=0000, at every boot; or ACS off in the firmware's setup",
-        )  # fmt: skip
+        )
 
 
 def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
@@ -136,10 +138,11 @@ def iommu(here: Here, rdma: Rdma) -> Iterator[Finding]:
     if translated or by_arguments:
         what = f"translates for {_few(translated)}" if translated else "is on, and iommu=pt is not set"
         yield here.bad(
-            f"{here.host.name}: the IOMMU {what}", expected="iommu=pt",
+            f"{here.host.name}: the IOMMU {what}",
+            expected="iommu=pt",
             found=" ".join(rdma.iommu_arguments) or "no such argument",
             remedy="iommu=pt on the kernel's command line, then reboot",
-        )  # fmt: skip
+        )
 
 
 def _few(names: list[str]) -> str:
@@ -168,6 +171,7 @@ def memlock(here: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator
     elif not job.capabilities & _IPC_LOCK:
         yield here.bad(
             f"{here.host.name}: a process may lock {limits.memlock_soft >> 10} KiB where jobs run",
-            expected="unlimited", found=f"{limits.memlock_soft} bytes",
+            expected="unlimited",
+            found=f"{limits.memlock_soft} bytes",
             remedy="ulimit -l unlimited in the job's script, or memlock lines in /etc/security/limits.d",
-        )  # fmt: skip
+        )

@@ -68,9 +68,13 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
                 "" if all_.cluster.machine.rdma else ", and active on " + ("the others" if certain else "others")
             )
             yield all_.finding(
-                outcome, f"{name}: {', '.join(ports)}: {what}{elsewhere}", host=name, expected="ACTIVE", found=what,
+                outcome,
+                f"{name}: {', '.join(ports)}: {what}{elsewhere}",
+                host=name,
+                expected="ACTIVE",
+                found=what,
                 remedy=remedy,
-            )  # fmt: skip
+            )
 
 
 def _as_many_as_most(host: Rdma, all_hosts: Collection[Rdma]) -> bool:
@@ -139,17 +143,25 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
         none_up = not any(port.state == "ACTIVE" for port in host.ports)
         if waiting:
             ports = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in count or waiting)
-            found.append((all_.bad if count or none_up else all_.warn)(
-                f"{name}: {ports}: it has a link, and no subnet manager has found it", host=name, expected="ACTIVE",
-                found=(count or waiting)[0].state or "", remedy="sminfo; start opensm on one host, or on the switch",
-            ))  # fmt: skip
+            found.append(
+                (all_.bad if count or none_up else all_.warn)(
+                    f"{name}: {ports}: it has a link, and no subnet manager has found it",
+                    host=name,
+                    expected="ACTIVE",
+                    found=(count or waiting)[0].state or "",
+                    remedy="sminfo; start opensm on one host, or on the switch",
+                )
+            )
     failed = [one for one in found if one.outcome is Outcome.FAIL]
     if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
         yield all_.bad(
-            f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run", host=None,
-            expected="ACTIVE", found=failed[0].found, evidence=tuple(one.summary for one in found),
+            f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run",
+            host=None,
+            expected="ACTIVE",
+            found=failed[0].found,
+            evidence=tuple(one.summary for one in found),
             remedy="sminfo; start opensm on one host, or on the switch",
-        )  # fmt: skip
+        )
     else:
         yield from found
 
@@ -185,18 +197,24 @@ def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> 
             if odd.value < odd.usual:
                 yield all_.bad(
                     f"{odd.host}: {_called(place)} has {odd.value:g} Gbit/s, {odd.elsewhere} {odd.usual:g}",
-                    host=odd.host, peer=odd.others[0], expected=f"{odd.usual:g} Gbit/s", found=f"{odd.value:g} Gbit/s",
+                    host=odd.host,
+                    peer=odd.others[0],
+                    expected=f"{odd.usual:g} Gbit/s",
+                    found=f"{odd.value:g} Gbit/s",
                     remedy="clean or change optics and cable; look at the speed of the switch's port",
-                )  # fmt: skip
+                )
 
 
 FEW, SHARE = 10, 1e-6  # as many of anything, and as large a share of all packets, are as good as links are
 
 
 @host_check(
-    "RDM108", "The RDMA ports' links hold, and their packets arrive whole", severity=Outcome.WARN, products=NVIDIA,
+    "RDM108",
+    "The RDMA ports' links hold, and their packets arrive whole",
+    severity=Outcome.WARN,
+    products=NVIDIA,
     optional=("job",),
-)  # fmt: skip
+)
 def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
     """Why: a link that goes down for a second ends a job with "Got async event : port error", or with error 12, and is
     up again when somebody looks. The counters go back to the start of the driver, when a switch may have been
@@ -220,10 +238,12 @@ def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
         seen = [*_many(port), *_rising(port.values, later.get(place, {}), rdma.seconds)]
         if seen:
             yield here.bad(
-                f"{here.host.name}: {_called(place)}: {', '.join(seen)}", found=", ".join(seen), expected="none",
+                f"{here.host.name}: {_called(place)}: {', '.join(seen)}",
+                found=", ".join(seen),
+                expected="none",
                 remedy=f"watch /sys/class/infiniband/{port.device}/ports/{port.port}/counters; if they rise, clean or "
                 "change optics and cable",
-            )  # fmt: skip
+            )
 
 
 def _many(port: PortCounters) -> Iterator[str]:

@@ -62,16 +62,30 @@ def spoken(all_: All, judged: Iterable[Judged], cause: str, remedy: str) -> Iter
 
 
 def _finding(
-    all_: All, name: str, same: list[Judged], cause: str, remedy: str,
-    *, host: str | None = None, device: int | None = None, peer: str | None = None,
-) -> Finding:  # fmt: skip
+    all_: All,
+    name: str,
+    same: list[Judged],
+    cause: str,
+    remedy: str,
+    *,
+    host: str | None = None,
+    device: int | None = None,
+    peer: str | None = None,
+) -> Finding:
     worst, *others = same
     return all_.finding(
-        worst.outcome, f"{name}: {worst.words}", host=host, device=device, peer=peer,
-        expected=f"{worst.least:.0%} of {worst.against} or more", found=f"{shown_GBps(worst.busbw)} GB/s", cause=cause,
+        worst.outcome,
+        f"{name}: {worst.words}",
+        host=host,
+        device=device,
+        peer=peer,
+        expected=f"{worst.least:.0%} of {worst.against} or more",
+        found=f"{shown_GBps(worst.busbw)} GB/s",
+        cause=cause,
         remedy=remedy,
         evidence=tuple(
             f"{one.shape.place} {one.what}: {shown_GBps(one.busbw)} GB/s, {one.share:.0%}".lstrip()
-            for one in others[:5] if one.outcome is not Outcome.PASS
+            for one in others[:5]
+            if one.outcome is not Outcome.PASS
         ),
-    )  # fmt: skip
+    )

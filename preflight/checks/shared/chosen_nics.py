@@ -36,9 +36,7 @@ def judged(
     choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for name, choice in chosen.items():
         if isinstance(choice, str):
-            yield all_.bad(
-                f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy
-            )  # fmt: skip
+            yield all_.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy)
     unreached = list(_unreached(all_, library, choices, network, arrivals)) if len(all_.hosts) > 1 else []
     yield from unreached
     named = {finding.host for finding in unreached}
@@ -73,15 +71,17 @@ def _unreached(
 
 def _other_than_planned(
     all_: All, library: Library, host: Host, choice: NicChoice, network: Network
-) -> Iterator[Finding]:  # fmt: skip
+) -> Iterator[Finding]:
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
         yield all_.warn(
             f"{host.name}: {library.name} would take {choice.nic} ({choice.why}), and the inventory's host NIC is "
             f"{wanted[0]}",
-            host=host.name, expected=wanted[0], found=choice.nic,
+            host=host.name,
+            expected=wanted[0],
+            found=choice.nic,
             remedy=library.remedy.replace("NIC", wanted[0], 1),
-        )  # fmt: skip
+        )
 
 
 def _crossed(
@@ -115,8 +115,11 @@ def _apart(
     yield told(
         f"{odd.host}: {library.name} would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
         f"{peer.address}: two networks, and {way}",
-        host=odd.host, peer=odd.others[0], found=str(own.address), remedy=library.remedy,
-    )  # fmt: skip
+        host=odd.host,
+        peer=odd.others[0],
+        found=str(own.address),
+        remedy=library.remedy,
+    )
 
 
 def _route(network: Network, peer: NicChoice) -> Route | None:

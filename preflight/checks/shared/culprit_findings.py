@@ -97,11 +97,14 @@ def tell(
     open_ = kind == "group" or (kind == "link" and not it.proven and not known.words and len(hosts_of(members)) > 1)
     convicts = report == all_.bad and not open_
     return report(
-        summary, host=host or None, device=int(device) if device and named_one else None,
+        summary,
+        host=host or None,
+        device=int(device) if device and named_one else None,
         rail=int(one.members[0].partition("/")[2]) if it.kind == "rail" else None,
-        peer=one.members[1] if it.kind == "link" else None, cause=known.words or likely,
+        peer=one.members[1] if it.kind == "link" else None,
+        cause=known.words or likely,
         remedy="; ".join(filter(None, (known.remedy or remedy, f"to see it again: {again(all_, it, tests, backend)}"))),
         evidence=(*(evidence(one, tests) if it.proven else ()), *known.evidence, *details),
         culprit=Culprit(kind, members, one.tests, known.words or trouble) if convicts else None,
         **more,
-    )  # fmt: skip
+    )

@@ -64,8 +64,9 @@ def untold(
     for reading in readings:
         errors = {
             device: found.error or ("" if unset else "its tool told nothing")
-            for device, found in reading.items() if found.error or found.value is None
-        }  # fmt: skip
+            for device, found in reading.items()
+            if found.error or found.value is None
+        }
         failed |= {(device, error) for device, error in errors.items() if error and not _silent(error)}
         for error in {error for error in errors.values() if _silent(error)}:
             devices = tuple(device for device in errors if errors[device] == error)
@@ -92,8 +93,15 @@ def with_link(hccn: Hccn) -> frozenset[int]:
 
 
 def device_change(
-    scribe: Here | All, host: Host, kind: Kind, device: int, before: str | None, after: object, *,
-    risk: Risk = Risk.SAFE, note: str = "",
-) -> Change:  # fmt: skip
+    scribe: Here | All,
+    host: Host,
+    kind: Kind,
+    device: int,
+    before: str | None,
+    after: object,
+    *,
+    risk: Risk = Risk.SAFE,
+    note: str = "",
+) -> Change:
     """A change of one setting of one device. Safe by default: the plan leaves a device alone that a job uses."""
     return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, risk, note)

@@ -174,8 +174,10 @@ def imported_by_cann(here: Here, versions: Versions, job: Job) -> Iterator[Findi
     elif missing:
         yield here.bad(
             f"{here.host.name}: the jobs' Python has no {', no '.join(missing)}, which CANN imports",
-            expected=", ".join(IMPORTED_BY_CANN), found="missing", remedy=f"pip install {' '.join(missing)}",
-        )  # fmt: skip
+            expected=", ".join(IMPORTED_BY_CANN),
+            found="missing",
+            remedy=f"pip install {' '.join(missing)}",
+        )
 
 
 @cluster_check("VER112", "MindSpore is the same everywhere", products=NPU)

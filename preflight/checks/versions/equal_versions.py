@@ -26,9 +26,13 @@ def differing(all_: All, what: str, versions: Mapping[str, str | None]) -> Itera
     for odd in odd_ones(versions):
         found, usual = odd.value or "not installed", odd.usual or "not installed"
         yield all_.bad(
-            f"{odd.host}: {what} is {found}, but {usual} on {odd.elsewhere}", host=odd.host, peer=odd.others[0],
-            expected="the same everywhere", found=found, remedy=f"install the same release of {what} on every host",
-        )  # fmt: skip
+            f"{odd.host}: {what} is {found}, but {usual} on {odd.elsewhere}",
+            host=odd.host,
+            peer=odd.others[0],
+            expected="the same everywhere",
+            found=found,
+            remedy=f"install the same release of {what} on every host",
+        )
 
 
 @cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
@@ -159,9 +163,10 @@ def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
         speak = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
         yield speak(
             f"{here.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {there}",
-            expected=f"a driver of CUDA {runtime[0]}", found=f"CUDA {there}",
+            expected=f"a driver of CUDA {runtime[0]}",
+            found=f"CUDA {there}",
             remedy=f"install a driver of CUDA {runtime[0]} and reboot {here.host.name}; or a torch for CUDA {there}",
-        )  # fmt: skip
+        )
 
 
 # Major release of CUDA → the first driver that runs all its minor releases; older majors have none. The table of

@@ -9,18 +9,44 @@ from preflight.diagnose.types import Kill, Role, Sign, Weight
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,4})\b")
 
-_MECHANICS = Sign("Xid", Role.OWN, (), "the GPU gets too little power",
-                  "see to its power cable, or exchange it (GPU107)")  # fmt: skip
-_REBOOT = Sign("Xid", Role.OWN, (), "the GPU is lost, or its driver is", "drain the host and restart it; if it comes "
-               "again, exchange the GPU (GPU102, GPU107)")  # fmt: skip
-_RESET = Sign("Xid", Role.OWN, (), "the GPU, its memory, its firmware or its NVLink failed", "drain the host, then: "
-              "nvidia-smi --gpu-reset -i N; if it comes again, exchange the GPU (GPU104, GPU107)")  # fmt: skip
-_NVLINK = Sign("Xid", Role.LINK, (), "an NVLink reports errors", "nvidia-smi nvlink -e; look at the fabric manager's "
-               "log and at the switch (GPU115)")  # fmt: skip
-_PROGRAM = Sign("Xid", Role.OWN, (), "the program used the GPU wrongly, or a memory error was contained",
-                "start the job again; if it follows the GPU, not the program: nvidia-smi -q -d ECC")  # fmt: skip
-_INFO = Sign("Xid", Role.HINT, (), "it tells of another error, or that a row was remapped", "look at the other Xid; "
-             "nvidia-smi -q -d ROW_REMAPPER: a pending one wants a reset (GPU104)")  # fmt: skip
+_MECHANICS = Sign(
+    "Xid", Role.OWN, (), "the GPU gets too little power", "see to its power cable, or exchange it (GPU107)"
+)
+_REBOOT = Sign(
+    "Xid",
+    Role.OWN,
+    (),
+    "the GPU is lost, or its driver is",
+    "drain the host and restart it; if it comes again, exchange the GPU (GPU102, GPU107)",
+)
+_RESET = Sign(
+    "Xid",
+    Role.OWN,
+    (),
+    "the GPU, its memory, its firmware or its NVLink failed",
+    "drain the host, then: nvidia-smi --gpu-reset -i N; if it comes again, exchange the GPU (GPU104, GPU107)",
+)
+_NVLINK = Sign(
+    "Xid",
+    Role.LINK,
+    (),
+    "an NVLink reports errors",
+    "nvidia-smi nvlink -e; look at the fabric manager's log and at the switch (GPU115)",
+)
+_PROGRAM = Sign(
+    "Xid",
+    Role.OWN,
+    (),
+    "the program used the GPU wrongly, or a memory error was contained",
+    "start the job again; if it follows the GPU, not the program: nvidia-smi -q -d ECC",
+)
+_INFO = Sign(
+    "Xid",
+    Role.HINT,
+    (),
+    "it tells of another error, or that a row was remapped",
+    "look at the other Xid; nvidia-smi -q -d ROW_REMAPPER: a pending one wants a reset (GPU104)",
+)
 
 _CLASSES = (
     (_MECHANICS, {54}),
@@ -52,39 +78,98 @@ SIGNS = (
     Sign("SXid", Role.NOISE, ("nvidia-nvswitch", "SXid", ", Severity ")),
     Sign("SXid", Role.NOISE, ("nvidia-nvswitch", "SXid", ", Data {")),
     Sign("SXid", Role.HINT, ("nvidia-nvswitch", "SXid"), "an NVSwitch reports an error, not a fatal one", _SWITCH),
-    Sign("host-memory", Role.OWN, ("Out of memory: Kill",), "the host ran out of memory: the kernel killed a process",
-         "look at what used it: data loaders, page-locked memory, another job"),
-    Sign("host-memory", Role.OWN, ("Memory cgroup out of memory: Kill",),
-         "a memory limit (cgroup) was used up: the kernel killed a process",
-         "look at what used it: data loaders, page-locked memory; the job's memory limit"),
-    Sign("host-memory", Role.OWN, ("oom-kill:constraint",), "the host, or the job's memory limit, was used up",
-         "look at what used it: data loaders, page-locked memory; the job's memory limit"),
-    Sign("host-memory", Role.OWN, ("oom_reaper: reaped",), "the host, or the job's memory limit, was used up",
-         "look at what used it: data loaders, page-locked memory; the job's memory limit"),
-    Sign("open-files", Role.OWN, ("VFS: file-max limit",), "the host's limit of open files is reached",
-         "raise fs.file-max, or find who opens them (HST134)"),
-    Sign("nccl-crash", Role.OWN, ("segfault at", "libnccl"), "NCCL crashed",
-         "is the stack limit unlimited (ulimit -s, HST133)? Else another release of NCCL (VER103)"),
+    Sign(
+        "host-memory",
+        Role.OWN,
+        ("Out of memory: Kill",),
+        "the host ran out of memory: the kernel killed a process",
+        "look at what used it: data loaders, page-locked memory, another job",
+    ),
+    Sign(
+        "host-memory",
+        Role.OWN,
+        ("Memory cgroup out of memory: Kill",),
+        "a memory limit (cgroup) was used up: the kernel killed a process",
+        "look at what used it: data loaders, page-locked memory; the job's memory limit",
+    ),
+    Sign(
+        "host-memory",
+        Role.OWN,
+        ("oom-kill:constraint",),
+        "the host, or the job's memory limit, was used up",
+        "look at what used it: data loaders, page-locked memory; the job's memory limit",
+    ),
+    Sign(
+        "host-memory",
+        Role.OWN,
+        ("oom_reaper: reaped",),
+        "the host, or the job's memory limit, was used up",
+        "look at what used it: data loaders, page-locked memory; the job's memory limit",
+    ),
+    Sign(
+        "open-files",
+        Role.OWN,
+        ("VFS: file-max limit",),
+        "the host's limit of open files is reached",
+        "raise fs.file-max, or find who opens them (HST134)",
+    ),
+    Sign(
+        "nccl-crash",
+        Role.OWN,
+        ("segfault at", "libnccl"),
+        "NCCL crashed",
+        "is the stack limit unlimited (ulimit -s, HST133)? Else another release of NCCL (VER103)",
+    ),
     Sign("crash", Role.OWN, ("segfault at", "libhccl"), "HCCL crashed", "compare CANN and driver (VER109)"),
-    Sign("crash", Role.OWN, ("]: segfault at ", " ip ", " error "), "{name} crashed (SIGSEGV) in {library}",
-         "run it with python -X faulthandler, and compare versions on the hosts (VER103)",
-         pattern=r"(?P<name>[\w.-]{1,16})\[\d{1,10}\]: segfault at .{1,120} in (?P<library>[^\s\[]{1,80})",
-         weight=Weight.DEATH),
-    Sign("link-flap", Role.OWN, ("ost carrier",), "a network link of the host went down",
-         "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)",
-         pattern=rf"(?:^|\s)(?!{_OF_CONTAINERS})[\w.@-]{{1,40}}: [Ll]ost carrier"),
+    Sign(
+        "crash",
+        Role.OWN,
+        ("]: segfault at ", " ip ", " error "),
+        "{name} crashed (SIGSEGV) in {library}",
+        "run it with python -X faulthandler, and compare versions on the hosts (VER103)",
+        pattern=r"(?P<name>[\w.-]{1,16})\[\d{1,10}\]: segfault at .{1,120} in (?P<library>[^\s\[]{1,80})",
+        weight=Weight.DEATH,
+    ),
+    Sign(
+        "link-flap",
+        Role.OWN,
+        ("ost carrier",),
+        "a network link of the host went down",
+        "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)",
+        pattern=rf"(?:^|\s)(?!{_OF_CONTAINERS})[\w.@-]{{1,40}}: [Ll]ost carrier",
+    ),
     Sign("disk", Role.OWN, ("I/O error, dev",), "a disk fails", "smartctl -a; move the job's data", pattern=_DISK),
-    Sign("disk", Role.OWN, ("critical medium error, dev",), "a disk fails", "smartctl -a; move the job's data",
-         pattern=_DISK),
+    Sign(
+        "disk",
+        Role.OWN,
+        ("critical medium error, dev",),
+        "a disk fails",
+        "smartctl -a; move the job's data",
+        pattern=_DISK,
+    ),
     Sign("disk", Role.OWN, ("log I/O error",), "a file system lost its disk", "dmesg on that host; mount it anew"),
-    Sign("nvidia-versions", Role.OWN, ("Driver/library version mismatch",),
-         "the driver was updated under the running one", "restart the host, or load the driver anew (GPU121)"),
-    Sign("nvidia-lost", Role.OWN, ("nable to determine the device handle",),
-         "a GPU has fallen off the bus", "dmesg | grep Xid; restart the host (GPU101, GPU102)"),
-    Sign("nvidia-container", Role.OWN, ("Failed to initialize NVML: Unknown Error",),
-         "the container lost its right to the GPUs, most often after systemctl daemon-reload",
-         "start the container anew; pass the devices with --device"),
-)  # fmt: skip
+    Sign(
+        "nvidia-versions",
+        Role.OWN,
+        ("Driver/library version mismatch",),
+        "the driver was updated under the running one",
+        "restart the host, or load the driver anew (GPU121)",
+    ),
+    Sign(
+        "nvidia-lost",
+        Role.OWN,
+        ("nable to determine the device handle",),
+        "a GPU has fallen off the bus",
+        "dmesg | grep Xid; restart the host (GPU101, GPU102)",
+    ),
+    Sign(
+        "nvidia-container",
+        Role.OWN,
+        ("Failed to initialize NVML: Unknown Error",),
+        "the container lost its right to the GPUs, most often after systemctl daemon-reload",
+        "start the container anew; pass the devices with --device",
+    ),
+)
 
 _OF_KERNEL = ("Xid", "SXid", MEMORY, "link-flap", "disk")
 

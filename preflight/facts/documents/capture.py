@@ -93,8 +93,12 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
     disguise = pseudonyms.value if pseudonyms else _as_it_is
     if isinstance(it, Unreachable):
         return {"unreachable": disguise(msgspec.to_builtins(it))}
-    known = {"devices": it.devices, "sent": it.sent, "received": it.received,
-             "refused": disguise(msgspec.to_builtins(it.refused))}  # fmt: skip
+    known = {
+        "devices": it.devices,
+        "sent": it.sent,
+        "received": it.received,
+        "refused": disguise(msgspec.to_builtins(it.refused)),
+    }
     if isinstance(it.raw, Missing):
         return {**known, "error": disguise(clean(it.raw.error))}
     sections: dict[str, Any] = {}
@@ -191,9 +195,13 @@ def load(text: str, source: str) -> Capture:
     if document.schema != SCHEMA:
         raise UsageError(refusal(source, CAPTURE, SCHEMA, text))
     return Capture(
-        document.preflight, document.taken, document.anonymous, document.inventory,
-        {name: _answered(host) for name, host in document.hosts.items()}, document.not_understood,
-    )  # fmt: skip
+        document.preflight,
+        document.taken,
+        document.anonymous,
+        document.inventory,
+        {name: _answered(host) for name, host in document.hosts.items()},
+        document.not_understood,
+    )
 
 
 def _answered(host: _Host) -> Answered | Unreachable:

@@ -43,8 +43,11 @@ def _come(place: Place) -> Undo:
     null = subprocess.DEVNULL
     announcer = subprocess.Popen(
         [*enter, sys.executable, "-S", "-c", ANNOUNCER, owned.address],
-        stdin=null, stdout=null, stderr=null, start_new_session=True,
-    )  # fmt: skip
+        stdin=null,
+        stdout=null,
+        stderr=null,
+        start_new_session=True,
+    )
     undo = dict(vars(Process.of(announcer.pid)))
     mac = json.loads(kernel.run("ip", "-n", _stranger(place), "-j", "link", "show", "eth0"))[0]["address"]
     try:

@@ -7,9 +7,15 @@ from apply.tools import StepError
 
 PHASES = ("plain", "guarded", "kept")  # in this order
 GUARDED = {
-    "nft-rules", "nft-input", "iptables-rules", "iptables-input", "firewalld-rules", "ufw-rules", "ufw-enabled",
+    "nft-rules",
+    "nft-input",
+    "iptables-rules",
+    "iptables-input",
+    "firewalld-rules",
+    "ufw-rules",
+    "ufw-enabled",
     "service",
-}  # fmt: skip
+}
 KEPT = {"firewalld-permanent", "service-at-boot"}
 
 

@@ -11,10 +11,19 @@ SECONDS = 6.0  # for one try
 BUSY = ("kex_exchange_identification", "ssh_exchange_identification", "Connection reset by")
 # Nothing is learned, forwarded, shared or asked for; everything else is as the user's configuration has it.
 OPTIONS = (
-    "BatchMode=yes", "StrictHostKeyChecking=yes", "UpdateHostKeys=no", "ConnectTimeout=5", "ConnectionAttempts=1",
-    "ControlMaster=no", "ControlPath=none", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes",
-    "PermitLocalCommand=no", "LogLevel=ERROR",
-)  # fmt: skip
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",
+    "ConnectTimeout=5",
+    "ConnectionAttempts=1",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "LogLevel=ERROR",
+)
 
 
 def look_neighbours(request, deadline):

@@ -38,8 +38,13 @@ LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d{3,4}(?:\.\d{1,4}){1,3})$")
 INIT, CONTAINER_FILES = "/proc/1", ("/.dockerenv", "/run/.containerenv")
 CONTAINER_GROUPS = (b"docker", b"kubepods", b"containerd", b"/lxc", b"libpod")
 UNITS = "/etc/systemd/system"
-UNIT_PLACES = (UNITS, "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
-               "/lib/systemd/system")  # fmt: skip
+UNIT_PLACES = (
+    UNITS,
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DPKG = "/var/lib/dpkg/status"
 DPKG_LIMIT = 64 << 20  # bytes

@@ -251,9 +251,17 @@ class Answer:
             self.room -= len(data)
             device = "%d:%d" % (os.major(status.st_dev), os.minor(status.st_dev))
             self.files.append(
-                {"path": told(path), "glob": number, "shared": self.mounts.get(device, ""), "inode": status.st_ino,
-                 "changed": changed, "size": len(data), "begin": begin, "text": packed(data)}
-            )  # fmt: skip
+                {
+                    "path": told(path),
+                    "glob": number,
+                    "shared": self.mounts.get(device, ""),
+                    "inode": status.st_ino,
+                    "changed": changed,
+                    "size": len(data),
+                    "begin": begin,
+                    "text": packed(data),
+                }
+            )
 
 
 def recent(line, since):
@@ -309,11 +317,15 @@ def main():
             answer.nothing.append(pattern)
     answer.take()
     document = {
-        "files": answer.files, "left": answer.left, "left_more": answer.left_more, "older": answer.older,
+        "files": answer.files,
+        "left": answer.left,
+        "left_more": answer.left_more,
+        "older": answer.older,
         "nothing": answer.nothing,
         "kernel": kernel(request["age"]) if request["kernel"] else None,
         "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
-        "zone": time.localtime().tm_gmtoff, "clock": [begun, time.time()],
-    }  # fmt: skip
+        "zone": time.localtime().tm_gmtoff,
+        "clock": [begun, time.time()],
+    }
     written(request["marker"], document)
     end_descendants()

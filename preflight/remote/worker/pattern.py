@@ -153,9 +153,12 @@ class Pattern:
         row, column = wrong[0].tolist()
         source = self.brings[row][0]
         text = "index %d of %d%s: found %s, expected %s" % (
-            column, self.count, "" if source is None else " of what rank %d sent" % source,
-            found[row, column].item(), expected[row, column].item(),
-        )  # fmt: skip
+            column,
+            self.count,
+            "" if source is None else " of what rank %d sent" % source,
+            found[row, column].item(),
+            expected[row, column].item(),
+        )
         if source is None:
             suspect = self._suspect(found[0], expected[0], wrong[:, 1], turn)
         else:

@@ -39,14 +39,21 @@ def still_on(firewall: Firewall) -> Iterator[Switch]:
     if firewall.ufw_enabled:
         yield Switch("ufw is enabled", "enabled", Kind.UFW_ENABLED, "ufw", "yes", "no", "ufw disable")
     if firewall.firewalld:
-        yield Switch("firewalld runs", "active", Kind.SERVICE, "firewalld", "active", "inactive",
-                     "systemctl stop firewalld")  # fmt: skip
+        yield Switch(
+            "firewalld runs", "active", Kind.SERVICE, "firewalld", "active", "inactive", "systemctl stop firewalld"
+        )
     for chain in firewall.iptables:
         own = nobodys(chain, firewall)
         if own.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in own.rules):
-            yield Switch(f"{chain.program}: chain INPUT filters incoming connections",
-                         f"policy {own.policy}, {len(own.rules)} rules", Kind.IPTABLES_INPUT, chain.program, "present",
-                         None, f"{chain.program} -P INPUT ACCEPT; {chain.program} -F INPUT")  # fmt: skip
+            yield Switch(
+                f"{chain.program}: chain INPUT filters incoming connections",
+                f"policy {own.policy}, {len(own.rules)} rules",
+                Kind.IPTABLES_INPUT,
+                chain.program,
+                "present",
+                None,
+                f"{chain.program} -P INPUT ACCEPT; {chain.program} -F INPUT",
+            )
     for nft_chain in firewall.nft_chains:
         if not _of_another(nft_chain, firewall) and filters(nft_chain):
             yield _base_chain(nft_chain)
@@ -56,10 +63,14 @@ def _base_chain(chain: NftChain) -> Switch:
     target = f"{chain.family} {chain.table} {chain.name}"
     foreign = CONTAINERS.search(" ".join((chain.table, chain.name, *chain.rules))) or chain.name == "INPUT"
     return Switch(
-        f"chain {target} filters incoming connections", f"policy {chain.policy}, {len(chain.rules)} rules",
-        None if foreign else Kind.NFT_INPUT, target, "present", None,
+        f"chain {target} filters incoming connections",
+        f"policy {chain.policy}, {len(chain.rules)} rules",
+        None if foreign else Kind.NFT_INPUT,
+        target,
+        "present",
+        None,
         "another program keeps this chain; open it there, by hand" if foreign else "",
-    )  # fmt: skip
+    )
 
 
 def _of_another(chain: NftChain, firewall: Firewall) -> bool:
@@ -91,5 +102,7 @@ def back_at_boot(firewall: Firewall) -> Iterator[tuple[str, str]]:
 
 
 def _saved_filters(text: str) -> bool:
-    return re.search(r"^(?::INPUT (?:DROP|REJECT)|(?:\[.{1,40}\] )?-A INPUT .*-j (?:DROP|REJECT))", text,
-                     re.MULTILINE) is not None  # fmt: skip
+    return (
+        re.search(r"^(?::INPUT (?:DROP|REJECT)|(?:\[.{1,40}\] )?-A INPUT .*-j (?:DROP|REJECT))", text, re.MULTILINE)
+        is not None
+    )

@@ -33,9 +33,20 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
     if login := place.login(others, firewall.ufw_policy, *families):
         able += ufw.addable(map(ufw.parse, ufw.ours(*login)), others, firewall.ufw_policy)[0]
     yield Gate(
-        Kind.UFW_RULES, "ufw", "ufw", rules, firewall.ufw_policy, ours, able,
-        place.fewest(*families), place.ports, by_hand, place.to_name(*families), place.tries, place.logins(ours),
-    )  # fmt: skip
+        Kind.UFW_RULES,
+        "ufw",
+        "ufw",
+        rules,
+        firewall.ufw_policy,
+        ours,
+        able,
+        place.fewest(*families),
+        place.ports,
+        by_hand,
+        place.to_name(*families),
+        place.tries,
+        place.logins(ours),
+    )
 
 
 def _iptables(place: GateInputs) -> Iterator[Gate]:
@@ -64,11 +75,20 @@ def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = T
     if login := place.login((rule for rule in rules if rule not in ours), chain.policy, family):
         needed += iptables.ours(*login)
     return Gate(
-        Kind.IPTABLES_RULES, chain.program, f"{chain.program}, chain INPUT", rules, chain.policy, ours,
-        tuple(iptables.parse(text, family) for text in needed), place.fewest(family), place.ports,
-        "" if readable else iptables.command(chain.program, needed), place.to_name(family), place.tries,
+        Kind.IPTABLES_RULES,
+        chain.program,
+        f"{chain.program}, chain INPUT",
+        rules,
+        chain.policy,
+        ours,
+        tuple(iptables.parse(text, family) for text in needed),
+        place.fewest(family),
+        place.ports,
+        "" if readable else iptables.command(chain.program, needed),
+        place.to_name(family),
+        place.tries,
         place.logins(ours),
-    )  # fmt: skip
+    )
 
 
 def _nftables(place: GateInputs) -> Iterator[Gate]:
@@ -101,10 +121,20 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
     elif CONTAINERS.search(f"{chain.table} {chain.name}"):
         by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
     return Gate(
-        Kind.NFT_RULES, target, target, rules, chain.policy, ours, tuple(map(nft.parse, needed)),
-        place.of_family(*families), place.ports, by_hand, place.to_name(*families) if program else "", place.tries,
+        Kind.NFT_RULES,
+        target,
+        target,
+        rules,
+        chain.policy,
+        ours,
+        tuple(map(nft.parse, needed)),
+        place.of_family(*families),
+        place.ports,
+        by_hand,
+        place.to_name(*families) if program else "",
+        place.tries,
         place.logins(ours),
-    )  # fmt: skip
+    )
 
 
 def _nft_rules(place: GateInputs, families: Sequence[int]) -> list[str]:

@@ -30,11 +30,20 @@ def zone_gates(place: GateInputs) -> Iterator[Gate]:
             needed += firewalld.ours(*login)
         too_old = bool(state.version) and state.version < firewalld.PRIORITIES_SINCE
         yield Gate(
-            Kind.FIREWALLD_RULES, zone.name, f"firewalld, zone {zone.name}", rules, policy, ours,
-            tuple(map(firewalld.parse, needed)), networks, place.ports,
-            firewalld.command(zone.name, needed) if too_old else "", place.to_name(4, 6), place.tries,
+            Kind.FIREWALLD_RULES,
+            zone.name,
+            f"firewalld, zone {zone.name}",
+            rules,
+            policy,
+            ours,
+            tuple(map(firewalld.parse, needed)),
+            networks,
+            place.ports,
+            firewalld.command(zone.name, needed) if too_old else "",
+            place.to_name(4, 6),
+            place.tries,
             place.logins(ours),
-        )  # fmt: skip
+        )
 
 
 def zones_entered(place: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:

@@ -152,7 +152,7 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "ASCEND_GLOBAL_LOG_LEVEL": (_number(0, 4),),
     "ASCEND_SLOG_PRINT_TO_STDOUT": (_SWITCH,),
     "ASCEND_GLOBAL_EVENT_ENABLE": (_SWITCH,),
-}  # fmt: skip
+}
 
 
 def rule(name: str, product: Product) -> VariableRule | None:

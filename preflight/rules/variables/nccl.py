@@ -11,12 +11,32 @@ from preflight.model.outcome import Outcome
 # Variables that are numbers. NCCL takes the digits at their beginning: of a word there are none, and that is 0, or, in
 # later releases, the default.
 NUMBERS = (
-    "NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_IB_TC", "NCCL_IB_SL",
-    "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_PCI_RELAXED_ORDERING", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",
-    "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
-    "NCCL_CROSS_NIC", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE", "NCCL_DMABUF_ENABLE", "NCCL_SOCKET_NTHREADS",
-    "NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_RETRY_CNT", "NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE",
-)  # fmt: skip
+    "NCCL_IB_DISABLE",
+    "NCCL_IB_GID_INDEX",
+    "NCCL_IB_TIMEOUT",
+    "NCCL_IB_RETRY_CNT",
+    "NCCL_IB_TC",
+    "NCCL_IB_SL",
+    "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_IB_PCI_RELAXED_ORDERING",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "NCCL_BUFFSIZE",
+    "NCCL_NTHREADS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_CROSS_NIC",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_DMABUF_ENABLE",
+    "NCCL_SOCKET_NTHREADS",
+    "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_SOCKET_RETRY_CNT",
+    "NCCL_PXN_DISABLE",
+    "NCCL_RAS_ENABLE",
+)
 FAMILIES = ("AF_INET", "AF_INET6")
 # Variables of torch that had no TORCH_ in front before torch 2.2. Later releases read both names, and warn; earlier
 # ones know none with TORCH_.
@@ -31,9 +51,15 @@ _OWN = re.compile(
 # With these, ranks that differ do not find each other, or wait in different algorithms: unequal ones are a failure. All
 # others make them slower, or give up at different times. Unset means the default.
 _MUST_AGREE = {
-    "NCCL_NET": "", "NCCL_IB_DISABLE": "0", "NCCL_SOCKET_FAMILY": "", "NCCL_COMM_ID": "", "NCCL_ALGO": "",
-    "NCCL_PROTO": "", "NCCL_BUFFSIZE": "4194304", "NCCL_COLLNET_ENABLE": "0",
-}  # fmt: skip
+    "NCCL_NET": "",
+    "NCCL_IB_DISABLE": "0",
+    "NCCL_SOCKET_FAMILY": "",
+    "NCCL_COMM_ID": "",
+    "NCCL_ALGO": "",
+    "NCCL_PROTO": "",
+    "NCCL_BUFFSIZE": "4194304",
+    "NCCL_COLLNET_ENABLE": "0",
+}
 _CHOSEN = ("NCCL_NET", "NCCL_SOCKET_FAMILY")  # unset, NCCL may choose what the others are told
 
 

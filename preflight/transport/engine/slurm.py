@@ -96,12 +96,25 @@ def slurm(hosts: Sequence[Host], environment: Mapping[str, str]) -> EngineSite:
     called = {node: host.name for node, host in zip(names, hosts, strict=True)}
     of_host = {host: node for node, host in called.items()}
     overlap = " ".join((*job.overlap, "-N1", "-n1", "-w"))
-    size = f"--nodes={len(hosts)} --ntasks={len(hosts)} --ntasks-per-node=1 --nodelist={','.join(names)}"
-    streams = "--export=ALL --mpi=none --input=all --cpu-bind=none"
-    ends = "--wait=0 --kill-on-bad-exit=0 --no-kill --chdir=/"
     return EngineSite(
         name="srun",
-        argv=(job.srun, f"--jobid={job.number}", *size.split(), *job.overlap, *streams.split(), *ends.split()),
+        argv=(
+            job.srun,
+            f"--jobid={job.number}",
+            f"--nodes={len(hosts)}",
+            f"--ntasks={len(hosts)}",
+            "--ntasks-per-node=1",
+            f"--nodelist={','.join(names)}",
+            *job.overlap,
+            "--export=ALL",
+            "--mpi=none",
+            "--input=all",
+            "--cpu-bind=none",
+            "--wait=0",
+            "--kill-on-bad-exit=0",
+            "--no-kill",
+            "--chdir=/",
+        ),
         rank="SLURM_PROCID",
         called=called,
         try_out=lambda host: f"srun --jobid={job.number} {overlap} {of_host[host]} hostname",

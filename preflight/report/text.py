@@ -26,7 +26,7 @@ class Line:
 
 
 def printable(text: str) -> str:
-    """Host output made harmless: control and escape characters shown as \\xNN, newlines as spaces."""
+    """Return host output made safe: control and escape characters as \\xNN, newlines as spaces."""
     if text.isprintable():  # nearly all of it, and asked in one call
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
@@ -73,7 +73,7 @@ class Group:
 
     @property
     def compared(self) -> str:
-        """What was expected and what was found; of several subjects each has its own."""
+        """The expected and the found value, for a single subject only, since each subject has its own."""
         told = (("expected", self.first.expected), ("found", self.first.found)) if self.single else ()
         return "; ".join(f"{word} {value}" for word, value in told if value)
 

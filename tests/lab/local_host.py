@@ -68,6 +68,13 @@ class LocalHost:
     def apply(self, *changes: dict[str, Any], run: str = "r1", seconds: float = 30) -> dict[str, Any]:
         return self.ask(action="apply", run=run, seconds=seconds, **by_phase(changes))
 
+    def apply_confirmed(self, *changes: dict[str, Any], run: str = "r1") -> dict[str, Any]:
+        """Apply the changes and confirm those of the live firewall, so that the next run finds no other one at work."""
+        answer = self.apply(*changes, run=run)
+        if answer.get("guarded"):
+            self.confirm(run)
+        return answer
+
     def confirm(self, run: str = "r1", kept: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return self.ask(action="confirm", run=run, kept=list(kept), patience=40)
 

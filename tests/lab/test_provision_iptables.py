@@ -42,12 +42,12 @@ def test_our_rules_go_first_and_leave_without_a_trace(chain: tuple[LocalHost, st
     host, program, ours, other = chain
     before = listed(host, program)
     both = f"{ours}\n{other}"
-    assert states(host.apply(change("iptables-rules", program, None, both))) == ["done"]
+    assert states(host.apply_confirmed(change("iptables-rules", program, None, both))) == ["done"]
     assert listed(host, program) == [before[0], f"-A INPUT {ours}", f"-A INPUT {other}", *before[1:]]
-    assert states(host.apply(change("iptables-rules", program, None, both), run="r2")) == ["already"]
-    assert states(host.apply(change("iptables-rules", program, both, other), run="r3")) == ["done"]
+    assert states(host.apply_confirmed(change("iptables-rules", program, None, both), run="r2")) == ["already"]
+    assert states(host.apply_confirmed(change("iptables-rules", program, both, other), run="r3")) == ["done"]
     assert listed(host, program) == [before[0], f"-A INPUT {other}", *before[1:]]
-    assert states(host.apply(change("iptables-rules", program, other, None), run="r4")) == ["done"]
+    assert states(host.apply_confirmed(change("iptables-rules", program, other, None), run="r4")) == ["done"]
     assert listed(host, program) == before
 
 
@@ -55,7 +55,7 @@ def test_what_somebody_changed_meanwhile_is_left_alone(chain: tuple[LocalHost, s
     host, program, ours, other = chain
     inside(host, program, "-I", "INPUT", *other.split())
     before = listed(host, program)
-    assert states(host.apply(change("iptables-rules", program, None, ours))) == ["moved"]
+    assert states(host.apply_confirmed(change("iptables-rules", program, None, ours))) == ["moved"]
     assert listed(host, program) == before
 
 
@@ -63,7 +63,7 @@ def test_nothing_but_rules_of_ours_is_given_to_iptables(chain: tuple[LocalHost, 
     host, program, ours, _ = chain
     before = listed(host, program)
     for number, rule in enumerate(("-j DROP", ours.replace("ACCEPT", "DROP"), f"{ours} -t nat")):
-        answer = host.apply(change("iptables-rules", program, None, rule), run=f"r{number}")
+        answer = host.apply_confirmed(change("iptables-rules", program, None, rule), run=f"r{number}")
         assert states(answer) == ["failed"]
         assert "is no rule of ours" in answer["results"][0]["message"]
     assert listed(host, program) == before
@@ -74,9 +74,9 @@ def test_a_rule_of_the_site_with_our_comment_stays(chain: tuple[LocalHost, str, 
     host, program, ours, other = chain
     inside(host, program, "-I", "INPUT", *other.replace("ACCEPT", word).split())
     before = listed(host, program)
-    assert states(host.apply(change("iptables-rules", program, None, ours))) == ["done"]
+    assert states(host.apply_confirmed(change("iptables-rules", program, None, ours))) == ["done"]
     (back,) = host.undo_of()
-    assert states(host.apply(back, run="r2")) == ["done"]
+    assert states(host.apply_confirmed(back, run="r2")) == ["done"]
     assert listed(host, program) == before
 
 
@@ -84,10 +84,10 @@ def test_an_emptied_chain_comes_back_as_it_was(chain: tuple[LocalHost, str, str,
     host, program, _, _ = chain
     inside(host, program, "-P", "INPUT", "DROP")
     before = listed(host, program)
-    assert states(host.apply(change("iptables-input", program, "present", None))) == ["done"]
+    assert states(host.apply_confirmed(change("iptables-input", program, "present", None))) == ["done"]
     assert listed(host, program) == ["-P INPUT ACCEPT"]
     (back,) = host.undo_of()
-    assert states(host.apply(back, run="r2")) == ["done"]
+    assert states(host.apply_confirmed(back, run="r2")) == ["done"]
     assert listed(host, program) == before
 
 

@@ -8,12 +8,7 @@ DEVICES = (
     "ASCEND_VISIBLE_DEVICES",
     "ASCEND_RT_VISIBLE_DEVICES",
 )
-DAEMONS = (
-    b"slurmstepd",
-    b"pbs_mom",
-    b"res",
-    b"flux-shell",
-)  # of Slurm, PBS, LSF, Flux: ancestors of all processes of a job
+DAEMONS = (b"slurmstepd", b"pbs_mom", b"res", b"flux-shell")  # of Slurm, PBS, LSF, Flux: ancestors of a job's processes
 ONE_A_JOB = (b"slurmstepd", b"flux-shell")  # the daemons that exist only while a job runs
 OURS = b"preflight-"  # prefix of the names of the probe's and the rehearsal's processes
 CGROUP = b"/job_"  # of Slurm's cgroup plugins, v1 and v2: "…/job_12/step_0/…"

@@ -23,10 +23,8 @@ SCRIPTS = {  # SLURM_SCRIPT_CONTEXT → context
     "prolog_task": "task",
 }
 HARD = 8.0  # seconds of the whole run, but for the controller's probe
-WORDS = {
-    0: "preflight-gate: open\n",
-    1: "preflight-gate: closed\n",
-}  # gate_front.sh accepts an exit code only with this line
+# gate_front.sh accepts an exit code only with this line.
+WORDS = {0: "preflight-gate: open\n", 1: "preflight-gate: closed\n"}
 USAGE = "usage: preflight-gate [--local] [--context %s] [-o %s]" % ("|".join(CONTEXTS), "|".join(FORMS))
 
 
